@@ -1,1 +1,35 @@
-//! To be written.
+//! The words of the system: ids, tokens, prompts and the durable events of a session.
+//!
+//! ```text
+//! ids ─┐
+//! tokens ─┼─▶ events ──▶ what the store writes, what history is folded from
+//! prompts ─┘
+//! ```
+//!
+//! Invariant: nothing here does I/O or reads a clock; time comes in through [`Clock`].
+//! Absent on purpose: SQL types (the store converts), HTTP shapes (`api`), wire formats (`llm-protocol`).
+
+mod clock;
+mod event;
+mod id;
+mod prompt;
+mod reference;
+mod token;
+mod tool;
+
+pub use clock::{Clock, SystemClock, TimestampMs};
+pub use event::{
+    AttemptEnded, AttemptOutcome, AttemptStarted, ContextUpdated, DrainEnded, DrainOutcome,
+    EpochStarted, InterruptRequested, InterruptTarget, NoticeKind, NoticeRecorded, PromptAdmitted,
+    PromptPromoted, RecordedEvent, ReplyPart, RetryScheduled, SessionCreated, SessionError,
+    SessionEvent, TextCheckpointed, ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome,
+    TurnReplied, TurnSettled, TurnStarted, TurnUsage, UnknownEvent,
+};
+pub use id::{
+    AttemptId, CallId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, PartId, ProjectId,
+    SessionId, Stamp, TurnId,
+};
+pub use prompt::{Delivery, ModelRef, PromptPart};
+pub use reference::{LocationRef, SessionRef};
+pub use token::{Claim, FencingToken, Generation, Incarnation, Seq};
+pub use tool::{ToolClass, ToolOutcomeKind, ToolState};

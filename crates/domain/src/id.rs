@@ -1,0 +1,277 @@
+//! Ids in the format of the stock OpenCode clients, which sort by them:
+//! a prefix, 12 hex digits of (milliseconds × 4096 + counter) modulo 2^48, and 14 base62 characters.
+//!
+//! The 48 bits wrap every 795 days, so ids order events only within such a span; durable order is
+//! always the sequence number. A session's id counts down, as the clients have it: newest first.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::TimestampMs;
+
+const TIME_BITS: u32 = 48;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+const MAX_BODY: usize = 64;
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Why a string is not an id of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// The kind's prefix is missing.
+    #[error("an id of this kind starts with `{0}_`")]
+    Prefix(&'static str),
+    /// Empty, longer than 64 characters after the prefix, or with other characters.
+    #[error("an id is its prefix and 1 to 64 letters, digits, `-` or `_`")]
+    Form,
+}
+
+/// A point of a [`IdMint`]'s counter: milliseconds × 4096 + counter, unwrapped.
+///
+/// `session_head.last_id` holds the highest that a session has seen, so that whoever mints next,
+/// on whatever machine, continues above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Stamp(pub i64);
+
+impl Stamp {
+    /// The first stamp of a millisecond.
+    #[must_use]
+    pub fn at(now: TimestampMs) -> Self {
+        Self(now.saturating_mul(4096))
+    }
+
+    /// The millisecond that this stamp lies in.
+    #[must_use]
+    pub fn millis(self) -> TimestampMs {
+        self.0 / 4096
+    }
+}
+
+/// Mints ids above everything it has seen: `max(clock, last + 1)`.
+#[derive(Debug)]
+pub struct IdMint {
+    last: Stamp,
+}
+
+impl IdMint {
+    /// Continues after `last`, at `now` or later.
+    #[must_use]
+    pub fn after(last: Stamp, now: TimestampMs) -> Self {
+        Self { last: Stamp(last.0.max(Stamp::at(now).0 - 1)) }
+    }
+
+    /// The highest stamp handed out or started from.
+    #[must_use]
+    pub fn last(&self) -> Stamp {
+        self.last
+    }
+
+    fn next(&mut self) -> u64 {
+        self.last.0 += 1;
+        u64::try_from(self.last.0).unwrap_or(0) & TIME_MASK
+    }
+}
+
+fn render(prefix: &str, time: u64) -> String {
+    let mut id = format!("{prefix}_{time:012x}");
+    let mut rng = rand::rng();
+    for _ in 0..14 {
+        id.push(char::from(BASE62[rng.random_range(0..BASE62.len())]));
+    }
+    id
+}
+
+/// Reads the stamp out of an id's body, as the one nearest to `now`; `None` for ids of another form.
+fn stamp_near(body: &str, now: TimestampMs, descending: bool) -> Option<Stamp> {
+    let hex = body.get(..12)?;
+    if body.len() != 26 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut time = u64::from_str_radix(hex, 16).ok()?;
+    if descending {
+        time = !time & TIME_MASK;
+    }
+    let span = 1_i64 << TIME_BITS;
+    let now = Stamp::at(now).0;
+    let base = now - now.rem_euclid(span) + i64::try_from(time).ok()?;
+    [base - span, base, base + span].into_iter().min_by_key(|at| (at - now).abs()).map(Stamp)
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, descending: $descending:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// What ids of this kind start with, before the underscore.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// A fresh id above everything that `mint` has seen.
+            #[must_use]
+            pub fn mint(mint: &mut IdMint) -> Self {
+                let time = mint.next();
+                Self(render($prefix, if $descending { !time & TIME_MASK } else { time }))
+            }
+
+            /// The id's text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// The stamp inside the id, read as the one nearest to `now`; `None` when a client chose
+            /// an id without one.
+            #[must_use]
+            pub fn stamp(&self, now: TimestampMs) -> Option<Stamp> {
+                stamp_near(&self.0[$prefix.len() + 1..], now, $descending)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                let body = text
+                    .strip_prefix($prefix)
+                    .and_then(|rest| rest.strip_prefix('_'))
+                    .ok_or(IdError::Prefix($prefix))?;
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+                if body.is_empty() || body.len() > MAX_BODY || !body.bytes().all(plain) {
+                    return Err(IdError::Form);
+                }
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = IdError;
+
+            fn try_from(text: String) -> Result<Self, IdError> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text_id!(/// A project: what one organisation works on, with its Locations and sessions.
+    ProjectId, "prj", descending: false);
+text_id!(/// A Location: one workspace, which sessions may share; leased as a whole.
+    LocationId, "loc", descending: false);
+text_id!(/// A session. Counts down: the newest sorts first.
+    SessionId, "ses", descending: true);
+text_id!(/// A message of a session; a prompt has its message's id from admission on.
+    MessageId, "msg", descending: false);
+text_id!(/// A part of a message.
+    PartId, "prt", descending: false);
+text_id!(/// A durable event.
+    EventId, "evt", descending: false);
+text_id!(/// A Provider Turn.
+    TurnId, "trn", descending: false);
+text_id!(/// A physical attempt: one wire request of a Provider Turn.
+    AttemptId, "att", descending: false);
+text_id!(/// A tool call, by our id; the model's own id for it may repeat.
+    CallId, "call", descending: false);
+
+/// An organisation: the tenant that owns every other row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OrgId(pub Uuid);
+
+impl OrgId {
+    /// The organisation that a first boot creates.
+    pub const FIRST: Self = Self(Uuid::from_u128(0x0000_0000_0000_4000_8000_0000_0000_0001));
+
+    /// A random organisation id.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for OrgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for OrgId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        text.parse().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: TimestampMs = 1_795_293_590_662;
+
+    #[test]
+    fn ids_ascend_with_their_mint_and_sessions_descend() {
+        let mut mint = IdMint::after(Stamp::default(), NOW);
+        let first = MessageId::mint(&mut mint);
+        let second = MessageId::mint(&mut mint);
+        assert!(first < second, "{first} {second}");
+        let older = SessionId::mint(&mut mint);
+        let newer = SessionId::mint(&mut mint);
+        assert!(newer < older, "{newer} {older}");
+    }
+
+    #[test]
+    fn a_mint_never_goes_below_what_a_faster_clock_already_used() {
+        let ahead = Stamp::at(NOW + 5_000);
+        let mut mint = IdMint::after(ahead, NOW);
+        let id = EventId::mint(&mut mint);
+        assert!(id.stamp(NOW).expect("minted ids have a stamp") > ahead);
+    }
+
+    #[test]
+    fn a_stock_clients_id_reads_back_as_its_time() {
+        let id: MessageId = "msg_1ffd63486001bvo1nLaYQ4VT9z".parse().expect("a stock id");
+        assert_eq!(id.stamp(NOW).expect("a stamp").millis(), NOW);
+        let session: SessionId = "ses_e0029d003ffe5DjGKNpyrFZ3K2".parse().expect("a stock id");
+        assert_eq!(session.stamp(NOW).expect("a stamp").millis(), 1_795_293_589_500 - 1);
+    }
+
+    #[test]
+    fn ids_of_another_kind_or_form_are_refused() {
+        assert_eq!("ses_x".parse::<MessageId>(), Err(IdError::Prefix("msg")));
+        assert_eq!("msg_".parse::<MessageId>(), Err(IdError::Form));
+        assert_eq!("msg_a b".parse::<MessageId>(), Err(IdError::Form));
+        assert_eq!(format!("msg_{}", "a".repeat(65)).parse::<MessageId>(), Err(IdError::Form));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_stamp_survives_the_wrap_of_its_48_bits(ms in 1_000_000_000_000_i64..4_000_000_000_000) {
+            let mut mint = IdMint::after(Stamp::default(), ms);
+            let id = MessageId::mint(&mut mint);
+            proptest::prop_assert_eq!(id.stamp(ms).map(Stamp::millis), Some(ms));
+        }
+    }
+}

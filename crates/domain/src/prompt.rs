@@ -1,0 +1,47 @@
+use serde::{Deserialize, Serialize};
+
+use crate::PartId;
+
+/// How an admitted prompt joins a session that is busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Delivery {
+    /// Joins the running work at the next Safe Provider-Turn Boundary.
+    #[default]
+    Steer,
+    /// Waits until the running work has ended, one at a time.
+    Queue,
+}
+
+impl Delivery {
+    /// As stored and as on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Steer => "steer",
+            Self::Queue => "queue",
+        }
+    }
+}
+
+/// One part of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum PromptPart {
+    /// Plain text.
+    Text {
+        /// The part's id, fixed at admission.
+        id: PartId,
+        /// What the user wrote.
+        text: String,
+    },
+}
+
+/// A model by provider and name, as clients choose it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// The provider's id, such as `openai`.
+    pub provider: String,
+    /// The model's name at that provider.
+    pub model: String,
+}
