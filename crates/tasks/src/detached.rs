@@ -1,0 +1,63 @@
+//! Work that reaches its end whoever waits for it.
+
+use std::future::Future;
+use std::panic::resume_unwind;
+
+use tracing::Instrument;
+
+/// Runs `future` to its end in a task of its own and gives its output.
+///
+/// Cancel safety: once polled, `future` runs to its end even when the returned future is dropped, as
+/// an HTTP handler is when its client goes away. Store calls need this: a dropped `Pool::begin`
+/// leaves a pooled connection inside a transaction (sqlx issues 4385 and 4393). The work is not
+/// waited for at shutdown; it must be short and safe to lose with the process.
+///
+/// # Panics
+/// With the panic of `future`, if the caller still waits.
+pub async fn detached<F>(future: F) -> F::Output
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    #[expect(clippy::disallowed_methods, reason = "the tasks crate is where tasks are spawned")]
+    let task = tokio::spawn(future.in_current_span());
+    match task.await {
+        Ok(output) => output,
+        Err(error) => match error.try_into_panic() {
+            Ok(payload) => resume_unwind(payload),
+            // Nobody aborts this task but a runtime that is going away, and that drops us too.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_work_ends_although_its_waiter_is_dropped() {
+        let (go, gate) = oneshot::channel::<()>();
+        let (done, ended) = oneshot::channel();
+        let waiter = detached(async move {
+            gate.await.expect("the test opens the gate");
+            done.send(7).expect("the test listens");
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(20), waiter).await.is_err());
+        go.send(()).expect("the work still waits at the gate");
+        assert_eq!(ended.await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn its_output_and_its_panic_reach_the_waiter() {
+        assert_eq!(detached(async { 3 }).await, 3);
+        let panic = std::panic::AssertUnwindSafe(detached(async { panic!("broken {}", 1) }));
+        let payload = panic.catch_unwind().await.expect_err("the panic is passed on");
+        assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("broken 1"));
+    }
+}
