@@ -58,6 +58,6 @@ mod tests {
         assert_eq!(detached(async { 3 }).await, 3);
         let panic = std::panic::AssertUnwindSafe(detached(async { panic!("broken {}", 1) }));
         let payload = panic.catch_unwind().await.expect_err("the panic is passed on");
-        assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("broken 1"));
+        assert_eq!(crate::outcome::panic_message(payload.as_ref()), "broken 1");
     }
 }
