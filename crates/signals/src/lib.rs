@@ -9,7 +9,15 @@
 //! Invariant: publishing never blocks and never fails; what does not fit is dropped and counted.
 //! Absent on purpose: anything durable, acknowledgements, replies.
 
+mod dropping;
+mod in_process;
+mod nats;
+
 use async_trait::async_trait;
+pub use dropping::Dropping;
+pub use in_process::InProcess;
+pub use nats::{Nats, NatsError};
+
 use domain::{
     FencingToken, Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef,
 };

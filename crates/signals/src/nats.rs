@@ -1,0 +1,224 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::{Client, ConnectOptions, Event, Message, Subscriber};
+use async_trait::async_trait;
+use futures::{Stream, StreamExt, stream};
+use tokio::sync::{mpsc, watch};
+
+use crate::{Hint, Received, Signals, Subscription, Topic};
+
+/// Hints that may wait for the connection; what comes when they are this many is dropped.
+const OUTGOING: usize = 4_096;
+/// Hints that may wait for a slow reader; what comes when they are this many is lost, and it is told.
+const INCOMING: usize = 1_024;
+/// A larger hint is dropped: deltas are pieces of a few kilobytes.
+const MAX_HINT_BYTES: usize = 256 * 1024;
+/// How long [`Signals::subscribe`] waits for the connection before it goes on without.
+const SUBSCRIBE_WAIT: Duration = Duration::from_millis(250);
+/// The longest pause between two tries to reconnect.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why NATS cannot be used as configured. Not reachable is no error: it is tried for ever.
+#[derive(Debug, thiserror::Error)]
+pub enum NatsError {
+    /// The cluster's name would not be one token of a subject.
+    #[error("cluster name `{0}` is not valid: use 1 to 64 letters, digits, `-` and `_`")]
+    ClusterName(String),
+    /// The URL cannot be used.
+    #[error("NATS cannot be used at `{url}`; give a URL such as nats://127.0.0.1:4222")]
+    Connect {
+        /// Where.
+        url: String,
+        /// What the client said.
+        #[source]
+        source: async_nats::ConnectError,
+    },
+}
+
+/// Hints through core NATS, at most once. Subjects are `oc.<cluster>.w.<incarnation>` and
+/// `oc.<cluster>.o.<org>.s.<session>`; payloads are JSON.
+///
+/// While NATS is away hints are dropped and counted; every subscription yields [`Received::Lagged`] once
+/// it is back. Must be made inside a tokio runtime, which runs its two tasks until it is dropped.
+pub struct Nats {
+    prefix: String,
+    client: Client,
+    outgoing: mpsc::Sender<(String, Hint)>,
+    dropped: Arc<AtomicU64>,
+    /// Raised whenever hints may have been lost on the way in.
+    losses: watch::Sender<u64>,
+}
+
+impl Nats {
+    /// Starts to connect to `url` in the background and returns at once.
+    ///
+    /// # Errors
+    /// [`NatsError`] when the cluster's name or the URL is not valid.
+    pub async fn connect(url: &str, cluster: &str) -> Result<Self, NatsError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if cluster.is_empty() || cluster.len() > 64 || !cluster.bytes().all(plain) {
+            return Err(NatsError::ClusterName(cluster.to_owned()));
+        }
+        let losses = watch::Sender::new(0_u64);
+        let noted = losses.clone();
+        let client = ConnectOptions::new()
+            .name(format!("opencode-cloud {cluster}"))
+            .retry_on_initial_connect()
+            .max_reconnects(None)
+            .reconnect_delay_callback(|tries| {
+                RECONNECT_PAUSE.min(
+                    Duration::from_millis(50)
+                        .saturating_mul(u32::try_from(tries).unwrap_or(u32::MAX)),
+                )
+            })
+            .subscription_capacity(INCOMING)
+            .event_callback(move |event| {
+                note(&event, &noted);
+                std::future::ready(())
+            })
+            .connect(url)
+            .await
+            .map_err(|source| NatsError::Connect { url: url.to_owned(), source })?;
+        let (outgoing, queue) = mpsc::channel(OUTGOING);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let forward = forward(client.clone(), queue, dropped.clone());
+        #[expect(clippy::disallowed_methods, reason = "ends with the queue that `Nats` owns")]
+        tokio::spawn(forward);
+        Ok(Self { prefix: format!("oc.{cluster}"), client, outgoing, dropped, losses })
+    }
+
+    /// How many hints were dropped on the way out since the start.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection stands right now.
+    #[must_use]
+    pub fn connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    fn subject(&self, topic: &Topic) -> String {
+        match topic {
+            Topic::Worker(incarnation) => format!("{}.w.{incarnation}", self.prefix),
+            Topic::Session(org, session) => format!("{}.o.{org}.s.{session}", self.prefix),
+        }
+    }
+}
+
+/// Says what happened to the connection, and raises `losses` when hints may be missing.
+fn note(event: &Event, losses: &watch::Sender<u64>) {
+    match event {
+        Event::Connected => tracing::info!("nats is connected"),
+        Event::SlowConsumer(_) => tracing::debug!("nats: a subscription lost hints"),
+        Event::Disconnected | Event::Closed => {
+            tracing::info!("nats is away; hints are dropped and sweeps take over");
+            return;
+        }
+        Event::LameDuckMode | Event::Draining => return,
+        Event::ServerError(error) => {
+            tracing::warn!(%error, "nats refused something");
+            return;
+        }
+        Event::ClientError(error) => {
+            tracing::debug!(%error, "nats client");
+            return;
+        }
+    }
+    losses.send_modify(|count| *count += 1);
+}
+
+/// Sends what is queued. Drops it while there is no connection: the client would keep it for later, and
+/// a full client would block subscriptions too.
+async fn forward(
+    client: Client,
+    mut queue: mpsc::Receiver<(String, Hint)>,
+    dropped: Arc<AtomicU64>,
+) {
+    while let Some((subject, hint)) = queue.recv().await {
+        let payload = serde_json::to_vec(&hint).expect("hints hold only strings and numbers");
+        let sent = payload.len() <= MAX_HINT_BYTES
+            && client.connection_state() == State::Connected
+            && client.publish(subject, payload.into()).await.is_ok();
+        if !sent {
+            dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[async_trait]
+impl Signals for Nats {
+    fn publish(&self, topic: &Topic, hint: Hint) {
+        if self.outgoing.try_send((self.subject(topic), hint)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    async fn subscribe(&self, topic: Topic) -> Subscription {
+        let subject = self.subject(&topic);
+        let losses = self.losses.subscribe();
+        match tokio::time::timeout(SUBSCRIBE_WAIT, open(&self.client, subject.clone())).await {
+            Ok(Some(messages)) => Subscription::new(merged(messages, losses, false)),
+            // Not now: the first read goes on with it, and begins with "you may have missed some".
+            Ok(None) | Err(_) => {
+                let client = self.client.clone();
+                let later = async move {
+                    match open(&client, subject).await {
+                        Some(messages) => merged(messages, losses, true).boxed(),
+                        None => stream::empty().boxed(),
+                    }
+                };
+                Subscription::new(stream::once(later).flatten())
+            }
+        }
+    }
+}
+
+/// Subscribes, and sees the request on its way when there is a connection. `None`: the client is closed.
+async fn open(client: &Client, subject: String) -> Option<Subscriber> {
+    let subscriber = client.subscribe(subject).await.ok()?;
+    if client.connection_state() == State::Connected {
+        // Best effort: a subscription that reaches the server late costs a hint, not a result.
+        let _ = client.flush().await;
+    }
+    Some(subscriber)
+}
+
+type Messages = Pin<Box<dyn Stream<Item = Received> + Send>>;
+
+/// Hints of one subscription, with [`Received::Lagged`] wherever some may be missing.
+fn merged(
+    messages: impl Stream<Item = Message> + Send + 'static,
+    mut losses: watch::Receiver<u64>,
+    lagged: bool,
+) -> impl Stream<Item = Received> + Send {
+    losses.mark_unchanged();
+    let hints: Messages = messages.filter_map(|message| std::future::ready(read(&message))).boxed();
+    stream::unfold((hints, losses, lagged), async |(mut hints, mut losses, lagged)| {
+        if lagged {
+            return Some((Received::Lagged, (hints, losses, false)));
+        }
+        let received = tokio::select! {
+            biased;
+            changed = losses.changed() => changed.ok().map(|()| Received::Lagged)?,
+            hint = hints.next() => hint?,
+        };
+        Some((received, (hints, losses, false)))
+    })
+}
+
+/// Reads a payload; one that this build does not know is no hint for it.
+fn read(message: &Message) -> Option<Received> {
+    match serde_json::from_slice(&message.payload) {
+        Ok(hint) => Some(Received::Hint(hint)),
+        Err(error) => {
+            tracing::debug!(subject = %message.subject, %error, "a hint that cannot be read");
+            None
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Signals through a real `nats-server`, on a free port.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::{
+    FencingToken, Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef,
+};
+use signals::{
+    Delta, DeltaKind, Dropping, Hint, Nats, NatsError, Received, SessionHint, Signals,
+    Subscription, Topic, WorkerHint,
+};
+
+/// A server that ends with the test.
+struct Server(Child);
+
+impl Server {
+    fn start(port: u16) -> Self {
+        let program = ["/usr/sbin/nats-server", "/usr/local/bin/nats-server"]
+            .into_iter()
+            .find(|path| std::path::Path::new(path).exists())
+            .unwrap_or("nats-server");
+        let child = Command::new(program)
+            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nats-server is needed: `./dev test` installs it");
+        Self(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.kill().expect("our child");
+        self.0.wait().expect("our child");
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound").port()
+}
+
+async fn connect(port: u16) -> Nats {
+    Nats::connect(&format!("nats://127.0.0.1:{port}"), "test").await.expect("a valid URL")
+}
+
+async fn connected(nats: &Nats) {
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while !nats.connected() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("nats connects");
+}
+
+/// The next hint; connections that were made on the way may say "lagged" before it.
+async fn next(subscription: &mut Subscription) -> Hint {
+    loop {
+        let received = tokio::time::timeout(Duration::from_secs(5), subscription.next());
+        match received.await.expect("a hint comes").expect("nats lives") {
+            Received::Hint(hint) => return hint,
+            Received::Lagged => {}
+        }
+    }
+}
+
+fn every_hint() -> Vec<(Topic, Hint)> {
+    let incarnation = Incarnation::random();
+    let location = LocationRef { org: OrgId::random(), location: "loc_a".parse().expect("an id") };
+    let session: SessionId = "ses_a".parse().expect("an id");
+    let whole = SessionRef {
+        org: location.org,
+        location: location.location.clone(),
+        session: session.clone(),
+    };
+    let message: MessageId = "msg_a".parse().expect("an id");
+    let part: PartId = "prt_a".parse().expect("an id");
+    let to_worker = Topic::Worker(incarnation);
+    let to_session = Topic::Session(location.org, session.clone());
+    vec![
+        (to_worker.clone(), Hint::Worker(WorkerHint::Wake { session: whole.clone() })),
+        (to_worker.clone(), Hint::Worker(WorkerHint::Interrupt { session: whole.clone() })),
+        (to_worker.clone(), Hint::Worker(WorkerHint::Resync { session: whole })),
+        (
+            to_worker,
+            Hint::Worker(WorkerHint::Assigned {
+                location,
+                token: FencingToken(7),
+                session: Some(session),
+            }),
+        ),
+        (to_session.clone(), Hint::Session(SessionHint::Committed { seq: Seq(3) })),
+        (
+            to_session,
+            Hint::Session(SessionHint::Delta(Delta {
+                message,
+                part,
+                kind: DeltaKind::Reasoning,
+                offset: 5,
+                text: "naïve \u{1f980}".to_owned(),
+            })),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn every_kind_of_hint_arrives_on_its_topic_only() {
+    let port = free_port();
+    let _server = Server::start(port);
+    let (from, to) = (connect(port).await, connect(port).await);
+    connected(&from).await;
+    connected(&to).await;
+    for (topic, hint) in every_hint() {
+        let mut here = to.subscribe(topic.clone()).await;
+        let mut elsewhere = to.subscribe(Topic::Worker(Incarnation::random())).await;
+        // The subscription is on its way to the server, not surely there: repeat until it answers.
+        let got = loop {
+            from.publish(&topic, hint.clone());
+            let soon = tokio::time::timeout(Duration::from_millis(100), next(&mut here)).await;
+            if let Ok(got) = soon {
+                break got;
+            }
+        };
+        assert_eq!(got, hint);
+        let stray = tokio::time::timeout(Duration::from_millis(20), next(&mut elsewhere)).await;
+        assert!(stray.is_err(), "{stray:?}");
+    }
+}
+
+#[tokio::test]
+async fn it_starts_without_a_server_and_says_so_when_hints_were_missed() {
+    let port = free_port();
+    let nats = connect(port).await;
+    let topic = Topic::Worker(Incarnation::random());
+    let hint = Hint::Session(SessionHint::Committed { seq: Seq(1) });
+    let mut early = nats.subscribe(topic.clone()).await;
+    nats.publish(&topic, hint.clone());
+    while nats.dropped() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let server = Server::start(port);
+    connected(&nats).await;
+    let first = tokio::time::timeout(Duration::from_secs(5), early.next()).await;
+    assert_eq!(first.expect("in time"), Some(Received::Lagged));
+    nats.publish(&topic, hint.clone());
+    assert_eq!(next(&mut early).await, hint);
+
+    drop(server);
+    while nats.connected() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let _server = Server::start(port);
+    connected(&nats).await;
+    let again = tokio::time::timeout(Duration::from_secs(5), early.next()).await;
+    assert_eq!(again.expect("in time"), Some(Received::Lagged));
+    nats.publish(&topic, hint.clone());
+    assert_eq!(next(&mut early).await, hint);
+}
+
+#[tokio::test]
+async fn a_reader_that_is_too_slow_is_told_that_it_lost_hints() {
+    let port = free_port();
+    let _server = Server::start(port);
+    let nats = connect(port).await;
+    connected(&nats).await;
+    let topic = Topic::Worker(Incarnation::random());
+    let mut slow = nats.subscribe(topic.clone()).await;
+    while tokio::time::timeout(Duration::from_millis(50), slow.next()).await.is_ok() {}
+    for seq in 0..3_000 {
+        nats.publish(&topic, Hint::Session(SessionHint::Committed { seq: Seq(seq) }));
+        if seq % 500 == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut lagged = false;
+    while let Ok(Some(received)) =
+        tokio::time::timeout(Duration::from_millis(100), slow.next()).await
+    {
+        lagged |= received == Received::Lagged;
+    }
+    assert!(lagged);
+}
+
+#[tokio::test]
+async fn dropping_all_hints_leaves_none() {
+    let signals = Dropping::wrap(Arc::new(signals::InProcess::new()), 1.0);
+    let topic = Topic::Worker(Incarnation::random());
+    let mut subscription = signals.subscribe(topic.clone()).await;
+    signals.publish(&topic, Hint::Session(SessionHint::Committed { seq: Seq(1) }));
+    assert_eq!(signals.dropped(), 1);
+    assert!(tokio::time::timeout(Duration::from_millis(20), subscription.next()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_cluster_name_that_would_break_a_subject_is_refused() {
+    for name in ["", "a.b", "a*", "a b"] {
+        let refused = Nats::connect("nats://127.0.0.1:1", name).await;
+        assert!(matches!(refused, Err(NatsError::ClusterName(_))), "{name}");
+    }
+}
