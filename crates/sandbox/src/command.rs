@@ -1,0 +1,118 @@
+//! What is run and how it ended: the words of the [`Sandbox`] seam.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::lock::LocationLock;
+use crate::spool::Output;
+
+/// The kernel's bound on one argument, told to whoever wrote the command.
+pub(crate) const TOO_LONG: &str = "the command is too long for one process (the limit is about 128 KiB); \
+                                   write it to a file and run that";
+
+/// Runs commands. The tiers differ in what a command can reach, not in how it ends.
+#[async_trait]
+pub trait Sandbox: Send + Sync + 'static {
+    /// Runs `command` to its end, its deadline, or until `cancel` fires; afterwards none of its processes is left.
+    ///
+    /// Dropping the future kills the command too, a moment later.
+    async fn run(
+        &self,
+        command: Command,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, SandboxError>;
+}
+
+/// One process to run, with its bounds.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program: an absolute path, or a name to find on the `PATH` of the sandbox's environment.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Where it starts.
+    pub directory: PathBuf,
+    /// Added to the sandbox's environment, or overriding it.
+    pub env: Vec<(OsString, OsString)>,
+    /// When it is killed, counted from its start.
+    pub timeout: Duration,
+    /// UTF-8 bytes of output kept in memory, for the beginning and for the end each.
+    pub keep_bytes: usize,
+    /// The Location's lock, held by the command's processes for as long as one of them lives.
+    pub lock: Option<LocationLock>,
+}
+
+impl Command {
+    /// `script` under `bash -c`, or `sh -c` where there is no bash.
+    pub fn shell(script: &str, directory: PathBuf, timeout: Duration) -> Self {
+        let bash = Path::new("/bin/bash");
+        let program = if bash.exists() { bash } else { Path::new("/bin/sh") };
+        Self {
+            program: program.to_path_buf(),
+            args: vec!["-c".into(), script.into()],
+            directory,
+            env: Vec::new(),
+            timeout,
+            keep_bytes: 64 * 1024,
+            lock: None,
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// By this signal, which was not ours.
+    Signaled(i32),
+    /// Killed at its deadline.
+    TimedOut,
+    /// Killed because its caller no longer wanted it.
+    Cancelled,
+}
+
+/// A command's end and what it wrote.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Its stdout and stderr, in the order of the writes.
+    pub output: Output,
+    /// From before the spawn until its last process was gone.
+    pub duration: Duration,
+    /// Processes that the command left in the background when it ended by itself, and that were killed; after a
+    /// kill, those that had left its group.
+    pub leftovers: u32,
+}
+
+/// Why a command did not run, or cannot be said to have ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The command was not started: mend what the message names and run it again.
+    #[error("cannot start the tool process: {0}")]
+    NotStarted(String),
+    /// The Location has a newer owner: the command was not started, and nothing more may start there.
+    #[error("the Location has a newer owner (its lock holds token {newest}, ours is {ours})")]
+    Superseded {
+        /// The token of this worker.
+        ours: i64,
+        /// The token in the Location's lock file.
+        newest: i64,
+    },
+    /// The supervisor went away without a report. What could be found of the command was killed, but how far it
+    /// had come is not known.
+    #[error("the tool's supervisor ended without a report; its processes were killed")]
+    SupervisorLost,
+    /// The command does not die, for instance because it waits for a dead disk. It is still being killed.
+    #[error("processes of the tool did not die within {0:?} of SIGKILL")]
+    Unkillable(Duration),
+    /// The system refused what every command needs: pipes, sockets, processes.
+    #[error("cannot run tool processes on this machine")]
+    System(#[from] io::Error),
+}

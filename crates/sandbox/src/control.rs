@@ -1,0 +1,77 @@
+//! What a supervisor tells its worker: one line each, over the socket that is its stdin.
+
+use crate::command::End;
+
+/// A line from the supervisor. The worker sends nothing: the socket's end is its only word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The command runs as this process, which leads a group of the same number.
+    Started(i32),
+    /// Nothing was started: the lock file holds this newer token.
+    Superseded(i64),
+    /// Nothing was started.
+    Refused(String),
+    /// It has ended and no process of it is left.
+    Ended { end: End, leftovers: u32 },
+}
+
+impl Report {
+    pub(crate) fn to_line(&self) -> String {
+        match self {
+            Self::Started(pid) => format!("started {pid}\n"),
+            Self::Superseded(newest) => format!("superseded {newest}\n"),
+            Self::Refused(why) => format!("refused {}\n", why.replace('\n', " ")),
+            Self::Ended { end: End::Exited(code), leftovers } => {
+                format!("exited {leftovers} {code}\n")
+            }
+            Self::Ended { end: End::Signaled(signal), leftovers } => {
+                format!("signaled {leftovers} {signal}\n")
+            }
+            Self::Ended { end: End::TimedOut, leftovers } => format!("timed-out {leftovers} 0\n"),
+            Self::Ended { end: End::Cancelled, leftovers } => format!("cancelled {leftovers} 0\n"),
+        }
+    }
+
+    /// `None` for a line that no supervisor writes.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let (word, rest) = line.trim_end_matches('\n').split_once(' ')?;
+        match word {
+            "started" => return rest.parse().ok().map(Self::Started),
+            "superseded" => return rest.parse().ok().map(Self::Superseded),
+            "refused" => return Some(Self::Refused(rest.to_owned())),
+            _ => {}
+        }
+        let (leftovers, value) = rest.split_once(' ')?;
+        let value = value.parse().ok()?;
+        let end = match word {
+            "exited" => End::Exited(value),
+            "signaled" => End::Signaled(value),
+            "timed-out" => End::TimedOut,
+            "cancelled" => End::Cancelled,
+            _ => return None,
+        };
+        Some(Self::Ended { end, leftovers: leftovers.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_report_survives_its_line() {
+        let ends = [End::Exited(-1), End::Signaled(9), End::TimedOut, End::Cancelled];
+        let mut reports: Vec<_> =
+            ends.into_iter().map(|end| Report::Ended { end, leftovers: 3 }).collect();
+        reports.extend([
+            Report::Started(42),
+            Report::Superseded(7),
+            Report::Refused("no such file".into()),
+        ]);
+        for report in reports {
+            assert_eq!(Report::parse(&report.to_line()), Some(report));
+        }
+        assert_eq!(Report::parse("exited x 1\n"), None);
+        assert_eq!(Report::parse("hello\n"), None);
+    }
+}

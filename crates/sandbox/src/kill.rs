@@ -1,0 +1,102 @@
+//! Finding and killing whole trees of processes, by `/proc`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// What `/proc/PID/stat` says of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    parent: i32,
+    zombie: bool,
+}
+
+/// The second field is the name in parentheses, and a name may hold parentheses and spaces.
+fn parse_stat(stat: &str) -> Option<Stat> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace();
+    let zombie = matches!(fields.next()?, "Z" | "X");
+    Some(Stat { parent: fields.next()?.parse().ok()?, zombie })
+}
+
+/// All processes, each with its number. One that ends meanwhile is left out.
+pub(crate) fn all_processes() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// Living descendants of `root`, without it.
+pub(crate) fn descendants(root: Pid) -> BTreeSet<i32> {
+    let mut children: BTreeMap<i32, Vec<(i32, bool)>> = BTreeMap::new();
+    for pid in all_processes() {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok();
+        let Some(stat) = stat.and_then(|bytes| parse_stat(&String::from_utf8_lossy(&bytes))) else {
+            continue;
+        };
+        children.entry(stat.parent).or_default().push((pid, stat.zombie));
+    }
+    let mut found = BTreeSet::new();
+    let mut open = vec![root.as_raw_nonzero().get()];
+    while let Some(parent) = open.pop() {
+        for (pid, zombie) in children.remove(&parent).unwrap_or_default() {
+            open.push(pid); // a zombie leader may still have threads with children
+            if !zombie {
+                found.insert(pid);
+            }
+        }
+    }
+    found
+}
+
+/// Whether we have no other child than `pid`, by a file that costs less than a look at all processes.
+pub(crate) fn is_only_child(pid: Pid) -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero();
+    fs::read_to_string(format!("/proc/self/task/{own}/children"))
+        .is_ok_and(|children| children.trim() == pid.as_raw_nonzero().to_string())
+}
+
+/// Whether a process runs, is stopped or sleeps; a zombie does not.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok();
+    stat.and_then(|bytes| parse_stat(&String::from_utf8_lossy(&bytes)))
+        .is_some_and(|stat| !stat.zombie)
+}
+
+/// SIGKILLs a process; one that is gone already is as good.
+pub(crate) fn process(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid).filter(|pid| !pid.is_init()) {
+        let _gone_is_fine = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// SIGKILLs a process group, without a gap in which a member could fork.
+pub(crate) fn group(leader: i32) {
+    if let Some(leader) = Pid::from_raw(leader).filter(|pid| !pid.is_init()) {
+        let _gone_is_fine = kill_process_group(leader, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_parentheses() {
+        let stat = "12 (a) S (b) Z 7 12 12 0";
+        assert_eq!(parse_stat(stat), Some(Stat { parent: 7, zombie: true }));
+        assert_eq!(parse_stat("12 (sh) S 1 12"), Some(Stat { parent: 1, zombie: false }));
+        assert_eq!(parse_stat("12 sh"), None);
+    }
+
+    #[test]
+    fn a_child_is_a_descendant() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let found = descendants(rustix::process::getpid());
+        process(i32::try_from(child.id()).unwrap());
+        child.wait().unwrap();
+        assert!(found.contains(&i32::try_from(child.id()).unwrap()), "{found:?}");
+    }
+}

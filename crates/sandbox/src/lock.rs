@@ -1,0 +1,227 @@
+//! The lock of a Location on a shared disk: its tool processes hold it, a new owner waits for them or kills them.
+//!
+//! ```text
+//! supervisor: flock(shared) ─▶ token in the file ≤ ours? ─▶ command inherits the descriptor
+//! new owner:  flock(exclusive), waiting ≤ 1 s ─▶ else SIGKILL the shared holders ─▶ writes its token ─▶ unlocks
+//! ```
+//!
+//! A process that was started by the old owner either holds the lock before the new owner has it, and is killed, or
+//! takes it afterwards, finds the newer token, and does not start its command. There is no third case: both read
+//! and write the token under the lock.
+//!
+//! A file system shared by several machines must carry `flock` across them; holders on another machine cannot
+//! be killed from here, and the answer is [`LockError::StillHeld`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+
+use crate::kill;
+
+/// How often a lock that is held is tried again.
+const RETRY: Duration = Duration::from_millis(10);
+/// How long killed holders may take to be gone.
+const DEATH: Duration = Duration::from_secs(1);
+
+/// A Location's lock file, and the fencing token under which this worker owns the Location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocationLock {
+    /// The file; made when missing, its folder is not.
+    pub path: PathBuf,
+    /// The fencing token, as a number that only grows.
+    pub token: i64,
+}
+
+/// Why a Location cannot be taken over, or no longer be worked in.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// A newer owner has been here: stop work in this Location.
+    #[error("the Location has a newer owner (its lock holds token {newest}, ours is {ours})")]
+    Superseded {
+        /// Our token.
+        ours: i64,
+        /// The token in the file.
+        newest: i64,
+    },
+    /// Someone holds the lock who could not be found or killed here: try again, do not start tools.
+    #[error("the lock {} is still held after its holders {killed:?} were killed", path.display())]
+    StillHeld {
+        /// The lock file.
+        path: PathBuf,
+        /// The processes that were sent SIGKILL.
+        killed: Vec<i32>,
+    },
+    /// The lock file cannot be used.
+    #[error("cannot use the lock file {}", path.display())]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Makes sure that no tool process of an earlier owner lives, and that none can start any more.
+///
+/// Waits at most `wait` for the holders to end, then kills those of this machine. Returns the processes killed.
+/// Blocks for at most `wait` + 1 s: call it from a blocking thread.
+pub fn acquire_or_kill(lock: &LocationLock, wait: Duration) -> Result<Vec<i32>, LockError> {
+    let failed = |source| LockError::Io { path: lock.path.clone(), source };
+    let file = open(&lock.path).map_err(failed)?;
+    let mut killed = Vec::new();
+    if !try_exclusive(&file, wait).map_err(failed)? {
+        killed = kill_holders(&file).map_err(failed)?;
+        if !try_exclusive(&file, DEATH).map_err(failed)? {
+            return Err(LockError::StillHeld { path: lock.path.clone(), killed });
+        }
+    }
+    check_token(&file, lock)?;
+    file.write_all_at(format!("{:020}\n", lock.token).as_bytes(), 0).map_err(failed)?;
+    Ok(killed)
+}
+
+/// Whether this worker's token is still the newest: the cheap look before a change that no process makes.
+/// A lock file that does not exist yet has seen no newer owner.
+pub fn prove(lock: &LocationLock) -> Result<(), LockError> {
+    match File::open(&lock.path) {
+        Ok(file) => check_token(&file, lock),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(LockError::Io { path: lock.path.clone(), source }),
+    }
+}
+
+/// Takes the lock for a supervisor and all that it starts: shared, and inherited through `exec`.
+/// The lock lasts until the last process that has inherited the returned file is gone.
+pub(crate) fn hold_inherited(lock: &LocationLock) -> Result<File, LockError> {
+    let failed = |source| LockError::Io { path: lock.path.clone(), source };
+    let file = open(&lock.path).map_err(failed)?;
+    let taken = retry(DEATH, || flock(&file, FlockOperation::NonBlockingLockShared));
+    if !taken.map_err(failed)? {
+        return Err(LockError::StillHeld { path: lock.path.clone(), killed: Vec::new() });
+    }
+    check_token(&file, lock)?;
+    fcntl_setfd(file.as_fd(), FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+    Ok(file)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+fn check_token(file: &File, lock: &LocationLock) -> Result<(), LockError> {
+    let failed = |source| LockError::Io { path: lock.path.clone(), source };
+    let mut bytes = [0; 32];
+    let count = file.read_at(&mut bytes, 0).map_err(failed)?;
+    let text = String::from_utf8_lossy(&bytes[..count]);
+    let newest = match text.trim() {
+        "" => return Ok(()), // nobody has taken it yet
+        number => number.parse().map_err(|error| failed(io::Error::other(error)))?,
+    };
+    if newest > lock.token {
+        return Err(LockError::Superseded { ours: lock.token, newest });
+    }
+    Ok(())
+}
+
+fn try_exclusive(file: &File, wait: Duration) -> io::Result<bool> {
+    retry(wait, || flock(file, FlockOperation::NonBlockingLockExclusive))
+}
+
+fn retry(wait: Duration, attempt: impl Fn() -> rustix::io::Result<()>) -> io::Result<bool> {
+    let deadline = Instant::now() + wait;
+    loop {
+        match attempt() {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => {
+                std::thread::sleep(RETRY);
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// SIGKILLs every process that holds the lock shared. A process that only has the file open waits as we do, and one
+/// that holds it exclusively is another owner in the middle of a takeover: neither is ours to kill.
+fn kill_holders(file: &File) -> io::Result<Vec<i32>> {
+    let wanted = file.metadata()?;
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let holders: Vec<i32> = kill::all_processes()
+        .filter(|pid| *pid != own && holds_shared(*pid, (wanted.dev(), wanted.ino())))
+        .collect();
+    holders.iter().for_each(|pid| kill::process(*pid));
+    Ok(holders)
+}
+
+/// Whether a descriptor of `pid` carries the shared lock of the file (`lock:` lines of `/proc/PID/fdinfo`).
+fn holds_shared(pid: i32, (device, inode): (u64, u64)) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    descriptors.flatten().any(|descriptor| {
+        let is_file = fs::metadata(descriptor.path())
+            .is_ok_and(|seen| (seen.dev(), seen.ino()) == (device, inode));
+        let info = || {
+            let number = descriptor.file_name();
+            fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", number.display()))
+        };
+        is_file && info().is_ok_and(|info| carries_shared_flock(&info))
+    })
+}
+
+fn carries_shared_flock(fdinfo: &str) -> bool {
+    fdinfo
+        .lines()
+        .any(|line| line.starts_with("lock:") && line.contains("FLOCK") && line.contains(" READ "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock_at(directory: &tempfile::TempDir, token: i64) -> LocationLock {
+        LocationLock { path: directory.path().join("lock"), token }
+    }
+
+    #[test]
+    fn an_older_owner_is_superseded_and_the_same_one_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (lock_at(&directory, 7), lock_at(&directory, 8));
+        prove(&old).unwrap();
+        assert_eq!(acquire_or_kill(&new, Duration::ZERO).unwrap(), Vec::<i32>::new());
+        acquire_or_kill(&new, Duration::ZERO).unwrap();
+        for refused in [
+            acquire_or_kill(&old, Duration::ZERO).map(drop),
+            prove(&old),
+            hold_inherited(&old).map(drop),
+        ] {
+            assert!(matches!(refused, Err(LockError::Superseded { ours: 7, newest: 8 })));
+        }
+        hold_inherited(&new).unwrap();
+    }
+
+    #[test]
+    fn two_tools_of_one_owner_hold_it_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = lock_at(&directory, 1);
+        let (first, second) = (hold_inherited(&lock).unwrap(), hold_inherited(&lock).unwrap());
+        drop(first);
+        // Our own process is a holder that is never killed: the lock stays held, and we are told.
+        let refused = acquire_or_kill(&lock, Duration::ZERO);
+        assert!(matches!(refused, Err(LockError::StillHeld { killed, .. }) if killed.is_empty()));
+        drop(second);
+        acquire_or_kill(&lock, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn only_shared_flocks_are_recognised() {
+        assert!(carries_shared_flock("pos:\t0\nlock:\t1: FLOCK  ADVISORY  READ 9 00:1:2 0 EOF\n"));
+        assert!(!carries_shared_flock("lock:\t1: FLOCK  ADVISORY  WRITE 9 00:1:2 0 EOF\n"));
+        assert!(!carries_shared_flock("pos:\t0\nflags:\t02\n"));
+    }
+}

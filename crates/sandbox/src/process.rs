@@ -1,0 +1,223 @@
+//! The first tier: ordinary processes under a supervisor, without isolation.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::process::Child;
+use tokio_util::sync::CancellationToken;
+
+use crate::command::{Command, End, Outcome, Sandbox, SandboxError};
+use crate::control::Report;
+use crate::environment::Environment;
+use crate::kill;
+use crate::spool::{Bounds, Spool};
+use crate::supervisor::Job;
+
+/// The complete output of one command on disk; beyond it, output is counted.
+const FILE_BYTES: u64 = 32 * 1024 * 1024;
+/// How long a supervisor may take from its reason to kill until its report.
+const DEATH: Duration = Duration::from_secs(2);
+/// How long output may come in once no process is left: only what the pipe holds.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Runs each command as ordinary processes of this machine, below a supervisor of its own.
+#[derive(Debug, Clone)]
+pub struct ProcessSandbox {
+    supervisor: PathBuf,
+    prefix: Vec<OsString>,
+    environment: Environment,
+    spool_directory: PathBuf,
+}
+
+impl ProcessSandbox {
+    /// `supervisor` is an executable that calls [`crate::supervisor::main`] when its first arguments are `prefix`.
+    /// `/proc/self/exe` is the running executable itself, also after an upgrade has replaced its file.
+    /// Large outputs pass through nameless files in `spool_directory`.
+    pub fn new(
+        supervisor: PathBuf,
+        prefix: impl IntoIterator<Item = impl Into<OsString>>,
+        environment: Environment,
+        spool_directory: PathBuf,
+    ) -> Self {
+        let prefix = prefix.into_iter().map(Into::into).collect();
+        Self { supervisor, prefix, environment, spool_directory }
+    }
+
+    fn bounds(&self, command: &Command) -> Bounds {
+        Bounds {
+            keep_bytes: command.keep_bytes,
+            file_bytes: FILE_BYTES,
+            directory: self.spool_directory.clone(),
+        }
+    }
+
+    fn start(&self, command: &Command) -> Result<Started, SandboxError> {
+        if !command.directory.is_dir() {
+            let message = format!("{} is not a directory", command.directory.display());
+            return Err(SandboxError::NotStarted(message));
+        }
+        let job = Job {
+            timeout: command.timeout,
+            lock: command.lock.clone(),
+            program: command.program.clone(),
+            args: command.args.clone(),
+        };
+        // All descriptors are close-on-exec: no other child can keep the socket to this supervisor open.
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (output, write) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|errno| SandboxError::System(errno.into()))?;
+        let write_too = write.try_clone()?;
+        let supervisor = tokio::process::Command::new(&self.supervisor)
+            .args(&self.prefix)
+            .args(job.to_args())
+            .env_clear()
+            .envs(self.environment.vars())
+            .envs(command.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(&command.directory)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::from(write))
+            .stderr(Stdio::from(write_too))
+            .spawn()
+            .map_err(|error| {
+                SandboxError::NotStarted(if error.kind() == ErrorKind::ArgumentListTooLong {
+                    crate::command::TOO_LONG.to_owned()
+                } else {
+                    format!("{}: {error}", self.supervisor.display())
+                })
+            })?;
+        Ok(Started {
+            supervisor,
+            control: UnixStream::from_std(ours)?,
+            output: pipe::Receiver::from_owned_fd(output)?,
+        })
+    }
+}
+
+struct Started {
+    supervisor: Child,
+    control: UnixStream,
+    output: pipe::Receiver,
+}
+
+#[async_trait]
+impl Sandbox for ProcessSandbox {
+    async fn run(
+        &self,
+        command: Command,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, SandboxError> {
+        let begun = Instant::now();
+        if cancel.is_cancelled() {
+            let output = Spool::new(self.bounds(&command)).finish().await;
+            let duration = Duration::ZERO;
+            return Ok(Outcome { end: End::Cancelled, output, duration, leftovers: 0 });
+        }
+        let Started { mut supervisor, control, mut output } = self.start(&command)?;
+        let mut spool = Spool::new(self.bounds(&command));
+        let ended = {
+            let report = watch(control, &mut supervisor, command.timeout, cancel);
+            tokio::pin!(report);
+            let filled = spool.fill(&mut output);
+            tokio::pin!(filled);
+            tokio::select! {
+                ended = &mut report => {
+                    // A process elsewhere may have been handed the pipe: its end is not waited for.
+                    let _what_came_is_kept = tokio::time::timeout(DRAIN, filled).await;
+                    ended
+                }
+                () = &mut filled => report.await,
+            }
+        };
+        let (end, leftovers) = match ended? {
+            Report::Ended { end, leftovers } => (end, leftovers),
+            Report::Superseded(newest) => {
+                let ours = command.lock.map_or(0, |lock| lock.token);
+                return Err(SandboxError::Superseded { ours, newest });
+            }
+            Report::Refused(why) => return Err(SandboxError::NotStarted(why)),
+            Report::Started(_) => return Err(SandboxError::SupervisorLost),
+        };
+        let output = spool.finish().await;
+        Ok(Outcome { end, output, duration: begun.elapsed(), leftovers })
+    }
+}
+
+/// Waits for the supervisor's last report; ends the socket when `cancel` fires, and the supervisor itself when it
+/// does not answer (a command can stop or kill it: both have the same user).
+async fn watch(
+    control: UnixStream,
+    supervisor: &mut Child,
+    timeout: Duration,
+    cancel: &CancellationToken,
+) -> Result<Report, SandboxError> {
+    let (read, mut write) = control.into_split();
+    let mut lines = BufReader::new(read.take(64 * 1024)).lines();
+    let mut main = None;
+    let mut cancelled = false;
+    let mut deadline = tokio::time::Instant::now() + timeout + DEATH;
+    let report = loop {
+        tokio::select! {
+            line = lines.next_line() => match line.ok().flatten().and_then(|line| Report::parse(&line)) {
+                Some(Report::Started(pid)) => main = Some(pid),
+                Some(report) => break Ok(report),
+                None => break Err(SandboxError::SupervisorLost),
+            },
+            () = cancel.cancelled(), if !cancelled => {
+                cancelled = true;
+                let _gone_is_fine = write.shutdown().await;
+                deadline = tokio::time::Instant::now() + DEATH;
+            }
+            () = tokio::time::sleep_until(deadline) => break Err(SandboxError::Unkillable(DEATH)),
+        }
+    };
+    let mut forced = BTreeSet::new();
+    if report.is_err() {
+        tracing::warn!(supervisor.pid = supervisor.id(), "a tool's supervisor was lost or stuck");
+        forced = end_by_force(supervisor.id(), main);
+    }
+    let gone = async {
+        while supervisor.wait().await.is_err() || forced.iter().any(|pid| kill::is_alive(*pid)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if tokio::time::timeout(DEATH, gone).await.is_err() {
+        return Err(SandboxError::Unkillable(DEATH));
+    }
+    match report {
+        // The supervisor had been stopped, and now all is gone.
+        Err(SandboxError::Unkillable(_)) => {
+            let end = if cancelled { End::Cancelled } else { End::TimedOut };
+            Ok(Report::Ended { end, leftovers: 0 })
+        }
+        other => other,
+    }
+}
+
+/// The worker's own hand, when the supervisor does not do its part. Returns what was sent SIGKILL.
+fn end_by_force(supervisor: Option<u32>, main: Option<i32>) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    if let Some(leader) = main {
+        kill::group(leader);
+        found.insert(leader);
+    }
+    let number = supervisor.and_then(|number| i32::try_from(number).ok());
+    if let Some(pid) = number.and_then(Pid::from_raw) {
+        found.extend(kill::descendants(pid));
+        found.iter().copied().for_each(kill::process);
+        kill::process(pid.as_raw_nonzero().get());
+    }
+    found
+}

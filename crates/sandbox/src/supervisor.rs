@@ -1,0 +1,223 @@
+//! The process between a worker and a command. Its stdin is a socket to the worker, its stdout and stderr are the
+//! command's.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, set_child_subreaper, setsid, wait,
+    waitid,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::command::{End, TOO_LONG};
+use crate::control::Report;
+use crate::kill;
+use crate::lock::{self, LocationLock, LockError};
+
+/// What a worker asks of its supervisor, as its command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) timeout: Duration,
+    pub(crate) lock: Option<LocationLock>,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+}
+
+impl Job {
+    pub(crate) fn to_args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec![self.timeout.as_millis().to_string().into()];
+        match &self.lock {
+            Some(lock) => args.extend([lock.token.to_string().into(), lock.path.clone().into()]),
+            None => args.push("-".into()),
+        }
+        args.push(self.program.clone().into());
+        args.extend(self.args.iter().cloned());
+        args
+    }
+
+    fn parse(args: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut args = args.into_iter();
+        let timeout = Duration::from_millis(args.next()?.to_str()?.parse().ok()?);
+        let token = args.next()?;
+        let lock = if token == "-" {
+            None
+        } else {
+            let token = token.to_str()?.parse().ok()?;
+            Some(LocationLock { path: args.next()?.into(), token })
+        };
+        Some(Self { timeout, lock, program: args.next()?.into(), args: args.collect() })
+    }
+}
+
+/// Runs the supervisor: what the hidden subcommand given to [`crate::ProcessSandbox::new`] calls, before anything
+/// else of the process is set up, with the arguments after the subcommand. They are private to this crate.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let Some(job) = Job::parse(args) else { return ExitCode::from(2) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(supervise(&job))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_worker_is_told_or_gone) => ExitCode::FAILURE,
+    }
+}
+
+async fn supervise(job: &Job) -> io::Result<()> {
+    let socket = StdUnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    socket.set_nonblocking(true)?;
+    let mut worker = UnixStream::from_std(socket)?;
+    let report = match run(job, &mut worker).await {
+        Ok((end, leftovers)) => Report::Ended { end, leftovers },
+        Err(Refusal::Superseded(newest)) => Report::Superseded(newest),
+        Err(Refusal::Other(why)) => Report::Refused(why),
+    };
+    worker.write_all(report.to_line().as_bytes()).await
+}
+
+enum Refusal {
+    Superseded(i64),
+    Other(String),
+}
+
+impl Refusal {
+    fn because(what: &str, error: impl Into<io::Error>) -> Self {
+        Self::Other(format!("{what}: {}", error.into()))
+    }
+}
+
+/// Starts the command, waits for the first reason to end it, and leaves no process of it behind.
+async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32), Refusal> {
+    // A session of our own: Ctrl-C at the worker's terminal is the worker's affair.
+    setsid().map_err(|errno| Refusal::because("cannot make a session", errno))?;
+    // Whatever the command's processes do, they end up as children of ours, where they can be found.
+    set_child_subreaper(Some(getpid()))
+        .map_err(|errno| Refusal::because("cannot become a subreaper", errno))?;
+    let mut asked_to_end = signal(SignalKind::terminate())
+        .map_err(|error| Refusal::because("cannot listen for SIGTERM", error))?;
+    let _held = match &job.lock {
+        Some(lock) => Some(lock::hold_inherited(lock).map_err(|error| match error {
+            LockError::Superseded { newest, .. } => Refusal::Superseded(newest),
+            LockError::StillHeld { .. } => Refusal::Other(error.to_string()),
+            LockError::Io { source, .. } => Refusal::because("cannot lock the Location", source),
+        })?),
+        None => None,
+    };
+    let mut child_changed = signal(SignalKind::child())
+        .map_err(|error| Refusal::because("cannot listen for SIGCHLD", error))?;
+    let main = spawn(job)?;
+    // A worker that is gone already is noticed below.
+    let _worker_gone = worker.write_all(report_started(main).as_bytes()).await;
+    let killed_for = tokio::select! {
+        biased;
+        () = end_of_command(main, &mut child_changed) => None,
+        () = end_of(worker) => Some(End::Cancelled),
+        _ = asked_to_end.recv() => Some(End::Cancelled),
+        () = tokio::time::sleep(job.timeout) => Some(End::TimedOut),
+    };
+    let (status, leftovers) = kill_all(main).await;
+    let own_end = match status.map(|status| (status.exit_status(), status.terminating_signal())) {
+        Some((Some(code), _)) => End::Exited(code),
+        Some((None, Some(signal))) => End::Signaled(signal),
+        Some((None, None)) | None => {
+            return Err(Refusal::Other("the command's end could not be seen".to_owned()));
+        }
+    };
+    Ok((killed_for.unwrap_or(own_end), leftovers))
+}
+
+fn report_started(main: Pid) -> String {
+    Report::Started(main.as_raw_nonzero().get()).to_line()
+}
+
+fn spawn(job: &Job) -> Result<Pid, Refusal> {
+    let spawned =
+        Command::new(&job.program).args(&job.args).stdin(Stdio::null()).process_group(0).spawn();
+    match spawned {
+        Ok(child) => Ok(Pid::from_child(&child)),
+        Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
+            Err(Refusal::Other(TOO_LONG.to_owned()))
+        }
+        Err(error) => Err(Refusal::because(&format!("{}", job.program.display()), error)),
+    }
+}
+
+/// Returns when the command's main process has ended, and leaves it unreaped: until then its number, which is its
+/// group's too, cannot be anyone else's.
+async fn end_of_command(main: Pid, child_changed: &mut Signal) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(main), options), Ok(None) | Err(Errno::INTR)) {
+        child_changed.recv().await;
+    }
+}
+
+/// Returns when the worker has closed its end, or the kernel has done so for a dead one.
+async fn end_of(worker: &mut UnixStream) {
+    let mut byte = [0];
+    while matches!(worker.read(&mut byte).await, Ok(count) if count > 0) {}
+}
+
+/// SIGKILLs everything below us until nothing is left, however long that takes. Returns how the main process ended
+/// and how many others were seen alive.
+async fn kill_all(main: Pid) -> (Option<WaitStatus>, u32) {
+    let main_number = main.as_raw_nonzero().get();
+    let mut status = None;
+    let mut others = BTreeSet::new();
+    if !kill::is_only_child(main) {
+        others = kill::descendants(getpid());
+        others.remove(&main_number);
+    }
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if status.is_none() {
+            kill::group(main_number); // its number cannot be anyone else's before we have reaped it
+        }
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, how))) if pid == main => status = Some(how),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break, // some child lives
+                Err(_no_child_is_left) => {
+                    let count = u32::try_from(others.len()).unwrap_or(u32::MAX);
+                    return (status, count);
+                }
+            }
+        }
+        for pid in kill::descendants(getpid()) {
+            if pid != main_number {
+                others.insert(pid);
+            }
+            kill::process(pid);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_survives_its_command_line() {
+        let lock = LocationLock { path: "/tmp/a b".into(), token: 1 << 41 };
+        for lock in [None, Some(lock)] {
+            let job = Job {
+                timeout: Duration::from_secs(3),
+                lock,
+                program: "/bin/sh".into(),
+                args: vec!["-c".into(), "--timeout".into()],
+            };
+            assert_eq!(Job::parse(job.to_args()), Some(job));
+        }
+        assert_eq!(Job::parse(["x".into()]), None);
+    }
+}
