@@ -181,6 +181,8 @@ pub struct PromptAdmitted {
     pub model: Option<ModelRef>,
     /// Whether it woke the session, or was only stored (`resume: false`).
     pub wake: bool,
+    /// SHA-256 (hex) of what the client sent: tells an exact retry from another prompt.
+    pub digest: String,
 }
 
 /// Payload of `prompt.promoted`.

@@ -1,1 +1,47 @@
-//! To be written.
+//! The only SQL of the service: durable transitions as functions over a transaction, one module per
+//! aggregate.
+//!
+//! ```text
+//! gateway ─admit, interrupt─▶ session_head ◀─start, prove, append─ drain
+//!                                  │
+//!                            session_event ──project_event──▶ projections
+//! ```
+//!
+//! Invariants: every write for a drain proves its [`Claim`](domain::Claim) in the statement that locks
+//! the head (I3, I4); the log of a session is 1..n without holes (I5); a projection holds only what the
+//! events hold (I7). A [`Store`] method owns begin and commit, and runs to its end even when its caller
+//! goes away. Absent on purpose: any decision about a session; that is `session`.
+
+mod admission;
+mod cluster;
+mod component;
+mod drain;
+mod error;
+mod events;
+mod interrupt;
+mod keys;
+mod oracle;
+mod pool;
+mod project;
+mod provision;
+mod rebuild;
+mod schedule;
+mod session;
+mod transcript;
+mod turn;
+
+pub use admission::{Admission, AdmittedPrompt, NewPrompt};
+pub use cluster::ClusterRow;
+pub use drain::{Append, DrainEnd, DrainTx, Head, Started, Taken};
+pub use error::StoreError;
+pub use interrupt::Interrupted;
+pub use keys::{KeyGrant, NewKey};
+pub use oracle::Violation;
+pub use pool::{Store, StoreOptions};
+pub use project::{LocationKind, LocationRow, ProjectRow};
+pub use provision::{RolePasswords, SCHEMA_VERSION, migrate, provision, role_url, schema_version};
+pub use rebuild::RebuildReport;
+pub use schedule::{HeadState, ReadySession};
+pub use session::{NewSession, SessionRow};
+pub use transcript::{CallRow, MessageRow, PartRow, Transcript};
+pub use turn::{AttemptRow, TurnRow};

@@ -1,0 +1,108 @@
+use domain::{
+    EventId, IdMint, LocationId, OrgId, PromptAdmitted, Seq, SessionId, Stamp, TimestampMs,
+};
+
+use crate::error::is_unique_violation;
+use crate::{Store, StoreError};
+
+/// A prompt that asks to be admitted.
+#[derive(Debug, Clone)]
+pub struct NewPrompt {
+    /// The session.
+    pub session: SessionId,
+    /// What is admitted; its message id is fixed before the statement, and reused on a retry of it.
+    pub prompt: PromptAdmitted,
+    /// The gateway's time.
+    pub now: TimestampMs,
+}
+
+/// A prompt that is durable.
+#[derive(Debug, Clone)]
+pub struct AdmittedPrompt {
+    /// Whether this call admitted it, or found it admitted by an earlier one.
+    pub admission: Admission,
+    /// Its place in the session's log.
+    pub seq: Seq,
+    /// Where the session runs.
+    pub location: LocationId,
+    /// When it was first admitted.
+    pub admitted_ms: TimestampMs,
+    /// What was first admitted.
+    pub prompt: PromptAdmitted,
+}
+
+/// How a prompt came to be admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// By this call.
+    First,
+    /// By an earlier one with the same session, prompt and delivery.
+    Retry,
+}
+
+impl Store {
+    /// Admits a prompt: one statement, one commit. When it returns, the prompt is never lost (I1).
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names another
+    /// prompt.
+    pub async fn admit_prompt(
+        &self,
+        org: OrgId,
+        new: NewPrompt,
+    ) -> Result<AdmittedPrompt, StoreError> {
+        let pool = self.gateway().clone();
+        tasks::detached(async move {
+            let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
+            let mut mint = IdMint::after(stamp, new.now);
+            let event = EventId::mint(&mut mint);
+            let payload = serde_json::to_string(&new.prompt)
+                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+            let mut tries = 0;
+            let row = loop {
+                let answer = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
+                       FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"#,
+                    org.0,
+                    new.session.as_str(),
+                    new.prompt.message.as_str(),
+                    new.prompt.delivery.as_str(),
+                    new.prompt.digest,
+                    new.prompt.wake,
+                    event.as_str(),
+                    mint.last().0,
+                    new.now,
+                    payload,
+                )
+                .fetch_one(&pool)
+                .await;
+                match answer {
+                    // Two admissions of one id met: the other one won, and is found now.
+                    Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
+                    other => break other?,
+                }
+            };
+            let admission = match row.outcome.as_str() {
+                "admitted" => Admission::First,
+                "retry" => Admission::Retry,
+                "conflict" => return Err(StoreError::Conflict { what: "a message with this id" }),
+                "missing" => return Err(StoreError::NotFound),
+                other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+            };
+            let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
+                (row.seq, row.location, row.admitted_ms, row.payload)
+            else {
+                return Err(StoreError::Unreadable("an admission without its row".into()));
+            };
+            Ok(AdmittedPrompt {
+                admission,
+                seq: Seq(seq),
+                location: location.parse()?,
+                admitted_ms,
+                prompt: serde_json::from_str(&payload)
+                    .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+            })
+        })
+        .await
+    }
+}

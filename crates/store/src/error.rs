@@ -1,0 +1,52 @@
+use domain::{Claim, SessionId};
+
+/// Why a store call did not do what was asked. A variant says what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such row for this tenant.
+    #[error("not found")]
+    NotFound,
+    /// The id is already used for something else. Choose another, or ask for what is there.
+    #[error("{what} already exists and differs")]
+    Conflict {
+        /// What the id names.
+        what: &'static str,
+    },
+    /// The claim has passed to another drain: stop at once, nothing was written.
+    #[error("session {session} is no longer claimed by {held:?}")]
+    Fenced {
+        /// The session.
+        session: SessionId,
+        /// The claim that was not good any more.
+        held: Claim,
+    },
+    /// A higher fencing token has acted at the Location: give it up.
+    #[error("the Location has passed to another worker")]
+    Superseded,
+    /// The database is not at the schema that this build needs.
+    #[error("{0}")]
+    Schema(String),
+    /// A stored row cannot be read by this build.
+    #[error("a stored row cannot be read: {0}")]
+    Unreadable(String),
+    /// The database did not answer or refused. Ask again later.
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
+}
+
+impl From<domain::UnknownEvent> for StoreError {
+    fn from(error: domain::UnknownEvent) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl From<domain::IdError> for StoreError {
+    fn from(error: domain::IdError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+/// Whether the error is a violated unique key, by its code.
+pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}

@@ -1,0 +1,124 @@
+use std::time::Duration;
+
+use domain::OrgId;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
+
+use crate::{StoreError, role_url};
+
+/// How a process uses the database.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// A URL of the database; user and password are replaced by each role's.
+    pub url: String,
+    /// The password of `oc_app` and `oc_sched`; `None` takes the URL's.
+    pub password: Option<String>,
+    /// Connections for admission and reads.
+    pub gateway_connections: u32,
+    /// Connections for drains.
+    pub drain_connections: u32,
+    /// How long to wait for a connection before the call fails.
+    pub acquire_timeout: Duration,
+}
+
+impl StoreOptions {
+    /// The defaults for the database at `url`.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            password: None,
+            gateway_connections: 16,
+            drain_connections: 16,
+            acquire_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The database. Cheap to clone.
+///
+/// Separate pools, so that a burst of one kind of work cannot starve the others: `gateway` for admission
+/// and reads, `drain` for drains, `sched` (a role that can only read ids) for sweeps.
+#[derive(Debug, Clone)]
+pub struct Store {
+    gateway: PgPool,
+    drain: PgPool,
+    sched: PgPool,
+}
+
+pub(crate) type Tx = Transaction<'static, Postgres>;
+
+/// Ends a transaction whose holder stopped, and notices a dead host within 3 s: either would hold up
+/// a takeover for as long.
+const SESSION_SETTINGS: [(&str, &str); 6] = [
+    ("idle_in_transaction_session_timeout", "1s"),
+    ("statement_timeout", "30s"),
+    ("tcp_keepalives_idle", "1"),
+    ("tcp_keepalives_interval", "1"),
+    ("tcp_keepalives_count", "2"),
+    ("application_name", "opencode-cloud"),
+];
+
+impl Store {
+    /// Connects lazily: the first call that needs a connection opens it.
+    ///
+    /// # Errors
+    /// When the URL cannot be read.
+    pub fn connect(options: &StoreOptions) -> Result<Self, StoreError> {
+        let pool = |role: &str, connections: u32| -> Result<PgPool, StoreError> {
+            let url = role_url(&options.url, role, options.password.as_deref())?;
+            let connect: PgConnectOptions = url.parse()?;
+            Ok(PgPoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(options.acquire_timeout)
+                .test_before_acquire(false)
+                .connect_lazy_with(connect.options(SESSION_SETTINGS)))
+        };
+        Ok(Self {
+            gateway: pool("oc_app", options.gateway_connections)?,
+            drain: pool("oc_app", options.drain_connections)?,
+            sched: pool("oc_sched", 4)?,
+        })
+    }
+
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when it does not.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let sched = self.sched.clone();
+        tasks::detached(async move { sqlx::query("SELECT 1").execute(&sched).await.map(drop) })
+            .await?;
+        Ok(())
+    }
+
+    /// Closes every connection after the calls that use them have ended.
+    pub async fn close(&self) {
+        self.gateway.close().await;
+        self.drain.close().await;
+        self.sched.close().await;
+    }
+
+    pub(crate) fn sched(&self) -> &PgPool {
+        &self.sched
+    }
+
+    pub(crate) fn gateway(&self) -> &PgPool {
+        &self.gateway
+    }
+
+    /// A transaction for gateways that sees one tenant, begun in one round trip.
+    pub(crate) async fn tenant(&self, org: OrgId) -> Result<Tx, StoreError> {
+        Ok(self.gateway.begin_with(begin(org)).await?)
+    }
+
+    /// A transaction for drains that sees one tenant.
+    pub(crate) async fn drain_tx(&self, org: OrgId) -> Result<Tx, StoreError> {
+        Ok(self.drain.begin_with(begin(org)).await?)
+    }
+}
+
+/// `SET LOCAL` takes no parameter; a UUID's text has only hex digits and dashes.
+fn begin(org: OrgId) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!("BEGIN; SET LOCAL oc.org = '{org}'"))
+}

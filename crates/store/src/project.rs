@@ -1,0 +1,242 @@
+use domain::{IdMint, LocationId, OrgId, ProjectId, Stamp, TimestampMs};
+
+use crate::{Store, StoreError};
+
+/// A project of an organisation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectRow {
+    /// Its id.
+    pub id: ProjectId,
+    /// The directory that clients know it by.
+    pub worktree: String,
+    /// When it was created.
+    pub created_ms: TimestampMs,
+}
+
+/// Where a Location's files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocationKind {
+    /// A path of the machine.
+    Local,
+    /// A folder that workers keep for it.
+    Managed,
+}
+
+impl LocationKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Managed => "managed",
+        }
+    }
+}
+
+/// A Location.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocationRow {
+    /// Its id.
+    pub id: LocationId,
+    /// Its project.
+    pub project: ProjectId,
+    /// Where its files are.
+    pub kind: LocationKind,
+    /// The directory, as clients and the model know it.
+    pub directory: String,
+    /// The highest fencing token that has acted here; 0 before the first.
+    pub fence: i64,
+}
+
+impl Store {
+    /// The project of a directory, created if there is none.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn ensure_project(
+        &self,
+        org: OrgId,
+        worktree: String,
+        now: TimestampMs,
+    ) -> Result<ProjectRow, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let id = ProjectId::mint(&mut IdMint::after(Stamp::default(), now));
+            sqlx::query!(
+                "INSERT INTO project (org_id, id, worktree, created_ms) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (org_id, worktree) DO NOTHING",
+                org.0,
+                id.as_str(),
+                worktree,
+                now,
+            )
+            .execute(&mut *tx)
+            .await?;
+            let row = sqlx::query!(
+                "SELECT id, worktree, created_ms FROM project WHERE org_id = $1 AND worktree = $2",
+                org.0,
+                worktree,
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(ProjectRow {
+                id: row.id.parse()?,
+                worktree: row.worktree,
+                created_ms: row.created_ms,
+            })
+        })
+        .await
+    }
+
+    /// The organisation's projects, oldest first, at most 1,000.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn projects(&self, org: OrgId) -> Result<Vec<ProjectRow>, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let rows = sqlx::query!(
+                "SELECT id, worktree, created_ms FROM project WHERE org_id = $1
+                 ORDER BY created_ms, id LIMIT 1000",
+                org.0,
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            rows.into_iter()
+                .map(|row| {
+                    Ok(ProjectRow {
+                        id: row.id.parse()?,
+                        worktree: row.worktree,
+                        created_ms: row.created_ms,
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+
+    /// One project.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without it.
+    pub async fn project(&self, org: OrgId, id: ProjectId) -> Result<ProjectRow, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let row = sqlx::query!(
+                "SELECT id, worktree, created_ms FROM project WHERE org_id = $1 AND id = $2",
+                org.0,
+                id.as_str(),
+            )
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(StoreError::NotFound)?;
+            tx.commit().await?;
+            Ok(ProjectRow {
+                id: row.id.parse()?,
+                worktree: row.worktree,
+                created_ms: row.created_ms,
+            })
+        })
+        .await
+    }
+
+    /// The Location of a directory in a project, created if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the project; [`StoreError::Conflict`] when the directory is
+    /// there as the other kind.
+    pub async fn ensure_location(
+        &self,
+        org: OrgId,
+        project: ProjectId,
+        kind: LocationKind,
+        directory: String,
+        now: TimestampMs,
+    ) -> Result<LocationRow, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let known = sqlx::query_scalar!(
+                "SELECT id FROM project WHERE org_id = $1 AND id = $2",
+                org.0,
+                project.as_str(),
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            if known.is_none() {
+                return Err(StoreError::NotFound);
+            }
+            let id = LocationId::mint(&mut IdMint::after(Stamp::default(), now));
+            sqlx::query!(
+                "INSERT INTO location (org_id, id, project_id, kind, directory, created_ms)
+                 VALUES ($1, $2, $3, $4, $5, $6)
+                 ON CONFLICT (org_id, project_id, directory) DO NOTHING",
+                org.0,
+                id.as_str(),
+                project.as_str(),
+                kind.as_str(),
+                directory,
+                now,
+            )
+            .execute(&mut *tx)
+            .await?;
+            let row = sqlx::query!(
+                "SELECT id, project_id, kind, directory, fence FROM location
+                 WHERE org_id = $1 AND project_id = $2 AND directory = $3",
+                org.0,
+                project.as_str(),
+                directory,
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            let row = location(row.id, row.project_id, &row.kind, row.directory, row.fence)?;
+            if row.kind == kind {
+                Ok(row)
+            } else {
+                Err(StoreError::Conflict { what: "a Location there" })
+            }
+        })
+        .await
+    }
+
+    /// One Location.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without it.
+    pub async fn location(&self, org: OrgId, id: LocationId) -> Result<LocationRow, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let row = sqlx::query!(
+                "SELECT id, project_id, kind, directory, fence FROM location WHERE org_id = $1 AND id = $2",
+                org.0,
+                id.as_str(),
+            )
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(StoreError::NotFound)?;
+            tx.commit().await?;
+            location(row.id, row.project_id, &row.kind, row.directory, row.fence)
+        })
+        .await
+    }
+}
+
+fn location(
+    id: String,
+    project: String,
+    kind: &str,
+    directory: String,
+    fence: i64,
+) -> Result<LocationRow, StoreError> {
+    let kind = match kind {
+        "local" => LocationKind::Local,
+        "managed" => LocationKind::Managed,
+        other => return Err(StoreError::Unreadable(format!("Location kind {other}"))),
+    };
+    Ok(LocationRow { id: id.parse()?, project: project.parse()?, kind, directory, fence })
+}

@@ -1,0 +1,179 @@
+//! Roles and schema: what an operator, `up` or a test runs before anything connects.
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
+
+use crate::StoreError;
+
+static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
+
+/// The schema that this build reads and writes: the number of its newest migration.
+pub const SCHEMA_VERSION: i64 = 2;
+
+/// Makes two processes that migrate at once take turns.
+const PROVISION_LOCK: i64 = 0x0C_0001;
+
+/// Passwords for the roles that log in.
+#[derive(Clone)]
+pub struct RolePasswords {
+    /// For `oc_migrate`.
+    pub migrate: String,
+    /// For `oc_app` and `oc_sched`.
+    pub serve: String,
+}
+
+/// `url` with its user replaced by `role`, and its password by `password` when there is one.
+///
+/// # Errors
+/// When the URL is not of the form `postgres://…`.
+pub fn role_url(url: &str, role: &str, password: Option<&str>) -> Result<String, StoreError> {
+    let (scheme, rest) = url
+        .split_once("://")
+        .filter(|(scheme, _)| scheme.starts_with("postgres"))
+        .ok_or_else(|| {
+            StoreError::Schema("a database URL is `postgres://USER:PASSWORD@HOST:PORT/NAME`".into())
+        })?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let kept = user.split_once(':').map(|(_, password)| password.to_owned());
+    let credential = match password.map(percent_encode).or(kept) {
+        Some(password) => format!("{role}:{password}"),
+        None => role.to_owned(),
+    };
+    Ok(format!("{scheme}://{credential}@{host}{tail}"))
+}
+
+fn percent_encode(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if plain(byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Makes the four roles (where they are missing) and gives them the database. The only thing done as a
+/// superuser.
+///
+/// # Errors
+/// When the database cannot be reached or the user may not create roles.
+pub async fn provision(admin_url: &str, passwords: &RolePasswords) -> Result<(), StoreError> {
+    let mut admin = connect(admin_url).await?;
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(PROVISION_LOCK).execute(&mut admin).await?;
+    let mut statements = Vec::new();
+    for (role, password) in [
+        ("oc_owner", None),
+        ("oc_migrate", Some(&passwords.migrate)),
+        ("oc_app", Some(&passwords.serve)),
+        ("oc_sched", Some(&passwords.serve)),
+    ] {
+        let exists: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_roles WHERE rolname = $1")
+            .bind(role)
+            .fetch_optional(&mut admin)
+            .await?;
+        let verb = if exists.is_some() { "ALTER" } else { "CREATE" };
+        statements.push(match password {
+            None => format!("{verb} ROLE {role} NOLOGIN"),
+            Some(password) => {
+                format!("{verb} ROLE {role} LOGIN PASSWORD '{}'", password.replace('\'', "''"))
+            }
+        });
+    }
+    let database: String =
+        sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&mut admin).await?;
+    statements.push("GRANT oc_owner TO oc_migrate".into());
+    statements.push(format!("ALTER DATABASE {database} OWNER TO oc_owner"));
+    statements.push("REVOKE CREATE ON SCHEMA public FROM PUBLIC".into());
+    statements.push("GRANT CREATE, USAGE ON SCHEMA public TO oc_owner, oc_migrate".into());
+    statements.push("GRANT USAGE ON SCHEMA public TO oc_app, oc_sched".into());
+    for statement in statements {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
+    }
+    admin.close().await?;
+    Ok(())
+}
+
+/// Brings the schema to this build's version. `migrate_url` logs in as `oc_migrate`.
+///
+/// # Errors
+/// [`StoreError::Schema`] when the database is newer than this build, or a migration fails.
+pub async fn migrate(migrate_url: &str) -> Result<(), StoreError> {
+    let mut connection = connect(migrate_url).await?;
+    let version = read_version(&mut connection).await?;
+    if version > SCHEMA_VERSION {
+        return Err(StoreError::Schema(format!(
+            "the data is of schema {version} and this build knows {SCHEMA_VERSION}: \
+             start a newer build, or restore a backup made by this one"
+        )));
+    }
+    MIGRATOR
+        .run(&mut connection)
+        .await
+        .map_err(|error| StoreError::Schema(format!("a migration failed: {error}")))?;
+    connection.close().await?;
+    Ok(())
+}
+
+/// The schema version of the database that `url` names; 0 when it was never migrated.
+///
+/// # Errors
+/// When the database cannot be reached.
+pub async fn schema_version(url: &str) -> Result<i64, StoreError> {
+    let mut connection = connect(url).await?;
+    let version = read_version(&mut connection).await?;
+    connection.close().await?;
+    Ok(version)
+}
+
+async fn connect(url: &str) -> Result<PgConnection, StoreError> {
+    let options: PgConnectOptions = url.parse()?;
+    Ok(options.connect().await?)
+}
+
+async fn read_version(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    let there: bool =
+        sqlx::query_scalar("SELECT to_regclass('public._sqlx_migrations') IS NOT NULL")
+            .fetch_one(&mut *connection)
+            .await?;
+    if !there {
+        return Ok(0);
+    }
+    let version: Option<i64> =
+        sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
+            .fetch_one(&mut *connection)
+            .await?;
+    Ok(version.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_url_keeps_host_and_options_and_replaces_the_user() {
+        let url = |password| {
+            role_url("postgres://admin:s%40@db:5432/oc?sslmode=require", "oc_app", password)
+        };
+        assert_eq!(url(None).expect("a URL"), "postgres://oc_app:s%40@db:5432/oc?sslmode=require");
+        assert_eq!(
+            url(Some("a b")).expect("a URL"),
+            "postgres://oc_app:a%20b@db:5432/oc?sslmode=require"
+        );
+        assert_eq!(
+            role_url("postgres://h/oc", "oc_app", None).expect("a URL"),
+            "postgres://oc_app@h/oc"
+        );
+        assert!(role_url("mysql://h/oc", "oc_app", None).is_err());
+    }
+
+    #[test]
+    fn the_schema_version_is_the_newest_migration() {
+        assert_eq!(MIGRATOR.iter().map(|migration| migration.version).max(), Some(SCHEMA_VERSION));
+    }
+}

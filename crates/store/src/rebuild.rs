@@ -1,0 +1,105 @@
+use domain::{OrgId, Seq, SessionId};
+
+use crate::events::read_events;
+use crate::{Store, StoreError};
+
+/// What a rebuild of one session's projections found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RebuildReport {
+    /// The session.
+    pub session: SessionId,
+    /// Events folded.
+    pub events: usize,
+    /// Rows that were there and are not rebuilt, `table: row`, at most 20.
+    pub missing: Vec<String>,
+    /// Rows that are rebuilt and were not there, at most 20.
+    pub added: Vec<String>,
+}
+
+impl RebuildReport {
+    /// Whether the live projections were byte for byte what the events give.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.missing.is_empty() && self.added.is_empty()
+    }
+}
+
+/// Differences that a report carries per side.
+const SHOWN: usize = 20;
+
+impl Store {
+    /// Folds a session's events into its projections anew, under the head's lock. With `check`, only
+    /// compares: the transaction is rolled back.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session; [`StoreError::Unreadable`] when an event is newer
+    /// than this build.
+    pub async fn rebuild(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        check: bool,
+    ) -> Result<RebuildReport, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.drain_tx(org).await?;
+            sqlx::query_scalar!(
+                "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2 FOR UPDATE",
+                org.0,
+                session.as_str(),
+            )
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(StoreError::NotFound)?;
+            let before = rows(&mut tx, org, &session).await?;
+            sqlx::query!("SELECT drop_projections($1, $2)", org.0, session.as_str())
+                .execute(&mut *tx)
+                .await?;
+            let events = read_events(&mut tx, org, &session, Seq(0), i64::MAX).await?;
+            for event in &events {
+                sqlx::query!(
+                    "SELECT project_event($1, $2, $3, $4, $5, $6)",
+                    org.0,
+                    session.as_str(),
+                    event.seq.0,
+                    event.event.kind(),
+                    event.time,
+                    event.event.payload(),
+                )
+                .execute(&mut *tx)
+                .await?;
+            }
+            let after = rows(&mut tx, org, &session).await?;
+            if check {
+                tx.rollback().await?;
+            } else {
+                tx.commit().await?;
+            }
+            let differs = |a: &[String], b: &[String]| {
+                a.iter().filter(|row| !b.contains(row)).take(SHOWN).cloned().collect()
+            };
+            Ok(RebuildReport {
+                session,
+                events: events.len(),
+                missing: differs(&before, &after),
+                added: differs(&after, &before),
+            })
+        })
+        .await
+    }
+}
+
+async fn rows(
+    tx: &mut crate::pool::Tx,
+    org: OrgId,
+    session: &SessionId,
+) -> Result<Vec<String>, StoreError> {
+    let rows = sqlx::query!(
+        r#"SELECT name AS "name!", line AS "line!" FROM projection_rows($1, $2)"#,
+        org.0,
+        session.as_str(),
+    )
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(rows.into_iter().map(|row| format!("{}: {}", row.name, row.line)).collect())
+}

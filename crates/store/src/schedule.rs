@@ -1,0 +1,149 @@
+//! What sweeps ask, across tenants, through the role that can read ids and nothing else.
+
+use domain::{Claim, FencingToken, LocationRef, OrgId, Seq, SessionId, SessionRef};
+use uuid::Uuid;
+
+use crate::{Store, StoreError};
+
+/// A session that waits for a drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadySession {
+    /// The session.
+    pub session: SessionRef,
+}
+
+/// What a worker or a gateway compares with what it knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadState {
+    /// The organisation.
+    pub org: OrgId,
+    /// The session.
+    pub session: SessionId,
+    /// The claim now.
+    pub claim: Claim,
+    /// The newest interrupt.
+    pub interrupt_seq: Seq,
+    /// The highest number of the log.
+    pub seq: Seq,
+}
+
+impl Store {
+    /// Makes `token` the fence of its Location and fences every drain of an earlier holder: a new
+    /// token's first act. Nothing starts there before it returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Superseded`] when a higher token has been here.
+    pub async fn raise_fence(
+        &self,
+        at: LocationRef,
+        token: FencingToken,
+    ) -> Result<(), StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.drain_tx(at.org).await?;
+            let ours = sqlx::query_scalar!(
+                r#"SELECT raise_fence($1, $2, $3) AS "ours!""#,
+                at.org.0,
+                at.location.as_str(),
+                token.0,
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            if !ours {
+                return Err(StoreError::Superseded);
+            }
+            tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ready sessions of all tenants, by Location, at most `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn ready_sessions(&self, limit: i64) -> Result<Vec<ReadySession>, StoreError> {
+        let pool = self.sched().clone();
+        tasks::detached(async move {
+            let rows = sqlx::query!(
+                "SELECT org_id, location_id, id FROM session_head WHERE ready
+                 ORDER BY org_id, location_id, id LIMIT $1",
+                limit,
+            )
+            .fetch_all(&pool)
+            .await?;
+            rows.into_iter().map(|row| ready(row.org_id, &row.location_id, &row.id)).collect()
+        })
+        .await
+    }
+
+    /// Ready sessions of the Locations that a worker holds, at most `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn ready_sessions_at(
+        &self,
+        held: &[LocationRef],
+        limit: i64,
+    ) -> Result<Vec<ReadySession>, StoreError> {
+        let orgs: Vec<Uuid> = held.iter().map(|at| at.org.0).collect();
+        let locations: Vec<String> = held.iter().map(|at| at.location.to_string()).collect();
+        let pool = self.sched().clone();
+        tasks::detached(async move {
+            let rows = sqlx::query!(
+                "SELECT h.org_id, h.location_id, h.id
+                 FROM unnest($1::uuid[], $2::text[]) AS held (org_id, location_id)
+                 JOIN session_head h ON h.ready AND h.org_id = held.org_id
+                     AND h.location_id = held.location_id
+                 LIMIT $3",
+                &orgs,
+                &locations,
+                limit,
+            )
+            .fetch_all(&pool)
+            .await?;
+            rows.into_iter().map(|row| ready(row.org_id, &row.location_id, &row.id)).collect()
+        })
+        .await
+    }
+
+    /// The heads of the sessions named, in one query: for a worker's look at what it drains, and a
+    /// gateway's at what it follows.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn heads(&self, of: &[(OrgId, SessionId)]) -> Result<Vec<HeadState>, StoreError> {
+        let orgs: Vec<Uuid> = of.iter().map(|(org, _)| org.0).collect();
+        let sessions: Vec<String> = of.iter().map(|(_, session)| session.to_string()).collect();
+        let pool = self.sched().clone();
+        tasks::detached(async move {
+            let rows = sqlx::query!(
+                "SELECT h.org_id, h.id, h.claim, h.interrupt_seq, h.next_seq
+                 FROM unnest($1::uuid[], $2::text[]) AS asked (org_id, id)
+                 JOIN session_head h ON h.org_id = asked.org_id AND h.id = asked.id",
+                &orgs,
+                &sessions,
+            )
+            .fetch_all(&pool)
+            .await?;
+            rows.into_iter()
+                .map(|row| {
+                    Ok(HeadState {
+                        org: OrgId(row.org_id),
+                        session: row.id.parse()?,
+                        claim: Claim(row.claim),
+                        interrupt_seq: Seq(row.interrupt_seq),
+                        seq: Seq(row.next_seq - 1),
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+}
+
+fn ready(org: Uuid, location: &str, session: &str) -> Result<ReadySession, StoreError> {
+    let session =
+        SessionRef { org: OrgId(org), location: location.parse()?, session: session.parse()? };
+    Ok(ReadySession { session })
+}

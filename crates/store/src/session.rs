@@ -1,0 +1,201 @@
+use domain::{
+    EventId, IdMint, ModelRef, OrgId, ProjectId, Seq, SessionCreated, SessionId, SessionRef, Stamp,
+    TimestampMs, TurnUsage,
+};
+
+use crate::{Store, StoreError};
+
+/// A session to be created.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    /// Its id.
+    pub id: SessionId,
+    /// What its first event says.
+    pub created: SessionCreated,
+    /// The gateway's time.
+    pub now: TimestampMs,
+}
+
+/// A session as its projection holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Its id, Location and organisation.
+    pub at: SessionRef,
+    /// Its project.
+    pub project: ProjectId,
+    /// The Location's directory.
+    pub directory: String,
+    /// Its title.
+    pub title: String,
+    /// The agent used last.
+    pub agent: String,
+    /// The model used last.
+    pub model: Option<ModelRef>,
+    /// When it was created.
+    pub created_ms: TimestampMs,
+    /// When a turn last changed it.
+    pub updated_ms: TimestampMs,
+    /// How its last drain ended.
+    pub outcome: Option<String>,
+    /// What it has used.
+    pub usage: TurnUsage,
+    /// Whether it has work or a drain has it.
+    pub busy: bool,
+    /// The highest number of its log.
+    pub seq: Seq,
+}
+
+macro_rules! session_row {
+    ($org:expr, $row:expr) => {{
+        let row = $row;
+        Ok::<SessionRow, StoreError>(SessionRow {
+            at: SessionRef {
+                org: $org,
+                location: row.location_id.parse()?,
+                session: row.id.parse()?,
+            },
+            project: row.project_id.parse()?,
+            directory: row.directory,
+            title: row.title,
+            agent: row.agent,
+            model: row
+                .provider
+                .zip(row.model)
+                .map(|(provider, model)| ModelRef { provider, model }),
+            created_ms: row.created_ms,
+            updated_ms: row.updated_ms,
+            outcome: row.outcome,
+            usage: TurnUsage {
+                input: row.input_tokens,
+                output: row.output_tokens,
+                reasoning: row.reasoning_tokens,
+                cache_read: row.cache_read_tokens,
+                cache_write: row.cache_write_tokens,
+            },
+            busy: row.ready,
+            seq: Seq(row.next_seq - 1),
+        })
+    }};
+}
+
+impl Store {
+    /// Creates a session, or finds it when it is there at the same Location. `true`: created.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when the id is a session of another Location.
+    pub async fn create_session(&self, org: OrgId, new: NewSession) -> Result<bool, StoreError> {
+        let pool = self.gateway().clone();
+        tasks::detached(async move {
+            let mut mint = IdMint::after(Stamp::default(), new.now);
+            let event = EventId::mint(&mut mint);
+            let payload = serde_json::to_string(&new.created)
+                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+            let outcome = sqlx::query_scalar!(
+                r#"SELECT create_session($1, $2, $3, $4, $5, $6, $7) AS "outcome!""#,
+                org.0,
+                new.id.as_str(),
+                new.created.location.as_str(),
+                event.as_str(),
+                mint.last().0,
+                new.now,
+                payload,
+            )
+            .fetch_one(&pool)
+            .await?;
+            match outcome.as_str() {
+                "created" => Ok(true),
+                "exists" => Ok(false),
+                _ => Err(StoreError::Conflict { what: "a session with this id" }),
+            }
+        })
+        .await
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without it.
+    pub async fn session(&self, org: OrgId, id: SessionId) -> Result<SessionRow, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let row = sqlx::query!(
+                "SELECT s.*, h.ready, h.next_seq FROM session s
+                 JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
+                 WHERE s.org_id = $1 AND s.id = $2",
+                org.0,
+                id.as_str(),
+            )
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(StoreError::NotFound)?;
+            tx.commit().await?;
+            session_row!(org, row)
+        })
+        .await
+    }
+
+    /// Sessions, newest first; of one project when it is given.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn sessions(
+        &self,
+        org: OrgId,
+        project: Option<ProjectId>,
+        limit: i64,
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let rows = sqlx::query!(
+                "SELECT s.*, h.ready, h.next_seq FROM session s
+                 JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
+                 WHERE s.org_id = $1 AND ($2::text IS NULL OR s.project_id = $2)
+                 ORDER BY s.created_ms DESC, s.id LIMIT $3",
+                org.0,
+                project.as_ref().map(ProjectId::as_str),
+                limit,
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            rows.into_iter().map(|row| session_row!(org, row)).collect()
+        })
+        .await
+    }
+
+    /// Deletes a session with its log and projections. A drain that has it is fenced by it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without it.
+    pub async fn delete_session(&self, org: OrgId, id: SessionId) -> Result<(), StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let gone = sqlx::query!(
+                "DELETE FROM session_head WHERE org_id = $1 AND id = $2",
+                org.0,
+                id.as_str(),
+            )
+            .execute(&mut *tx)
+            .await?;
+            if gone.rows_affected() == 0 {
+                return Err(StoreError::NotFound);
+            }
+            sqlx::query!("SELECT drop_projections($1, $2)", org.0, id.as_str())
+                .execute(&mut *tx)
+                .await?;
+            sqlx::query!(
+                "DELETE FROM session_event WHERE org_id = $1 AND session_id = $2",
+                org.0,
+                id.as_str(),
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,111 @@
+use domain::{AttemptId, OrgId, Seq, SessionId, TurnId};
+
+use crate::{Store, StoreError};
+
+/// A physical attempt, with all that rebuilds its request next to the events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptRow {
+    /// Its id.
+    pub id: AttemptId,
+    /// Its session.
+    pub session: SessionId,
+    /// Its turn.
+    pub turn: TurnId,
+    /// 1 for the turn's first.
+    pub ordinal: i32,
+    /// Its place in the log.
+    pub seq: Seq,
+    /// The encoder that made the body.
+    pub wire_version: i32,
+    /// SHA-256 of the body, hex.
+    pub body_hash: String,
+    /// The Context Epoch.
+    pub epoch: i32,
+    /// The history is the fold of events up to here.
+    pub through: Seq,
+    /// Component name → hash, as JSON text.
+    pub components: String,
+    /// How it ended; `None` while it runs.
+    pub outcome: Option<String>,
+}
+
+/// A Provider Turn as its projection holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnRow {
+    /// Its id.
+    pub id: TurnId,
+    /// Its place in the log.
+    pub seq: Seq,
+    /// `open`, `replied` or `settled`.
+    pub status: String,
+    /// How it ended.
+    pub outcome: Option<String>,
+}
+
+impl Store {
+    /// The attempt that `id` names, or the last attempt of the turn that it names.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when it is neither.
+    pub async fn attempt(&self, org: OrgId, id: String) -> Result<AttemptRow, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let row = sqlx::query!(
+                "SELECT * FROM provider_attempt WHERE org_id = $1 AND (id = $2 OR turn_id = $2)
+                 ORDER BY ordinal DESC LIMIT 1",
+                org.0,
+                id,
+            )
+            .fetch_optional(&mut *tx)
+            .await?
+            .ok_or(StoreError::NotFound)?;
+            tx.commit().await?;
+            Ok(AttemptRow {
+                id: row.id.parse()?,
+                session: row.session_id.parse()?,
+                turn: row.turn_id.parse()?,
+                ordinal: row.ordinal,
+                seq: Seq(row.seq),
+                wire_version: row.wire_version,
+                body_hash: row.body_hash,
+                epoch: row.epoch,
+                through: Seq(row.through_seq),
+                components: row.components,
+                outcome: row.outcome,
+            })
+        })
+        .await
+    }
+
+    /// A session's turns, in order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn turns(&self, org: OrgId, session: SessionId) -> Result<Vec<TurnRow>, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let rows = sqlx::query!(
+                "SELECT id, seq, status, outcome FROM provider_turn
+                 WHERE org_id = $1 AND session_id = $2 ORDER BY seq",
+                org.0,
+                session.as_str(),
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            rows.into_iter()
+                .map(|row| {
+                    Ok(TurnRow {
+                        id: row.id.parse()?,
+                        seq: Seq(row.seq),
+                        status: row.status,
+                        outcome: row.outcome,
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+}
