@@ -1,1 +1,37 @@
-//! To be written.
+//! What a role needs before it can start: its data folder, its child servers, its log and its end.
+//!
+//! ```text
+//! DataDir ─lock─▶ Postgres::start ─▶ guard (sh) ─exec─▶ postgres     telemetry::init
+//!                 Nats::start     ─▶ guard (sh) ─exec─▶ nats-server  signals::watch ─▶ "stop"
+//! ```
+//!
+//! Invariant: a child server never outlives its data folder's owner for long. A [`GuardedChild`]
+//! has a watcher beside it that reads a pipe from us: however we die, the pipe closes and the child
+//! is asked to stop. What still slipped through is found by its pid file at the next start.
+//! Invariant: we start our own Postgres in our own folder; one that the user runs is never touched.
+//!
+//! Absent on purpose: SQL (the store crate migrates), flags and settings (the executable has them).
+
+mod data_dir;
+mod disk;
+mod error;
+mod guarded;
+mod log_file;
+mod nats;
+mod ports;
+mod postgres;
+mod programs;
+pub mod signals;
+mod supervise;
+pub mod telemetry;
+mod user;
+
+pub use data_dir::{DataDir, default_data_dir};
+pub use disk::ensure_free_space;
+pub use error::BootError;
+pub use guarded::{GuardedChild, GuardedCommand, StopSignal};
+pub use nats::{Nats, NatsOptions};
+pub use ports::{free_port, listen};
+pub use postgres::{
+    Connection, DATABASE, Durability, Launched, Postgres, PostgresOptions, SUPERUSER,
+};

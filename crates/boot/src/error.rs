@@ -1,0 +1,183 @@
+//! Why something could not be started, each on one line that says what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Why something could not be started. Every message is one line for the person who typed the
+/// command, and ends with the fix where there is one.
+#[derive(Debug, Error)]
+pub enum BootError {
+    /// A server that we start was found nowhere.
+    #[error(
+        "{program} was not found; install it with `apt-get install {package}`, or start with \
+         `./dev up`, which installs it"
+    )]
+    MissingBinary {
+        /// The program's name.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// We run as root, which Postgres refuses, and there is no user to run it as.
+    #[error(
+        "postgres refuses to run as root and there is no user `postgres`; create it with \
+         `useradd --system postgres`, or start as another user than root"
+    )]
+    NoPostgresUser,
+    /// A folder that the Postgres user must pass through is closed to it.
+    #[error(
+        "the user `{user}` cannot enter {path}, so postgres cannot run there; open it with \
+         `chmod o+x {path}`, or choose another folder with --data-dir"
+    )]
+    Unreachable {
+        /// The user as whom Postgres runs.
+        user: String,
+        /// The first folder on the way that is closed.
+        path: PathBuf,
+    },
+    /// Another process of ours holds the data folder.
+    #[error(
+        "the data folder {path} is in use by process {owner}; stop that one, or choose another \
+         folder with --data-dir"
+    )]
+    DataDirInUse {
+        /// The data folder.
+        path: PathBuf,
+        /// The holder's process id, as it wrote it down.
+        owner: String,
+    },
+    /// A newer release made the data folder.
+    #[error(
+        "the data folder {path} was made by a newer opencode-cloud (format {found}, this one knows \
+         {known}); start that release, or choose another folder with --data-dir"
+    )]
+    NewerDataDir {
+        /// The data folder.
+        path: PathBuf,
+        /// The format that the folder says it has.
+        found: u32,
+        /// The newest format that this release knows.
+        known: u32,
+    },
+    /// The database in the data folder belongs to another major version of Postgres.
+    #[error(
+        "{path} holds a PostgreSQL {data} database and only PostgreSQL {found} was found; install \
+         the other with `apt-get install postgresql-{data}`, or choose another folder with --data-dir"
+    )]
+    PostgresVersion {
+        /// The folder of the database.
+        path: PathBuf,
+        /// The major version that made it.
+        data: u32,
+        /// The major versions that are installed, newest first.
+        found: String,
+    },
+    /// Somebody else listens there.
+    #[error("port {port} is in use; stop what listens there, or choose another with --port")]
+    PortInUse {
+        /// The port.
+        port: u16,
+    },
+    /// The disk is full, or will soon be.
+    #[error(
+        "the disk of {path} is full ({free_mib} MiB free, {needed_mib} MiB needed); free some space, \
+         or choose a folder on another disk with --data-dir"
+    )]
+    DiskFull {
+        /// A path on that disk.
+        path: PathBuf,
+        /// What is left for us, in MiB.
+        free_mib: u64,
+        /// What we need, in MiB.
+        needed_mib: u64,
+    },
+    /// The operating system forbids it.
+    #[error(
+        "no permission to {action} {path}; give this user access to it, or choose another folder \
+         with --data-dir"
+    )]
+    PermissionDenied {
+        /// What we wanted to do.
+        action: &'static str,
+        /// To which file or folder.
+        path: PathBuf,
+    },
+    /// A child server ended instead of becoming ready.
+    #[error("{program} stopped while it started ({status}): {reason}; its log is {log}")]
+    Exited {
+        /// The program's name.
+        program: &'static str,
+        /// Its exit status.
+        status: ExitStatus,
+        /// The line of its log that says most.
+        reason: String,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// A child server neither ended nor became ready.
+    #[error("{program} was not ready after {} s; its log is {log}", waited.as_secs())]
+    NotReady {
+        /// The program's name.
+        program: &'static str,
+        /// How long we waited.
+        waited: Duration,
+        /// Its log.
+        log: PathBuf,
+    },
+    /// An orphaned server of an earlier run does not stop.
+    #[error(
+        "a postgres of an earlier run (process {pid}) does not stop; end it with `kill -QUIT {pid}` \
+         and start again"
+    )]
+    OrphanStays {
+        /// Its process id.
+        pid: i32,
+    },
+    /// The filter for the log cannot be read.
+    #[error(
+        "the log filter `{filter}` is not understood ({reason}); try `info` or `info,sqlx=warn`"
+    )]
+    LogFilter {
+        /// The filter as given.
+        filter: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Any other failure of the operating system.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What we wanted to do.
+        action: &'static str,
+        /// To which file, folder or program.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl BootError {
+    /// For `map_err`: what the failure of `action` on `path` means to the person who started us.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| {
+            if source.kind() == io::ErrorKind::StorageFull {
+                Self::disk_full(&path)
+            } else if source.kind() == io::ErrorKind::PermissionDenied {
+                Self::PermissionDenied { action, path }
+            } else {
+                Self::Io { action, path, source }
+            }
+        }
+    }
+
+    /// The disk of `path` was full when something wrote to it.
+    pub(crate) fn disk_full(path: &Path) -> Self {
+        let free_mib = crate::disk::free_bytes(path).unwrap_or(0) >> 20;
+        Self::DiskFull { path: path.to_owned(), free_mib, needed_mib: crate::disk::COMFORT_MIB }
+    }
+}

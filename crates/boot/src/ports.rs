@@ -1,0 +1,49 @@
+//! Ports to listen on.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+
+use crate::BootError;
+
+/// A loopback port that was free a moment ago. Somebody may take it before its user binds it, so
+/// whoever starts a server there must be ready to ask again.
+///
+/// # Errors
+/// [`BootError::Io`] when the system has no port left.
+pub fn free_port() -> Result<u16, BootError> {
+    let any = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
+    any.map(|address| address.port()).map_err(BootError::io("find a free port on", Path::new("lo")))
+}
+
+/// Whether nobody listens on this loopback port now.
+pub(crate) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Binds a listener of ours.
+///
+/// # Errors
+/// [`BootError::PortInUse`] when somebody else listens there; else what [`BootError`] makes of it.
+pub async fn listen(address: SocketAddr) -> Result<tokio::net::TcpListener, BootError> {
+    tokio::net::TcpListener::bind(address).await.map_err(|error| {
+        if error.kind() == io::ErrorKind::AddrInUse {
+            return BootError::PortInUse { port: address.port() };
+        }
+        BootError::io("listen on", Path::new(&address.to_string()))(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_taken_port_is_told_with_its_number() {
+        let first = listen((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let address = first.local_addr().unwrap();
+        assert!(!is_free(address.port()));
+        let refused = listen(address).await.unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("port {} is in use", address.port())), "{refused}");
+    }
+}

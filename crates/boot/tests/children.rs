@@ -1,0 +1,243 @@
+//! The child servers, as real processes: started, killed, orphaned, refused.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use boot::{
+    BootError, Connection, DataDir, Durability, Nats, NatsOptions, Postgres, PostgresOptions,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use sqlx::{Connection as _, PgConnection};
+use tempfile::TempDir;
+
+/// Tells a copy of this test program which data folder to hold.
+const FOLDER: &str = "BOOT_TEST_FOLDER";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A temporary folder that other users may pass through, as a data folder's parent must be.
+fn temp() -> TempDir {
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o711)).tempdir().unwrap()
+}
+
+fn fast() -> PostgresOptions {
+    PostgresOptions { durability: Durability::Off, ..PostgresOptions::default() }
+}
+
+async fn connect(connection: &Connection) -> Result<PgConnection, sqlx::Error> {
+    PgConnection::connect(&connection.superuser_url()).await
+}
+
+async fn execute(connection: &Connection, sql: &'static str) {
+    let mut session = connect(connection).await.unwrap();
+    sqlx::raw_sql(sql).execute(&mut session).await.unwrap();
+}
+
+async fn count(connection: &Connection) -> i64 {
+    let mut session = connect(connection).await.unwrap();
+    sqlx::query_scalar("SELECT count(*) FROM kept").fetch_one(&mut session).await.unwrap()
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+/// Whether that process runs; one that only waits to be reaped does not.
+fn runs(number: u32) -> bool {
+    fs::read_to_string(format!("/proc/{number}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with(['Z', 'X']))
+}
+
+async fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = check() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn postgres_keeps_its_data_its_port_and_its_door_shut() {
+    let temp = temp();
+    let data = DataDir::open(&temp.path().join("data")).unwrap();
+    let first = Postgres::start(&data, &fast()).await.unwrap();
+    let connection = first.connection().clone();
+    execute(&connection, "CREATE TABLE kept AS SELECT 1 AS one").await;
+    let role =
+        format!("CREATE ROLE oc_app LOGIN PASSWORD '{}'", connection.role_password("oc_app"));
+    let mut session = connect(&connection).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(role)).execute(&mut session).await.unwrap();
+    for url in [connection.role_url("oc_app"), connection.role_socket_url("oc_app")] {
+        PgConnection::connect(&url).await.unwrap();
+        let wrong = url.replace(&connection.role_password("oc_app"), "guess");
+        assert!(PgConnection::connect(&wrong).await.is_err(), "{wrong} was let in");
+    }
+    let fsync: String = sqlx::query_scalar("SHOW fsync").fetch_one(&mut session).await.unwrap();
+    assert_eq!(fsync, "off");
+    let old = first.pid().unwrap();
+    first.stop().await; // with a session open: a fast shutdown ends it
+    assert!(!runs(old));
+
+    let durable = PostgresOptions::default();
+    let second = Postgres::start(&data, &durable).await.unwrap();
+    assert_eq!(second.connection(), &connection);
+    assert_eq!(count(&connection).await, 1);
+    let mut session = connect(&connection).await.unwrap();
+    let fsync: String = sqlx::query_scalar("SHOW fsync").fetch_one(&mut session).await.unwrap();
+    assert_eq!(fsync, "on");
+    second.stop().await;
+
+    let version = data.path().join("postgres/pgdata/PG_VERSION");
+    fs::write(&version, "99\n").unwrap();
+    let refused = Postgres::start(&data, &fast()).await.unwrap_err();
+    assert!(matches!(refused, BootError::PostgresVersion { data: 99, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_killed_postgres_is_started_again_on_its_port() {
+    let temp = temp();
+    let data = DataDir::open(&temp.path().join("data")).unwrap();
+    let postgres = Postgres::start(&data, &fast()).await.unwrap();
+    execute(postgres.connection(), "CREATE TABLE kept AS SELECT 1 AS one").await;
+    let old = postgres.pid().unwrap();
+    kill_process(pid(old), Signal::KILL).unwrap();
+    let is_new = || postgres.pid().filter(|new| *new != old);
+    let new = eventually("postgres was not started again", is_new).await;
+    assert_eq!(count(postgres.connection()).await, 1);
+    postgres.stop().await;
+    assert!(!runs(new));
+}
+
+#[tokio::test]
+async fn an_orphan_is_stopped_and_a_strangers_number_is_not_feared() {
+    let temp = temp();
+    let data = DataDir::open(&temp.path().join("data")).unwrap();
+    let launched = Postgres::launch(&data, &fast()).await.unwrap();
+    let orphan = launched.child.pid().unwrap();
+    execute(&launched.connection, "CREATE TABLE kept AS SELECT 1 AS one").await;
+    // An open end of its pipe, somewhere: no guard stops this one.
+    let lifeline = launched.child.into_lifeline().unwrap();
+    let postgres = Postgres::start(&data, &fast()).await.unwrap();
+    assert!(!runs(orphan));
+    assert_eq!(count(postgres.connection()).await, 1);
+    postgres.stop().await;
+    drop(lifeline);
+
+    // After a crash the number in the pid file may be another process's.
+    let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid_file = data.path().join("postgres/pgdata/postmaster.pid");
+    fs::write(&pid_file, format!("{}\n", stranger.id())).unwrap();
+    let postgres = Postgres::start(&data, &fast()).await.unwrap();
+    assert_eq!(count(postgres.connection()).await, 1);
+    postgres.stop().await;
+    assert!(runs(stranger.id()), "a stranger was hit");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[tokio::test]
+async fn after_our_sigkill_nothing_stays_and_the_next_start_finds_everything() {
+    let temp = temp();
+    let path = temp.path().join("data");
+    let (mut holder, lines) = again("hold_until_killed", &path);
+    let numbers = lines.iter().map(|line| line.parse::<u32>().unwrap()).collect::<Vec<_>>();
+    assert_eq!(numbers.len(), 2, "{lines:?}");
+    assert!(numbers.iter().all(|number| runs(*number)));
+    let in_use = DataDir::open(&path).unwrap_err();
+    assert!(matches!(&in_use, BootError::DataDirInUse { .. }), "{in_use}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let gone = || numbers.iter().all(|number| !runs(*number)).then_some(());
+    eventually("a child outlived its killed parent", gone).await;
+
+    let data = DataDir::open(&path).unwrap();
+    let postgres = Postgres::start(&data, &fast()).await.unwrap();
+    assert_eq!(count(postgres.connection()).await, 1);
+    postgres.stop().await;
+}
+
+/// Not a test: the process that the test above kills.
+#[tokio::test]
+#[ignore = "run by another test in a process of its own"]
+async fn hold_until_killed() {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    let data = DataDir::open(&folder).unwrap();
+    let postgres = Postgres::start(&data, &fast()).await.unwrap();
+    execute(postgres.connection(), "CREATE TABLE kept AS SELECT 1 AS one").await;
+    let nats = Nats::start(&data, &NatsOptions::default()).await.unwrap();
+    println!("\ntold {}\ntold {}\ntold end", postgres.pid().unwrap(), nats.pid().unwrap());
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn nats_answers_is_started_again_and_stops() {
+    let temp = temp();
+    let data = DataDir::open(&temp.path().join("data")).unwrap();
+    let nats = Nats::start(&data, &NatsOptions::default()).await.unwrap();
+    assert!(nats.url().ends_with(&format!("@127.0.0.1:{}", nats.port())));
+    let old = nats.pid().unwrap();
+    kill_process(pid(old), Signal::KILL).unwrap();
+    let is_new = || nats.pid().filter(|new| *new != old);
+    let new = eventually("nats was not started again", is_new).await;
+    nats.stop().await;
+    assert!(!runs(new));
+}
+
+#[tokio::test]
+async fn a_folder_that_the_postgres_user_cannot_enter_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        return; // then Postgres runs as ourselves, who made the folder
+    }
+    let closed = tempfile::tempdir().unwrap();
+    fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).unwrap();
+    let data = DataDir::open(&closed.path().join("data")).unwrap();
+    let refused = Postgres::start(&data, &fast()).await.unwrap_err().to_string();
+    let fix = format!("chmod o+x {}", fs::canonicalize(closed.path()).unwrap().display());
+    assert!(refused.contains(&fix), "{refused}");
+}
+
+#[tokio::test]
+async fn the_first_signal_asks_and_the_second_exits() {
+    let temp = temp();
+    let (mut child, lines) = again("stop_at_the_second_signal", temp.path());
+    assert_eq!(lines, ["ready"]);
+    let number = pid(child.id());
+    kill_process(number, Signal::TERM).unwrap();
+    let asked = temp.path().join("asked");
+    eventually("the token was not cancelled", || asked.exists().then_some(())).await;
+    assert!(runs(child.id()));
+    kill_process(number, Signal::INT).unwrap();
+    let status = eventually("it did not exit", || child.try_wait().unwrap()).await;
+    assert_eq!(status.code(), Some(130));
+}
+
+/// Not a test: the process that the test above signals. It is busy, as a stuck process is.
+#[tokio::test]
+#[ignore = "run by another test in a process of its own"]
+async fn stop_at_the_second_signal() {
+    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
+    let stop = boot::signals::watch().unwrap();
+    println!("\ntold ready\ntold end");
+    stop.cancelled().await;
+    fs::write(folder.join("asked"), "").unwrap();
+    std::thread::sleep(PATIENCE * 2);
+}
+
+/// Runs another test of this program in a process of its own, and gives what it told first.
+fn again(test: &str, folder: &Path) -> (Child, Vec<String>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]).env(FOLDER, folder);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let told = lines.filter_map(|line| line.strip_prefix("told ").map(str::to_owned));
+    let told = told.take_while(|line| line != "end").collect();
+    (child, told)
+}
