@@ -1,1 +1,38 @@
-//! To be written.
+//! The simulated model: a small deterministic program that speaks the OpenAI chat completions protocol
+//! over real HTTP, for people who have no key yet and for tests and benchmarks.
+//!
+//! `body ─wire→ conversation ─(script | phrase → plan)→ draft → answer ─flow→ events`
+//!
+//! It is labelled as simulated wherever it appears: model id, owner, fingerprint, the header
+//! `x-simulated-model`, and the text of its answers. The same body gives the same bytes, unless a script
+//! is spent in between: ids come from the request's hash, `created` is 0, a token is four bytes.
+//! The crate's README tells what it understands and how it is scripted.
+//!
+//! Absent on purpose: authentication (keep it on loopback), TLS, HTTP/2, other protocols, any memory of
+//! earlier requests but the log and the scripts.
+
+mod answer;
+mod chat;
+mod conversation;
+mod desk;
+mod flow;
+mod handle;
+mod log;
+mod phrase;
+mod plan;
+mod routes;
+mod script;
+mod server;
+mod wire;
+
+pub use answer::Usage;
+pub use desk::{MAX_GATES, MAX_SCRIPTS, WaitingScript};
+pub use handle::Handle;
+pub use log::{Counts, MAX_HASHES, Outcome, RequestRecord};
+pub use script::{
+    MAX_CHUNK_DELAY_MS, MAX_DELAY_MS, MAX_GATE_NAME_BYTES, Script, ScriptError, ScriptedCall,
+};
+pub use server::{Options, Running, SimulatedModel};
+
+/// The id of the only model; requests may name any.
+pub const MODEL: &str = "simulated";

@@ -1,0 +1,226 @@
+//! `POST /v1/chat/completions`: read, find the script, wait as it says, answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
+use axum::http::{Response, StatusCode};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use crate::answer::Answer;
+use crate::conversation::Conversation;
+use crate::desk::Desk;
+use crate::flow::{self, SimulatedCut};
+use crate::log::{Arrival, Log, Outcome, Ticket};
+use crate::plan;
+use crate::script::{Script, as_text};
+use crate::wire::ChatRequest;
+
+/// The most headers that a record keeps, and the most bytes of each.
+const MAX_LOGGED_HEADERS: usize = 16;
+const MAX_LOGGED_HEADER_BYTES: usize = 256;
+
+/// What all requests share.
+#[derive(Clone)]
+pub(crate) struct Model {
+    pub(crate) log: Arc<Log>,
+    pub(crate) desk: Arc<Desk>,
+}
+
+/// Answers one request.
+pub(crate) async fn complete(
+    State(model): State<Model>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response<Body> {
+    match body {
+        Ok(body) => {
+            let (todo, ticket) = model.read(&headers, &body);
+            model.act(todo, ticket).await
+        }
+        Err(rejection) => error(rejection.status(), &rejection.body_text()),
+    }
+}
+
+/// What to do for a request.
+enum Todo {
+    Refuse(String),
+    Answer { answer: Answer, script: Option<Arc<Script>>, stream: bool, include_usage: bool },
+}
+
+impl Model {
+    fn read(&self, headers: &HeaderMap, body: &[u8]) -> (Todo, Ticket) {
+        let sha256: [u8; 32] = Sha256::digest(body).into();
+        let mut arrival = Arrival {
+            sha256,
+            body,
+            prompt: String::new(),
+            rounds: 0,
+            headers: logged(headers),
+            scripted: false,
+        };
+        let todo = match ChatRequest::parse(body) {
+            Err(problem) => Todo::Refuse(problem),
+            Ok(request) => {
+                let conversation = Conversation::read(&request);
+                let script = self.desk.take(&conversation);
+                arrival.prompt = conversation.prompt.clone().into_owned();
+                arrival.rounds = conversation.rounds();
+                arrival.scripted = script.is_some();
+                let plain = || plan::next(&request, &conversation);
+                let draft = match &script {
+                    Some(script) => script.draft(plain),
+                    None => plain(),
+                };
+                Todo::Answer {
+                    answer: Answer::new(draft, &sha256, body.len()),
+                    script,
+                    stream: request.stream(),
+                    include_usage: request.include_usage(),
+                }
+            }
+        };
+        (todo, self.log.begin(arrival))
+    }
+
+    async fn act(&self, todo: Todo, mut ticket: Ticket) -> Response<Body> {
+        let (answer, script, stream, include_usage) = match todo {
+            Todo::Refuse(problem) => {
+                ticket.status(400);
+                ticket.settle(Outcome::Refused);
+                return error(StatusCode::BAD_REQUEST, &problem);
+            }
+            Todo::Answer { answer, script, stream, include_usage } => {
+                (answer, script, stream, include_usage)
+            }
+        };
+        let script = script.as_deref();
+        if let Some(script) = script {
+            self.hold(script).await;
+            if script.cut_before_headers {
+                ticket.settle(Outcome::Cut);
+                return cut_before_headers();
+            }
+            if let Some(status) = script.status {
+                ticket.status(status);
+                ticket.settle(Outcome::Refused);
+                return scripted_error(status, script);
+            }
+        }
+        ticket.status(200);
+        if stream {
+            let desk = Arc::clone(&self.desk);
+            let body = flow::streamed(answer, include_usage, script, desk, ticket);
+            let mut response = respond(StatusCode::OK, "text/event-stream", body);
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            return response;
+        }
+        let whole = answer.whole();
+        match script {
+            Some(Script { cut_after_chunks: Some(_), .. }) => {
+                respond(StatusCode::OK, "application/json", flow::cut_in_half(&whole, ticket))
+            }
+            Some(Script { hang_after_chunks: Some(_), .. }) => std::future::pending().await,
+            Some(_) | None => {
+                ticket.usage(answer.usage);
+                ticket.settle(Outcome::Answered);
+                respond(StatusCode::OK, "application/json", Body::from(whole))
+            }
+        }
+    }
+
+    /// What a script has a request wait for before its headers.
+    async fn hold(&self, script: &Script) {
+        if let (Some(gate), None) = (&script.gate, script.gate_after_chunks) {
+            self.desk.pass(gate).await;
+        }
+        if script.delay_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(script.delay_ms)).await;
+        }
+        if script.hang {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// An error in the shape of the protocol.
+pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
+    let kind = match status {
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        _ if status.is_server_error() => "server_error",
+        _ => "invalid_request_error",
+    };
+    let message = format!("simulated model: {message}");
+    let body = serde_json::json!({
+        "error": { "message": message, "type": kind, "param": null, "code": null }
+    });
+    respond(status, "application/json", Body::from(body.to_string()))
+}
+
+fn scripted_error(status: u16, script: &Script) -> Response<Body> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = match &script.body {
+        Some(body) => {
+            let kind = if body.is_string() { "text/plain" } else { "application/json" };
+            respond(status, kind, Body::from(as_text(body)))
+        }
+        None => error(status, "a script answers this request with an error"),
+    };
+    let headers = response.headers_mut();
+    if let Some(seconds) = script.retry_after {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if let Some(milliseconds) = script.retry_after_ms {
+        let name = HeaderName::from_static("retry-after-ms");
+        headers.insert(name, HeaderValue::from(milliseconds));
+    }
+    response
+}
+
+/// The connection sees the mark and closes instead of sending this response.
+fn cut_before_headers() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    response.extensions_mut().insert(SimulatedCut);
+    response
+}
+
+pub(crate) fn respond(status: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// The headers worth a record; secrets only as `present`.
+fn logged(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let presence = if headers.contains_key(AUTHORIZATION) { "present" } else { "absent" };
+    let mut logged = BTreeMap::from([("authorization".to_owned(), presence.to_owned())]);
+    for (name, value) in headers {
+        let name = name.as_str();
+        let known = ["user-agent", "content-type", "idempotency-key", "traceparent"];
+        if !(name.starts_with("x-") || known.contains(&name)) {
+            continue;
+        }
+        if logged.len() == MAX_LOGGED_HEADERS {
+            break;
+        }
+        let secret = ["key", "token", "secret", "auth"].iter().any(|part| name.contains(part));
+        let text = if secret && name != "idempotency-key" {
+            "present".to_owned()
+        } else {
+            let bytes = value.as_bytes();
+            let bytes = bytes.get(..MAX_LOGGED_HEADER_BYTES).unwrap_or(bytes);
+            String::from_utf8_lossy(bytes).into_owned()
+        };
+        logged.insert(name.to_owned(), text);
+    }
+    logged
+}
