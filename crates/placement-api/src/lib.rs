@@ -9,11 +9,19 @@
 //! write (design §2.6). Silence from placement stops nothing that runs (§2.7).
 //! Absent on purpose: openraft, and any rule of placement; those are in `placement`.
 
+mod admin;
+mod caller;
+mod http;
+mod status;
+
 use std::time::Duration;
 
+pub use admin::{PlacementAdmin, valid_node};
 use async_trait::async_trait;
 use domain::{FencingToken, Incarnation, LocationRef, SessionId};
+pub use http::HttpPlacement;
 use serde::{Deserialize, Serialize};
+pub use status::{Member, NotLeader, Status, WorkerStatus};
 
 /// How long a worker may be silent before it is declared dead; also a lease's time to live, counted by
 /// the holder from before the heartbeat that renewed it.

@@ -1,0 +1,40 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::caller::{Caller, Patience};
+use crate::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError};
+
+/// A heartbeat must be over before the next is due: [`crate::HEARTBEAT`].
+const BEAT: Patience =
+    Patience { each: Duration::from_millis(250), whole: Duration::from_millis(400) };
+/// A prompt waits for this, and is found by the sweep anyway.
+const PLACE: Patience =
+    Patience { each: Duration::from_millis(1_000), whole: Duration::from_millis(2_000) };
+
+/// Placement over HTTP: asks the last known leader first, follows who it names, then tries the others.
+///
+/// A call is bounded: a heartbeat 400 ms, placing 2 s. Cheap to share behind an `Arc`.
+pub struct HttpPlacement {
+    caller: Caller,
+}
+
+impl HttpPlacement {
+    /// A client of the members whose internal listeners answer at `peers`, such as
+    /// `http://10.0.0.1:4301`. Connects when it is first used.
+    #[must_use]
+    pub fn new(peers: Vec<String>, secret: Option<String>) -> Self {
+        Self { caller: Caller::new(peers, secret) }
+    }
+}
+
+#[async_trait]
+impl Placement for HttpPlacement {
+    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatReply, PlacementError> {
+        self.caller.lead("/placement/heartbeat", &beat, BEAT).await
+    }
+
+    async fn place(&self, request: PlaceRequest) -> Result<Placed, PlacementError> {
+        self.caller.lead("/placement/place", &request, PLACE).await
+    }
+}

@@ -1,0 +1,148 @@
+//! How the client finds the leader, against small servers that play the members.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, routing::post};
+use domain::{FencingToken, Incarnation, LocationRef, OrgId};
+use placement_api::{
+    HttpPlacement, Lease, NotLeader, PlaceRequest, Placed, Placement, PlacementError, Worker,
+};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+enum Role {
+    Leads,
+    Names(Option<String>),
+    Hangs,
+    Says(PlacementError),
+}
+
+struct Peer {
+    url: String,
+    asked: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn location() -> LocationRef {
+    LocationRef { org: OrgId::FIRST, location: "loc_a".parse().expect("an id") }
+}
+
+fn placed(incarnation: Incarnation) -> Placed {
+    let url = "http://127.0.0.1:1".to_owned();
+    Placed {
+        worker: Worker { incarnation, node: "a".to_owned(), url, slots: 1 },
+        lease: Lease { location: location(), token: FencingToken(5) },
+    }
+}
+
+async fn bound() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    (listener, url)
+}
+
+async fn answer(headers: HeaderMap, role: Arc<Role>, incarnation: Incarnation) -> Response {
+    if headers.get("authorization").is_none_or(|value| value != "Bearer a secret") {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    match &*role {
+        Role::Leads => Json(placed(incarnation)).into_response(),
+        Role::Names(leader) => {
+            (StatusCode::MISDIRECTED_REQUEST, Json(NotLeader::new(leader.clone()))).into_response()
+        }
+        Role::Hangs => std::future::pending().await,
+        Role::Says(error) => (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response(),
+    }
+}
+
+fn serve((listener, url): (TcpListener, String), role: Role, incarnation: Incarnation) -> Peer {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let role = Arc::new(role);
+    let answer = move |headers: HeaderMap| {
+        count.fetch_add(1, Ordering::Relaxed);
+        answer(headers, role.clone(), incarnation)
+    };
+    let router = Router::new().route("/placement/place", post(answer));
+    #[expect(clippy::disallowed_methods, reason = "ended by `Peer`")]
+    let task = tokio::spawn(async move {
+        axum::serve(listener, router).await.expect("serves until it is aborted");
+    });
+    Peer { url, asked, task }
+}
+
+fn client(peers: &[&Peer]) -> HttpPlacement {
+    let peers = peers.iter().map(|peer| peer.url.clone()).collect();
+    HttpPlacement::new(peers, Some("a secret".to_owned()))
+}
+
+fn request() -> PlaceRequest {
+    PlaceRequest { location: location(), session: None }
+}
+
+#[tokio::test]
+async fn it_follows_who_leads_and_remembers_it() {
+    let incarnation = Incarnation::random();
+    let leader = serve(bound().await, Role::Leads, incarnation);
+    let follower = serve(bound().await, Role::Names(Some(leader.url.clone())), incarnation);
+    let client = client(&[&follower]);
+    for _ in 0..3 {
+        assert_eq!(client.place(request()).await.expect("placed"), placed(incarnation));
+    }
+    assert_eq!(follower.asked.load(Ordering::Relaxed), 1);
+    assert_eq!(leader.asked.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_frozen_leader_and_a_stale_answer_do_not_keep_it_from_the_new_one() {
+    let incarnation = Incarnation::random();
+    let frozen = serve(bound().await, Role::Hangs, incarnation);
+    let stale = serve(bound().await, Role::Names(Some(frozen.url.clone())), incarnation);
+    let leader = serve(bound().await, Role::Leads, incarnation);
+    let client = client(&[&frozen, &stale, &leader]);
+    assert_eq!(client.place(request()).await.expect("placed"), placed(incarnation));
+    assert_eq!(frozen.asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn without_a_leader_it_gives_up_in_time_and_says_what_it_tried() {
+    let incarnation = Incarnation::random();
+    let one = serve(bound().await, Role::Names(None), incarnation);
+    let (closed, gone) = bound().await;
+    drop(closed);
+    let client = HttpPlacement::new(vec![one.url.clone(), gone], Some("a secret".to_owned()));
+    let begun = Instant::now();
+    let error = client.place(request()).await.expect_err("nobody leads");
+    assert!(begun.elapsed() < Duration::from_millis(2_500), "{:?}", begun.elapsed());
+    let said = error.to_string();
+    assert!(said.contains("not the leader") && said.contains("does not accept"), "{said}");
+    assert!(one.asked.load(Ordering::Relaxed) > 1);
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_leader_is_the_answer() {
+    let incarnation = Incarnation::random();
+    let leader = serve(bound().await, Role::Says(PlacementError::NoWorker), incarnation);
+    let refused = client(&[&leader]).place(request()).await;
+    assert!(matches!(refused, Err(PlacementError::NoWorker)), "{refused:?}");
+    assert_eq!(leader.asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_named() {
+    let incarnation = Incarnation::random();
+    let leader = serve(bound().await, Role::Leads, incarnation);
+    let client = HttpPlacement::new(vec![leader.url.clone()], None);
+    let error = client.place(request()).await.expect_err("refused");
+    assert!(error.to_string().contains("--cluster-secret"), "{error}");
+}
