@@ -1,0 +1,199 @@
+//! From what a provider answered to a typed reason. Pure: status, wait and body in, reason out.
+//!
+//! Providers agree on statuses more than on bodies, so a body only refines what the status says, by its
+//! `code` or `type` first and by known phrases last. The phrases are those of OpenAI, Anthropic, Google,
+//! Groq, OpenRouter, vLLM, llama.cpp and Ollama.
+
+use serde_json::Value;
+
+use crate::error::{ErrorReason, ProviderError, truncate};
+
+/// Classifies an answer whose status is not a success.
+///
+/// `retry_after_ms` comes from [`retry_after_ms`]. The message is the provider's, or the start of `body`
+/// when that is not the JSON of an error.
+#[must_use]
+pub fn classify(status: u16, retry_after_ms: Option<u64>, body: &str) -> ProviderError {
+    let stated = Stated::from_body(body);
+    let reason =
+        stated.refine(status, retry_after_ms).unwrap_or_else(|| by_status(status, retry_after_ms));
+    stated.with_reason(reason)
+}
+
+/// Classifies the `error` value of a stream's frame. There is no status there but what the error's own code
+/// may be (OpenRouter sends the upstream's).
+#[must_use]
+pub fn classify_in_stream(error: &Value) -> ProviderError {
+    let stated = Stated::from_error(error);
+    let status = stated.codes.iter().find_map(|code| code.parse::<u16>().ok()).unwrap_or(0);
+    let named = || by_name(&stated.codes);
+    let reason =
+        stated.refine(status, None).or_else(named).unwrap_or_else(|| by_status(status, None));
+    stated.with_reason(reason)
+}
+
+/// The wait that a provider asks for, in milliseconds, from `retry-after-ms` or else `retry-after` (RFC 9110
+/// §10.2.3: seconds, here also with a fraction, or an HTTP date). `now_unix_ms` is the provider's `date` or
+/// our clock; a date that has passed is a wait of 0. Values that make no sense are no wait.
+#[must_use]
+pub fn retry_after_ms(
+    retry_after: Option<&str>,
+    retry_after_ms: Option<&str>,
+    now_unix_ms: u64,
+) -> Option<u64> {
+    retry_after_ms
+        .and_then(|text| millis(text, 1.0))
+        .or_else(|| retry_after.and_then(|text| millis(text, 1000.0)))
+        .or_else(|| {
+            retry_after.and_then(http_date_unix_ms).map(|at| at.saturating_sub(now_unix_ms))
+        })
+}
+
+/// An HTTP date (`Sun, 06 Nov 1994 08:49:37 GMT`) as milliseconds since 1970.
+#[must_use]
+pub fn http_date_unix_ms(text: &str) -> Option<u64> {
+    let at = httpdate::parse_http_date(text.trim()).ok()?;
+    let since = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
+fn millis(text: &str, scale: f64) -> Option<u64> {
+    const YEAR_MS: f64 = 366.0 * 86_400_000.0;
+    let number: f64 = text.trim().parse().ok()?;
+    if !(0.0..=YEAR_MS).contains(&(number * scale)) {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a year")]
+    Some((number * scale).ceil() as u64)
+}
+
+fn by_status(status: u16, retry_after_ms: Option<u64>) -> ErrorReason {
+    match status {
+        401 | 403 => ErrorReason::Authentication,
+        402 => ErrorReason::Quota,
+        413 => ErrorReason::ContextOverflow,
+        429 => ErrorReason::RateLimit { retry_after_ms },
+        // 408 and 425 ask for the request again; 409 is a lock that passes.
+        408 | 409 | 425 | 500..=599 => ErrorReason::ProviderInternal { retry_after_ms },
+        300..=499 => ErrorReason::InvalidRequest,
+        _ => ErrorReason::Unknown,
+    }
+}
+
+/// The error types of OpenAI and Anthropic, where there is no status to go by.
+fn by_name(codes: &[String]) -> Option<ErrorReason> {
+    let has =
+        |words: &[&str]| codes.iter().any(|code| words.iter().any(|word| code.contains(word)));
+    if has(&["rate_limit", "too_many_requests"]) {
+        return Some(ErrorReason::RateLimit { retry_after_ms: None });
+    }
+    if has(&["authentication", "permission", "invalid_api_key", "unauthorized"]) {
+        return Some(ErrorReason::Authentication);
+    }
+    if has(&["server_error", "internal", "overloaded", "unavailable", "timeout", "api_error"]) {
+        return Some(ErrorReason::ProviderInternal { retry_after_ms: None });
+    }
+    has(&["invalid_request", "not_found", "invalid_argument"])
+        .then_some(ErrorReason::InvalidRequest)
+}
+
+/// What an error's body says, in lower case but for the message.
+struct Stated {
+    codes: Vec<String>,
+    message: String,
+}
+
+impl Stated {
+    fn from_body(body: &str) -> Self {
+        match serde_json::from_str::<Value>(body) {
+            // Gemini wraps its error in a list of one.
+            Ok(Value::Array(items)) if !items.is_empty() => Self::from_object(&items[0], body),
+            Ok(value) => Self::from_object(&value, body),
+            Err(_) => Self { codes: Vec::new(), message: body.trim().to_owned() },
+        }
+    }
+
+    fn from_object(value: &Value, body: &str) -> Self {
+        let stated = Self::from_error(value.get("error").unwrap_or(value));
+        if stated.message.is_empty() {
+            Self { message: body.trim().to_owned(), ..stated }
+        } else {
+            stated
+        }
+    }
+
+    fn from_error(error: &Value) -> Self {
+        let text = |key: &str| error.get(key).and_then(Value::as_str).map(str::to_owned);
+        let code = |key: &str| match error.get(key) {
+            Some(Value::String(code)) => Some(code.to_lowercase()),
+            Some(Value::Number(code)) => Some(code.to_string()),
+            _ => None,
+        };
+        let message = error.as_str().map(str::to_owned);
+        let message = message.or_else(|| text("message")).or_else(|| text("detail"));
+        Self {
+            codes: ["code", "type", "status"].into_iter().filter_map(code).collect(),
+            message: message.unwrap_or_default(),
+        }
+    }
+
+    /// What the body knows better than the status.
+    fn refine(&self, status: u16, retry_after_ms: Option<u64>) -> Option<ErrorReason> {
+        let message = self.message.to_lowercase();
+        let code = |words: &[&str]| {
+            self.codes.iter().any(|code| words.iter().any(|word| code.contains(word)))
+        };
+        let said = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        if code(OVERFLOW_CODES) || (may_be_overflow(status) && said(OVERFLOW_PHRASES)) {
+            return Some(ErrorReason::ContextOverflow);
+        }
+        if code(POLICY_CODES) || (matches!(status, 0 | 400 | 403 | 422) && said(POLICY_PHRASES)) {
+            return Some(ErrorReason::ContentPolicy);
+        }
+        if code(QUOTA_CODES) || (matches!(status, 0 | 400 | 403 | 429) && said(QUOTA_PHRASES)) {
+            return Some(ErrorReason::Quota);
+        }
+        // Groq answers 413 for a request that is larger than the tokens allowed per minute.
+        (status == 413 && code(&["rate_limit"]))
+            .then_some(ErrorReason::RateLimit { retry_after_ms })
+    }
+
+    fn with_reason(self, reason: ErrorReason) -> ProviderError {
+        let message = truncate(&self.message, ProviderError::MAX_MESSAGE_BYTES).to_owned();
+        ProviderError { reason, message }
+    }
+}
+
+/// Local servers answer 500 where the hosted ones answer 400.
+fn may_be_overflow(status: u16) -> bool {
+    matches!(status, 0 | 400 | 413 | 422 | 500)
+}
+
+const OVERFLOW_CODES: &[&str] = &["context_length_exceeded", "exceed_context_size"];
+const OVERFLOW_PHRASES: &[&str] = &[
+    "maximum context length",
+    "context window",
+    "context length",
+    "context size",
+    "prompt is too long",
+    "input is too long",
+    "input token count",
+    "maximum prompt length",
+    "reduce the length of the messages",
+];
+const POLICY_CODES: &[&str] =
+    &["content_policy", "content_filter", "responsibleaipolicy", "moderation", "safety"];
+const POLICY_PHRASES: &[&str] =
+    &["content policy", "content management policy", "flagged", "moderation", "usage policies"];
+const QUOTA_CODES: &[&str] =
+    &["insufficient_quota", "billing", "insufficient_balance", "insufficient_credits"];
+const QUOTA_PHRASES: &[&str] = &[
+    "exceeded your current quota",
+    "credit balance is too low",
+    "insufficient balance",
+    "insufficient credits",
+];
+
+#[cfg(test)]
+#[path = "classify_tests.rs"]
+mod tests;

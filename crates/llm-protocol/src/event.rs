@@ -1,0 +1,135 @@
+//! The neutral events: what a model's answer is made of, as it arrives.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::ToolCall;
+
+/// One event of an answer. In JSON one object with its `type`, such as `text-delta`.
+///
+/// Order: a text or reasoning part is started, extended and ended before another of either kind starts;
+/// tool input may be open beside it. `ToolCall` follows its `ToolInputEnd` at once. `StepFinish` and
+/// `Finish` come last and once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum LlmEvent {
+    /// A text part begins.
+    TextStart {
+        /// Unique within the answer.
+        id: String,
+    },
+    /// Text is added to it; never empty.
+    TextDelta {
+        /// The part.
+        id: String,
+        /// The text to add.
+        text: String,
+    },
+    /// The text part is complete.
+    TextEnd {
+        /// The part.
+        id: String,
+    },
+    /// A reasoning part begins.
+    ReasoningStart {
+        /// Unique within the answer.
+        id: String,
+    },
+    /// Reasoning is added to it; never empty.
+    ReasoningDelta {
+        /// The part.
+        id: String,
+        /// The text to add.
+        text: String,
+    },
+    /// The reasoning part is complete.
+    ReasoningEnd {
+        /// The part.
+        id: String,
+    },
+    /// The model begins to write the arguments of a call.
+    ToolInputStart {
+        /// The id of the call.
+        id: String,
+        /// The tool's name.
+        name: String,
+    },
+    /// Raw text is added to the arguments; never empty.
+    ToolInputDelta {
+        /// The id of the call.
+        id: String,
+        /// The text to add.
+        text: String,
+    },
+    /// The arguments are complete.
+    ToolInputEnd {
+        /// The id of the call.
+        id: String,
+    },
+    /// A call is complete and may run, while the rest of the answer still streams.
+    ToolCall(ToolCall),
+    /// The provider call ended.
+    StepFinish {
+        /// Why it ended.
+        reason: FinishReason,
+        /// What it cost; none if the provider did not say.
+        usage: Option<Usage>,
+    },
+    /// The answer ended. Equal to the `StepFinish` before it where one provider call is the whole answer.
+    Finish {
+        /// Why it ended.
+        reason: FinishReason,
+        /// What it cost in all; none if the provider did not say.
+        usage: Option<Usage>,
+    },
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FinishReason {
+    /// The model was done, or met a stop string.
+    Stop,
+    /// The limit on tokens was reached; the answer is cut.
+    Length,
+    /// It wants the results of its calls.
+    ToolCalls,
+    /// The provider withheld (the rest of) the answer, or the model refused.
+    ContentFilter,
+    /// The provider failed and said so as a reason.
+    Error,
+    /// The provider gave no reason, or one that we do not know.
+    Unknown,
+}
+
+impl FinishReason {
+    /// The name in neutral JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ToolCalls => "tool-calls",
+            Self::ContentFilter => "content-filter",
+            Self::Error => "error",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Tokens of one provider call. Input includes what the cache read and wrote, output includes reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// All input.
+    pub input_tokens: u64,
+    /// All output.
+    pub output_tokens: u64,
+    /// The part of the input that came from the provider's cache.
+    pub cache_read_tokens: u64,
+    /// The part of the input that was written to the provider's cache.
+    pub cache_write_tokens: u64,
+    /// The part of the output that is reasoning.
+    pub reasoning_tokens: u64,
+    /// Input and output.
+    pub total_tokens: u64,
+}

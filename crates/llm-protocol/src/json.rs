@@ -1,0 +1,118 @@
+//! JSON whose bytes matter: text kept verbatim, and values written in one order everywhere.
+//!
+//! What a model is sent is hashed and must be rebuilt byte for byte, years later and by another build. A
+//! `serde_json::Value` is no place for it: it rewrites numbers, and its key order depends on a cargo feature.
+
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One valid JSON value kept as its exact text (without white space around it).
+///
+/// Equality is equality of the text. Deserialising keeps the text only when the source is JSON text; from
+/// a `Value` it is the text that the value is written as.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawJson(Box<RawValue>);
+
+impl RawJson {
+    /// Checks that `text` is one JSON value and keeps it.
+    ///
+    /// # Errors
+    /// `text` is not valid JSON.
+    pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.into()).map(Self)
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for RawJson {}
+
+impl From<&Value> for RawJson {
+    /// The value written compactly, with the keys of its objects sorted.
+    fn from(value: &Value) -> Self {
+        let raw = serde_json::value::to_raw_value(&Sorted(value));
+        Self(raw.expect("a JSON value is always written: its keys are strings"))
+    }
+}
+
+/// Writes a value with sorted keys, whether or not `serde_json/preserve_order` is on in this build.
+pub(crate) struct Sorted<'a>(pub(crate) &'a Value);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(fields) => {
+                let mut sorted: Vec<_> = fields.iter().collect();
+                sorted.sort_unstable_by_key(|(key, _)| *key);
+                let mut map = serializer.serialize_map(Some(sorted.len()))?;
+                for (key, value) in sorted {
+                    map.serialize_entry(key, &Sorted(value))?;
+                }
+                map.end()
+            }
+            Value::Array(items) => {
+                let mut seq = serializer.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    seq.serialize_element(&Sorted(item))?;
+                }
+                seq.end()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                self.0.serialize(serializer)
+            }
+        }
+    }
+}
+
+/// A control such as a temperature: whole numbers are written without a fraction (`0`, not `0.0`), as
+/// clients of these APIs do. A number that JSON cannot hold (NaN, infinite) is written as null.
+pub(crate) fn control_number(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: up to here every whole f64 is an exact i64
+    if number.fract() == 0.0 && number.abs() < EXACT {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53: exact")]
+        return Value::from(number as i64);
+    }
+    Value::from(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_written_with_sorted_keys_at_every_depth() {
+        let value = json!({"b": [{"z": 1, "a": null}], "a": {"d": true, "c": "x"}});
+        let text = RawJson::from(&value);
+        assert_eq!(text.get(), r#"{"a":{"c":"x","d":true},"b":[{"a":null,"z":1}]}"#);
+    }
+
+    #[test]
+    fn raw_json_keeps_numbers_spaces_and_key_order() {
+        let text = r#"{"b": 1.0, "a":1e2}"#;
+        let raw: RawJson = serde_json::from_str(text).unwrap();
+        assert_eq!(raw.get(), text);
+        assert_eq!(serde_json::to_string(&raw).unwrap(), text);
+        assert!(RawJson::parse("{").is_err());
+    }
+
+    #[test]
+    fn whole_controls_have_no_fraction() {
+        assert_eq!(control_number(0.0), json!(0));
+        assert_eq!(control_number(0.7), json!(0.7));
+        assert_eq!(control_number(f64::NAN), Value::Null);
+    }
+}

@@ -1,0 +1,199 @@
+//! Messages of the conversation and their parts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::RawJson;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The person, or text that stands in for them.
+    User,
+    /// The model.
+    Assistant,
+    /// Results of the calls that the assistant message before asked for.
+    Tool,
+    /// Instructions given in the middle of the conversation.
+    System,
+}
+
+impl Role {
+    /// The name in neutral JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::System => "system",
+        }
+    }
+}
+
+/// One message. Deserialising refuses a part that its role cannot carry (a tool call by the user, say); a
+/// protocol does not send such a part when it was built in code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "crate::message_json::MessageFields")]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    pub content: Vec<Part>,
+}
+
+impl Message {
+    /// A user message of one text.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self { role: Role::User, content: vec![Part::text(text)] }
+    }
+
+    /// A Mid-Conversation System Message of one text.
+    #[must_use]
+    pub fn system(text: impl Into<String>) -> Self {
+        Self { role: Role::System, content: vec![Part::text(text)] }
+    }
+
+    /// What the model said and called.
+    #[must_use]
+    pub fn assistant(content: Vec<Part>) -> Self {
+        Self { role: Role::Assistant, content }
+    }
+
+    /// The results of one batch of calls.
+    #[must_use]
+    pub fn tool(results: Vec<ToolResult>) -> Self {
+        Self { role: Role::Tool, content: results.into_iter().map(Part::ToolResult).collect() }
+    }
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+#[serde(try_from = "crate::message_json::PartFields")]
+pub enum Part {
+    /// Text that is said.
+    Text(TextPart),
+    /// Text that the model thought.
+    Reasoning(TextPart),
+    /// A call that the model asked for.
+    ToolCall(ToolCall),
+    /// What a call gave.
+    ToolResult(ToolResult),
+}
+
+impl Part {
+    /// A text part without provider state.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextPart { text: text.into(), provider_metadata: None })
+    }
+
+    /// The name in neutral JSON.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Reasoning(_) => "reasoning",
+            Self::ToolCall(_) => "tool-call",
+            Self::ToolResult(_) => "tool-result",
+        }
+    }
+}
+
+/// Text, with what its provider wants to see again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TextPart {
+    /// The text.
+    pub text: String,
+    /// Opaque state for the provider that sent it; never shown to another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_metadata: Option<RawJson>,
+}
+
+/// A call of a tool, as the model wrote it.
+///
+/// In neutral JSON the arguments are `input`, a JSON value with the model's exact bytes. When they are no
+/// clean JSON value (broken off, empty, white space around), they are the string `inputText` instead.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "crate::message_json::PartFields")]
+pub struct ToolCall {
+    /// The provider's id of the call; unique within one answer, not within a conversation.
+    pub id: String,
+    /// The tool's name, which may be one that does not exist.
+    pub name: String,
+    /// The model's bytes. They may be invalid JSON: that is a failed call, told to the model.
+    pub arguments: String,
+    /// The provider ran it; nobody else may.
+    pub provider_executed: bool,
+    /// Opaque state for the provider that sent it.
+    pub provider_metadata: Option<RawJson>,
+}
+
+impl ToolCall {
+    /// A call that we are to run.
+    #[must_use]
+    pub fn new(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: impl Into<String>,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            provider_executed: false,
+            provider_metadata: None,
+        }
+    }
+}
+
+/// What a call gave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", try_from = "crate::message_json::PartFields")]
+pub struct ToolResult {
+    /// The id of the call.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// What the model sees. JSON also accepts a string (one text) and any other value (its JSON text).
+    pub content: Vec<ToolContent>,
+    /// The call failed; each protocol tells the model so in its own way.
+    pub is_error: bool,
+    /// Opaque state for the provider that sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_metadata: Option<RawJson>,
+}
+
+impl ToolResult {
+    /// A successful result of one text.
+    #[must_use]
+    pub fn text(id: impl Into<String>, name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            content: vec![ToolContent::Text { text: text.into() }],
+            is_error: false,
+            provider_metadata: None,
+        }
+    }
+
+    /// A failed result that tells the model why.
+    #[must_use]
+    pub fn error(id: impl Into<String>, name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text(id, name, text) }
+    }
+}
+
+/// A piece of a tool result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ToolContent {
+    /// Plain text.
+    Text {
+        /// The text.
+        text: String,
+    },
+}

@@ -1,0 +1,206 @@
+//! Data payloads in, neutral events out. Does no I/O and reads no clock.
+
+use serde_json::Value;
+
+use crate::classify::classify_in_stream;
+use crate::decode_error::DecodeError;
+use crate::error::truncate;
+use crate::event::{FinishReason, LlmEvent, Usage};
+use crate::openai_chat::frame::{Choice, Frame, finish_reason};
+use crate::openai_chat::tool_calls::ToolCalls;
+
+/// Turns the frames of one answer into events.
+///
+/// A frame that is a JSON object without anything that we know is ignored. A tool call is announced when it is
+/// complete, while the rest of the answer still streams; [`Decoder::finish`] ends the answer.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    open: Option<OpenPart>,
+    parts: usize,
+    calls: ToolCalls,
+    refused: bool,
+    reason: Option<FinishReason>,
+    usage: Option<Usage>,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct OpenPart {
+    kind: PartKind,
+    id: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartKind {
+    Text,
+    Reasoning,
+}
+
+impl Decoder {
+    /// A decoder for one answer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the data payload of one server-sent event.
+    ///
+    /// # Errors
+    /// The provider reports an error, the frame is no JSON of this protocol, or a bound is passed.
+    pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
+        let data = data.trim();
+        if self.done || data.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut events = Vec::new();
+        if data == "[DONE]" {
+            self.done = true;
+            self.close_parts(&mut events);
+            return Ok(events);
+        }
+        let frame = parse(data)?;
+        if let Some(error) = frame.error.filter(|error| !error.is_null()) {
+            return Err(classify_in_stream(&error).into());
+        }
+        if let Some(usage) = frame.usage {
+            self.usage = Some(usage.into_usage()); // the last one counts: some servers report as they go
+        }
+        // We ask for one choice; a server that sends more numbers them.
+        let choices = frame.choices.unwrap_or_default();
+        for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
+            self.push_choice(choice, &mut events)?;
+        }
+        Ok(events)
+    }
+
+    /// Whether the stream has said that it is over. Nothing after it is read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Ends the stream: returns what is still open, `StepFinish` and `Finish`. A server may leave out `[DONE]`
+    /// after its finish reason, or the reason before its `[DONE]` (then it is unknown).
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] if it said neither.
+    pub fn finish(mut self) -> Result<Vec<LlmEvent>, DecodeError> {
+        if !self.done && self.reason.is_none() {
+            return Err(DecodeError::Truncated);
+        }
+        let mut events = Vec::new();
+        self.close_parts(&mut events);
+        let (reason, usage) = (self.final_reason(), self.usage);
+        events.push(LlmEvent::StepFinish { reason, usage });
+        events.push(LlmEvent::Finish { reason, usage });
+        Ok(events)
+    }
+
+    fn push_choice(
+        &mut self,
+        choice: Choice,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        let mut delta = choice.delta.unwrap_or_default();
+        if let Some(text) = delta.take_reasoning() {
+            self.extend_part(PartKind::Reasoning, text, events);
+        }
+        if let Some(text) = delta.content {
+            self.extend_part(PartKind::Text, text, events);
+        }
+        if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
+            self.refused = true;
+            self.extend_part(PartKind::Text, text, events);
+        }
+        for call in delta.tool_calls.unwrap_or_default() {
+            self.close_part(events);
+            self.calls.push(call, events)?;
+        }
+        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
+            self.reason = Some(finish_reason(&reason));
+            self.close_parts(events);
+        }
+        Ok(())
+    }
+
+    fn extend_part(&mut self, kind: PartKind, text: String, events: &mut Vec<LlmEvent>) {
+        if text.is_empty() {
+            return; // the first and last frames carry empty text; it begins no part
+        }
+        if self.open.as_ref().is_some_and(|open| open.kind != kind) {
+            self.close_part(events);
+        }
+        let id = match &self.open {
+            Some(open) => open.id.clone(),
+            None => self.open_part(kind, events),
+        };
+        events.push(match kind {
+            PartKind::Text => LlmEvent::TextDelta { id, text },
+            PartKind::Reasoning => LlmEvent::ReasoningDelta { id, text },
+        });
+    }
+
+    fn open_part(&mut self, kind: PartKind, events: &mut Vec<LlmEvent>) -> String {
+        let at = self.parts;
+        self.parts += 1;
+        let id = match kind {
+            PartKind::Text => format!("text-{at}"),
+            PartKind::Reasoning => format!("reasoning-{at}"),
+        };
+        self.open = Some(OpenPart { kind, id: id.clone() });
+        events.push(match kind {
+            PartKind::Text => LlmEvent::TextStart { id: id.clone() },
+            PartKind::Reasoning => LlmEvent::ReasoningStart { id: id.clone() },
+        });
+        id
+    }
+
+    fn close_part(&mut self, events: &mut Vec<LlmEvent>) {
+        match self.open.take() {
+            Some(OpenPart { kind: PartKind::Text, id }) => events.push(LlmEvent::TextEnd { id }),
+            Some(OpenPart { kind: PartKind::Reasoning, id }) => {
+                events.push(LlmEvent::ReasoningEnd { id });
+            }
+            None => {}
+        }
+    }
+
+    fn close_parts(&mut self, events: &mut Vec<LlmEvent>) {
+        self.close_part(events);
+        self.calls.close_all(events);
+    }
+
+    /// OpenAI says `stop` after a call that `tool_choice` forced, and after a refusal.
+    fn final_reason(&self) -> FinishReason {
+        let reason = self.reason.unwrap_or(FinishReason::Unknown);
+        if reason != FinishReason::Stop {
+            return reason;
+        }
+        if self.calls.any() {
+            FinishReason::ToolCalls
+        } else if self.refused {
+            FinishReason::ContentFilter
+        } else {
+            FinishReason::Stop
+        }
+    }
+}
+
+/// JSON that is no object is another's heartbeat, say; text that is no JSON, or a field of a wrong type, means
+/// that this is not the protocol.
+fn parse(data: &str) -> Result<Frame, DecodeError> {
+    let error = match serde_json::from_str(data) {
+        Ok(frame) => return Ok(frame),
+        Err(error) => error,
+    };
+    match serde_json::from_str(data) {
+        Ok(Value::Object(_)) | Err(_) => {
+            Err(DecodeError::malformed(format!("{error} in frame: {}", truncate(data, 256))))
+        }
+        Ok(_) => Ok(Frame::default()),
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

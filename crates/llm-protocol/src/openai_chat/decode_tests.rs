@@ -1,0 +1,232 @@
+use super::*;
+use crate::error::ErrorReason;
+use crate::message::ToolCall;
+use LlmEvent::{
+    ReasoningDelta, ReasoningEnd, ReasoningStart, TextDelta, TextEnd, TextStart, ToolInputDelta,
+    ToolInputEnd, ToolInputStart,
+};
+
+fn s(text: &str) -> String {
+    text.to_owned()
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> LlmEvent {
+    LlmEvent::ToolCall(ToolCall::new(id, name, arguments))
+}
+
+fn delta(delta: &str) -> String {
+    format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}],"usage":null}}"#)
+}
+
+fn calls(deltas: &str) -> String {
+    delta(&format!(r#"{{"content":null,"tool_calls":[{deltas}]}}"#))
+}
+
+fn end(reason: &str) -> String {
+    format!(r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
+}
+
+/// The calls of an answer of these frames that ends well.
+fn calls_of(frames: &[String]) -> Vec<ToolCall> {
+    let mut decoder = Decoder::new();
+    let mut events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
+    events.extend(decoder.push(&end("tool_calls")).unwrap());
+    events.extend(decoder.finish().unwrap());
+    let call = |event| if let LlmEvent::ToolCall(call) = event { Some(call) } else { None };
+    events.into_iter().filter_map(call).collect()
+}
+
+#[test]
+fn a_call_is_announced_when_the_next_begins_and_the_last_when_the_answer_ends() {
+    let mut decoder = Decoder::new();
+    let mut push = |frame: &str| decoder.push(frame).unwrap();
+    assert_eq!(
+        push(&delta(r#"{"content":"ok"}"#)),
+        [TextStart { id: s("text-0") }, TextDelta { id: s("text-0"), text: s("ok") }]
+    );
+    assert_eq!(
+        push(&calls(
+            r#"{"index":0,"id":"a","type":"function","function":{"name":"read","arguments":""}}"#
+        )),
+        [TextEnd { id: s("text-0") }, ToolInputStart { id: s("a"), name: s("read") }]
+    );
+    assert_eq!(
+        push(&calls(r#"{"index":0,"function":{"arguments":"{\"p\": 1.0}"}}"#)),
+        [ToolInputDelta { id: s("a"), text: s(r#"{"p": 1.0}"#) }]
+    );
+    assert_eq!(
+        push(&calls(r#"{"index":1,"id":"b","function":{"name":"glob","arguments":"{"}}"#)),
+        [
+            ToolInputEnd { id: s("a") },
+            call("a", "read", r#"{"p": 1.0}"#),
+            ToolInputStart { id: s("b"), name: s("glob") },
+            ToolInputDelta { id: s("b"), text: s("{") },
+        ]
+    );
+    // Broken JSON is the tool's failure to report, not the stream's.
+    assert_eq!(push(&end("tool_calls")), [ToolInputEnd { id: s("b") }, call("b", "glob", "{")]);
+    assert_eq!(push(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#), []);
+    assert_eq!(push("[DONE]"), []);
+    let reason = FinishReason::ToolCalls;
+    let usage =
+        Some(Usage { input_tokens: 3, output_tokens: 2, total_tokens: 5, ..Usage::default() });
+    assert_eq!(
+        decoder.finish().unwrap(),
+        [LlmEvent::StepFinish { reason, usage }, LlmEvent::Finish { reason, usage }]
+    );
+}
+
+#[test]
+fn calls_are_told_apart_however_a_server_numbers_them() {
+    let two = [ToolCall::new("a", "t", "{}"), ToolCall::new("b", "t", "[1]")];
+    let whole = |extra: &str, id: &str, arguments: &str| {
+        format!(r#"{{{extra}"id":"{id}","function":{{"name":"t","arguments":"{arguments}"}}}}"#)
+    };
+    let a = |extra| whole(extra, "a", "{}");
+    let b = |extra| whole(extra, "b", "[1]");
+    // both in one frame; in two; without numbers; all with the number 0
+    assert_eq!(calls_of(&[calls(&[a(r#""index":0,"#), b(r#""index":1,"#)].join(","))]), two);
+    assert_eq!(calls_of(&[calls(&a(r#""index":0,"#)), calls(&b(r#""index":1,"#))]), two);
+    assert_eq!(calls_of(&[calls(&a("")), calls(&b(""))]), two);
+    assert_eq!(calls_of(&[calls(&a(r#""index":0,"#)), calls(&b(r#""index":0,"#))]), two);
+    // pieces without numbers; with everything repeated; with empty strings for what is absent
+    let piece = |extra: &str, text: &str| {
+        calls(&format!(r#"{{{extra}"function":{{"arguments":"{text}"}}}}"#))
+    };
+    assert_eq!(calls_of(&[calls(&a("")), calls(&whole("", "b", "[")), piece("", "1]")]), two);
+    let repeated = |text| calls(&whole(r#""index":1,"#, "b", text));
+    assert_eq!(calls_of(&[calls(&a(r#""index":0,"#)), repeated("["), repeated("1]")]), two);
+    let empty = piece(r#""index":1,"id":"","#, "1]");
+    assert_eq!(calls_of(&[calls(&a(r#""index":0,"#)), repeated("["), empty]), two);
+    // interleaved: the first is not complete when the second begins
+    let first = whole(r#""index":0,"#, "a", "{");
+    let mixed =
+        [calls(&first), repeated("["), piece(r#""index":0,"#, "}"), piece(r#""index":1,"#, "1]")];
+    assert_eq!(calls_of(&mixed), two);
+}
+
+#[test]
+fn a_call_without_an_id_gets_one_from_its_place() {
+    let frame = calls(
+        r#"{"function":{"name":"t","arguments":"{}"}},{"function":{"name":"u","arguments":""}}"#,
+    );
+    assert_eq!(
+        calls_of(&[frame]),
+        [ToolCall::new("call_0", "t", "{}"), ToolCall::new("call_1", "u", "")]
+    );
+}
+
+#[test]
+fn arguments_after_their_call_was_announced_are_an_error() {
+    let mut decoder = Decoder::new();
+    let whole = r#"{"index":0,"id":"a","function":{"name":"t","arguments":"{}"}},{"index":1,"id":"b","function":{"name":"t"}}"#;
+    decoder.push(&calls(whole)).unwrap();
+    let late = decoder.push(&calls(r#"{"index":0,"function":{"arguments":" "}}"#));
+    assert_eq!(late.unwrap_err().reason(), ErrorReason::InvalidOutput { incomplete_stream: false });
+}
+
+#[test]
+fn reasoning_and_text_are_parts_that_follow_each_other() {
+    let mut decoder = Decoder::new();
+    let frames = [
+        delta(r#"{"role":"assistant","content":null,"reasoning_content":"a"}"#),
+        delta(r#"{"content":"","reasoning":"b"}"#),
+        delta(r#"{"reasoning":"c","reasoning_content":"c"}"#),
+        delta(r#"{"content":"d","reasoning_content":null}"#),
+        end("length"),
+    ];
+    let events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
+    let id = || s("reasoning-0");
+    assert_eq!(
+        events,
+        [
+            ReasoningStart { id: id() },
+            ReasoningDelta { id: id(), text: s("a") },
+            ReasoningDelta { id: id(), text: s("b") },
+            ReasoningDelta { id: id(), text: s("c") },
+            ReasoningEnd { id: id() },
+            TextStart { id: s("text-1") },
+            TextDelta { id: s("text-1"), text: s("d") },
+            TextEnd { id: s("text-1") },
+        ]
+    );
+}
+
+#[test]
+fn an_answer_without_an_end_is_truncated() {
+    let mut decoder = Decoder::new();
+    decoder.push(&delta(r#"{"content":"half"}"#)).unwrap();
+    assert_eq!(decoder.finish().unwrap_err(), DecodeError::Truncated);
+    assert_eq!(Decoder::new().finish().unwrap_err(), DecodeError::Truncated);
+}
+
+fn finish_of(frames: &[String]) -> Vec<LlmEvent> {
+    let mut decoder = Decoder::new();
+    for frame in frames {
+        decoder.push(frame).unwrap();
+    }
+    decoder.finish().unwrap()
+}
+
+fn ended(reason: FinishReason) -> [LlmEvent; 2] {
+    [LlmEvent::StepFinish { reason, usage: None }, LlmEvent::Finish { reason, usage: None }]
+}
+
+#[test]
+fn reasons_are_mapped_and_corrected() {
+    assert_eq!(finish_of(&[end("stop")]), ended(FinishReason::Stop));
+    assert_eq!(finish_of(&[end("content_filter")]), ended(FinishReason::ContentFilter));
+    assert_eq!(finish_of(&[end("odd")]), ended(FinishReason::Unknown));
+    assert_eq!(finish_of(&[s("[DONE]")]), ended(FinishReason::Unknown));
+    let forced = calls(r#"{"index":0,"id":"a","function":{"name":"t","arguments":"{}"}}"#);
+    assert_eq!(finish_of(&[forced, end("stop")]), ended(FinishReason::ToolCalls));
+    let refusal = delta(r#"{"refusal":"I can't."}"#);
+    assert_eq!(finish_of(&[refusal, end("stop")]), ended(FinishReason::ContentFilter));
+}
+
+#[test]
+fn frames_that_say_nothing_are_ignored() {
+    let mut decoder = Decoder::new();
+    for frame in [
+        "",
+        "{}",
+        "null",
+        "\"ping\"",
+        "[1]",
+        r#"{"type":"ping","choices":null}"#,
+        r#"{"choices":[{"index":1,"delta":{"content":"other"}}]}"#,
+        r#"{"choices":[{"delta":null}],"error":null}"#,
+    ] {
+        assert_eq!(decoder.push(frame).unwrap(), [], "{frame}");
+    }
+}
+
+#[test]
+fn what_is_not_this_protocol_is_malformed() {
+    for frame in ["{", "hello", r#"{"choices":[{"delta":{"content":7}}]}"#] {
+        let error = Decoder::new().push(frame).unwrap_err();
+        assert!(matches!(error, DecodeError::Malformed { .. }), "{frame}: {error}");
+    }
+    let nameless = calls(r#"{"index":0,"function":{"arguments":"{}"}}"#);
+    assert!(matches!(Decoder::new().push(&nameless), Err(DecodeError::Malformed { .. })));
+}
+
+#[test]
+fn an_error_in_the_stream_is_typed() {
+    let frame = r#"{"choices":[{"delta":{"content":""},"finish_reason":"error"}],"error":{"code":429,"message":"slow down"}}"#;
+    let DecodeError::Provider(error) = Decoder::new().push(frame).unwrap_err() else {
+        panic!("not the provider's")
+    };
+    assert_eq!(error.reason, ErrorReason::RateLimit { retry_after_ms: None });
+    assert_eq!(error.message, "slow down");
+}
+
+#[test]
+fn a_stream_cannot_make_us_keep_endless_calls() {
+    let mut decoder = Decoder::new();
+    let error = (0..1000).find_map(|at| {
+        let frame = calls(&format!(r#"{{"index":{at},"id":"c{at}","function":{{"name":"t"}}}}"#));
+        decoder.push(&frame).err()
+    });
+    assert!(matches!(error, Some(DecodeError::TooLarge { max: 256, .. })), "{error:?}");
+}

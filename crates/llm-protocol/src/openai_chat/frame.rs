@@ -1,0 +1,151 @@
+//! The frames of a chat completion stream, as far as we read them. Everything may be absent or null.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::event::{FinishReason, Usage};
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Frame {
+    pub(super) choices: Option<Vec<Choice>>,
+    pub(super) usage: Option<WireUsage>,
+    pub(super) error: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Choice {
+    pub(super) index: Option<u64>,
+    pub(super) delta: Option<Delta>,
+    pub(super) finish_reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Delta {
+    pub(super) content: Option<String>,
+    pub(super) refusal: Option<String>,
+    /// DeepSeek, vLLM, llama.cpp, xAI.
+    pub(super) reasoning_content: Option<String>,
+    /// Groq, OpenRouter, Ollama.
+    pub(super) reasoning: Option<String>,
+    pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
+}
+
+impl Delta {
+    /// The reasoning under either name; servers that send both send the same text twice.
+    pub(super) fn take_reasoning(&mut self) -> Option<String> {
+        let long = self.reasoning_content.take().filter(|text| !text.is_empty());
+        long.or_else(|| self.reasoning.take().filter(|text| !text.is_empty()))
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ToolCallDelta {
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<String>,
+    pub(super) function: Option<FunctionDelta>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct FunctionDelta {
+    pub(super) name: Option<String>,
+    pub(super) arguments: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+    /// Together puts it here.
+    cached_tokens: Option<u64>,
+    /// So does DeepSeek, which also fills the details.
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+    /// OpenRouter.
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    pub(super) fn into_usage(self) -> Usage {
+        let prompt = self.prompt_tokens_details.unwrap_or_default();
+        let completion = self.completion_tokens_details.unwrap_or_default();
+        let input = self.prompt_tokens.unwrap_or(0);
+        let reasoning = completion.reasoning_tokens.unwrap_or(0);
+        let output = self.completion_tokens.unwrap_or(0);
+        let output = inclusive_output(input, output, reasoning, self.total_tokens);
+        let cached = prompt.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cached_tokens);
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            cache_read_tokens: cached.unwrap_or(0),
+            cache_write_tokens: prompt.cache_write_tokens.unwrap_or(0),
+            reasoning_tokens: reasoning,
+            total_tokens: self.total_tokens.unwrap_or_else(|| input.saturating_add(output)),
+        }
+    }
+}
+
+/// xAI counts reasoning beside the completion, OpenAI inside it; the total tells which it is.
+/// <https://docs.x.ai/docs/guides/reasoning>
+fn inclusive_output(input: u64, output: u64, reasoning: u64, total: Option<u64>) -> u64 {
+    let with_reasoning = output.saturating_add(reasoning);
+    if total == Some(input.saturating_add(with_reasoning)) { with_reasoning } else { output }
+}
+
+pub(super) fn finish_reason(reason: &str) -> FinishReason {
+    match reason {
+        "stop" | "eos" => FinishReason::Stop,
+        "length" => FinishReason::Length,
+        "tool_calls" | "function_call" => FinishReason::ToolCalls,
+        "content_filter" => FinishReason::ContentFilter,
+        "error" => FinishReason::Error,
+        _ => FinishReason::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_includes_reasoning_however_it_is_counted() {
+        let usage = |text| serde_json::from_str::<WireUsage>(text).unwrap().into_usage();
+        let inside = usage(
+            r#"{"prompt_tokens":10,"completion_tokens":7,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":5}}"#,
+        );
+        let beside = usage(
+            r#"{"prompt_tokens":10,"completion_tokens":2,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":5}}"#,
+        );
+        let expected = Usage {
+            input_tokens: 10,
+            output_tokens: 7,
+            cache_read_tokens: 4,
+            cache_write_tokens: 0,
+            reasoning_tokens: 5,
+            total_tokens: 17,
+        };
+        assert_eq!(inside, expected);
+        assert_eq!(beside, expected);
+        let bare = usage(r#"{"prompt_tokens":3,"completion_tokens":2,"cached_tokens":1}"#);
+        assert_eq!((bare.total_tokens, bare.cache_read_tokens), (5, 1));
+    }
+}

@@ -1,0 +1,142 @@
+//! Puts the pieces of tool calls together and says, as soon as it is sure, that a call is complete.
+//!
+//! A call is complete when another one begins after its arguments have become valid JSON, or at the end. The
+//! check for JSON keeps calls open that a server interleaves, or that have no arguments yet.
+
+use serde::de::IgnoredAny;
+
+use crate::decode_error::DecodeError;
+use crate::event::LlmEvent;
+use crate::message::ToolCall;
+use crate::openai_chat::frame::{FunctionDelta, ToolCallDelta};
+
+/// No answer calls as many tools; a stream that does is broken.
+const MAX_CALLS: usize = 256;
+/// The bound on the arguments of all calls of an answer together.
+const MAX_ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct ToolCalls {
+    calls: Vec<Call>,
+    argument_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+    closed: bool,
+}
+
+impl ToolCalls {
+    /// Whether the answer calls any tool.
+    pub(super) fn any(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    pub(super) fn push(
+        &mut self,
+        delta: ToolCallDelta,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        let FunctionDelta { name, arguments } = delta.function.unwrap_or_default();
+        // Servers repeat absent fields as empty strings.
+        let id = delta.id.filter(|id| !id.is_empty());
+        let name = name.filter(|name| !name.is_empty());
+        let at = match self.locate(delta.index, id.as_deref(), name.as_deref()) {
+            Some(at) => at,
+            None => self.begin(delta.index, id, name, events)?,
+        };
+        self.extend(at, arguments.unwrap_or_default(), events)
+    }
+
+    /// Ends all calls that are open, in their order.
+    pub(super) fn close_all(&mut self, events: &mut Vec<LlmEvent>) {
+        self.calls.iter_mut().for_each(|call| call.close(events));
+    }
+
+    /// The call that a delta goes on with; none if it begins one. Most servers number the calls and name id
+    /// and tool once. Some give each call the number 0 and an id of its own (Gemini's compatible endpoint), some
+    /// no number (whole calls in one frame), and some repeat the id and name in every delta.
+    fn locate(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+        let last = self.calls.len().checked_sub(1);
+        if index.is_some() {
+            let at = self.calls.iter().rposition(|call| call.index == index)?;
+            let another = name.is_some() && id.is_some_and(|id| id != self.calls[at].id);
+            return (!another).then_some(at);
+        }
+        match (id, name) {
+            (Some(id), _) => {
+                let known = self.calls.iter().rposition(|call| call.id == id);
+                if name.is_none() { known.or(last) } else { known }
+            }
+            (None, Some(_)) => None,
+            (None, None) => last,
+        }
+    }
+
+    fn begin(
+        &mut self,
+        index: Option<u64>,
+        id: Option<String>,
+        name: Option<String>,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<usize, DecodeError> {
+        let at = self.calls.len();
+        if at == MAX_CALLS {
+            return Err(DecodeError::TooLarge { what: "tool calls", max: MAX_CALLS });
+        }
+        let Some(name) = name else {
+            return Err(DecodeError::malformed("a tool call begins without a name"));
+        };
+        for call in &mut self.calls {
+            if serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok() {
+                call.close(events);
+            }
+        }
+        // Old Ollama gives no id; the call's place in the answer serves as one.
+        let id = id.unwrap_or_else(|| format!("call_{at}"));
+        events.push(LlmEvent::ToolInputStart { id: id.clone(), name: name.clone() });
+        self.calls.push(Call { index, id, name, arguments: String::new(), closed: false });
+        Ok(at)
+    }
+
+    fn extend(
+        &mut self,
+        at: usize,
+        text: String,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let call = &mut self.calls[at];
+        if call.closed {
+            return Err(DecodeError::malformed(
+                "arguments arrive for a tool call that was complete",
+            ));
+        }
+        self.argument_bytes += text.len();
+        if self.argument_bytes > MAX_ARGUMENT_BYTES {
+            let what = "bytes of tool arguments";
+            return Err(DecodeError::TooLarge { what, max: MAX_ARGUMENT_BYTES });
+        }
+        call.arguments.push_str(&text);
+        events.push(LlmEvent::ToolInputDelta { id: call.id.clone(), text });
+        Ok(())
+    }
+}
+
+impl Call {
+    fn close(&mut self, events: &mut Vec<LlmEvent>) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        events.push(LlmEvent::ToolInputEnd { id: self.id.clone() });
+        let arguments = std::mem::take(&mut self.arguments);
+        let name = std::mem::take(&mut self.name);
+        events.push(LlmEvent::ToolCall(ToolCall::new(self.id.clone(), name, arguments)));
+    }
+}

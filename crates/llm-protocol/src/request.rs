@@ -1,0 +1,123 @@
+//! The neutral request: what a turn asks of any provider.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::json::RawJson;
+use crate::message::Message;
+
+/// One request to a model, independent of the provider that serves it.
+///
+/// Its JSON is the neutral form that the CLI, logs and tests speak: camelCase keys, absent means default,
+/// unknown keys are ignored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LlmRequest {
+    /// The provider's own name for the model.
+    pub model: String,
+    /// The instructions that come before the conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub system: Vec<SystemPart>,
+    /// The conversation, oldest first.
+    pub messages: Vec<Message>,
+    /// Tools that the model may call, in the order in which it sees them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolDefinition>,
+    /// Whether and which tool the model must call.
+    #[serde(default)]
+    pub tool_choice: ToolChoice,
+    /// Sampling and length.
+    #[serde(default)]
+    pub generation: Generation,
+    /// Options that only one protocol knows, by protocol id: `{"openai-chat": {"store": false}}`. Those of
+    /// other protocols are not sent, so a request survives a switch of provider.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub provider_options: Map<String, Value>,
+}
+
+impl LlmRequest {
+    /// A request with nothing but a model and a conversation.
+    #[must_use]
+    pub fn new(model: impl Into<String>, messages: Vec<Message>) -> Self {
+        Self {
+            model: model.into(),
+            system: Vec::new(),
+            messages,
+            tools: Vec::new(),
+            tool_choice: ToolChoice::default(),
+            generation: Generation::default(),
+            provider_options: Map::new(),
+        }
+    }
+}
+
+/// A piece of the instructions before the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum SystemPart {
+    /// Plain text.
+    Text {
+        /// The text, as the model reads it.
+        text: String,
+    },
+}
+
+impl SystemPart {
+    /// A text part.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// A tool that the model may call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolDefinition {
+    /// Unique in the request; providers accept `[a-zA-Z0-9_-]{1,64}`.
+    pub name: String,
+    /// What it does and when to use it.
+    #[serde(default)]
+    pub description: String,
+    /// A JSON Schema of the input, sent verbatim: the order of its properties is what the model sees.
+    pub input_schema: RawJson,
+}
+
+/// Whether and which tool the model must call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// No tool may be called, though they are described.
+    None,
+    /// Some tool must be called.
+    Required,
+    /// The named tool must be called; in JSON `{"tool": "name"}`.
+    Tool(String),
+}
+
+/// Sampling and length. `None` leaves the provider's default; numbers must be finite.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Generation {
+    /// The most tokens that the answer may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// 0 is the most deterministic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Nucleus sampling, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Sample from the k likeliest tokens; not every provider has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u64>,
+    /// Strings that end the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Best-effort repeatability.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+}

@@ -1,0 +1,181 @@
+//! Server-sent events: bytes in, complete data payloads out.
+//!
+//! As the WHATWG HTML standard §9.2.6 reads a stream, reduced to what providers use: only `data` fields are
+//! kept, an event without data is dropped, and so is one that its stream does not complete.
+
+/// Cuts a byte stream into the data payloads of its events. Any split of the bytes gives the same payloads.
+#[derive(Debug)]
+pub struct Framer {
+    /// The start of a line whose end has not arrived.
+    line: Vec<u8>,
+    /// The data lines of the open event, joined by line feeds.
+    data: Vec<u8>,
+    has_data: bool,
+    /// The last byte was a carriage return: a line feed right after it belongs to it.
+    after_cr: bool,
+    at_start: bool,
+    max_frame_bytes: usize,
+}
+
+/// An event or line is larger than allowed. The stream cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a server-sent event exceeds {max_frame_bytes} bytes")]
+pub struct FrameTooLarge {
+    /// The bound that was passed.
+    pub max_frame_bytes: usize,
+}
+
+impl Default for Framer {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT_MAX_FRAME_BYTES)
+    }
+}
+
+impl Framer {
+    /// The default bound on one event: an image in base64 fits, a runaway line does not.
+    pub const DEFAULT_MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
+
+    /// A framer that refuses events of more than `max_frame_bytes`.
+    #[must_use]
+    pub fn new(max_frame_bytes: usize) -> Self {
+        Self {
+            line: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            after_cr: false,
+            at_start: true,
+            max_frame_bytes,
+        }
+    }
+
+    /// Takes the next bytes and returns the payloads that they complete, in order. Bytes that are not UTF-8
+    /// become U+FFFD; a character cut by the split of the bytes is not harmed.
+    ///
+    /// # Errors
+    /// An event is too large; drop the framer.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<String>, FrameTooLarge> {
+        let mut payloads = Vec::new();
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
+                self.check_size(bytes.len())?;
+                self.line.extend_from_slice(bytes);
+                break;
+            };
+            self.check_size(end)?;
+            self.after_cr = bytes[end] == b'\r';
+            let line = &bytes[..end];
+            bytes = &bytes[end + 1..];
+            if self.line.is_empty() {
+                self.end_line(line, &mut payloads);
+            } else {
+                let mut whole = std::mem::take(&mut self.line);
+                whole.extend_from_slice(line);
+                self.end_line(&whole, &mut payloads);
+                whole.clear();
+                self.line = whole; // keeps its allocation for the next cut line
+            }
+        }
+        Ok(payloads)
+    }
+
+    fn check_size(&self, more: usize) -> Result<(), FrameTooLarge> {
+        let max_frame_bytes = self.max_frame_bytes;
+        if self.data.len() + self.line.len() + more > max_frame_bytes {
+            return Err(FrameTooLarge { max_frame_bytes });
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self, mut line: &[u8], payloads: &mut Vec<String>) {
+        if std::mem::take(&mut self.at_start) {
+            line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line); // one byte order mark is allowed
+        }
+        if line.is_empty() {
+            if std::mem::take(&mut self.has_data) {
+                payloads.push(into_text(std::mem::take(&mut self.data)));
+            }
+            return;
+        }
+        // A line without a colon is a field without a value; one that starts with it is a comment.
+        let value = match line.strip_prefix(b"data") {
+            Some([]) => &[],
+            Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,
+            Some(_) | None => return,
+        };
+        if std::mem::replace(&mut self.has_data, true) {
+            self.data.push(b'\n');
+        }
+        self.data.extend_from_slice(value);
+    }
+}
+
+fn into_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frames(text: &str) -> Vec<String> {
+        Framer::default().push(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn payloads_are_cut_as_the_standard_says() {
+        assert_eq!(frames("data: a\n\ndata:b\r\n\r\ndata:  c\r\r"), ["a", "b", " c"]);
+        assert_eq!(frames("\u{FEFF}data: a\n\n"), ["a"]);
+        assert_eq!(frames(": ping\n\nevent: x\nid: 1\nretry: 2\n\n"), [""; 0]);
+        assert_eq!(frames("event: x\ndata: a\ndata: b\ndata\ndata:\n\n"), ["a\nb\n\n"]);
+        assert_eq!(frames("data: \n\n"), [""]);
+        assert_eq!(frames("database: a\n\nDATA: b\n\n"), [""; 0]);
+        assert_eq!(frames("data: incomplete\n"), [""; 0]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_replaced() {
+        assert_eq!(Framer::default().push(b"data: a\xFFb\n\n").unwrap(), ["a\u{FFFD}b"]);
+    }
+
+    #[test]
+    fn an_event_beyond_the_bound_is_an_error_in_any_form() {
+        let too_large = Err(FrameTooLarge { max_frame_bytes: 16 });
+        assert_eq!(Framer::new(16).push(b"data: 0123456789").map(|_| ()), Ok(()));
+        assert_eq!(Framer::new(16).push(b"data: 0123456789a"), too_large);
+        assert_eq!(Framer::new(16).push(b"data: 0123456789a\n\n"), too_large);
+        assert_eq!(Framer::new(16).push(b"data: 01234\ndata: 56789\ndata: 0\n\n"), too_large);
+        let mut framer = Framer::new(16);
+        assert_eq!(framer.push(b": 0123456789"), Ok(vec![]));
+        assert_eq!(framer.push(b"0123456789"), too_large);
+        let mut framer = Framer::new(16); // the bound is on one event, not on the stream
+        for _ in 0..100 {
+            assert_eq!(framer.push(b"data: 0123\n\n"), Ok(vec!["0123".to_owned()]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_frames(
+            lines in prop::collection::vec("(data: |data:|data|:|event: |\u{FEFF})?[a-z é\u{1F600}]{0,6}(\n|\r|\r\n|\n\n|\r\n\r\n)", 0..12),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let bytes = lines.concat().into_bytes();
+            let whole = Framer::default().push(&bytes).unwrap();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let mut framer = Framer::default();
+            let mut cut_frames = Vec::new();
+            for pair in cuts.windows(2) {
+                cut_frames.extend(framer.push(&bytes[pair[0]..pair[1]]).unwrap());
+            }
+            prop_assert_eq!(cut_frames, whole);
+        }
+    }
+}
