@@ -1,1 +1,19 @@
 //! Folds a session's events into the history that a model sees, and into the bytes of a request.
+//!
+//! ```text
+//! events ─fold→ History ─┐
+//!                        ├─encode→ body ─sha256→ what the attempt's row holds
+//! components ────────────┘
+//! ```
+//!
+//! Invariant: a body is a function of events and components alone, so that the request of any attempt
+//! can be rebuilt from rows (`opencode-cloud explain`). A drain and explain use the same fold.
+//! Absent on purpose: I/O, clocks, projections.
+
+mod components;
+mod fold;
+mod rebuild;
+
+pub use components::{Components, ModelEntry, hash_hex};
+pub use fold::{CallState, EpochState, History, OpenTurn};
+pub use rebuild::{RebuildError, rebuild_body};

@@ -1,0 +1,357 @@
+use std::collections::BTreeMap;
+
+use domain::{
+    AttemptId, CallId, MessageId, ModelRef, PartId, RecordedEvent, ReplyPart, Seq, SessionEvent,
+    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
+};
+use llm_protocol::{
+    LlmRequest, Message, Part, SystemPart, TextPart, ToolCall, ToolContent, ToolResult,
+};
+
+use crate::Components;
+
+/// What the events of a session up to some point mean for its next request. Folding an event twice is a
+/// bug of the caller; folding them in pieces gives the same as at once.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    seq: Seq,
+    messages: Vec<Message>,
+    epoch: Option<EpochState>,
+    open: Option<OpenTurn>,
+    model: Option<ModelRef>,
+    agent: String,
+    last_prompt: Option<MessageId>,
+    steps: i32,
+}
+
+/// The active Context Epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochState {
+    /// 1 for the first.
+    pub number: i32,
+    /// The Baseline System Context, exactly as sent.
+    pub baseline: String,
+    /// The Context Snapshot as JSON text.
+    pub snapshot: String,
+}
+
+/// A Provider Turn that is not settled.
+#[derive(Debug, Clone)]
+pub struct OpenTurn {
+    /// The turn.
+    pub turn: TurnId,
+    /// The assistant message that it writes.
+    pub message: MessageId,
+    /// Its attempt that has not ended.
+    pub attempt: Option<AttemptId>,
+    /// Wire requests so far.
+    pub attempts: i32,
+    /// The reply, once it is committed.
+    pub reply: Option<Vec<ReplyPart>>,
+    /// The finish reason of the reply.
+    pub finish: Option<String>,
+    /// Text kept before the reply was complete, in the order of its first checkpoint.
+    pub checkpoints: Vec<(PartId, String)>,
+    /// Its calls, in the order of their intents.
+    pub calls: Vec<(CallId, CallState)>,
+    /// What its ended attempts used.
+    pub usage: TurnUsage,
+}
+
+/// A tool call of an open turn.
+#[derive(Debug, Clone)]
+pub struct CallState {
+    /// What the model asked for.
+    pub intent: ToolIntent,
+    /// What a takeover may do with it.
+    pub class: ToolClass,
+    /// How far it has come.
+    pub state: ToolState,
+    /// Bodies begun.
+    pub bodies: i32,
+    /// Its result.
+    pub settled: Option<ToolSettled>,
+}
+
+impl History {
+    /// The fold of nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Folds events, in order.
+    pub fn extend<'a>(&mut self, events: impl IntoIterator<Item = &'a RecordedEvent>) {
+        for event in events {
+            self.apply(event);
+        }
+    }
+
+    /// The last event folded.
+    #[must_use]
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The active Context Epoch; `None` before the first.
+    #[must_use]
+    pub fn epoch(&self) -> Option<&EpochState> {
+        self.epoch.as_ref()
+    }
+
+    /// The turn that is not settled.
+    #[must_use]
+    pub fn open_turn(&self) -> Option<&OpenTurn> {
+        self.open.as_ref()
+    }
+
+    /// The agent chosen last.
+    #[must_use]
+    pub fn agent(&self) -> &str {
+        &self.agent
+    }
+
+    /// The model chosen last, if any was.
+    #[must_use]
+    pub fn model(&self) -> Option<&ModelRef> {
+        self.model.as_ref()
+    }
+
+    /// The user message promoted last.
+    #[must_use]
+    pub fn last_prompt(&self) -> Option<&MessageId> {
+        self.last_prompt.as_ref()
+    }
+
+    /// Turns since the last batch of promoted inputs.
+    #[must_use]
+    pub fn steps(&self) -> i32 {
+        self.steps
+    }
+
+    /// The conversation so far.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Whether the model has yet to answer: its last word was a call, or it never spoke since a prompt.
+    #[must_use]
+    pub fn wants_turn(&self) -> bool {
+        self.messages.last().is_some_and(|message| message.role != llm_protocol::Role::Assistant)
+    }
+
+    /// The body of a request for what has been folded. Takes the conversation out and puts it back
+    /// rather than copying it: a session may hold a thousand messages.
+    #[must_use]
+    pub fn encode(&mut self, components: &Components) -> Vec<u8> {
+        let mut request =
+            LlmRequest::new(components.model.id.clone(), std::mem::take(&mut self.messages));
+        request.system.push(SystemPart::text(components.agent.clone()));
+        if let Some(epoch) = &self.epoch {
+            request.system.push(SystemPart::text(epoch.baseline.clone()));
+        }
+        request.tools.clone_from(&components.tools);
+        request.tool_choice.clone_from(&components.tool_choice);
+        request.generation.clone_from(&components.generation);
+        request.provider_options.clone_from(&components.options);
+        let body = components.model.protocol.encode(&request);
+        self.messages = request.messages;
+        body
+    }
+
+    /// Folds one event.
+    pub fn apply(&mut self, recorded: &RecordedEvent) {
+        debug_assert_eq!(recorded.seq.0, self.seq.0 + 1, "the log has no holes");
+        self.seq = recorded.seq;
+        match &recorded.event {
+            SessionEvent::SessionCreated(created) => {
+                self.agent.clone_from(&created.agent);
+                self.model.clone_from(&created.model);
+            }
+            SessionEvent::PromptPromoted(promoted) => {
+                let texts = promoted.parts.iter().map(|part| {
+                    let domain::PromptPart::Text { text, .. } = part;
+                    Part::text(text.clone())
+                });
+                self.messages
+                    .push(Message { role: llm_protocol::Role::User, content: texts.collect() });
+                self.agent.clone_from(&promoted.agent);
+                self.model = Some(promoted.model.clone());
+                self.last_prompt = Some(promoted.message.clone());
+                self.steps = 0;
+            }
+            SessionEvent::EpochStarted(epoch) => {
+                self.epoch = Some(EpochState {
+                    number: epoch.epoch,
+                    baseline: epoch.baseline.clone(),
+                    snapshot: epoch.snapshot.clone(),
+                });
+            }
+            SessionEvent::ContextUpdated(update) => {
+                self.messages.push(Message::system(update.rendered.clone()));
+                if let Some(epoch) = &mut self.epoch {
+                    epoch.snapshot.clone_from(&update.snapshot);
+                }
+            }
+            SessionEvent::TurnStarted(started) => {
+                self.steps = started.step;
+                self.open = Some(OpenTurn {
+                    turn: started.turn.clone(),
+                    message: started.message.clone(),
+                    attempt: None,
+                    attempts: 0,
+                    reply: None,
+                    finish: None,
+                    checkpoints: Vec::new(),
+                    calls: Vec::new(),
+                    usage: TurnUsage::default(),
+                });
+            }
+            SessionEvent::NoticeRecorded(notice) => {
+                self.messages.push(Message::user(notice.text.clone()));
+            }
+            SessionEvent::AttemptStarted(_)
+            | SessionEvent::AttemptEnded(_)
+            | SessionEvent::TextCheckpointed(_)
+            | SessionEvent::ToolCalled(_)
+            | SessionEvent::ToolStarted(_)
+            | SessionEvent::ToolSettled(_)
+            | SessionEvent::TurnReplied(_) => {
+                if let Some(open) = &mut self.open {
+                    open.apply(&recorded.event);
+                }
+            }
+            SessionEvent::TurnSettled(_) => {
+                if let Some(open) = self.open.take() {
+                    self.messages.extend(open.into_messages());
+                }
+            }
+            SessionEvent::PromptAdmitted(_)
+            | SessionEvent::RetryScheduled(_)
+            | SessionEvent::InterruptRequested(_)
+            | SessionEvent::DrainEnded(_) => {}
+        }
+    }
+}
+
+impl OpenTurn {
+    fn apply(&mut self, event: &SessionEvent) {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "called with a turn's events only")]
+        match event {
+            SessionEvent::AttemptStarted(started) => {
+                self.attempt = Some(started.attempt.clone());
+                self.attempts = started.ordinal;
+            }
+            SessionEvent::AttemptEnded(ended) => {
+                self.attempt = None;
+                if let Some(used) = ended.usage {
+                    self.usage = add(self.usage, used);
+                }
+            }
+            SessionEvent::TextCheckpointed(checkpoint) => {
+                match self.checkpoints.iter_mut().find(|(part, _)| *part == checkpoint.part) {
+                    Some((_, text)) => text.push_str(&checkpoint.text),
+                    None => {
+                        self.checkpoints.push((checkpoint.part.clone(), checkpoint.text.clone()));
+                    }
+                }
+            }
+            SessionEvent::ToolCalled(called) => self.calls.push((
+                called.intent.call.clone(),
+                CallState {
+                    intent: called.intent.clone(),
+                    class: called.class,
+                    state: called.state,
+                    bodies: i32::from(called.state == ToolState::Started),
+                    settled: None,
+                },
+            )),
+            SessionEvent::ToolStarted(started) => {
+                if let Some(call) = self.call_mut(&started.call) {
+                    call.state = ToolState::Started;
+                    call.bodies = started.body;
+                }
+            }
+            SessionEvent::ToolSettled(settled) => {
+                if let Some(call) = self.call_mut(&settled.call) {
+                    call.state = ToolState::Settled;
+                    call.settled = Some(settled.clone());
+                }
+            }
+            SessionEvent::TurnReplied(replied) => {
+                self.reply = Some(replied.parts.clone());
+                self.finish = Some(replied.finish.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// A call by its id.
+    #[must_use]
+    pub fn call(&self, id: &CallId) -> Option<&CallState> {
+        self.calls.iter().find(|(call, _)| call == id).map(|(_, state)| state)
+    }
+
+    fn call_mut(&mut self, id: &CallId) -> Option<&mut CallState> {
+        self.calls.iter_mut().find(|(call, _)| call == id).map(|(_, state)| state)
+    }
+
+    /// Whether every call has its result.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.calls.iter().all(|(_, call)| call.settled.is_some())
+    }
+
+    /// The reply, then the results of its calls in the order of the reply.
+    fn into_messages(self) -> Vec<Message> {
+        let Some(reply) = self.reply else { return Vec::new() };
+        let calls: BTreeMap<CallId, CallState> = self.calls.into_iter().collect();
+        let mut said = Vec::new();
+        let mut results = Vec::new();
+        for part in reply {
+            match part {
+                ReplyPart::Text { text, .. } if text.is_empty() => {}
+                ReplyPart::Text { text, .. } => said.push(Part::text(text)),
+                ReplyPart::Reasoning { text, .. } => {
+                    said.push(Part::Reasoning(TextPart { text, provider_metadata: None }));
+                }
+                ReplyPart::ToolCall { call } => {
+                    let Some(state) = calls.get(&call) else { continue };
+                    let intent = &state.intent;
+                    said.push(Part::ToolCall(ToolCall::new(
+                        intent.provider_call.clone(),
+                        intent.tool.clone(),
+                        intent.arguments.clone(),
+                    )));
+                    let Some(settled) = &state.settled else { continue };
+                    results.push(ToolResult {
+                        id: intent.provider_call.clone(),
+                        name: intent.tool.clone(),
+                        content: vec![ToolContent::Text { text: settled.output.clone() }],
+                        is_error: settled.outcome != ToolOutcomeKind::Completed,
+                        provider_metadata: None,
+                    });
+                }
+            }
+        }
+        let mut messages = Vec::new();
+        if !said.is_empty() {
+            messages.push(Message::assistant(said));
+        }
+        if !results.is_empty() {
+            messages.push(Message::tool(results));
+        }
+        messages
+    }
+}
+
+fn add(a: TurnUsage, b: TurnUsage) -> TurnUsage {
+    TurnUsage {
+        input: a.input + b.input,
+        output: a.output + b.output,
+        reasoning: a.reasoning + b.reasoning,
+        cache_read: a.cache_read + b.cache_read,
+        cache_write: a.cache_write + b.cache_write,
+    }
+}
