@@ -8,7 +8,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 
-use boot::{DataDir, Durability, Postgres, PostgresOptions, signals, telemetry};
+use boot::{DATABASE, DataDir, Durability, Postgres, PostgresOptions, signals, telemetry};
 use tokio::process::Command;
 
 #[tokio::main(flavor = "current_thread")]
@@ -23,7 +23,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let data = DataDir::open(&temp.path().join("data"))?;
     let options = PostgresOptions { durability: Durability::Off, ..PostgresOptions::default() };
     let postgres = Postgres::start(&data, &options).await?;
-    let url = postgres.connection().superuser_url();
+    let url = postgres.connection().superuser_url(DATABASE);
     let ended = Command::new(&program).args(arguments).env("DATABASE_URL", url).status().await;
     postgres.stop().await;
     let code = ended?.code().and_then(|code| u8::try_from(code).ok());

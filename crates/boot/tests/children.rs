@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use boot::{
-    BootError, Connection, DataDir, Durability, Nats, NatsOptions, Postgres, PostgresOptions,
+    BootError, Connection, DATABASE, DataDir, Durability, Nats, NatsOptions, Postgres,
+    PostgresOptions,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection as _, PgConnection};
@@ -30,7 +31,7 @@ fn fast() -> PostgresOptions {
 }
 
 async fn connect(connection: &Connection) -> Result<PgConnection, sqlx::Error> {
-    PgConnection::connect(&connection.superuser_url()).await
+    PgConnection::connect(&connection.superuser_url(DATABASE)).await
 }
 
 async fn execute(connection: &Connection, sql: &'static str) {
@@ -71,14 +72,17 @@ async fn postgres_keeps_its_data_its_port_and_its_door_shut() {
     let first = Postgres::start(&data, &fast()).await.unwrap();
     let connection = first.connection().clone();
     execute(&connection, "CREATE TABLE kept AS SELECT 1 AS one").await;
-    let role =
-        format!("CREATE ROLE oc_app LOGIN PASSWORD '{}'", connection.role_password("oc_app"));
     let mut session = connect(&connection).await.unwrap();
+    let secret = connection.password_for("oc_app");
+    let role = format!("CREATE ROLE oc_app LOGIN PASSWORD '{secret}'");
     sqlx::raw_sql(sqlx::AssertSqlSafe(role)).execute(&mut session).await.unwrap();
-    for url in [connection.role_url("oc_app"), connection.role_socket_url("oc_app")] {
-        PgConnection::connect(&url).await.unwrap();
-        let wrong = url.replace(&connection.role_password("oc_app"), "guess");
-        assert!(PgConnection::connect(&wrong).await.is_err(), "{wrong} was let in");
+    for (url, over_socket) in [(connection.url(), false), (connection.socket_url(), true)] {
+        let with = |password: &str| url.replace("//", &format!("//oc_app:{password}@"));
+        let mut app = PgConnection::connect(&with(&secret)).await.unwrap();
+        let peer = sqlx::query_scalar::<_, bool>("SELECT inet_server_addr() IS NULL");
+        assert_eq!(peer.fetch_one(&mut app).await.unwrap(), over_socket);
+        assert!(PgConnection::connect(&with("guess")).await.is_err(), "a guess was let in");
+        assert!(PgConnection::connect(&url).await.is_err(), "nobody was let in");
     }
     let fsync: String = sqlx::query_scalar("SHOW fsync").fetch_one(&mut session).await.unwrap();
     assert_eq!(fsync, "off");

@@ -34,30 +34,18 @@ impl Connection {
         self.socket_folder.as_deref()
     }
 
-    /// The URL for migrations, as the superuser, over loopback.
+    /// Its URL over loopback without user and password.
     #[must_use]
-    pub fn superuser_url(&self) -> String {
-        self.tcp_url(SUPERUSER, &self.password, DATABASE)
+    pub fn url(&self) -> String {
+        format!("postgres://127.0.0.1:{}/{DATABASE}", self.port)
     }
 
-    /// The superuser's URL of another database of this server, over loopback.
+    /// Its URL over the Unix socket, which costs less CPU per statement, without user and password. Over
+    /// loopback where the data folder's path is too long for a socket. Only the user who runs
+    /// Postgres and root can connect there.
     #[must_use]
-    pub fn superuser_url_of(&self, database: &str) -> String {
-        self.tcp_url(SUPERUSER, &self.password, database)
-    }
-
-    /// The URL with which `role` connects over loopback, once it has [its password](Self::role_password).
-    #[must_use]
-    pub fn role_url(&self, role: &str) -> String {
-        self.tcp_url(role, &self.role_password(role), DATABASE)
-    }
-
-    /// As [`role_url`](Self::role_url) over the Unix socket, which costs less CPU per statement. Over
-    /// loopback where the data folder's path is too long for a socket. Only for the user who runs
-    /// Postgres, or root.
-    #[must_use]
-    pub fn role_socket_url(&self, role: &str) -> String {
-        let mut url = self.role_url(role);
+    pub fn socket_url(&self) -> String {
+        let mut url = self.url();
         if let Some(folder) = &self.socket_folder {
             url.push_str("?host=");
             push_encoded(&mut url, folder);
@@ -65,17 +53,19 @@ impl Connection {
         url
     }
 
-    /// The password of a login role, derived from the data folder's secret: the same at each start. Whoever
-    /// makes the role gives it this one.
+    /// The superuser's URL of `database`, over loopback: to make roles, and for tests.
     #[must_use]
-    pub fn role_password(&self, role: &str) -> String {
-        let secret = format!("{}\0{role}", self.password);
-        hex::encode(Sha256::digest(secret.as_bytes()))
+    pub fn superuser_url(&self, database: &str) -> String {
+        // A hexadecimal password and our own names: nothing to encode.
+        format!("postgres://{SUPERUSER}:{}@127.0.0.1:{}/{database}", self.password, self.port)
     }
 
-    /// Roles and databases are our own identifiers and passwords are hexadecimal: nothing to encode.
-    fn tcp_url(&self, role: &str, password: &str, database: &str) -> String {
-        format!("postgres://{role}:{password}@127.0.0.1:{}/{database}", self.port)
+    /// A password for what `name` names (a role, or some that share one), derived from the data folder's
+    /// secret: the same at each start. Whoever makes the role gives it this one.
+    #[must_use]
+    pub fn password_for(&self, name: &str) -> String {
+        let secret = format!("{}\0{name}", self.password);
+        hex::encode(Sha256::digest(secret.as_bytes()))
     }
 }
 
@@ -107,20 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn every_role_has_a_password_of_its_own() {
+    fn every_name_has_a_password_of_its_own() {
         let here = connection();
-        assert_eq!(here.superuser_url(), "postgres://postgres:beef@127.0.0.1:5555/opencode_cloud");
-        assert_ne!(here.role_password("oc_app"), here.role_password("oc_sched"));
-        assert_eq!(here.role_password("oc_app"), connection().role_password("oc_app"));
-        assert!(here.role_url("oc_app").contains(&here.role_password("oc_app")));
+        let url = here.superuser_url(DATABASE);
+        assert_eq!(url, "postgres://postgres:beef@127.0.0.1:5555/opencode_cloud");
+        assert_ne!(here.password_for("oc_app"), here.password_for("oc_sched"));
+        assert_eq!(here.password_for("oc_app"), connection().password_for("oc_app"));
     }
 
     #[test]
     fn the_socket_is_in_the_url_and_no_secret_is_in_the_debug_text() {
         let here = connection();
-        assert!(
-            here.role_socket_url("oc_app").ends_with("/opencode_cloud?host=/data%20dir/socket")
-        );
+        let url = "postgres://127.0.0.1:5555/opencode_cloud?host=/data%20dir/socket";
+        assert_eq!(here.socket_url(), url);
         assert!(!format!("{here:?}").contains("beef"));
     }
 }

@@ -1,0 +1,184 @@
+//! A migrated database for each test.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use store::RolePasswords;
+
+use crate::server::{Server, postgres};
+
+/// Processes of a run take turns at making the template.
+const TEMPLATE_LOCK: i64 = 0x0C_7E57;
+
+/// An empty, migrated database that nobody else uses. Dropping it drops the database, and ends the
+/// connections that are left.
+#[derive(Debug)]
+pub struct TestDatabase {
+    server: Server,
+    name: String,
+}
+
+/// Makes a database as `provision` and `migrate` leave it, in some tens of milliseconds.
+///
+/// # Errors
+/// When Postgres cannot be started or a migration fails.
+pub async fn database() -> Result<TestDatabase> {
+    let server = postgres().await?;
+    let mut admin = PgConnection::connect(&server.superuser_url("postgres")).await?;
+    let template = template(&server, &mut admin).await?;
+    let name = format!("test_{:016x}", rand::random::<u64>());
+    let clone = format!("CREATE DATABASE {name} TEMPLATE {template} OWNER oc_owner");
+    execute(&mut admin, clone).await?;
+    admin.close().await?;
+    Ok(TestDatabase { server, name })
+}
+
+impl TestDatabase {
+    /// Its name on the server.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The URL with which a role that logs in connects: `oc_migrate`, `oc_app` or `oc_sched`.
+    #[must_use]
+    pub fn url(&self, role: &str) -> String {
+        let (_, host) = self.server_url();
+        format!("postgres://{role}:{}@{host}", self.server.role_password())
+    }
+
+    /// The superuser's URL, for what no role of ours may do.
+    #[must_use]
+    pub fn superuser_url(&self) -> String {
+        self.server.superuser_url(&self.name)
+    }
+
+    /// The URL for `StoreOptions::new`, which puts its own roles in.
+    #[must_use]
+    pub fn store_url(&self) -> String {
+        self.url("oc_app")
+    }
+
+    /// The superuser's credential, and host with database.
+    fn server_url(&self) -> (String, String) {
+        let url = self.superuser_url();
+        let bare = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+        let (credential, host) = bare.rsplit_once('@').unwrap_or(("", bare));
+        (credential.to_owned(), host.to_owned())
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let url = self.server.superuser_url("postgres");
+        let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        // The test's own runtime cannot be waited for from here.
+        let dropped = thread::spawn(move || -> Result<()> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async move {
+                let mut admin = PgConnection::connect(&url).await?;
+                execute(&mut admin, sql).await?;
+                Ok(admin.close().await?)
+            })
+        });
+        let error = match dropped.join() {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it panicked".to_owned(),
+        };
+        // The server goes with the run, and this database with it: not worth failing a test.
+        let _stderr_is_gone = writeln!(std::io::stderr(), "{} was not dropped: {error}", self.name);
+    }
+}
+
+/// The name of the migrated template, made by the first who asks. Its name says from which migrations,
+/// so that a server which outlives an edit does not serve the old ones.
+async fn template(server: &Server, admin: &mut PgConnection) -> Result<String> {
+    let name = format!("oc_template_{}", hash_of_migrations()?);
+    // Let go when `admin` closes.
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await?;
+    let is_template = "SELECT datistemplate FROM pg_database WHERE datname = $1";
+    let whole: Option<bool> =
+        sqlx::query_scalar(is_template).bind(&name).fetch_optional(&mut *admin).await?;
+    if whole != Some(true) {
+        // What a killed process left is not marked as a template.
+        execute(admin, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+        execute(admin, format!("CREATE DATABASE {name} TEMPLATE template0")).await?;
+        let url = server.superuser_url(&name);
+        let password = server.role_password();
+        let passwords = RolePasswords { migrate: password.clone(), serve: password };
+        store::provision(&url, &passwords).await?;
+        let migrate_url = store::role_url(&url, "oc_migrate", Some(&passwords.migrate))?;
+        store::migrate(&migrate_url).await?;
+        let mark = format!("ALTER DATABASE {name} IS_TEMPLATE true ALLOW_CONNECTIONS false");
+        execute(admin, mark).await?;
+    }
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await?;
+    Ok(name)
+}
+
+async fn execute(connection: &mut PgConnection, sql: String) -> Result<()> {
+    let done = sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(connection).await;
+    done.map(drop).with_context(|| sql)
+}
+
+fn hash_of_migrations() -> Result<String> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations"));
+    let entries = fs::read_dir(folder).context("cannot read the migrations")?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files.iter().filter(|file| file.is_file()) {
+        hash.update(fs::read(file).with_context(|| file.display().to_string())?);
+        hash.update([0]);
+    }
+    Ok(hex::encode(&hash.finalize()[..8]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn names(database: &TestDatabase) -> Result<Vec<String>> {
+        let mut admin = PgConnection::connect(&database.server.superuser_url("postgres")).await?;
+        let all = sqlx::query_scalar("SELECT datname FROM pg_database");
+        Ok(all.fetch_all(&mut admin).await?)
+    }
+
+    #[tokio::test]
+    async fn every_test_has_a_migrated_database_of_its_own() -> Result<()> {
+        let (one, two) = (database().await?, database().await?);
+        let mut migrate = PgConnection::connect(&one.url("oc_migrate")).await?;
+        sqlx::raw_sql("CREATE TABLE only_here ()").execute(&mut migrate).await?;
+        let there = "SELECT to_regclass('only_here') IS NOT NULL";
+        for (database, expected) in [(&one, true), (&two, false)] {
+            let mut app = PgConnection::connect(&database.url("oc_app")).await?;
+            let found: bool = sqlx::query_scalar(there).fetch_one(&mut app).await?;
+            assert_eq!(found, expected);
+            let version = store::schema_version(&database.superuser_url()).await?;
+            assert_eq!(version, store::SCHEMA_VERSION);
+        }
+        // Dropped with a session open, and no other with it.
+        let gone = one.name().to_owned();
+        drop(one);
+        let left = names(&two).await?;
+        assert!(!left.contains(&gone) && left.contains(&two.name), "{left:?}");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn many_databases_can_be_made_at_once() -> Result<()> {
+        let (a, b, c) = tokio::try_join!(database(), database(), database())?;
+        let mut made = [a.name(), b.name(), c.name()];
+        made.sort_unstable();
+        assert!(made.windows(2).all(|pair| pair[0] != pair[1]));
+        let left = names(&a).await?;
+        assert!(made.iter().all(|name| left.iter().any(|other| other == name)), "{left:?}");
+        Ok(())
+    }
+}
