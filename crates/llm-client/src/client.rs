@@ -1,0 +1,192 @@
+//! One request, one answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use llm_protocol::{
+    Delivery, ErrorReason, Protocol, classify, classify_in_stream, http_date_unix_ms,
+    retry_after_ms,
+};
+use reqwest::Method;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use serde_json::Value;
+
+use crate::endpoint::Endpoint;
+use crate::error::LlmError;
+use crate::options::Options;
+use crate::reqwest_transport::ReqwestTransport;
+use crate::stream::{LlmStream, Reading};
+use crate::transport::{ProviderTransport, WireRequest, WireResponse};
+
+/// As much of an error's body as is read.
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+/// How long an error's body may take; its status is known by then.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Calls providers. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) transport: Arc<dyn ProviderTransport>,
+    pub(crate) options: Arc<Options>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// A client could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// TLS could not be set up.
+    #[error("the HTTP client for model providers cannot be set up: {0}")]
+    Tls(#[source] reqwest::Error),
+}
+
+impl Client {
+    /// A client over the real network.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn new(options: Options) -> Result<Self, ClientError> {
+        let transport = ReqwestTransport::new(&options)?;
+        Ok(Self::with_transport(Arc::new(transport), options))
+    }
+
+    /// A client over any transport.
+    #[must_use]
+    pub fn with_transport(transport: Arc<dyn ProviderTransport>, options: Options) -> Self {
+        Self { transport, options: Arc::new(options) }
+    }
+
+    /// Sends exactly `body` once and returns the stream of the answer as soon as a success begins. Dropping the
+    /// future or the stream aborts the request.
+    ///
+    /// # Errors
+    /// No answer came in time, or one that is no success. The error says how far the request got, so the
+    /// caller knows whether it may have been charged; nothing is retried here.
+    pub async fn stream(
+        &self,
+        endpoint: &Endpoint,
+        protocol: Protocol,
+        body: Bytes,
+    ) -> Result<LlmStream, LlmError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        endpoint.add_headers(&mut headers)?;
+        let url = endpoint.url(path(protocol))?;
+        let request = WireRequest { method: Method::POST, url, headers, body };
+        let sent = tokio::time::timeout(
+            self.options.first_byte_timeout,
+            Box::pin(self.transport.send(request)),
+        );
+        let Ok(sent) = sent.await else {
+            let waited = format!("no answer within {:?}", self.options.first_byte_timeout);
+            return Err(LlmError::transport(Delivery::Ambiguous, &waited));
+        };
+        let response = sent.map_err(|error| redacted(endpoint, error.into()))?;
+        if !response.status.is_success() || !may_be_stream(&response.headers) {
+            return Err(refusal(endpoint, response).await);
+        }
+        Ok(LlmStream::new(Reading::new(endpoint.clone(), protocol, &self.options, response)))
+    }
+}
+
+fn path(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::OpenAiChat => "chat/completions",
+    }
+}
+
+/// Servers are lax about the type of a stream; these two say that it is none.
+fn may_be_stream(headers: &HeaderMap) -> bool {
+    let kind = header(headers, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
+    !kind.starts_with("application/json") && !kind.starts_with("text/html")
+}
+
+/// Turns an answer that is no stream into its error.
+pub(crate) async fn refusal(endpoint: &Endpoint, response: WireResponse) -> LlmError {
+    let WireResponse { status, headers, body } = response;
+    let body = read_text(body, MAX_ERROR_BODY_BYTES).await;
+    let mut error = if status.is_success() {
+        not_a_stream(&headers, &body)
+    } else if let (true, Some(to)) = (status.is_redirection(), header(&headers, LOCATION.as_str()))
+    {
+        let to = format!("it redirects to {to}, which is not followed: use the base URL there");
+        LlmError::accepted(ErrorReason::InvalidRequest, &to)
+    } else {
+        let error = classify(status.as_u16(), wait_ms(&headers), &body);
+        LlmError::accepted(error.reason, &error.message)
+    };
+    error.status = Some(status.as_u16());
+    error.request_id = request_id(&headers);
+    redacted(endpoint, error)
+}
+
+/// Some gateways answer 200 with an error in JSON.
+fn not_a_stream(headers: &HeaderMap, body: &str) -> LlmError {
+    let json = serde_json::from_str::<Value>(body).unwrap_or_default();
+    if let Some(error) = json.get("error").filter(|error| !error.is_null()) {
+        let error = classify_in_stream(error);
+        return LlmError::accepted(error.reason, &error.message);
+    }
+    let kind = header(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+    let message = format!("it answered with {kind} instead of a stream of events");
+    LlmError::accepted(ErrorReason::InvalidOutput { incomplete_stream: false }, &message)
+}
+
+/// The start of a body, as far as it comes in time.
+async fn read_text(
+    mut body: futures::stream::BoxStream<'static, Result<Bytes, crate::TransportError>>,
+    max_bytes: usize,
+) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while let Some(Ok(chunk)) = body.next().await {
+            let room = max_bytes - bytes.len();
+            bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if bytes.len() == max_bytes {
+                break;
+            }
+        }
+    };
+    // What came is all we can show: an error's body that fails is no other error.
+    let _late = tokio::time::timeout(ERROR_BODY_TIMEOUT, read).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn wait_ms(headers: &HeaderMap) -> Option<u64> {
+    // The provider's own clock, where it tells us: ours may be off.
+    let now =
+        header(headers, DATE.as_str()).and_then(http_date_unix_ms).unwrap_or_else(now_unix_ms);
+    retry_after_ms(header(headers, RETRY_AFTER.as_str()), header(headers, "retry-after-ms"), now)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a wait of a stand-alone client, never a durable time"
+)]
+fn now_unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// OpenAI, Anthropic and most others name it so.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
+    let id = header(headers, "x-request-id").or_else(|| header(headers, "request-id"))?;
+    Some(llm_protocol::truncate(id, 256).to_owned())
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+pub(crate) fn redacted(endpoint: &Endpoint, mut error: LlmError) -> LlmError {
+    error.provider_message = endpoint.redact(error.provider_message);
+    error
+}

@@ -1,0 +1,91 @@
+//! What went wrong with a call, and what to do.
+
+use std::fmt;
+use std::time::Duration;
+
+use llm_protocol::{DecodeError, Delivery, ErrorReason, ProviderError, truncate};
+
+use crate::endpoint::InvalidEndpoint;
+use crate::transport::TransportError;
+
+/// A failed call of a provider. Its text says what to do, then what the provider said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LlmError {
+    /// The typed reason; it decides about a retry.
+    pub reason: ErrorReason,
+    /// How far the request got. *Accepted* means that an answer began, if only a status.
+    pub delivery: Delivery,
+    /// The status of the answer, if one came.
+    pub status: Option<u16>,
+    /// The words of the provider or of the network layer, at most 2 KiB, without our secrets; may be empty.
+    pub provider_message: String,
+    /// The provider's id of the request, for its support.
+    pub request_id: Option<String>,
+}
+
+impl LlmError {
+    pub(crate) fn new(reason: ErrorReason, delivery: Delivery, message: &str) -> Self {
+        let message = truncate(message, ProviderError::MAX_MESSAGE_BYTES).to_owned();
+        Self { reason, delivery, status: None, provider_message: message, request_id: None }
+    }
+
+    /// The answer began and then this.
+    pub(crate) fn accepted(reason: ErrorReason, message: &str) -> Self {
+        Self::new(reason, Delivery::Accepted, message)
+    }
+
+    /// A failure of the transport, or a time that passed.
+    pub(crate) fn transport(delivery: Delivery, message: &str) -> Self {
+        Self::new(ErrorReason::Transport { delivery }, delivery, message)
+    }
+
+    /// How long the provider asks to wait before another try.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.reason.retry_after_ms().map(Duration::from_millis)
+    }
+}
+
+impl fmt::Display for LlmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason.user_message())?;
+        match (self.status.filter(|status| *status >= 300), self.provider_message.as_str()) {
+            (None, "") => Ok(()),
+            (None, message) => write!(f, " ({message})"),
+            (Some(status), "") => write!(f, " (status {status})"),
+            (Some(status), message) => write!(f, " (status {status}: {message})"),
+        }
+    }
+}
+
+impl std::error::Error for LlmError {}
+
+impl From<InvalidEndpoint> for LlmError {
+    fn from(error: InvalidEndpoint) -> Self {
+        let reason = match error {
+            InvalidEndpoint::Key => ErrorReason::Authentication,
+            InvalidEndpoint::BaseUrl { .. } | InvalidEndpoint::Header { .. } => {
+                ErrorReason::InvalidRequest
+            }
+        };
+        Self::new(reason, Delivery::NotSent, &error.to_string())
+    }
+}
+
+impl From<TransportError> for LlmError {
+    fn from(error: TransportError) -> Self {
+        Self::transport(error.delivery, &error.message)
+    }
+}
+
+impl From<DecodeError> for LlmError {
+    fn from(error: DecodeError) -> Self {
+        let reason = error.reason();
+        match error {
+            DecodeError::Provider(error) => Self::accepted(reason, &error.message),
+            DecodeError::Truncated
+            | DecodeError::Malformed { .. }
+            | DecodeError::TooLarge { .. } => Self::accepted(reason, &error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The real network, through reqwest.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use futures::StreamExt;
+use llm_protocol::Delivery;
+use reqwest::{ClientBuilder, Url, redirect, retry};
+
+use crate::client::ClientError;
+use crate::options::Options;
+use crate::transport::{ProviderTransport, TransportError, WireRequest, WireResponse};
+
+/// How long an unused connection is kept. Load balancers close theirs after a minute; a request on a
+/// connection that is just being closed fails as *ambiguous*.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// Unused connections kept to one host.
+const POOL_MAX_IDLE: usize = 128;
+
+/// Sends requests through reqwest, with pooled connections. Cheap to clone.
+///
+/// - Retries and redirects are off. One repetition remains in the library below (hyper-util): a request of which no
+///   byte was written, because its pooled connection turned out to be closed, goes over another connection. Still
+///   one request is on the wire.
+/// - The proxy settings of the system (`HTTPS_PROXY`, …) hold for all hosts but loopback ones: a local
+///   model server is never behind them.
+/// - TLS uses the process's default crypto provider, or aws-lc-rs if none is installed. On a machine without CA
+///   certificates plain HTTP works, and HTTPS fails with its reason.
+#[derive(Clone, Debug)]
+pub struct ReqwestTransport {
+    proxied: reqwest::Client,
+    direct: reqwest::Client,
+}
+
+impl ReqwestTransport {
+    /// Builds the connection pools; connects to nothing.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn new(options: &Options) -> Result<Self, ClientError> {
+        let proxied = build(|| builder(options))?;
+        let direct = build(|| builder(options).no_proxy())?;
+        Ok(Self { proxied, direct })
+    }
+
+    fn client_for(&self, url: &Url) -> &reqwest::Client {
+        if is_loopback(url) { &self.direct } else { &self.proxied }
+    }
+}
+
+fn builder(options: &Options) -> ClientBuilder {
+    reqwest::Client::builder()
+        .connect_timeout(options.connect_timeout)
+        .user_agent(&options.user_agent)
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        .pool_max_idle_per_host(POOL_MAX_IDLE)
+        .tcp_nodelay(true)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .retry(retry::never())
+}
+
+/// The verifier of the platform's certificates cannot be built where there are none (a slim container).
+fn build(builder: impl Fn() -> ClientBuilder) -> Result<reqwest::Client, ClientError> {
+    builder().build().or_else(|error| {
+        let client = builder().tls_certs_only([]).build().map_err(ClientError::Tls)?;
+        let reason = chain(&error);
+        tracing::warn!(%reason, "no CA certificates: https model providers cannot be reached (install ca-certificates)");
+        Ok(client)
+    })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let Some(host) = url.host_str() else { return false };
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|ip| ip.is_loopback())
+}
+
+#[async_trait::async_trait]
+impl ProviderTransport for ReqwestTransport {
+    async fn send(&self, request: WireRequest) -> Result<WireResponse, TransportError> {
+        let WireRequest { method, url, headers, body } = request;
+        let client = self.client_for(&url);
+        let mut request = client.request(method, url).headers(headers);
+        if !body.is_empty() {
+            request = request.body(body);
+        }
+        let response = request.send().await.map_err(|error| {
+            let unsent = error.is_builder() || error.is_connect();
+            failure(error, if unsent { Delivery::NotSent } else { Delivery::Ambiguous })
+        })?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = response.bytes_stream();
+        let body = body.map(|chunk| chunk.map_err(|error| failure(error, Delivery::Accepted)));
+        Ok(WireResponse { status, headers, body: body.boxed() })
+    }
+}
+
+fn failure(error: reqwest::Error, delivery: Delivery) -> TransportError {
+    TransportError { delivery, message: chain(&error.without_url()) }
+}
+
+/// The error with its causes: reqwest's own text ("error sending request") says nothing alone.
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_hosts_are_recognised() {
+        let loopback = |url: &str| is_loopback(&Url::parse(url).unwrap());
+        assert!(loopback("http://127.0.0.1:80/v1"));
+        assert!(loopback("http://127.8.0.1"));
+        assert!(loopback("http://[::1]:11434"));
+        assert!(loopback("https://localhost"));
+        assert!(!loopback("https://api.openai.com"));
+        assert!(!loopback("http://10.0.0.1"));
+        assert!(!loopback("http://localhost.example"));
+    }
+
+    #[test]
+    fn a_client_is_built_whether_or_not_a_crypto_provider_is_installed() {
+        ReqwestTransport::new(&Options::default()).unwrap();
+        rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap();
+        ReqwestTransport::new(&Options::default()).unwrap();
+    }
+
+    #[test]
+    fn a_client_is_built_without_any_certificate() {
+        let client = build(|| reqwest::Client::builder().tls_certs_only([]));
+        assert!(client.is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! When to try again. Pure: the caller counts, sleeps and draws the random number.
+
+use std::time::Duration;
+
+use llm_protocol::ErrorReason;
+
+/// An exponential back-off with jitter that respects what the provider asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// The wait after the first failure; it doubles with each one.
+    pub base: Duration,
+    /// Retries after the first attempt.
+    pub max_retries: u32,
+    /// The longest wait that a provider can ask for; a longer one is cut to it.
+    pub max_retry_after: Duration,
+}
+
+impl Default for Schedule {
+    /// 2, 4, 8 and 16 s (± 20 %); at most 15 minutes where the provider asks for more.
+    fn default() -> Self {
+        Self {
+            base: Duration::from_secs(2),
+            max_retries: 4,
+            max_retry_after: Duration::from_mins(15),
+        }
+    }
+}
+
+impl Schedule {
+    /// How long to wait after `failed` attempts (1 after the first) of which the last failed for `reason`; none if
+    /// it is not worth another, or there were enough. `rand` is any random number; it moves the wait by up to
+    /// 20 % either way. The wait is never shorter than the provider asks for, up to `max_retry_after`.
+    #[must_use]
+    pub fn next_delay(&self, failed: u32, reason: &ErrorReason, rand: u64) -> Option<Duration> {
+        let failed = failed.max(1);
+        if failed > self.max_retries || !reason.is_retryable() {
+            return None;
+        }
+        let doubled = self.base.saturating_mul(2u32.saturating_pow(failed - 1));
+        let asked = reason.retry_after_ms().map_or(Duration::ZERO, Duration::from_millis);
+        Some(jittered(doubled, rand).max(asked.min(self.max_retry_after)))
+    }
+}
+
+/// Between 80 % and 120 % of `wait`.
+fn jittered(wait: Duration, rand: u64) -> Duration {
+    const STEPS: u32 = 1000;
+    let step = u32::try_from(rand % (u64::from(STEPS) + 1)).unwrap_or(STEPS);
+    let swing = wait / 5 * 2; // from the bottom to the top of the range
+    (wait - wait / 5).saturating_add(swing / STEPS * step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llm_protocol::Delivery;
+
+    const LOST: ErrorReason = ErrorReason::Transport { delivery: Delivery::Ambiguous };
+
+    fn limited(ms: u64) -> ErrorReason {
+        ErrorReason::RateLimit { retry_after_ms: Some(ms) }
+    }
+
+    #[test]
+    fn waits_double_and_end_after_four() {
+        let schedule = Schedule::default();
+        let middle = 500; // of the range of the jitter
+        let waits: Vec<_> =
+            (1..=6).map(|failed| schedule.next_delay(failed, &LOST, middle)).collect();
+        let seconds = |s| Some(Duration::from_secs(s));
+        assert_eq!(waits, [seconds(2), seconds(4), seconds(8), seconds(16), None, None]);
+    }
+
+    #[test]
+    fn jitter_stays_within_a_fifth() {
+        let schedule = Schedule::default();
+        let waits: Vec<_> =
+            (0..=2000).filter_map(|rand| schedule.next_delay(1, &LOST, rand)).collect();
+        assert_eq!(waits.iter().min(), Some(&Duration::from_millis(1600)));
+        assert_eq!(waits.iter().max(), Some(&Duration::from_millis(2400)));
+        assert!(schedule.next_delay(4, &LOST, u64::MAX).is_some());
+    }
+
+    #[test]
+    fn the_provider_can_ask_for_more_but_not_for_hours() {
+        let schedule = Schedule::default();
+        let wait = |ms| schedule.next_delay(1, &limited(ms), 500).unwrap();
+        assert_eq!(wait(0), Duration::from_secs(2));
+        assert_eq!(wait(60_000), Duration::from_mins(1));
+        assert_eq!(wait(86_400_000), Duration::from_mins(15));
+    }
+
+    #[test]
+    fn what_cannot_succeed_is_not_tried_again() {
+        let schedule = Schedule::default();
+        assert_eq!(schedule.next_delay(1, &ErrorReason::Authentication, 0), None);
+        assert_eq!(schedule.next_delay(1, &ErrorReason::ContextOverflow, 0), None);
+        let none = Schedule { max_retries: 0, ..schedule };
+        assert_eq!(none.next_delay(1, &LOST, 0), None);
+    }
+
+    #[test]
+    fn a_schedule_without_a_base_only_waits_as_asked() {
+        let schedule = Schedule { base: Duration::ZERO, ..Schedule::default() };
+        assert_eq!(schedule.next_delay(3, &LOST, 7), Some(Duration::ZERO));
+        assert_eq!(schedule.next_delay(3, &limited(20), 7), Some(Duration::from_millis(20)));
+    }
+}

@@ -1,0 +1,224 @@
+//! What goes wrong, and how it is told.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use futures::{StreamExt, stream};
+use llm_client::{Client, Endpoint, LlmError, Options, Secret};
+use llm_protocol::{Delivery, ErrorReason, Protocol};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use crate::answers::hello;
+use crate::server::{BODY, END, HELLO, Server, client, collect, events, refuse, spawn};
+
+const TRUNCATED: ErrorReason = ErrorReason::InvalidOutput { incomplete_stream: true };
+
+fn lost(delivery: Delivery) -> ErrorReason {
+    ErrorReason::Transport { delivery }
+}
+
+async fn refused(status: u16, headers: &'static [(&str, &str)], body: &'static str) -> LlmError {
+    let server = Server::start(move || refuse(status, headers, body)).await;
+    let error = server.stream(&client()).await.unwrap_err();
+    assert_eq!(server.seen().len(), 1, "nothing is retried or followed");
+    error
+}
+
+#[tokio::test]
+async fn a_rate_limit_tells_its_wait() {
+    let body = r#"{"error":{"message":"Slow down.","type":"requests"}}"#;
+    let error = refused(429, &[("retry-after", "7"), ("x-request-id", "req_1")], body).await;
+    assert_eq!(
+        error,
+        LlmError {
+            reason: ErrorReason::RateLimit { retry_after_ms: Some(7000) },
+            delivery: Delivery::Accepted,
+            status: Some(429),
+            provider_message: "Slow down.".to_owned(),
+            request_id: Some("req_1".to_owned()),
+        }
+    );
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    let text = error.to_string();
+    assert!(
+        text.contains("try again in 7 s") && text.contains("(status 429: Slow down.)"),
+        "{text}"
+    );
+    let date = &[
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT"),
+    ];
+    assert_eq!(refused(429, date, "").await.retry_after(), Some(Duration::from_mins(1)));
+    let millis = &[("retry-after", "1"), ("retry-after-ms", "120")];
+    assert_eq!(refused(503, millis, "").await.retry_after(), Some(Duration::from_millis(120)));
+}
+
+#[tokio::test]
+async fn a_refused_key_is_told_without_the_key() {
+    let body = r#"{"error":{"message":"Incorrect API key provided: sk-secret-1.","code":"invalid_api_key"}}"#;
+    let mut server = Server::start(move || refuse(401, &[], body)).await;
+    server.endpoint = server.endpoint.with_api_key(Secret::new("sk-secret-1"));
+    let error = server.stream(&client()).await.unwrap_err();
+    assert_eq!(error.reason, ErrorReason::Authentication);
+    assert_eq!(error.provider_message, "Incorrect API key provided: [redacted].");
+    assert!(!error.reason.is_retryable());
+    let error = client().list_models(&server.endpoint).await.unwrap_err();
+    assert_eq!((error.reason, error.status), (ErrorReason::Authentication, Some(401)));
+}
+
+#[tokio::test]
+async fn server_errors_and_redirects_are_one_request_each() {
+    let error = refused(500, &[], "oops").await;
+    assert_eq!(error.reason, ErrorReason::ProviderInternal { retry_after_ms: None });
+    assert_eq!(error.provider_message, "oops");
+    let error = refused(308, &[("location", "https://elsewhere/v1")], "").await;
+    assert_eq!(error.reason, ErrorReason::InvalidRequest);
+    assert!(error.provider_message.contains("redirects to https://elsewhere/v1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_success_that_is_no_stream_is_an_error() {
+    let json = &[("content-type", "application/json; charset=utf-8")];
+    let error = refused(200, json, r#"{"error":{"message":"no credit","code":402}}"#).await;
+    assert_eq!((error.reason, error.provider_message.as_str()), (ErrorReason::Quota, "no credit"));
+    let error = refused(200, &[("content-type", "text/html")], "<html>").await;
+    assert_eq!(error.reason, ErrorReason::InvalidOutput { incomplete_stream: false });
+}
+
+#[tokio::test]
+async fn a_huge_error_body_is_cut() {
+    let error = refused(500, &[], Box::leak("x".repeat(1 << 20).into_boxed_str())).await;
+    assert_eq!(error.provider_message.len(), 2048);
+}
+
+#[tokio::test]
+async fn a_refused_connection_was_not_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint::new(format!("http://{}", listener.local_addr().unwrap()));
+    drop(listener);
+    let body = Bytes::from_static(BODY);
+    let error = client().stream(&endpoint, Protocol::OpenAiChat, body).await.unwrap_err();
+    assert_eq!(error.reason, lost(Delivery::NotSent));
+    assert_eq!((error.delivery, error.status), (Delivery::NotSent, None));
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(error.to_string().contains("check the base URL"), "{error}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_addressed_was_not_sent() {
+    let body = Bytes::from_static(BODY);
+    let endpoint = Endpoint::new("localhost:11434");
+    let error = client().stream(&endpoint, Protocol::OpenAiChat, body).await.unwrap_err();
+    assert_eq!((error.reason, error.delivery), (ErrorReason::InvalidRequest, Delivery::NotSent));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_closed_after_the_request_is_ambiguous_and_not_tried_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint::new(format!("http://{}", listener.local_addr().unwrap()));
+    let (count, mut counted) = tokio::sync::mpsc::unbounded_channel();
+    spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut buffer = [0; 4096];
+            let read = socket.read(&mut buffer).await.unwrap();
+            count.send(read).unwrap();
+        }
+    });
+    let body = Bytes::from_static(BODY);
+    let error = client().stream(&endpoint, Protocol::OpenAiChat, body).await.unwrap_err();
+    assert_eq!(error.reason, lost(Delivery::Ambiguous));
+    assert!(counted.recv().await.unwrap() > 0);
+    assert!(counted.try_recv().is_err(), "one request");
+}
+
+#[tokio::test]
+async fn a_slow_first_byte_is_ambiguous() {
+    let server = Server::start_slow(Duration::from_secs(60), || events(Body::from(END))).await;
+    let first_byte_timeout = Duration::from_millis(100);
+    let client = Client::new(Options { first_byte_timeout, ..Options::default() }).unwrap();
+    let start = Instant::now();
+    let error = server.stream(&client).await.unwrap_err();
+    assert_eq!(error.reason, lost(Delivery::Ambiguous));
+    assert_eq!(error.provider_message, "no answer within 100ms");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_gives_what_came_and_then_the_error() {
+    let cut = Arc::new(Notify::new());
+    let cut_here = Arc::clone(&cut);
+    let server = Server::start(move || {
+        let cut = Arc::clone(&cut_here);
+        let broken = stream::once(async move {
+            cut.notified().await;
+            Err(std::io::Error::from(ErrorKind::BrokenPipe))
+        });
+        let first = stream::iter([Ok(Bytes::from(HELLO))]);
+        events(Body::from_stream(first.chain(broken)))
+    })
+    .await;
+    let mut stream = server.stream(&client()).await.unwrap();
+    assert_eq!(stream.next().await.unwrap().unwrap(), hello()[0]);
+    cut.notify_one();
+    let (came, error) = collect(stream).await;
+    let error = error.unwrap();
+    assert_eq!(came, hello()[1..2]);
+    assert_eq!((error.reason, error.status), (lost(Delivery::Accepted), Some(200)));
+    assert_eq!(server.seen().len(), 1, "nothing is sent again");
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_gives_what_came_and_then_the_error() {
+    let stalled = Server::start(move || {
+        let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from(HELLO))]);
+        events(Body::from_stream(first.chain(stream::pending())))
+    })
+    .await;
+    let idle_timeout = Duration::from_millis(100);
+    let client = Client::new(Options { idle_timeout, ..Options::default() }).unwrap();
+    let (came, error) = collect(stalled.stream(&client).await.unwrap()).await;
+    let error = error.unwrap();
+    assert_eq!(came, hello()[..2]);
+    assert_eq!(error.reason, lost(Delivery::Accepted));
+    assert_eq!(error.provider_message, "nothing more came for 100ms");
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_is_incomplete() {
+    let server = Server::start(|| events(Body::from(HELLO))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!((came.as_slice(), error.unwrap().reason), (&hello()[..2], TRUNCATED));
+    let server = Server::start(|| events(Body::empty())).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!((came.as_slice(), error.unwrap().reason), (&[][..], TRUNCATED));
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_comes_after_what_was_said() {
+    const BODY: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"}}]}\n\ndata: {\"error\":{\"message\":\"overloaded\",\"code\":502}}\n\n";
+    let server = Server::start(|| events(Body::from(BODY))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    let error = error.unwrap();
+    assert_eq!(came, hello()[..2]);
+    assert_eq!(error.reason, ErrorReason::ProviderInternal { retry_after_ms: None });
+    assert_eq!((error.status, error.provider_message.as_str()), (Some(200), "overloaded"));
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_stopped_at_its_bound() {
+    let server = Server::start(|| {
+        let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from(HELLO)));
+        events(Body::from_stream(endless))
+    })
+    .await;
+    let options = Options { max_response_bytes: 100_000, ..Options::default() };
+    let client = Client::new(options).unwrap();
+    let (_, error) = collect(server.stream(&client).await.unwrap()).await;
+    let error = error.unwrap();
+    assert_eq!(error.reason, ErrorReason::InvalidOutput { incomplete_stream: false });
+    assert_eq!(error.provider_message, "the answer exceeds 100000 bytes");
+}

@@ -1,0 +1,8 @@
+//! The client against real servers over loopback, and against a simulated transport.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod answers;
+mod failures;
+mod seam;
+mod server;
