@@ -1,1 +1,179 @@
-//! To be written.
+//! Blobs of an organisation: large, immutable, named bytes outside Postgres.
+//!
+//! ```text
+//! put(org, kind, name, bytes) ─▶ o/<org>/<kind>/<name> ─▶ object_store: a folder (S3 comes with its issue)
+//! ```
+//!
+//! A blob is whole or absent: a folder's is written beside its place, synced and renamed. Blob first, then the
+//! row that names it, so that no row points to a missing blob.
+//!
+//! Absent: listing, and who may read what. The caller proves the organisation, and rows say which blobs exist.
+
+mod key;
+
+use std::error::Error as StdError;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::local::LocalFileSystem;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+
+pub use key::BlobKey;
+
+/// Bytes of one part of an upload from a file: above the 5 MiB that S3 wants.
+const PART_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Where blobs are kept. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Blobs {
+    store: Arc<dyn ObjectStore>,
+}
+
+/// Why a blob could not be kept or had.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// An organisation, kind or name that is no plain name: a mistake in the caller.
+    #[error(
+        "`{0}` cannot be part of a blob's name: use 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with a dot"
+    )]
+    BadName(String),
+    /// There is no such blob, or not any more.
+    #[error("there is no blob {0}")]
+    NotFound(BlobKey),
+    /// The disk or its quota is full: make room, then try again.
+    #[error("no room is left to store blob {0}")]
+    Full(BlobKey),
+    /// The store does not do what was asked; it may later.
+    #[error("cannot {action} blob {key}")]
+    Store {
+        /// `store` or `read`.
+        action: &'static str,
+        /// Which.
+        key: BlobKey,
+        /// What the store or the system said.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The folder for blobs cannot be used.
+    #[error("cannot keep blobs in {folder}")]
+    Folder {
+        /// The folder.
+        folder: String,
+        /// What the system said.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
+}
+
+impl Blobs {
+    /// Keeps blobs below `folder`, which is made when missing.
+    pub fn in_folder(folder: &Path) -> Result<Self, BlobError> {
+        let failed = |source| BlobError::Folder { folder: folder.display().to_string(), source };
+        std::fs::create_dir_all(folder).map_err(|error| failed(error.into()))?;
+        let store = LocalFileSystem::new_with_prefix(folder)
+            .map_err(|error| failed(error.into()))?
+            .with_fsync(true);
+        Ok(Self { store: Arc::new(store) })
+    }
+
+    /// Stores `bytes`, durably once it returns. The same key again replaces the blob as a whole.
+    pub async fn put(&self, key: &BlobKey, bytes: Bytes) -> Result<(), BlobError> {
+        let stored = self.store.put(key.path(), PutPayload::from_bytes(bytes)).await;
+        stored.map(drop).map_err(|error| failed("store", key, error.into()))
+    }
+
+    /// Stores what `file` holds from its position on, in bounded memory. Returns the number of bytes.
+    /// An upload that fails leaves no blob.
+    pub async fn put_file(&self, key: &BlobKey, file: File) -> Result<u64, BlobError> {
+        let mut upload = self
+            .store
+            .put_multipart(key.path())
+            .await
+            .map_err(|error| failed("store", key, error.into()))?;
+        let sent = async {
+            let (mut file, mut total) = (file, 0);
+            loop {
+                let (back, part) = read_part(file).await?;
+                file = back;
+                if part.is_empty() && total > 0 {
+                    break;
+                }
+                total += part.len() as u64;
+                let last = (part.len() as u64) < PART_BYTES;
+                upload.put_part(PutPayload::from_bytes(part)).await?;
+                if last {
+                    break;
+                }
+            }
+            upload.complete().await?;
+            Ok(total)
+        };
+        let sent: Result<u64, Box<dyn StdError + Send + Sync>> = sent.await;
+        match sent {
+            Ok(total) => Ok(total),
+            Err(error) => {
+                let _the_first_error_counts = upload.abort().await;
+                Err(failed("store", key, error))
+            }
+        }
+    }
+
+    /// All of a blob.
+    pub async fn get(&self, key: &BlobKey) -> Result<Bytes, BlobError> {
+        let got = async { self.store.get(key.path()).await?.bytes().await };
+        got.await.map_err(|error| failed("read", key, error.into()))
+    }
+
+    /// Bytes `range` of a blob; fewer when it ends before.
+    pub async fn get_range(&self, key: &BlobKey, range: Range<u64>) -> Result<Bytes, BlobError> {
+        let size = self.size(key).await?;
+        let (start, end) = (range.start.min(size), range.end.min(size));
+        if start >= end {
+            return Ok(Bytes::new());
+        }
+        let got = self.store.get_range(key.path(), start..end).await;
+        got.map_err(|error| failed("read", key, error.into()))
+    }
+
+    /// Bytes of a blob.
+    pub async fn size(&self, key: &BlobKey) -> Result<u64, BlobError> {
+        let head = self.store.head(key.path()).await;
+        head.map(|meta| meta.size).map_err(|error| failed("read", key, error.into()))
+    }
+}
+
+async fn read_part(mut file: File) -> io::Result<(File, Bytes)> {
+    let read = tokio::task::spawn_blocking(move || {
+        let mut part = Vec::new();
+        file.by_ref().take(PART_BYTES).read_to_end(&mut part)?;
+        Ok((file, Bytes::from(part)))
+    });
+    read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Names the errors that a caller can do something about; the rest keeps its source.
+fn failed(
+    action: &'static str,
+    key: &BlobKey,
+    source: Box<dyn StdError + Send + Sync>,
+) -> BlobError {
+    if let Some(object_store::Error::NotFound { .. }) = source.downcast_ref() {
+        return BlobError::NotFound(key.clone());
+    }
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(source.as_ref());
+    while let Some(error) = cause {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)) {
+            return BlobError::Full(key.clone());
+        }
+        cause = error.source();
+    }
+    BlobError::Store { action, key: key.clone(), source }
+}
+
+#[cfg(test)]
+mod tests;

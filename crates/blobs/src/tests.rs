@@ -1,0 +1,70 @@
+use std::io::{Seek, Write};
+
+use super::*;
+
+fn key(name: &str) -> BlobKey {
+    BlobKey::new("org-1", "tool-output", name).unwrap()
+}
+
+#[tokio::test]
+async fn what_was_put_is_had_back_whole_and_in_ranges() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Blobs::in_folder(folder.path()).unwrap();
+    blobs.put(&key("tool_1"), Bytes::from_static(b"0123456789")).await.unwrap();
+    assert_eq!(blobs.get(&key("tool_1")).await.unwrap(), "0123456789");
+    assert_eq!(blobs.get_range(&key("tool_1"), 2..5).await.unwrap(), "234");
+    assert_eq!(blobs.get_range(&key("tool_1"), 8..99).await.unwrap(), "89");
+    assert_eq!(blobs.get_range(&key("tool_1"), 99..100).await.unwrap(), "");
+    assert!(folder.path().join("o/org-1/tool-output/tool_1").is_file());
+    blobs.put(&key("tool_1"), Bytes::from_static(b"new")).await.unwrap();
+    assert_eq!(blobs.get(&key("tool_1")).await.unwrap(), "new");
+}
+
+#[tokio::test]
+async fn a_file_is_streamed_part_by_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Blobs::in_folder(folder.path()).unwrap();
+    for size in [0, 10, PART_BYTES, PART_BYTES + 3] {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        file.rewind().unwrap();
+        assert_eq!(blobs.put_file(&key("file"), file).await.unwrap(), size);
+        assert_eq!(blobs.get(&key("file")).await.unwrap(), bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_blob_is_told_apart_from_a_broken_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Blobs::in_folder(folder.path()).unwrap();
+    for missing in [
+        blobs.get(&key("none")).await.map(drop),
+        blobs.get_range(&key("none"), 0..1).await.map(drop),
+    ] {
+        assert!(matches!(missing, Err(BlobError::NotFound(_))), "{missing:?}");
+    }
+    // A file where the folder should be.
+    std::fs::write(folder.path().join("o"), "in the way").unwrap();
+    let broken = blobs.put(&key("any"), Bytes::new()).await;
+    assert!(matches!(broken, Err(BlobError::Store { action: "store", .. })), "{broken:?}");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_an_error_that_says_so() {
+    let full = || Box::new(io::Error::from(io::ErrorKind::StorageFull));
+    let wrapped = object_store::Error::Generic { store: "LocalFileSystem", source: full() };
+    for source in [full() as Box<dyn StdError + Send + Sync>, wrapped.into()] {
+        assert!(matches!(failed("store", &key("any"), source), BlobError::Full(_)));
+    }
+}
+
+#[test]
+fn no_name_leaves_its_organisation() {
+    for bad in ["", "..", ".x", "a/b", "a\\b", "é", "a b", &"x".repeat(201)] {
+        for parts in [[bad, "k", "n"], ["o", bad, "n"], ["o", "k", bad]] {
+            let [org, kind, name] = parts;
+            assert!(matches!(BlobKey::new(org, kind, name), Err(BlobError::BadName(_))));
+        }
+    }
+}
