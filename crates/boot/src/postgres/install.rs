@@ -34,12 +34,18 @@ impl Installation {
         user: Option<&User>,
     ) -> Result<Self, BootError> {
         let mut found = Vec::new();
+        let mut closed = Ok(());
         for bin in places(&path_folders(), Path::new(DEBIAN), python_envs) {
-            if user.map_or(Ok(true), |user| user.can_run(&bin.join("postgres")))?
-                && let Some(major) = major_of(&bin)?
+            if let Some(user) = user
+                && !user.can_run(&bin.join("postgres"))?
             {
+                closed = closed.and(user.require_entry(&bin));
+            } else if let Some(major) = major_of(&bin)? {
                 found.push(Self { bin, major });
             }
+        }
+        if found.is_empty() {
+            closed?; // there is one, but it lies behind a closed folder
         }
         pick(found, data)
     }
