@@ -1,1 +1,38 @@
-//! To be written.
+//! The tools that a model can call in one Location, and the bounds on what it sees of their results.
+//!
+//! ```text
+//! ToolCall ─parse→ Tool::run ─▶ ToolOutcome ─settle→ Settlement: bounded text, structured result, managed path
+//!   raw text │        │ files: openat2 beneath the Location           └─ complete text ─▶ blobs
+//!            │        └ shell: sandbox
+//!            └ bad JSON, unknown tool, wrong type: a failed call, told to the model
+//! ```
+//!
+//! Invariant: no path that a model writes opens anything outside its Location, whatever symlinks there are and
+//! whoever moves them meanwhile; the one exception is a Managed Tool Output File, by its name.
+//! Invariant: a settlement's text is within its [`Limits`], and nothing larger is ever handed on.
+//!
+//! Absent: permissions, the store, and what is done with a settlement. `shell` is bounded by its sandbox only.
+
+mod arguments;
+pub mod bound;
+mod call;
+mod edit;
+mod files;
+mod glob;
+mod grep;
+mod lines;
+mod outputs;
+mod read;
+mod registry;
+mod replace;
+mod settle;
+mod shell;
+mod suggest;
+mod walk;
+mod write;
+
+pub use bound::Limits;
+pub use call::{Probe, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
+pub use outputs::{MANAGED_PREFIX, ManagedOutputs, OrgOutputs};
+pub use registry::Registry;
+pub use settle::{Settlement, settle};

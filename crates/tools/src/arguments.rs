@@ -1,0 +1,76 @@
+//! From the model's bytes to a tool's arguments; what is wrong is said in words that a model can act on.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::call::{Stopped, ToolCall};
+
+/// Largest arguments of one call.
+const MAX_BYTES: usize = 10 * 1024 * 1024;
+
+/// Unknown arguments are ignored, as models bring habits from other tools.
+pub(crate) fn parse<T: DeserializeOwned>(call: &ToolCall) -> Result<T, Stopped> {
+    let name = &call.name;
+    let text = match call.arguments.trim() {
+        "" => "{}",
+        text => text,
+    };
+    if text.len() > MAX_BYTES {
+        return Err(Stopped::because(format!(
+            "the arguments of {name} are larger than {MAX_BYTES} bytes; split the work into several calls"
+        )));
+    }
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        Stopped::because(format!(
+            "the arguments of {name} are not valid JSON: {error}. Send one JSON object, and escape newlines and \
+             quotes inside strings"
+        ))
+    })?;
+    if !value.is_object() {
+        return Err(Stopped::because(format!("the arguments of {name} must be a JSON object")));
+    }
+    serde_json::from_value(value).map_err(|error| {
+        Stopped::because(format!("the arguments of {name} do not fit its schema: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize, PartialEq)]
+    struct Arguments {
+        #[serde(alias = "filePath")]
+        path: String,
+        limit: Option<u64>,
+    }
+
+    fn parsed(arguments: &str) -> Result<Arguments, String> {
+        let call = ToolCall { id: "c".into(), name: "read".into(), arguments: arguments.into() };
+        parse(&call).map_err(|stopped| match stopped {
+            Stopped::Failed(message) => message,
+            Stopped::Interrupted => panic!("nothing interrupts parsing"),
+        })
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (arguments, said) in [
+            ("{\"path\": \"a\nb\"}", "not valid JSON"),
+            ("{\"path\": ", "not valid JSON"),
+            ("[1]", "must be a JSON object"),
+            ("", "missing field `path`"),
+            ("{\"path\": 3}", "expected a string"),
+            ("{\"path\": \"a\", \"limit\": -1}", "expected u64"),
+        ] {
+            let message = parsed(arguments).unwrap_err();
+            assert!(message.contains(said) && message.contains("read"), "{message}");
+        }
+    }
+
+    #[test]
+    fn other_names_and_unknown_arguments_are_taken() {
+        let expected = Arguments { path: "a".into(), limit: None };
+        assert_eq!(parsed("{\"filePath\":\"a\",\"description\":\"x\"}"), Ok(expected));
+    }
+}

@@ -1,0 +1,180 @@
+//! The Location's authority over files (FEAT-0002 FR-04): every path is resolved beneath its directory by the kernel.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2};
+use rustix::io::Errno;
+
+use crate::call::Stopped;
+
+/// A resolution that lost a race with a rename is tried again this often.
+const RACES: usize = 32;
+/// Parent directories that one write may make.
+const MAX_DEPTH: usize = 64;
+
+/// One Location's files.
+///
+/// `openat2` with `RESOLVE_BENEATH` (Linux 5.6): a `..` or symlink that leaves the directory is refused while it is
+/// resolved, so there is no moment between a check and its use. Absolute symlinks are refused wherever they point.
+#[derive(Debug)]
+pub(crate) struct LocationFiles {
+    root: OwnedFd,
+    real_root: PathBuf,
+    given_root: PathBuf,
+    shown_root: String,
+}
+
+/// Why a path was not opened.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Missing,
+    Outside,
+    Io(io::Error),
+}
+
+impl Refused {
+    /// Told to the model, with the path as it wrote it.
+    pub(crate) fn told(self, path: &str, files: &LocationFiles) -> Stopped {
+        Stopped::because(match self {
+            Self::Missing => format!("{path} does not exist"),
+            Self::Outside => format!(
+                "access to {path} is denied: it is outside {}, the only directory that tools may use",
+                files.shown_root
+            ),
+            Self::Io(error) => format!("cannot use {path}: {error}"),
+        })
+    }
+}
+
+impl From<Errno> for Refused {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT => Self::Missing,
+            Errno::XDEV | Errno::LOOP => Self::Outside,
+            Errno::NOSYS => Self::Io(io::Error::other(
+                "this machine's kernel has no openat2 (Linux 5.6), without which files cannot be confined",
+            )),
+            other => Self::Io(other.into()),
+        }
+    }
+}
+
+impl LocationFiles {
+    pub(crate) fn open_root(root: &Path, shown_root: &str) -> Result<Self, Stopped> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(CWD, root, flags, Mode::empty()).map_err(|errno| {
+            Stopped::because(format!("the working directory {shown_root} cannot be used: {errno}"))
+        })?;
+        let real_root = path_of(&fd)
+            .map_err(|error| Stopped::because(format!("{shown_root} cannot be used: {error}")))?;
+        let shown_root = shown_root.to_owned();
+        Ok(Self { root: fd, real_root, given_root: root.to_path_buf(), shown_root })
+    }
+
+    /// The path below the root that the model means: relative ones as they are, absolute ones below the root by either
+    /// of its names. Only words: what it leads to is decided by [`LocationFiles::open`].
+    pub(crate) fn relative(&self, given: &str) -> Result<PathBuf, Stopped> {
+        if given.is_empty() || given.contains('\0') {
+            return Err(Stopped::because("the path is empty or holds a NUL"));
+        }
+        let path = Path::new(given);
+        if path.is_relative() {
+            return Ok(path.to_path_buf());
+        }
+        let roots = [Path::new(&self.shown_root), &self.given_root, &self.real_root];
+        match roots.into_iter().find_map(|root| path.strip_prefix(root).ok()) {
+            Some(below) if below.as_os_str().is_empty() => Ok(PathBuf::from(".")),
+            Some(below) => Ok(below.to_path_buf()),
+            None => Err(Refused::Outside.told(given, self)),
+        }
+    }
+
+    /// Opens what `path` leads to, if that is beneath the root.
+    pub(crate) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Refused> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..RACES {
+            match openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+                Ok(fd) => return Ok(fd),
+            }
+        }
+        Err(Refused::Io(io::Error::other("its directories keep being moved; try again")))
+    }
+
+    /// Opens for reading, and says whether it is a file or a directory; a pipe or device is refused, never waited for.
+    pub(crate) fn open_to_read(&self, path: &Path) -> Result<(File, FileType), Refused> {
+        let fd = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
+        match kind {
+            FileType::RegularFile | FileType::Directory => Ok((File::from(fd), kind)),
+            FileType::Symlink
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => {
+                Err(Refused::Io(io::Error::other("it is neither a file nor a directory")))
+            }
+        }
+    }
+
+    /// Where an opened file really is, below the root and without symlinks.
+    pub(crate) fn real_relative(&self, fd: &OwnedFd) -> Result<PathBuf, Refused> {
+        let real = path_of(fd).map_err(Refused::Io)?;
+        match real.strip_prefix(&self.real_root) {
+            Ok(below) if below.as_os_str().is_empty() => Ok(PathBuf::from(".")),
+            Ok(below) => Ok(below.to_path_buf()),
+            Err(_moved_meanwhile) => Err(Refused::Outside),
+        }
+    }
+
+    /// Opens the directory in which `path`'s last name is or would be, making missing directories on the way.
+    pub(crate) fn open_parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Refused> {
+        let name = path.file_name().map(OsStr::to_owned).ok_or_else(|| {
+            Refused::Io(io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))
+        })?;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let directory = OFlags::PATH | OFlags::DIRECTORY;
+        let mut reached = PathBuf::from(".");
+        let mut fd = self.open(&reached, directory)?;
+        for (depth, component) in parent.components().enumerate() {
+            if component == Component::CurDir {
+                continue;
+            }
+            reached.push(component);
+            fd = match self.open(&reached, directory) {
+                Err(Refused::Missing) if depth < MAX_DEPTH => {
+                    match mkdirat(&fd, component.as_os_str(), Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => self.open(&reached, directory)?,
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                other => other?,
+            };
+        }
+        Ok((fd, name))
+    }
+
+    pub(crate) fn real_root(&self) -> &Path {
+        &self.real_root
+    }
+}
+
+fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// Runs file work where it may block.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Stopped> + Send + 'static,
+) -> Result<T, Stopped> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(Stopped::because(format!("the tool itself failed: {error}"))),
+    }
+}

@@ -1,0 +1,122 @@
+//! `glob`: files by a pattern of their paths.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use async_trait::async_trait;
+use domain::ToolClass;
+use globset::{GlobBuilder, GlobMatcher};
+use rustix::fs::OFlags;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::arguments;
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::files::{LocationFiles, blocking};
+use crate::registry::Tool;
+use crate::walk::walk;
+
+/// Paths in one result.
+const MAX_PATHS: usize = 200;
+
+pub(crate) struct Glob;
+
+#[derive(Deserialize)]
+struct Arguments {
+    pattern: String,
+    #[serde(alias = "filePath")]
+    path: Option<String>,
+}
+
+#[async_trait]
+impl Tool for Glob {
+    fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: "glob",
+            description: "Finds files whose path matches a pattern such as **/*.rs or src/*.ts, in the order of their \
+                          paths. A pattern without a slash matches file names in every directory. What .gitignore \
+                          names is left out. At most 200 paths.",
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "pattern": {"type": "string", "description": "The pattern, relative to path"},
+                    "path": {"type": "string", "description": "The directory to search; the working directory unless given"}
+                },
+                "required": ["pattern"]
+            }),
+        }
+    }
+
+    fn class(&self) -> ToolClass {
+        ToolClass::Pure
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+        let arguments: Arguments = arguments::parse(call)?;
+        let context = context.clone();
+        blocking(move || find(&arguments, &context)).await
+    }
+}
+
+fn find(arguments: &Arguments, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+    let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+    let given = arguments.path.as_deref().filter(|path| !path.is_empty()).unwrap_or(".");
+    let told = |refused: crate::files::Refused| refused.told(given, &files);
+    let directory = OFlags::PATH | OFlags::DIRECTORY;
+    let base = files.open(&files.relative(given)?, directory).map_err(told)?;
+    let base = files.real_relative(&base).map_err(told)?;
+    let pattern = Pattern::new(&arguments.pattern, &files)?;
+    let mut found = Vec::new();
+    let walked = walk(&files, &base, &context.cancel, |path| {
+        let below = path.strip_prefix(&base).unwrap_or(path);
+        // A directory that was swapped for a symlink during the walk shows nothing of where it leads.
+        if pattern.matches(below) && files.open(path, OFlags::PATH | OFlags::NOFOLLOW).is_ok() {
+            found.push(path.display().to_string());
+        }
+        let enough = found.len() > MAX_PATHS;
+        Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    let more = found.len() > MAX_PATHS;
+    found.truncate(MAX_PATHS);
+    let structured = json!({"count": found.len(), "more": more || walked.gave_up});
+    let text = found.iter().fold(String::new(), |text, path| text + path + "\n");
+    let mut outcome =
+        ToolOutcome::completed(title("Find", &arguments.pattern), text, Some(structured));
+    outcome.footer = match (more || walked.gave_up, found.len()) {
+        (true, count) => format!("(only the first {count}: use a narrower pattern or path)"),
+        (false, 0) => "(no file matches)".to_owned(),
+        (false, 1) => "(1 file)".to_owned(),
+        (false, count) => format!("({count} files)"),
+    };
+    if walked.unreadable > 0 {
+        outcome.footer += &format!(" ({} entries could not be read)", walked.unreadable);
+    }
+    Ok(outcome)
+}
+
+/// A pattern for paths below a directory.
+pub(crate) struct Pattern {
+    matcher: GlobMatcher,
+    names_only: bool,
+}
+
+impl Pattern {
+    pub(crate) fn new(given: &str, files: &LocationFiles) -> Result<Self, Stopped> {
+        let below = if given.starts_with('/') {
+            files.relative(given)?.display().to_string()
+        } else {
+            given.trim_start_matches("./").to_owned()
+        };
+        let glob = GlobBuilder::new(&below).literal_separator(true).build().map_err(|error| {
+            Stopped::because(format!("{given} is not a valid pattern: {error}"))
+        })?;
+        Ok(Self { matcher: glob.compile_matcher(), names_only: !below.contains('/') })
+    }
+
+    pub(crate) fn matches(&self, path: &Path) -> bool {
+        match path.file_name() {
+            Some(name) if self.names_only => self.matcher.is_match(name),
+            Some(_) | None => self.matcher.is_match(path),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `grep`: lines by a regular expression.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use async_trait::async_trait;
+use domain::ToolClass;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, sinks};
+use rustix::fs::FileType;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::arguments;
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::files::{LocationFiles, Refused, blocking};
+use crate::glob::Pattern;
+use crate::outputs::MANAGED_PREFIX;
+use crate::read::managed;
+use crate::registry::Tool;
+use crate::suggest::did_you_mean;
+use crate::walk::walk;
+
+/// Lines in one result.
+const MAX_MATCHES: usize = 200;
+/// Characters of a line that are shown.
+const MAX_CHARS: usize = 500;
+/// Larger files are passed over when a directory is searched.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Memory for one line; a file with a longer one is passed over.
+const HEAP_BYTES: usize = 16 * 1024 * 1024;
+
+pub(crate) struct Grep;
+
+#[derive(Deserialize)]
+struct Arguments {
+    pattern: String,
+    #[serde(alias = "filePath")]
+    path: Option<String>,
+    include: Option<String>,
+}
+
+#[async_trait]
+impl Tool for Grep {
+    fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: "grep",
+            description: "Searches file contents for a regular expression (Rust syntax; (?i) ignores case) and returns \
+                          path:line:text for each matching line, in the order of paths. What .gitignore names and \
+                          binary files are left out. At most 200 lines.",
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "pattern": {"type": "string", "description": "The regular expression"},
+                    "path": {"type": "string", "description": "The file or directory to search; the working directory unless given"},
+                    "include": {"type": "string", "description": "Only files that match this pattern, such as *.rs"}
+                },
+                "required": ["pattern"]
+            }),
+        }
+    }
+
+    fn class(&self) -> ToolClass {
+        ToolClass::Pure
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+        let arguments: Arguments = arguments::parse(call)?;
+        let context = context.clone();
+        let given = arguments.path.clone().filter(|path| !path.is_empty());
+        let given = given.unwrap_or_else(|| ".".to_owned());
+        if given.starts_with(MANAGED_PREFIX) {
+            let bytes = managed(&context, &given).await?;
+            return blocking(move || {
+                let mut search = Search::new(&arguments.pattern)?;
+                search.slice(&given, &bytes);
+                Ok(search.into_outcome(&arguments.pattern))
+            })
+            .await;
+        }
+        blocking(move || find(&arguments, &given, &context)).await
+    }
+}
+
+fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+    let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+    let mut search = Search::new(&arguments.pattern)?;
+    let include =
+        arguments.include.as_deref().map(|given| Pattern::new(given, &files)).transpose()?;
+    let below = files.relative(given)?;
+    let (file, kind) = files.open_to_read(&below).map_err(|refused| match refused {
+        Refused::Missing => {
+            Stopped::because(format!("{given} does not exist{}", did_you_mean(&files, &below)))
+        }
+        other @ (Refused::Outside | Refused::Io(_)) => other.told(given, &files),
+    })?;
+    if kind == FileType::RegularFile {
+        search.file(given, &file);
+        return Ok(search.into_outcome(&arguments.pattern));
+    }
+    let base = files.real_relative(&file.into()).map_err(|refused| refused.told(given, &files))?;
+    let walked = walk(&files, &base, &context.cancel, |path| {
+        let wanted = |pattern: &Pattern| pattern.matches(path.strip_prefix(&base).unwrap_or(path));
+        if include.as_ref().is_none_or(wanted) {
+            search.path(&files, path);
+        }
+        Ok(if search.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    search.skipped += walked.unreadable;
+    search.gave_up = walked.gave_up;
+    Ok(search.into_outcome(&arguments.pattern))
+}
+
+/// A search in progress.
+struct Search {
+    matcher: RegexMatcher,
+    searcher: Searcher,
+    lines: Vec<String>,
+    skipped: usize,
+    gave_up: bool,
+}
+
+impl Search {
+    fn new(pattern: &str) -> Result<Self, Stopped> {
+        let matcher = RegexMatcherBuilder::new()
+            .line_terminator(Some(b'\n'))
+            .build(pattern)
+            .map_err(|error| {
+                Stopped::because(format!("{pattern} is not a valid regular expression: {error}"))
+            })?;
+        let searcher = SearcherBuilder::new()
+            .line_number(true)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(HEAP_BYTES))
+            .build();
+        Ok(Self { matcher, searcher, lines: Vec::new(), skipped: 0, gave_up: false })
+    }
+
+    /// One match more than is shown says that there are more.
+    fn is_full(&self) -> bool {
+        self.lines.len() > MAX_MATCHES
+    }
+
+    fn path(&mut self, files: &LocationFiles, path: &Path) {
+        match files.open_to_read(path) {
+            Ok((file, FileType::RegularFile)) => {
+                if file.metadata().is_ok_and(|meta| meta.len() <= MAX_FILE_BYTES) {
+                    self.file(&path.display().to_string(), &file);
+                } else {
+                    self.skipped += 1;
+                }
+            }
+            // A directory here is what a symlink leads to.
+            Ok(_) | Err(Refused::Missing | Refused::Outside) => {}
+            Err(Refused::Io(_)) => self.skipped += 1,
+        }
+    }
+
+    fn file(&mut self, shown: &str, file: &File) {
+        let Self { matcher, searcher, lines, .. } = self;
+        let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
+        if searcher.search_file(&*matcher, file, sink).is_err() {
+            self.skipped += 1;
+        }
+    }
+
+    fn slice(&mut self, shown: &str, bytes: &[u8]) {
+        let Self { matcher, searcher, lines, .. } = self;
+        let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
+        if searcher.search_slice(&*matcher, bytes, sink).is_err() {
+            self.skipped += 1;
+        }
+    }
+
+    fn into_outcome(mut self, pattern: &str) -> ToolOutcome {
+        let more = self.is_full() || self.gave_up;
+        self.lines.truncate(MAX_MATCHES);
+        let count = self.lines.len();
+        let structured = json!({"count": count, "more": more, "skipped": self.skipped});
+        let text = self.lines.concat();
+        let mut outcome = ToolOutcome::completed(title("Search", pattern), text, Some(structured));
+        outcome.footer = match (more, count) {
+            (true, _) => {
+                format!("(only the first {count} lines: use a narrower pattern, path or include)")
+            }
+            (false, 0) => "(no line matches)".to_owned(),
+            (false, 1) => "(1 line)".to_owned(),
+            (false, _) => format!("({count} lines)"),
+        };
+        if self.skipped > 0 {
+            outcome.footer += &format!(" ({} files could not be searched)", self.skipped);
+        }
+        outcome
+    }
+}
+
+/// Whether the search goes on.
+fn push(lines: &mut Vec<String>, shown: &str, number: u64, line: &str) -> bool {
+    let line = line.trim_end_matches(['\r', '\n']);
+    let text = match line.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{shown}:{number}:{}…\n", &line[..end]),
+        None => format!("{shown}:{number}:{line}\n"),
+    };
+    lines.push(text);
+    lines.len() <= MAX_MATCHES
+}

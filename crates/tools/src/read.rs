@@ -1,0 +1,202 @@
+//! `read`: lines of a file, or the names in a directory.
+
+use std::io::{self, BufReader, Cursor, Read as _, Seek};
+
+use async_trait::async_trait;
+use domain::ToolClass;
+use rustix::fs::{Dir, FileType};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::arguments;
+use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::files::{LocationFiles, Refused, blocking};
+use crate::lines::{Page, Shown};
+use crate::outputs::MANAGED_PREFIX;
+use crate::registry::Tool;
+use crate::suggest::did_you_mean;
+
+/// Lines without a `limit`.
+const DEFAULT_LINES: usize = 2_000;
+/// Names of a directory that are sorted and paged; more are counted out.
+const MAX_NAMES: usize = 10_000;
+/// Room for what is said after the lines.
+const NOTE_BYTES: usize = 512;
+const NOTE_LINES: usize = 4;
+
+pub(crate) struct Read;
+
+#[derive(Deserialize)]
+struct Arguments {
+    #[serde(alias = "filePath")]
+    path: String,
+    offset: Option<usize>,
+    limit: Option<usize>,
+}
+
+#[async_trait]
+impl Tool for Read {
+    fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: "read",
+            description: "Reads a text file and returns its lines, each with its number. Without offset and limit, the \
+                          first 2000 lines; a longer file is read in several calls. Lines of more than 2000 characters \
+                          are cut. A directory gives the names in it. Complete tool output under /tool-output/ can be \
+                          read too.",
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string", "description": "The file or directory, relative to the working directory or absolute"},
+                    "offset": {"type": "integer", "minimum": 1, "description": "The first line, counted from 1"},
+                    "limit": {"type": "integer", "minimum": 1, "description": "How many lines at most"}
+                },
+                "required": ["path"]
+            }),
+        }
+    }
+
+    fn class(&self) -> ToolClass {
+        ToolClass::Pure
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+        let Arguments { path, offset, limit } = arguments::parse(call)?;
+        let limits = context.limits;
+        let page = Page {
+            offset: offset.unwrap_or(1).max(1),
+            max_lines: limit.unwrap_or(DEFAULT_LINES).clamp(1, limits.max_lines() - NOTE_LINES),
+            max_bytes: limits.max_bytes() - NOTE_BYTES,
+        };
+        let context = context.clone();
+        if path.starts_with(MANAGED_PREFIX) {
+            let bytes = managed(&context, &path).await?;
+            return blocking(move || lines(Cursor::new(bytes), page, &path, &context)).await;
+        }
+        blocking(move || {
+            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let below = files.relative(&path)?;
+            let (file, kind) = files.open_to_read(&below).map_err(|refused| match refused {
+                Refused::Missing => {
+                    let hint = did_you_mean(&files, &below);
+                    Stopped::because(format!("{path} does not exist{hint}"))
+                }
+                other @ (Refused::Outside | Refused::Io(_)) => other.told(&path, &files),
+            })?;
+            if kind == FileType::Directory {
+                return names(file.into(), page, &path, &context);
+            }
+            lines(file, page, &path, &context)
+        })
+        .await
+    }
+}
+
+/// The bytes of a Managed Tool Output File.
+pub(crate) async fn managed(context: &ToolContext, path: &str) -> Result<bytes::Bytes, Stopped> {
+    let name = path.strip_prefix(MANAGED_PREFIX).unwrap_or(path);
+    match context.outputs.read(name).await {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(Stopped::because(format!("{path} does not exist, or has expired"))),
+        Err(error) => {
+            Err(Stopped::because(format!("{path} cannot be read now ({error}); try again later")))
+        }
+    }
+}
+
+fn lines(
+    mut file: impl io::Read + Seek,
+    page: Page,
+    path: &str,
+    context: &ToolContext,
+) -> Result<ToolOutcome, Stopped> {
+    let failed = |error: io::Error| {
+        if error.kind() == io::ErrorKind::Interrupted {
+            return Stopped::Interrupted;
+        }
+        Stopped::because(format!("cannot read {path}: {error}"))
+    };
+    let mut start = Vec::new();
+    file.by_ref().take(8 * 1024).read_to_end(&mut start).map_err(failed)?;
+    if is_binary(&start) {
+        return Err(Stopped::because(format!(
+            "{path} is a binary file and cannot be shown as text"
+        )));
+    }
+    file.rewind().map_err(failed)?;
+    let stop = || context.cancel.is_cancelled();
+    let shown = page.of(BufReader::with_capacity(64 * 1024, file), stop).map_err(failed)?;
+    if shown.count == 0 && shown.seen > 0 {
+        let total = shown.seen;
+        return Err(Stopped::because(format!(
+            "{path} has only {total} lines: no line {}",
+            page.offset
+        )));
+    }
+    Ok(outcome(shown, page, path, "lines"))
+}
+
+fn names(
+    directory: std::os::fd::OwnedFd,
+    page: Page,
+    path: &str,
+    context: &ToolContext,
+) -> Result<ToolOutcome, Stopped> {
+    let failed = |error: io::Error| Stopped::because(format!("cannot list {path}: {error}"));
+    let mut names = Vec::new();
+    for entry in Dir::new(directory).map_err(|errno| failed(errno.into()))? {
+        let entry = entry.map_err(|errno| failed(errno.into()))?;
+        let name = entry.file_name().to_string_lossy();
+        if name == "." || name == ".." {
+            continue;
+        }
+        if names.len() == MAX_NAMES {
+            return Err(Stopped::because(format!(
+                "{path} has more than {MAX_NAMES} entries; use glob with a pattern"
+            )));
+        }
+        let slash = if entry.file_type() == FileType::Directory { "/" } else { "" };
+        names.push(format!("{}{slash}\n", name.replace('\n', "\u{FFFD}")));
+    }
+    names.sort();
+    let stop = || context.cancel.is_cancelled();
+    let shown = page.of(names.concat().as_bytes(), stop).map_err(failed)?;
+    let plain = shown.text.lines().map(|line| line.split_once(": ").map_or(line, |(_, name)| name));
+    let text = plain.fold(String::new(), |text, name| text + name + "\n");
+    Ok(outcome(Shown { text, ..shown }, page, path, "entries"))
+}
+
+fn outcome(shown: Shown, page: Page, path: &str, what: &str) -> ToolOutcome {
+    let next = shown.seen + 1;
+    let structured = json!({
+        "path": path, "offset": page.offset, "count": shown.count, "more": shown.more,
+    });
+    let mut outcome = ToolOutcome::completed(title("Read", path), shown.text, Some(structured));
+    outcome.footer = match (shown.more, shown.seen) {
+        (true, _) => format!("({what} follow; go on with offset={next})"),
+        (false, 0) => format!("(empty: no {what})"),
+        (false, total) => format!("(end: {total} {what} in all)"),
+    };
+    outcome
+}
+
+/// A NUL, or control characters and bytes that are not UTF-8 for more than three in ten.
+fn is_binary(start: &[u8]) -> bool {
+    let odd = String::from_utf8_lossy(start)
+        .chars()
+        .filter(|c| *c == '\u{FFFD}' || (c.is_control() && !"\n\r\t\u{c}\u{1b}\u{8}".contains(*c)))
+        .count();
+    start.contains(&0) || odd * 10 > start.len() * 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_is_told_from_text() {
+        for text in ["", "fn main() {}\r\n\t", "grüße 🦀", "\u{1b}[1mbold"] {
+            assert!(!is_binary(text.as_bytes()), "{text:?}");
+        }
+        assert!(is_binary(b"\x7fELF\x02\x01\x01\0") && is_binary(&[0x80, 0x91, 0x85, b'a']));
+    }
+}

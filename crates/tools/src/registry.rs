@@ -1,0 +1,80 @@
+//! The tools of a Location by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::ToolClass;
+use sandbox::Sandbox;
+
+use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
+use crate::replace::FileLocks;
+
+/// One tool.
+#[async_trait]
+pub(crate) trait Tool: Send + Sync {
+    fn definition(&self) -> ToolDefinition;
+    fn class(&self) -> ToolClass;
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped>;
+    /// Whether the effect of a call that had started is there. Only asked of class *probe*.
+    async fn probe(&self, _call: &ToolCall, _context: &ToolContext) -> Probe {
+        Probe::Unclear
+    }
+}
+
+/// The tools that a worker offers. Cheap to clone.
+#[derive(Clone)]
+pub struct Registry {
+    tools: Arc<BTreeMap<&'static str, Box<dyn Tool>>>,
+}
+
+impl Registry {
+    /// `edit`, `glob`, `grep`, `read`, `shell` and `write`; commands run in `sandbox`.
+    pub fn standard(sandbox: Arc<dyn Sandbox>) -> Self {
+        let locks = Arc::new(FileLocks::default());
+        let tools: [Box<dyn Tool>; 6] = [
+            Box::new(crate::edit::Edit { locks: locks.clone() }),
+            Box::new(crate::glob::Glob),
+            Box::new(crate::grep::Grep),
+            Box::new(crate::read::Read),
+            Box::new(crate::shell::Shell { sandbox }),
+            Box::new(crate::write::Write { locks }),
+        ];
+        let tools = tools.into_iter().map(|tool| (tool.definition().name, tool)).collect();
+        Self { tools: Arc::new(tools) }
+    }
+
+    /// What providers are told, in an order that never changes: by name.
+    pub fn definitions(&self) -> Vec<ToolDefinition> {
+        self.tools.values().map(|tool| tool.definition()).collect()
+    }
+
+    /// What a takeover may do with a started call. A tool that we do not have has no body: *pure*.
+    pub fn class(&self, name: &str) -> ToolClass {
+        self.tools.get(name).map_or(ToolClass::Pure, |tool| tool.class())
+    }
+
+    /// Runs a call to its outcome. It never fails as such: what went wrong is an outcome that the model is told.
+    ///
+    /// When the future is dropped, commands die; a file change that had begun may still happen, whole.
+    pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
+        let Some(tool) = self.tools.get(call.name.as_str()) else {
+            let known = self.tools.keys().copied().collect::<Vec<_>>().join(", ");
+            let message = format!("there is no tool {}; the tools are {known}", call.name);
+            return Stopped::because(message).into_outcome(&call.name);
+        };
+        if context.cancel.is_cancelled() {
+            return Stopped::Interrupted.into_outcome(&call.name);
+        }
+        tool.run(call, context).await.unwrap_or_else(|stopped| stopped.into_outcome(&call.name))
+    }
+
+    /// Looks whether the effect of a call that an earlier owner had started is there.
+    pub async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
+        match self.tools.get(call.name.as_str()) {
+            Some(tool) if tool.class() == ToolClass::Probe => tool.probe(call, context).await,
+            Some(_) => Probe::Unclear,
+            None => Probe::NotDone,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Changing a file as a whole: never half of it, never two calls at once.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs::{File, Permissions};
+use std::hash::{Hash, Hasher};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use sandbox::{LocationLock, lock};
+
+use crate::call::Stopped;
+use crate::files::{LocationFiles, Refused};
+
+/// One lock for each of so many groups of files: parallel calls on one file wait for each other.
+#[derive(Debug)]
+pub(crate) struct FileLocks([Mutex<()>; 64]);
+
+impl Default for FileLocks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(())))
+    }
+}
+
+impl FileLocks {
+    /// Held while a file is read, changed and put back. Blocks.
+    fn hold(&self, root: &Path, file: &Path) -> MutexGuard<'_, ()> {
+        let index = hash(&(root, file)) % self.0.len() as u64;
+        let slot = usize::try_from(index).unwrap_or(0);
+        self.0[slot].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A file that is about to be changed, and may not exist yet. Nobody else of this worker changes it meanwhile.
+pub(crate) struct Target<'a> {
+    files: &'a LocationFiles,
+    /// Below the root, with symlinks resolved when it exists.
+    path: PathBuf,
+    existing_mode: Option<u32>,
+    _held: MutexGuard<'a, ()>,
+}
+
+impl<'a> Target<'a> {
+    /// Follows a symlink that stays in the Location to its file; one that leads nowhere in it is itself replaced.
+    pub(crate) fn find(
+        files: &'a LocationFiles,
+        locks: &'a FileLocks,
+        path: &Path,
+    ) -> Result<Self, Refused> {
+        let (path, existing_mode) = match files.open(path, OFlags::PATH) {
+            Err(Refused::Missing) => (path.to_path_buf(), None),
+            Err(other) => return Err(other),
+            Ok(fd) => {
+                let mode = fstat(&fd)?.st_mode;
+                if FileType::from_raw_mode(mode) != FileType::RegularFile {
+                    return Err(Refused::Io(io::Error::other("it is not a file")));
+                }
+                if mode & 0o222 == 0 {
+                    return Err(Refused::Io(io::Error::other("it is read-only")));
+                }
+                (files.real_relative(&fd)?, Some(mode & 0o7777))
+            }
+        };
+        let held = locks.hold(files.real_root(), &path);
+        Ok(Self { files, path, existing_mode, _held: held })
+    }
+
+    pub(crate) fn exists(&self) -> bool {
+        self.existing_mode.is_some()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts `content` in the file's place in one step: readers see the old file or the new one. Mode is kept, owner and
+    /// hard links are not. Not synced: a machine that loses power loses what its snapshot does not have.
+    ///
+    /// `call` names the file beside it, so that what a killed worker left there is replaced by the call's next body.
+    pub(crate) fn replace(&self, content: &[u8], call: &str) -> Result<(), Refused> {
+        let (parent, name) = self.files.open_parent(&self.path)?;
+        let beside = format!(".oc-tmp-{:016x}", hash(&(call, &name)));
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || openat(&parent, beside.as_str(), flags, Mode::from_raw_mode(0o666));
+        let fd = match open() {
+            Err(Errno::EXIST) => {
+                unlinkat(&parent, beside.as_str(), AtFlags::empty())?;
+                open()?
+            }
+            other => other?,
+        };
+        let done = self.fill(fd, content).and_then(|()| {
+            renameat(&parent, beside.as_str(), &parent, &name).map_err(io::Error::from)
+        });
+        done.map_err(|error| {
+            let _the_first_error_counts = unlinkat(&parent, beside.as_str(), AtFlags::empty());
+            Refused::Io(error)
+        })
+    }
+
+    fn fill(&self, fd: OwnedFd, content: &[u8]) -> io::Result<()> {
+        let mut file = File::from(fd);
+        file.write_all(content)?;
+        match self.existing_mode {
+            Some(mode) => file.set_permissions(Permissions::from_mode(mode)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The last look before a change: a worker whose Location has a newer owner changes nothing there.
+pub(crate) fn prove(lock: Option<&LocationLock>) -> Result<(), Stopped> {
+    match lock.map(lock::prove) {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(Stopped::because(error.to_string())),
+    }
+}

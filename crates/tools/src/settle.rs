@@ -1,0 +1,201 @@
+//! From an outcome to what is stored and replayed: bounded, with the complete text kept apart.
+
+use blobs::{BlobError, BlobKey, Blobs};
+use bytes::Bytes;
+use domain::ToolOutcomeKind;
+use serde_json::Value;
+
+use crate::bound::{Ends, Kept, Limits, bound};
+use crate::call::{Text, ToolOutcome};
+use crate::outputs::{BLOB_KIND, MANAGED_PREFIX};
+
+/// The one durable result of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settlement {
+    /// Whether it worked.
+    pub kind: ToolOutcomeKind,
+    /// One line for people.
+    pub title: String,
+    /// The Model Tool Output: within the limits, no NUL.
+    pub output: String,
+    /// Whether `output` leaves something out.
+    pub truncated: bool,
+    /// The validated structured result, whole.
+    pub structured: Option<Value>,
+    /// Where the complete text is, when `output` is truncated and it could be kept.
+    pub managed_path: Option<String>,
+    /// Why it could not be kept, for operators. The call is what it was: this changes no success to a failure.
+    pub storage_error: Option<String>,
+}
+
+/// Bounds an outcome, and keeps its complete text as `name` (`tool_<id>`, unique) of `org` when it is too large.
+///
+/// The caller lets it run to its end and publishes only what it returns: nothing oversized is seen before.
+pub async fn settle(
+    outcome: ToolOutcome,
+    limits: Limits,
+    blobs: &Blobs,
+    org: &str,
+    name: &str,
+) -> Settlement {
+    let ToolOutcome { kind, title, text, footer, structured } = outcome;
+    let footer = storable(bounded_footer(&footer));
+    let text = match (text, &structured) {
+        (Text::Whole(text), Some(value)) if text.is_empty() && footer.is_empty() => {
+            Text::Whole(format!("{value:#}"))
+        }
+        (Text::Whole(text), _) => Text::Whole(storable(text)),
+        (Text::Spooled(output), _) if output.is_whole() => Text::Whole(output.head + &output.tail),
+        (spooled @ Text::Spooled(_), _) => spooled,
+    };
+    let path = format!("{MANAGED_PREFIX}{name}");
+    let (output, truncated, managed_path, storage_error) = match text {
+        Text::Whole(text) => {
+            let ends = Ends::of(&text);
+            if ends.fit(&footer, limits) {
+                (bound(ends, &footer, limits, &Kept::Lost), false, None, None)
+            } else {
+                let stored = match key(org, name) {
+                    Ok(key) => blobs.put(&key, Bytes::copy_from_slice(text.as_bytes())).await,
+                    Err(error) => Err(error),
+                };
+                let (kept, path, error) = kept(path, stored.err(), 0, text.len() as u64);
+                (bound(ends, &footer, limits, &kept), true, path, error)
+            }
+        }
+        Text::Spooled(mut output) => {
+            let (lost, total) = (output.lost_bytes, output.total_bytes);
+            let file_error = output.file_error.take();
+            let (kept, path, error) = match (output.file.take(), key(org, name)) {
+                (Some(file), Ok(key)) => {
+                    let stored = blobs.put_file(&key, file).await;
+                    kept(path, stored.err(), lost, total)
+                }
+                (Some(_), Err(error)) => kept(path, Some(error), lost, total),
+                (None, _) => (Kept::Lost, None, None),
+            };
+            let ends = Ends {
+                head: &output.head,
+                tail: &output.tail,
+                total_bytes: total,
+                line_breaks: output.line_breaks,
+            };
+            (bound(ends, &footer, limits, &kept), true, path, error.or(file_error))
+        }
+    };
+    Settlement { kind, title, output, truncated, structured, managed_path, storage_error }
+}
+
+fn key(org: &str, name: &str) -> Result<BlobKey, BlobError> {
+    BlobKey::new(org, BLOB_KIND, name)
+}
+
+fn kept(
+    path: String,
+    error: Option<BlobError>,
+    lost: u64,
+    total: u64,
+) -> (Kept, Option<String>, Option<String>) {
+    match error {
+        Some(error) => (Kept::Lost, None, Some(with_causes(&error))),
+        None if lost > 0 => {
+            let kept = Kept::Partly { path: path.clone(), bytes: total - lost };
+            (kept, Some(path), None)
+        }
+        None => (Kept::At(path.clone()), Some(path), None),
+    }
+}
+
+/// An error and what it came from, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Postgres stores no NUL in text.
+fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
+}
+
+/// At most 512 bytes and 4 lines, whatever a tool does.
+fn bounded_footer(footer: &str) -> String {
+    let lines = footer.lines().take(4).collect::<Vec<_>>().join("\n");
+    let cut = lines.floor_char_boundary(512);
+    lines[..cut].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn outcome(text: String, structured: Option<Value>) -> ToolOutcome {
+        ToolOutcome::completed("did it".into(), text, structured)
+    }
+
+    async fn settled(outcome: ToolOutcome, blobs: &Blobs) -> Settlement {
+        settle(outcome, Limits::default(), blobs, "org", "tool_1").await
+    }
+
+    async fn stored(blobs: &Blobs) -> String {
+        let key = BlobKey::new("org", BLOB_KIND, "tool_1").unwrap();
+        String::from_utf8(blobs.get(&key).await.unwrap().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_small_result_is_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::in_folder(folder.path()).unwrap();
+        let settled = settled(outcome("a\0b".into(), Some(json!({"n": 1}))), &blobs).await;
+        let expected = Settlement {
+            kind: ToolOutcomeKind::Completed,
+            title: "did it".into(),
+            output: "a\u{FFFD}b".into(),
+            truncated: false,
+            structured: Some(json!({"n": 1})),
+            managed_path: None,
+            storage_error: None,
+        };
+        assert_eq!(settled, expected);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_large_result_is_kept_whole_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::in_folder(folder.path()).unwrap();
+        let text: String = (0..5_000).map(|n| format!("line {n}\n")).collect();
+        let settled = settled(outcome(text.clone(), None), &blobs).await;
+        assert_eq!(settled.managed_path.as_deref(), Some("/tool-output/tool_1"));
+        assert!(settled.truncated && settled.output.contains("is in /tool-output/tool_1:"));
+        assert!(settled.output.starts_with("line 0\n") && settled.output.ends_with("line 4999\n"));
+        assert_eq!(stored(&blobs).await, text);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_fails_does_not_fail_the_tool() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::in_folder(folder.path()).unwrap();
+        std::fs::write(folder.path().join("o"), "in the way").unwrap();
+        let settled = settled(outcome("x".repeat(60_000), None), &blobs).await;
+        assert_eq!((settled.kind, settled.managed_path), (ToolOutcomeKind::Completed, None));
+        assert!(settled.output.contains("could not be kept") && settled.truncated);
+        assert!(settled.storage_error.unwrap().contains("cannot store blob"));
+    }
+
+    #[tokio::test]
+    async fn a_structured_result_alone_is_previewed_and_stays_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = Blobs::in_folder(folder.path()).unwrap();
+        let value = json!({ "rows": (0..9_000).collect::<Vec<_>>() });
+        let settled = settled(outcome(String::new(), Some(value.clone())), &blobs).await;
+        assert!(settled.output.len() <= 51_200 && settled.output.starts_with("{\n"));
+        assert_eq!(settled.structured, Some(value.clone()));
+        assert_eq!(serde_json::from_str::<Value>(&stored(&blobs).await).unwrap(), value);
+    }
+}

@@ -1,0 +1,101 @@
+//! `shell`: a command in the Location's directory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::{ToolClass, ToolOutcomeKind};
+use sandbox::{Command, End, Sandbox};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::arguments;
+use crate::call::{Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::registry::Tool;
+
+const DEFAULT_TIMEOUT_MS: u64 = 120_000;
+const MAX_TIMEOUT_MS: u64 = 600_000;
+
+pub(crate) struct Shell {
+    pub(crate) sandbox: Arc<dyn Sandbox>,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    command: String,
+    #[serde(alias = "timeout")]
+    timeout_ms: Option<u64>,
+}
+
+#[async_trait]
+impl Tool for Shell {
+    fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: "shell",
+            description: "Runs a command with bash in the working directory and returns its output (stdout and stderr) and \
+                          exit code. There is no terminal and no input. When the command ends, processes that it left in \
+                          the background are ended too. After timeout_ms (120000 unless given, at most 600000) it is \
+                          killed. To find, read and change files, prefer glob, grep, read, edit and write.",
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string", "description": "The command line"},
+                    "timeout_ms": {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_MS, "description": "When to kill it, in milliseconds"}
+                },
+                "required": ["command"]
+            }),
+        }
+    }
+
+    fn class(&self) -> ToolClass {
+        ToolClass::Unsafe
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+        let Arguments { command, timeout_ms } = arguments::parse(call)?;
+        if command.trim().is_empty() || command.contains('\0') {
+            return Err(Stopped::because("the command is empty or holds a NUL"));
+        }
+        let timeout_ms = timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS).clamp(1, MAX_TIMEOUT_MS);
+        let timeout = Duration::from_millis(timeout_ms);
+        let script = Command {
+            keep_bytes: context.limits.max_bytes(),
+            lock: context.lock.clone(),
+            ..Command::shell(&command, context.root.clone(), timeout)
+        };
+        let outcome = self.sandbox.run(script, &context.cancel).await;
+        let outcome = outcome.map_err(|error| Stopped::because(error.to_string()))?;
+        let (kind, mut footer) = match outcome.end {
+            End::Exited(code) => (ToolOutcomeKind::Completed, format!("(exit code {code})")),
+            End::Signaled(signal) => {
+                (ToolOutcomeKind::Completed, format!("(ended by signal {signal})"))
+            }
+            End::TimedOut => {
+                let advice = "give a larger timeout_ms, or split the work";
+                (ToolOutcomeKind::Failed, format!("(killed after {timeout_ms} ms: {advice})"))
+            }
+            End::Cancelled => (ToolOutcomeKind::Interrupted, "(interrupted)".to_owned()),
+        };
+        let by_itself = matches!(outcome.end, End::Exited(_) | End::Signaled(_));
+        if by_itself && outcome.leftovers > 0 {
+            footer += &format!(
+                "\n(processes left in the background were ended: {}; they do not outlive the command)",
+                outcome.leftovers
+            );
+        }
+        let (exit_code, signal) = match outcome.end {
+            End::Exited(code) => (Some(code), None),
+            End::Signaled(signal) => (None, Some(signal)),
+            End::TimedOut | End::Cancelled => (None, None),
+        };
+        let structured = json!({
+            "exit_code": exit_code,
+            "signal": signal,
+            "timed_out": outcome.end == End::TimedOut,
+            "output_bytes": outcome.output.total_bytes,
+        });
+        let title = title("Run", &command);
+        let text = Text::Spooled(outcome.output);
+        Ok(ToolOutcome { kind, title, text, footer, structured: Some(structured) })
+    }
+}

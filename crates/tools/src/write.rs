@@ -1,0 +1,99 @@
+//! `write`: a file with exactly this content.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use domain::ToolClass;
+use rustix::fs::FileType;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::arguments;
+use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
+use crate::files::{LocationFiles, blocking};
+use crate::registry::Tool;
+use crate::replace::{FileLocks, Target, prove};
+
+pub(crate) struct Write {
+    pub(crate) locks: Arc<FileLocks>,
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    #[serde(alias = "filePath")]
+    path: String,
+    content: String,
+}
+
+#[async_trait]
+impl Tool for Write {
+    fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: "write",
+            description: "Writes a file: makes it, with missing directories, or replaces all of its content. To change a \
+                          part of a file, use edit.",
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string", "description": "The file, relative to the working directory or absolute"},
+                    "content": {"type": "string", "description": "All of its new content"}
+                },
+                "required": ["path", "content"]
+            }),
+        }
+    }
+
+    fn class(&self) -> ToolClass {
+        ToolClass::Probe
+    }
+
+    async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
+        let arguments: Arguments = arguments::parse(call)?;
+        let (context, locks, call) = (context.clone(), self.locks.clone(), call.id.clone());
+        blocking(move || {
+            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let below = files.relative(&arguments.path)?;
+            let told = |refused: crate::files::Refused| refused.told(&arguments.path, &files);
+            let target = Target::find(&files, &locks, &below).map_err(told)?;
+            prove(context.lock.as_ref())?;
+            target.replace(arguments.content.as_bytes(), &call).map_err(told)?;
+            Ok(done(&arguments, Some(!target.exists())))
+        })
+        .await
+    }
+
+    async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
+        let Ok(arguments) = arguments::parse::<Arguments>(call) else { return Probe::NotDone };
+        let context = context.clone();
+        let looked = blocking(move || {
+            let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
+            let below = files.relative(&arguments.path)?;
+            Ok(if holds(&files, &below, arguments.content.as_bytes()) {
+                Probe::Done(done(&arguments, None))
+            } else {
+                Probe::NotDone
+            })
+        });
+        looked.await.unwrap_or(Probe::NotDone)
+    }
+}
+
+/// Whether the file has exactly this content. Reads no more than one byte beyond it.
+fn holds(files: &LocationFiles, path: &Path, content: &[u8]) -> bool {
+    let Ok((file, FileType::RegularFile)) = files.open_to_read(path) else { return false };
+    let mut found = Vec::new();
+    let read = file.take(content.len() as u64 + 1).read_to_end(&mut found);
+    read.is_ok() && found == content
+}
+
+/// `created` is not known after a takeover.
+fn done(arguments: &Arguments, created: Option<bool>) -> ToolOutcome {
+    let Arguments { path, content } = arguments;
+    let verb = if created == Some(true) { "Created" } else { "Wrote" };
+    let text =
+        format!("{verb} {path} ({} bytes, {} lines)", content.len(), content.lines().count());
+    let structured = json!({"path": path, "bytes": content.len(), "created": created});
+    ToolOutcome::completed(title(verb, path), text, Some(structured))
+}

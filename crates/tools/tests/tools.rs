@@ -1,0 +1,464 @@
+//! The six tools on a real directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use blobs::{BlobError, Blobs};
+use domain::{ToolClass, ToolOutcomeKind};
+use rustix::fs::CWD;
+use sandbox::{Environment, LocationLock, ProcessSandbox, lock};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tools::{
+    Limits, ManagedOutputs, OrgOutputs, Probe, Registry, Settlement, ToolCall, ToolContext, settle,
+};
+
+struct Place {
+    folder: tempfile::TempDir,
+    registry: Registry,
+    context: ToolContext,
+    blobs: Blobs,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let root = folder.path().join("root");
+        fs::create_dir(&root).expect("a directory");
+        let blobs = Blobs::in_folder(&folder.path().join("blobs")).expect("a folder for blobs");
+        let sandbox = ProcessSandbox::new(
+            env!("CARGO_BIN_EXE_tools-testbed").into(),
+            Vec::<String>::new(),
+            Environment::from_vars(std::env::vars_os()),
+            std::env::temp_dir(),
+        );
+        let context = ToolContext {
+            root,
+            shown_root: "/workspace".into(),
+            cancel: CancellationToken::new(),
+            outputs: Arc::new(OrgOutputs { blobs: blobs.clone(), org: "org".into() }),
+            lock: None,
+            limits: Limits::default(),
+        };
+        Self { registry: Registry::standard(Arc::new(sandbox)), context, folder, blobs }
+    }
+
+    fn root(&self) -> &Path {
+        &self.context.root
+    }
+
+    fn file(&self, path: &str, content: &str) {
+        let path = self.root().join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, content).expect("a file");
+    }
+
+    fn content(&self, path: &str) -> String {
+        fs::read_to_string(self.root().join(path)).expect("a file")
+    }
+
+    async fn settled(&self, name: &str, arguments: Value) -> Settlement {
+        let outcome = self.registry.run(&call(name, &arguments), &self.context).await;
+        settle(outcome, self.context.limits, &self.blobs, "org", "tool_1").await
+    }
+
+    async fn ok(&self, name: &str, arguments: Value) -> String {
+        let settled = self.settled(name, arguments).await;
+        assert_eq!(settled.kind, ToolOutcomeKind::Completed, "{}", settled.output);
+        settled.output
+    }
+
+    async fn fails(&self, name: &str, arguments: Value) -> String {
+        let settled = self.settled(name, arguments).await;
+        assert_eq!(settled.kind, ToolOutcomeKind::Failed, "{}", settled.output);
+        settled.output
+    }
+}
+
+fn call(name: &str, arguments: &Value) -> ToolCall {
+    ToolCall { id: "prt_1".into(), name: name.into(), arguments: arguments.to_string() }
+}
+
+#[test]
+fn definitions_are_in_a_stable_order_and_classes_are_known() {
+    let place = Place::new();
+    let classes: BTreeMap<_, _> = place
+        .registry
+        .definitions()
+        .iter()
+        .map(|tool| (tool.name, place.registry.class(tool.name)))
+        .collect();
+    let names: Vec<_> = place.registry.definitions().iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["edit", "glob", "grep", "read", "shell", "write"]);
+    let expected = [
+        ("edit", ToolClass::Probe),
+        ("glob", ToolClass::Pure),
+        ("grep", ToolClass::Pure),
+        ("read", ToolClass::Pure),
+        ("shell", ToolClass::Unsafe),
+        ("write", ToolClass::Probe),
+    ];
+    assert_eq!(classes, BTreeMap::from(expected));
+    assert_eq!(place.registry.definitions(), Place::new().registry.definitions());
+}
+
+#[tokio::test]
+async fn a_bad_call_is_told_to_the_model() {
+    let place = Place::new();
+    let unknown = place.fails("frobnicate", json!({})).await;
+    assert!(unknown.contains("the tools are edit, glob, grep, read, shell, write"), "{unknown}");
+    for name in ["read", "write", "edit", "glob", "grep", "shell"] {
+        for arguments in ["{", "[]", "{}", "null", "{\"path\":1,\"pattern\":1,\"command\":1}"] {
+            let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
+            let outcome = place.registry.run(&call, &place.context).await;
+            assert_eq!(outcome.kind, ToolOutcomeKind::Failed, "{name} {arguments}");
+        }
+    }
+    assert!(place.fails("grep", json!({"pattern": "("})).await.contains("regular expression"));
+    assert!(place.fails("glob", json!({"pattern": "["})).await.contains("valid pattern"));
+}
+
+#[tokio::test]
+async fn read_numbers_lines_and_goes_on() {
+    let place = Place::new();
+    place.file("src/a.txt", "one\ntwo\nthree\n");
+    let all = place.ok("read", json!({"path": "src/a.txt"})).await;
+    assert_eq!(all, "1: one\n2: two\n3: three\n(end: 3 lines in all)");
+    let real = place.root().join("src/a.txt").display().to_string();
+    for path in ["/workspace/src/a.txt", "./src/../src/a.txt", &real] {
+        let part = place.ok("read", json!({"filePath": path, "offset": 2, "limit": 1})).await;
+        assert_eq!(part, "2: two\n(lines follow; go on with offset=3)");
+    }
+    assert!(
+        place.fails("read", json!({"path": "src/a.txt", "offset": 9})).await.contains("only 3")
+    );
+    place.file(
+        "big",
+        &"x".repeat(99).lines().map(|l| format!("{l}\n")).cycle().take(3_000).collect::<String>(),
+    );
+    let page = place.settled("read", json!({"path": "big", "limit": 9_999})).await;
+    assert!(
+        !page.truncated
+            && page.output.len() <= 51_200
+            && page.output.contains("go on with offset=")
+    );
+}
+
+#[tokio::test]
+async fn read_lists_directories_refuses_binaries_and_suggests() {
+    let place = Place::new();
+    place.file("b/inner.txt", "");
+    place.file("main.rs", "");
+    fs::write(place.root().join("image"), [0, 1, 2]).unwrap();
+    assert_eq!(
+        place.ok("read", json!({"path": "."})).await,
+        "b/\nimage\nmain.rs\n(end: 3 entries in all)"
+    );
+    assert!(place.fails("read", json!({"path": "image"})).await.contains("binary"));
+    let hint = place.fails("read", json!({"path": "mian.rs"})).await;
+    assert_eq!(hint, "mian.rs does not exist. Did you mean main.rs?");
+    let hint = place.fails("read", json!({"path": "b/innr.txt"})).await;
+    assert_eq!(hint, "b/innr.txt does not exist. Did you mean b/inner.txt?");
+    rustix::fs::mkfifoat(CWD, place.root().join("pipe"), 0o600.into()).unwrap();
+    assert!(place.fails("read", json!({"path": "pipe"})).await.contains("neither a file"));
+}
+
+#[tokio::test]
+async fn nothing_outside_the_location_is_reached() {
+    let place = Place::new();
+    let outside = place.folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret"), "s3cret\n").unwrap();
+    fs::create_dir(place.root().join("sub")).unwrap();
+    symlink("../outside", place.root().join("up")).unwrap();
+    symlink(&outside, place.root().join("abs")).unwrap();
+    symlink("../../outside/secret", place.root().join("sub/file")).unwrap();
+    symlink("../up", place.root().join("sub/chain")).unwrap();
+    symlink("/proc/self/root", place.root().join("magic")).unwrap();
+    symlink("../outside/made", place.root().join("dangling")).unwrap();
+    let secret = outside.join("secret").display().to_string();
+    let similar = format!("{}x/secret", place.root().display());
+    let escapes = [
+        "../outside/secret",
+        "up/secret",
+        "abs/secret",
+        "sub/file",
+        "sub/chain/secret",
+        "magic/etc/passwd",
+        "/etc/passwd",
+        "/workspace/../outside/secret",
+        "/workspacex/a",
+        "sub/../../outside/secret",
+        &secret,
+        &similar,
+    ];
+    for path in escapes {
+        for (name, arguments) in [
+            ("read", json!({"path": path})),
+            ("write", json!({"path": path, "content": "changed"})),
+            ("edit", json!({"path": path, "old": "s3cret", "new": "changed"})),
+            ("grep", json!({"path": path, "pattern": "s3cret"})),
+            ("glob", json!({"path": path, "pattern": "*"})),
+        ] {
+            let message = place.fails(name, arguments).await;
+            let denied = message.contains("denied") && message.contains("outside /workspace");
+            assert!(denied, "{name} {path}: {message}");
+        }
+    }
+    assert!(place.ok("grep", json!({"pattern": "s3cret"})).await.contains("no line matches"));
+    assert!(!place.ok("glob", json!({"pattern": "secret"})).await.contains("secret\n"));
+    place.fails("write", json!({"path": "up/new", "content": "x"})).await;
+    place.fails("write", json!({"path": "../new", "content": "x"})).await;
+    place.fails("write", json!({"path": "dangling", "content": "x"})).await;
+    let untouched: Vec<_> =
+        fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((untouched.len(), fs::read_to_string(&secret).unwrap().as_str()), (1, "s3cret\n"));
+}
+
+#[tokio::test]
+async fn write_makes_directories_keeps_modes_and_follows_inner_symlinks() {
+    let place = Place::new();
+    place.ok("write", json!({"path": "/workspace/a/b/c.txt", "content": "new"})).await;
+    assert_eq!(place.content("a/b/c.txt"), "new");
+    place.file("run.sh", "old");
+    let script = place.root().join("run.sh");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o751)).unwrap();
+    symlink("run.sh", place.root().join("link")).unwrap();
+    place.ok("write", json!({"path": "link", "content": "#!/bin/sh\n"})).await;
+    assert_eq!(place.content("run.sh"), "#!/bin/sh\n");
+    assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o7777, 0o751);
+    assert!(fs::symlink_metadata(place.root().join("link")).unwrap().is_symlink());
+    assert!(place.fails("write", json!({"path": "a", "content": ""})).await.contains("not a file"));
+    let names = place.ok("read", json!({"path": "."})).await;
+    assert!(!names.contains("oc-tmp"), "{names}");
+}
+
+#[tokio::test]
+async fn edit_changes_one_piece_and_shows_the_difference() {
+    let place = Place::new();
+    place.file("a.rs", "fn a() {}\nfn b() {}\n");
+    let edit = json!({"path": "a.rs", "oldString": "fn a()", "newString": "fn first()"});
+    let settled = place.settled("edit", edit).await;
+    assert_eq!(settled.output, "Edited a.rs in 1 place");
+    assert_eq!(place.content("a.rs"), "fn first() {}\nfn b() {}\n");
+    let diff = settled.structured.unwrap()["diff"].as_str().unwrap().to_owned();
+    assert!(diff.contains("-fn a() {}\n+fn first() {}\n"), "{diff}");
+    let twice = place.fails("edit", json!({"path": "a.rs", "old": "fn ", "new": "x"})).await;
+    assert!(twice.contains("occurs 2 times"), "{twice}");
+    place.ok("edit", json!({"path": "a.rs", "old": "fn ", "new": "pub fn ", "all": true})).await;
+    assert_eq!(place.content("a.rs"), "pub fn first() {}\npub fn b() {}\n");
+    let hint = place.fails("edit", json!({"path": "b.rs", "old": "x", "new": "y"})).await;
+    assert!(hint.contains("does not exist. Did you mean a.rs?"), "{hint}");
+}
+
+#[tokio::test]
+async fn parallel_edits_of_one_file_all_count() {
+    let place = Place::new();
+    let start: String = (0..16).map(|n| format!("[{n}]\n")).collect();
+    place.file("a", &start);
+    let edit = |n: i32| ToolCall {
+        id: format!("c{n}"),
+        ..call("edit", &json!({"path": "a", "old": format!("[{n}]"), "new": format!("<{n}>")}))
+    };
+    let calls: Vec<_> = (0..16).map(edit).collect();
+    let mut running = Vec::new();
+    for call in calls {
+        let (registry, context) = (place.registry.clone(), place.context.clone());
+        running.push(std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(registry.run(&call, &context)).kind
+        }));
+    }
+    for thread in running {
+        assert_eq!(thread.join().unwrap(), ToolOutcomeKind::Completed);
+    }
+    assert_eq!(place.content("a"), start.replace('[', "<").replace(']', ">"));
+}
+
+#[tokio::test]
+async fn a_probe_sees_what_an_earlier_owner_did() {
+    let place = Place::new();
+    place.file("a", "one two");
+    let probe = async |name: &str, arguments: Value| match place
+        .registry
+        .probe(&call(name, &arguments), &place.context)
+        .await
+    {
+        Probe::Done(outcome) => {
+            assert_eq!(outcome.kind, ToolOutcomeKind::Completed);
+            "done"
+        }
+        Probe::NotDone => "not done",
+        Probe::Unclear => "unclear",
+    };
+    assert_eq!(probe("write", json!({"path": "a", "content": "one two"})).await, "done");
+    assert_eq!(probe("write", json!({"path": "a", "content": "one"})).await, "not done");
+    assert_eq!(probe("write", json!({"path": "b", "content": ""})).await, "not done");
+    assert_eq!(probe("edit", json!({"path": "a", "old": "zero", "new": "one"})).await, "done");
+    assert_eq!(probe("edit", json!({"path": "a", "old": "two", "new": "2"})).await, "not done");
+    assert_eq!(probe("edit", json!({"path": "a", "old": "x", "new": "y"})).await, "unclear");
+    assert_eq!(probe("shell", json!({"command": "true"})).await, "unclear");
+}
+
+#[tokio::test]
+async fn glob_is_sorted_bounded_and_respects_ignore_files() {
+    let place = Place::new();
+    for path in ["src/z.rs", "src/a.rs", "src/deep/m.rs", "b.rs", "c.txt", "target/x.rs", ".env"] {
+        place.file(path, "");
+    }
+    place.file(".gitignore", "target\n");
+    place.file(".git/config.rs", "");
+    place.file("src/.gitignore", "z.rs\n");
+    let found = place.ok("glob", json!({"pattern": "*.rs"})).await;
+    assert_eq!(found, "b.rs\nsrc/a.rs\nsrc/deep/m.rs\n(3 files)");
+    let found = place.ok("glob", json!({"pattern": "/workspace/src/*.rs"})).await;
+    assert_eq!(found, "src/a.rs\n(1 file)");
+    let found = place.ok("glob", json!({"pattern": "**/*.rs", "path": "src"})).await;
+    assert_eq!(found, "src/a.rs\nsrc/deep/m.rs\n(2 files)");
+    let asked_for = place.ok("glob", json!({"pattern": "*", "path": "target"})).await;
+    assert_eq!(asked_for, "target/x.rs\n(1 file)");
+    for n in 0..300 {
+        place.file(&format!("many/{n:03}"), "");
+    }
+    let found = place.ok("glob", json!({"pattern": "many/*"})).await;
+    assert!(found.contains("many/199\n") && !found.contains("many/200"), "{found}");
+    assert!(found.ends_with("(only the first 200: use a narrower pattern or path)"));
+}
+
+#[tokio::test]
+async fn grep_finds_lines_in_order_and_is_bounded() {
+    let place = Place::new();
+    place.file("b.rs", "let x = 1;\nlet y = 2;\n");
+    place.file("a/c.rs", "fn x() {}\r\n");
+    place.file("a/d.txt", "x marks\n");
+    place.file(".gitignore", "*.log\n");
+    place.file("e.log", "x\n");
+    fs::write(place.root().join("binary"), b"x\0x").unwrap();
+    let found = place.ok("grep", json!({"pattern": r"\bx\b"})).await;
+    assert_eq!(found, "a/c.rs:1:fn x() {}\na/d.txt:1:x marks\nb.rs:1:let x = 1;\n(3 lines)");
+    let found = place.ok("grep", json!({"pattern": "x", "path": "a", "include": "*.rs"})).await;
+    assert_eq!(found, "a/c.rs:1:fn x() {}\n(1 line)");
+    let found = place.ok("grep", json!({"pattern": "LET (?i)Y", "path": "b.rs"})).await;
+    assert_eq!(found, "(no line matches)");
+    let found = place.ok("grep", json!({"pattern": "(?i)LET Y", "path": "b.rs"})).await;
+    assert_eq!(found, "b.rs:2:let y = 2;\n(1 line)");
+    place.file("many", &"hit\n".repeat(500));
+    let found = place.ok("grep", json!({"pattern": "hit"})).await;
+    assert!(found.contains("many:200:hit\n") && !found.contains("many:201:"));
+    assert!(found.contains("only the first 200 lines"));
+}
+
+#[tokio::test]
+async fn a_large_output_can_be_read_and_searched_where_it_is_kept() {
+    let place = Place::new();
+    let settled = place.settled("shell", json!({"command": "seq 1 30000; exit 7"})).await;
+    assert_eq!(settled.managed_path.as_deref(), Some("/tool-output/tool_1"));
+    assert!(settled.truncated && settled.output.len() <= 51_200);
+    assert!(settled.output.starts_with("1\n2\n"));
+    assert!(settled.output.ends_with("\n29999\n30000\n(exit code 7)"));
+    assert_eq!(settled.structured.as_ref().unwrap()["exit_code"], 7);
+    let path = "/tool-output/tool_1";
+    let middle = place.ok("read", json!({"path": path, "offset": 15_000, "limit": 1})).await;
+    assert!(middle.starts_with("15000: 15000\n"), "{middle}");
+    let found = place.ok("grep", json!({"path": path, "pattern": "^1777.$"})).await;
+    assert!(found.starts_with("/tool-output/tool_1:17770:17770\n"), "{found}");
+    for other in ["/tool-output/tool_2", "/tool-output/../../etc/passwd", "/tool-output/"] {
+        assert!(place.fails("read", json!({"path": other})).await.contains("does not exist"));
+    }
+    let written = place.fails("write", json!({"path": path, "content": "x"})).await;
+    assert!(written.contains("denied"), "{written}");
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_is_a_failed_read() {
+    struct Down;
+    #[async_trait::async_trait]
+    impl ManagedOutputs for Down {
+        async fn read(&self, name: &str) -> Result<Option<bytes::Bytes>, BlobError> {
+            Err(BlobError::BadName(name.to_owned()))
+        }
+    }
+    let mut place = Place::new();
+    place.context.outputs = Arc::new(Down);
+    let message = place.fails("read", json!({"path": "/tool-output/tool_1"})).await;
+    assert!(message.contains("try again later"), "{message}");
+}
+
+#[tokio::test]
+async fn shell_says_how_a_command_ended() {
+    let place = Place::new();
+    let output = place.ok("shell", json!({"command": "echo out; echo err >&2; pwd"})).await;
+    let root = place.root().canonicalize().unwrap().display().to_string();
+    assert_eq!(output, format!("out\nerr\n{root}\n(exit code 0)"));
+    let killed = place.fails("shell", json!({"command": "sleep 100", "timeout_ms": 100})).await;
+    assert!(killed.contains("killed after 100 ms"), "{killed}");
+    let left = place.ok("shell", json!({"command": "sleep 100 & echo ok"})).await;
+    assert!(left.starts_with("ok\n(exit code 0)\n(processes left") && left.contains("ended: 1;"));
+    let call = call("shell", &json!({"command": "touch begun; sleep 100"}));
+    let interrupted = async {
+        while !place.root().join("begun").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        place.context.cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(place.registry.run(&call, &place.context), interrupted);
+    assert_eq!(outcome.kind, ToolOutcomeKind::Interrupted);
+    let after = place.registry.run(&call, &place.context).await;
+    assert_eq!(after.kind, ToolOutcomeKind::Interrupted);
+}
+
+#[tokio::test]
+async fn a_superseded_worker_changes_nothing() {
+    let mut place = Place::new();
+    place.file("a", "old");
+    let path = place.folder.path().join("lock");
+    place.context.lock = Some(LocationLock { path: path.clone(), token: 1 });
+    place.ok("write", json!({"path": "a", "content": "mine"})).await;
+    let newer = LocationLock { path, token: 2 };
+    lock::acquire_or_kill(&newer, Duration::ZERO).unwrap();
+    for (name, arguments) in [
+        ("write", json!({"path": "a", "content": "stale"})),
+        ("edit", json!({"path": "a", "old": "mine", "new": "stale"})),
+        ("shell", json!({"command": "echo stale > a"})),
+    ] {
+        assert!(place.fails(name, arguments).await.contains("newer owner"), "{name}");
+    }
+    assert_eq!(place.content("a"), "mine");
+}
+
+/// A directory is swapped for a symlink that leaves, again and again, while tools use it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_race_with_a_symlink_shows_nothing_of_the_outside() {
+    let place = Place::new();
+    let outside = place.folder.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("f"), "s3cret").unwrap();
+    place.file("d/f", "fine");
+    let (root, done) = (place.root().to_path_buf(), Arc::new(Mutex::new(false)));
+    let stop = done.clone();
+    symlink("../outside", root.join("aside")).unwrap();
+    let swapper = std::thread::spawn(move || {
+        let (used, aside) = (root.join("d"), root.join("aside"));
+        while !*stop.lock().unwrap() {
+            let exchange = rustix::fs::RenameFlags::EXCHANGE;
+            rustix::fs::renameat_with(CWD, &used, CWD, &aside, exchange).unwrap();
+        }
+    });
+    let (mut fine, mut denied) = (0, 0);
+    for _ in 0..150 {
+        let read = place.settled("read", json!({"path": "d/f"})).await;
+        fine += usize::from(read.output.contains("fine"));
+        denied += usize::from(read.output.contains("denied"));
+        let found = place.settled("grep", json!({"pattern": "."})).await;
+        assert!(!read.output.contains("s3cret") && !found.output.contains("s3cret"));
+        place.settled("write", json!({"path": "d/g", "content": "x"})).await;
+    }
+    *done.lock().unwrap() = true;
+    swapper.join().unwrap();
+    assert!(fine > 0 && denied > 0, "nothing was raced: {fine} read, {denied} denied");
+    assert!(!outside.join("g").exists());
+}
