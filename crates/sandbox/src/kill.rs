@@ -72,6 +72,13 @@ pub(crate) fn process(pid: i32) {
     }
 }
 
+/// SIGTERM, on which a supervisor ends its command.
+pub(crate) fn ask_to_end(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid).filter(|pid| !pid.is_init()) {
+        let _gone_is_fine = kill_process(pid, Signal::TERM);
+    }
+}
+
 /// SIGKILLs a process group, without a gap in which a member could fork.
 pub(crate) fn group(leader: i32) {
     if let Some(leader) = Pid::from_raw(leader).filter(|pid| !pid.is_init()) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! supervisor: flock(shared) ─▶ token in the file ≤ ours? ─▶ command inherits the descriptor
-//! new owner:  flock(exclusive), waiting ≤ 1 s ─▶ else SIGKILL the shared holders ─▶ writes its token ─▶ unlocks
+//! new owner:  flock(exclusive), waiting ≤ 1 s ─▶ else kills the shared holders ─▶ writes its token ─▶ unlocks
 //! ```
 //!
 //! A process that was started by the old owner either holds the lock before the new owner has it, and is killed, or
@@ -12,6 +12,7 @@
 //! A file system shared by several machines must carry `flock` across them; holders on another machine cannot
 //! be killed from here, and the answer is [`LockError::StillHeld`].
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -21,11 +22,14 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::Pid;
 
 use crate::kill;
 
 /// How often a lock that is held is tried again.
 const RETRY: Duration = Duration::from_millis(10);
+/// How long supervisors may take to end what they started, before they are killed with it.
+const GRACE: Duration = Duration::from_millis(500);
 /// How long killed holders may take to be gone.
 const DEATH: Duration = Duration::from_secs(1);
 
@@ -54,8 +58,8 @@ pub enum LockError {
     StillHeld {
         /// The lock file.
         path: PathBuf,
-        /// The processes that were sent SIGKILL.
-        killed: Vec<i32>,
+        /// The processes that were killed.
+        killed: BTreeSet<i32>,
     },
     /// The lock file cannot be used.
     #[error("cannot use the lock file {}", path.display())]
@@ -71,15 +75,20 @@ pub enum LockError {
 /// Makes sure that no tool process of an earlier owner lives, and that none can start any more.
 ///
 /// Waits at most `wait` for the holders to end, then kills those of this machine. Returns the processes killed.
-/// Blocks for at most `wait` + 1 s: call it from a blocking thread.
-pub fn acquire_or_kill(lock: &LocationLock, wait: Duration) -> Result<Vec<i32>, LockError> {
+/// Blocks for at most `wait` + 1.5 s: call it from a blocking thread.
+pub fn acquire_or_kill(lock: &LocationLock, wait: Duration) -> Result<BTreeSet<i32>, LockError> {
     let failed = |source| LockError::Io { path: lock.path.clone(), source };
     let file = open(&lock.path).map_err(failed)?;
-    let mut killed = Vec::new();
+    let mut killed = BTreeSet::new();
     if !try_exclusive(&file, wait).map_err(failed)? {
-        killed = kill_holders(&file).map_err(failed)?;
-        if !try_exclusive(&file, DEATH).map_err(failed)? {
-            return Err(LockError::StillHeld { path: lock.path.clone(), killed });
+        // A supervisor that is asked to end kills all that it started, also what has closed the lock, and then ends.
+        killed = holders(&file).map_err(failed)?;
+        killed.iter().for_each(|pid| kill::ask_to_end(*pid));
+        if !try_exclusive(&file, GRACE).map_err(failed)? {
+            killed.extend(kill_holders(&file).map_err(failed)?);
+            if !try_exclusive(&file, DEATH).map_err(failed)? {
+                return Err(LockError::StillHeld { path: lock.path.clone(), killed });
+            }
         }
     }
     check_token(&file, lock)?;
@@ -104,7 +113,7 @@ pub(crate) fn hold_inherited(lock: &LocationLock) -> Result<File, LockError> {
     let file = open(&lock.path).map_err(failed)?;
     let taken = retry(DEATH, || flock(&file, FlockOperation::NonBlockingLockShared));
     if !taken.map_err(failed)? {
-        return Err(LockError::StillHeld { path: lock.path.clone(), killed: Vec::new() });
+        return Err(LockError::StillHeld { path: lock.path.clone(), killed: BTreeSet::new() });
     }
     check_token(&file, lock)?;
     fcntl_setfd(file.as_fd(), FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
@@ -148,16 +157,23 @@ fn retry(wait: Duration, attempt: impl Fn() -> rustix::io::Result<()>) -> io::Re
     }
 }
 
-/// SIGKILLs every process that holds the lock shared. A process that only has the file open waits as we do, and one
-/// that holds it exclusively is another owner in the middle of a takeover: neither is ours to kill.
-fn kill_holders(file: &File) -> io::Result<Vec<i32>> {
+/// SIGKILLs the holders, and what is below them.
+fn kill_holders(file: &File) -> io::Result<BTreeSet<i32>> {
+    let mut found = holders(file)?;
+    let below: Vec<_> = found.iter().filter_map(|pid| Pid::from_raw(*pid)).collect();
+    found.extend(below.into_iter().flat_map(kill::descendants));
+    found.iter().for_each(|pid| kill::process(*pid));
+    Ok(found)
+}
+
+/// The other processes that hold the lock shared. A process that only has the file open waits as we do, and one that
+/// holds it exclusively is another owner in the middle of a takeover: neither is ours to kill.
+fn holders(file: &File) -> io::Result<BTreeSet<i32>> {
     let wanted = file.metadata()?;
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let holders: Vec<i32> = kill::all_processes()
+    Ok(kill::all_processes()
         .filter(|pid| *pid != own && holds_shared(*pid, (wanted.dev(), wanted.ino())))
-        .collect();
-    holders.iter().for_each(|pid| kill::process(*pid));
-    Ok(holders)
+        .collect())
 }
 
 /// Whether a descriptor of `pid` carries the shared lock of the file (`lock:` lines of `/proc/PID/fdinfo`).
@@ -193,7 +209,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (old, new) = (lock_at(&directory, 7), lock_at(&directory, 8));
         prove(&old).unwrap();
-        assert_eq!(acquire_or_kill(&new, Duration::ZERO).unwrap(), Vec::<i32>::new());
+        assert_eq!(acquire_or_kill(&new, Duration::ZERO).unwrap(), BTreeSet::new());
         acquire_or_kill(&new, Duration::ZERO).unwrap();
         for refused in [
             acquire_or_kill(&old, Duration::ZERO).map(drop),
