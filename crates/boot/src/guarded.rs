@@ -23,7 +23,8 @@ use crate::BootError;
 
 /// Starts the watcher, then becomes the server. The watcher is forked twice, so that the server does
 /// not find it among its children. A line on the pipe says that the server has ended; the end of
-/// the file without one says that we have. A stopped server is continued, so that it hears us.
+/// the file without one says that we have. A stopped server is continued, so that it hears us. One that
+/// nobody has reaped yet counts as ended.
 const GUARD: &str = r#"
 signal=$1 last=$2 patience=$3
 shift 3
@@ -33,7 +34,8 @@ exec 3<&0 </dev/null
     read -r line <&3 && exit 0
     kill -s "$signal" $$
     kill -s CONT $$
-    while [ "$patience" -gt 0 ] && kill -0 $$; do
+    while [ "$patience" -gt 0 ]; do
+      case $(cut -d ' ' -f 3 /proc/$$/stat) in '' | Z | X) exit 0 ;; esac
       sleep 1
       patience=$((patience - 1))
     done

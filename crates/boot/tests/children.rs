@@ -5,13 +5,14 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use boot::{
-    BootError, Connection, DATABASE, DataDir, Durability, Nats, NatsOptions, Postgres,
-    PostgresOptions,
+    BootError, Connection, DATABASE, DataDir, Durability, GuardedCommand, Nats, NatsOptions,
+    Postgres, PostgresOptions, StopSignal,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection as _, PgConnection};
@@ -194,6 +195,24 @@ async fn nats_answers_is_started_again_and_stops() {
     let new = eventually("nats was not started again", is_new).await;
     nats.stop().await;
     assert!(!runs(new));
+}
+
+#[tokio::test]
+async fn a_child_that_does_not_listen_is_killed_and_a_stopped_one_hears_us() {
+    let stubborn = "trap '' TERM; : > ready; while :; do sleep 0.1; done";
+    let willing = "trap 'exit 7' TERM; : > ready; while :; do sleep 0.1; done";
+    for (script, code, signal) in [(stubborn, None, Some(9)), (willing, Some(7), None)] {
+        let temp = temp();
+        let mut command = GuardedCommand::new(Path::new("/bin/sh"), StopSignal::Terminate);
+        command.command().args(["-c", script]).current_dir(temp.path());
+        let mut child = command.spawn().unwrap();
+        let ready = temp.path().join("ready");
+        eventually("the child did not start", || ready.exists().then_some(())).await;
+        kill_process(pid(child.pid().unwrap()), Signal::STOP).unwrap();
+        let status = child.stop(Duration::from_secs(2)).await.unwrap();
+        assert_eq!((status.code(), status.signal()), (code, signal));
+        assert_eq!(child.pid(), None);
+    }
 }
 
 #[tokio::test]
