@@ -1,13 +1,12 @@
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, Message, Subscriber};
 use async_trait::async_trait;
-use futures::{Stream, StreamExt, stream};
-use tokio::sync::{mpsc, watch};
+use futures::{FutureExt, Stream, StreamExt, stream};
+use tokio::sync::watch;
 
 use crate::{Hint, Received, Signals, Subscription, Topic};
 
@@ -43,12 +42,11 @@ pub enum NatsError {
 /// `oc.<cluster>.o.<org>.s.<session>`; payloads are JSON.
 ///
 /// While NATS is away hints are dropped and counted; every subscription yields [`Received::Lagged`] once
-/// it is back. Must be made inside a tokio runtime, which runs its two tasks until it is dropped.
+/// it is back. Must be made inside a tokio runtime, which runs the client's own tasks until this is dropped.
 pub struct Nats {
     prefix: String,
     client: Client,
-    outgoing: mpsc::Sender<(String, Hint)>,
-    dropped: Arc<AtomicU64>,
+    dropped: AtomicU64,
     /// Raised whenever hints may have been lost on the way in.
     losses: watch::Sender<u64>,
 }
@@ -75,6 +73,7 @@ impl Nats {
                         .saturating_mul(u32::try_from(tries).unwrap_or(u32::MAX)),
                 )
             })
+            .client_capacity(OUTGOING)
             .subscription_capacity(INCOMING)
             .event_callback(move |event| {
                 note(&event, &noted);
@@ -83,12 +82,7 @@ impl Nats {
             .connect(url)
             .await
             .map_err(|source| NatsError::Connect { url: url.to_owned(), source })?;
-        let (outgoing, queue) = mpsc::channel(OUTGOING);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let forward = forward(client.clone(), queue, dropped.clone());
-        #[expect(clippy::disallowed_methods, reason = "ends with the queue that `Nats` owns")]
-        tokio::spawn(forward);
-        Ok(Self { prefix: format!("oc.{cluster}"), client, outgoing, dropped, losses })
+        Ok(Self { prefix: format!("oc.{cluster}"), client, dropped: AtomicU64::new(0), losses })
     }
 
     /// How many hints were dropped on the way out since the start.
@@ -101,6 +95,19 @@ impl Nats {
     #[must_use]
     pub fn connected(&self) -> bool {
         self.client.connection_state() == State::Connected
+    }
+
+    /// Hands a hint to the connection, if it stands and has room right now: the client would keep what it
+    /// cannot send for later, and a full client would block subscriptions too.
+    fn send(&self, topic: &Topic, hint: &Hint) -> bool {
+        let payload = serde_json::to_vec(hint).expect("hints hold only strings and numbers");
+        if payload.len() > MAX_HINT_BYTES || !self.connected() {
+            return false;
+        }
+        // Unconstrained: "not now" shall mean that the queue is full, not that the task should yield.
+        let sent =
+            tokio::task::unconstrained(self.client.publish(self.subject(topic), payload.into()));
+        matches!(sent.now_or_never(), Some(Ok(())))
     }
 
     fn subject(&self, topic: &Topic) -> String {
@@ -133,28 +140,10 @@ fn note(event: &Event, losses: &watch::Sender<u64>) {
     losses.send_modify(|count| *count += 1);
 }
 
-/// Sends what is queued. Drops it while there is no connection: the client would keep it for later, and
-/// a full client would block subscriptions too.
-async fn forward(
-    client: Client,
-    mut queue: mpsc::Receiver<(String, Hint)>,
-    dropped: Arc<AtomicU64>,
-) {
-    while let Some((subject, hint)) = queue.recv().await {
-        let payload = serde_json::to_vec(&hint).expect("hints hold only strings and numbers");
-        let sent = payload.len() <= MAX_HINT_BYTES
-            && client.connection_state() == State::Connected
-            && client.publish(subject, payload.into()).await.is_ok();
-        if !sent {
-            dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 #[async_trait]
 impl Signals for Nats {
     fn publish(&self, topic: &Topic, hint: Hint) {
-        if self.outgoing.try_send((self.subject(topic), hint)).is_err() {
+        if !self.send(topic, &hint) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -1,0 +1,231 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use redb::{
+    Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Log entries by index.
+pub(crate) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
+/// Everything else that a member must not forget.
+pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+
+/// Memory for pages of the file: a log of some thousand small entries.
+const CACHE_BYTES: usize = 16 * 1024 * 1024;
+const CHECK_BYTES: usize = 8;
+
+/// Why a member's data folder cannot be used. It stops: a member that forgot its vote or log may undo
+/// what the group has agreed on.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// The file cannot be opened, read or written.
+    #[error(
+        "placement's data at {path} cannot be used; check the disk and that no other process has it open"
+    )]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What the database said.
+        #[source]
+        source: Box<redb::Error>,
+    },
+    /// The folder cannot be made.
+    #[error("placement's data folder {path} cannot be made")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A record is not what was written.
+    #[error(
+        "`{what}` in placement's data is damaged; remove this member, delete its data folder and add it again under a new id"
+    )]
+    Damaged {
+        /// Which record.
+        what: String,
+    },
+    /// The folder is another member's.
+    #[error(
+        "this data folder belongs to placement member {found}, not to {wanted}; give each member its own"
+    )]
+    OtherMember {
+        /// Who wrote it.
+        found: u64,
+        /// Who was to use it.
+        wanted: u64,
+    },
+    /// The member is shutting down.
+    #[error("placement's data is closed: the member is shutting down")]
+    Closed,
+}
+
+/// A failure inside a transaction; gets its path on the way out.
+pub(crate) enum Failure {
+    Redb(Box<redb::Error>),
+    Disk(DiskError),
+}
+
+impl<E: Into<redb::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Redb(Box::new(error.into()))
+    }
+}
+
+/// One member's durable data: log, vote, what is purged, Raft snapshot. A file of redb.
+pub(crate) struct Disk {
+    /// Taken out by [`Disk::close`], so that the file is free when a member has shut down, whoever
+    /// inside Raft still holds a handle.
+    database: RwLock<Option<Database>>,
+    path: PathBuf,
+}
+
+impl Disk {
+    /// Opens or makes the file in `folder`, and proves that it is member `id`'s.
+    pub(crate) async fn open(folder: &Path, id: u64) -> Result<Arc<Self>, DiskError> {
+        let folder = folder.to_owned();
+        let path = folder.join("placement.redb");
+        let opened = path.clone();
+        let disk = blocking(move || {
+            std::fs::create_dir_all(&folder)
+                .map_err(|source| DiskError::Folder { path: folder.clone(), source })?;
+            let database = Database::builder()
+                .set_cache_size(CACHE_BYTES)
+                .create(&opened)
+                .map_err(|error| DiskError::Database {
+                    path: opened.clone(),
+                    source: Box::new(error.into()),
+                })?;
+            Ok(Arc::new(Self { database: RwLock::new(Some(database)), path: opened }))
+        })
+        .await?;
+        let found = disk
+            .write(Durability::Immediate, move |transaction| {
+                transaction.open_table(LOG)?;
+                let mut meta = transaction.open_table(META)?;
+                let found = meta.get("id")?.map(|stored| unseal("id", stored.value())).transpose();
+                let found = found.map_err(Failure::Disk)?;
+                if found.is_none() {
+                    meta.insert("id", seal(&id).as_slice())?;
+                }
+                Ok(found.unwrap_or(id))
+            })
+            .await?;
+        if found == id { Ok(disk) } else { Err(DiskError::OtherMember { found, wanted: id }) }
+    }
+
+    /// Runs a read transaction off the async threads.
+    pub(crate) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&ReadTransaction) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, DiskError> {
+        self.with(move |database| work(&database.begin_read()?)).await
+    }
+
+    /// Runs a write transaction off the async threads, and commits it: to the platter when `durability`
+    /// says so.
+    pub(crate) async fn write<T: Send + 'static>(
+        self: &Arc<Self>,
+        durability: Durability,
+        work: impl FnOnce(&WriteTransaction) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, DiskError> {
+        self.with(move |database| {
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(durability)?;
+            let done = work(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
+        })
+        .await
+    }
+
+    /// Reads one sealed record of [`META`].
+    pub(crate) async fn meta<T: DeserializeOwned + Send + 'static>(
+        self: &Arc<Self>,
+        key: &'static str,
+    ) -> Result<Option<T>, DiskError> {
+        self.read(move |transaction| {
+            let stored = transaction.open_table(META)?.get(key)?;
+            stored.map(|stored| unseal(key, stored.value())).transpose().map_err(Failure::Disk)
+        })
+        .await
+    }
+
+    /// Writes one sealed record of [`META`].
+    pub(crate) async fn set_meta(
+        self: &Arc<Self>,
+        durability: Durability,
+        key: &'static str,
+        value: &(impl Serialize + Sync),
+    ) -> Result<(), DiskError> {
+        let sealed = seal(value);
+        self.write(durability, move |transaction| {
+            transaction.open_table(META)?.insert(key, sealed.as_slice())?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Closes the file, once running transactions have ended. Later ones fail with [`DiskError::Closed`].
+    pub(crate) async fn close(self: &Arc<Self>) {
+        let disk = self.clone();
+        let closed = blocking(move || {
+            drop(disk.database.write().unwrap_or_else(PoisonError::into_inner).take());
+            Ok(())
+        });
+        if let Err(error) = closed.await {
+            tracing::warn!(%error, "placement's data was not closed in order");
+        }
+    }
+
+    async fn with<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Database) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, DiskError> {
+        let disk = self.clone();
+        blocking(move || {
+            let database = disk.database.read().unwrap_or_else(PoisonError::into_inner);
+            let database = database.as_ref().ok_or(DiskError::Closed)?;
+            work(database).map_err(|failure| match failure {
+                Failure::Redb(source) => DiskError::Database { path: disk.path.clone(), source },
+                Failure::Disk(error) => error,
+            })
+        })
+        .await
+    }
+}
+
+/// A panic in there is ours: it is passed on. A runtime that ends has no thread for it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DiskError> + Send + 'static,
+) -> Result<T, DiskError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(DiskError::Closed),
+        },
+    }
+}
+
+/// JSON with its hash before it, so that a flipped bit is seen and not voted on.
+pub(crate) fn seal(value: &impl Serialize) -> Vec<u8> {
+    let json = serde_json::to_vec(value).expect("what Raft stores is plain data");
+    let mut sealed = crate::fnv::hash(json.iter().copied()).to_be_bytes().to_vec();
+    sealed.extend_from_slice(&json);
+    sealed
+}
+
+/// Reads what [`seal`] made.
+pub(crate) fn unseal<T: DeserializeOwned>(what: &str, sealed: &[u8]) -> Result<T, DiskError> {
+    let damaged = || DiskError::Damaged { what: what.to_owned() };
+    let (check, json) = sealed.split_at_checked(CHECK_BYTES).ok_or_else(damaged)?;
+    if crate::fnv::hash(json.iter().copied()).to_be_bytes() != check {
+        return Err(damaged());
+    }
+    serde_json::from_slice(json).map_err(|_| damaged())
+}

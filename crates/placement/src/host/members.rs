@@ -1,0 +1,189 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use openraft::error::{ClientWriteError, InitializeError, RaftError};
+use openraft::{BasicNode, ChangeMembers};
+use placement_api::{Member, PlacementError, Status, WorkerStatus};
+
+use super::Host;
+use super::leader::Refused;
+use super::types::Metrics;
+
+/// How long a new member may take to catch up.
+const CATCH_UP: Duration = Duration::from_secs(20);
+/// How long a change of the membership may take to commit.
+const CHANGE: Duration = Duration::from_secs(5);
+const MAX_MEMBERS: usize = 9;
+
+type Changed = Result<openraft::raft::ClientWriteResponse<super::types::RaftTypes>, ChangeError>;
+type ChangeError = RaftError<u64, ClientWriteError<u64, BasicNode>>;
+
+fn invalid(reason: impl Into<String>) -> Refused {
+    Refused::Answer(PlacementError::Invalid { reason: reason.into() })
+}
+
+fn unreachable(reason: impl Into<String>) -> Refused {
+    Refused::Answer(PlacementError::Unreachable { reason: reason.into() })
+}
+
+/// The scheme and an authority, so that a typing error is seen before it is in the membership.
+fn valid_url(url: &str) -> Result<(), Refused> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    match rest {
+        Some(rest) if !rest.is_empty() && url.len() <= 512 => Ok(()),
+        Some(_) | None => Err(invalid(format!(
+            "`{url}` is not a member's URL; give one such as http://10.0.0.1:4301"
+        ))),
+    }
+}
+
+impl Host {
+    /// Founds a group. This member must be one of `members` and belong to none.
+    pub(crate) async fn found(&self, members: &[Member]) -> Result<(), Refused> {
+        if members.len() > MAX_MEMBERS {
+            return Err(invalid(format!("a group has at most {MAX_MEMBERS} members")));
+        }
+        let mut nodes = BTreeMap::new();
+        for member in members {
+            valid_url(&member.url)?;
+            if nodes.insert(member.id, BasicNode::new(&member.url)).is_some() {
+                return Err(invalid(format!("member {} is named twice", member.id)));
+            }
+        }
+        self.raft.initialize(nodes).await.map_err(|error| match error {
+            RaftError::APIError(InitializeError::NotAllowed(_)) => {
+                invalid("this member belongs to a group already; add members to that one")
+            }
+            RaftError::APIError(InitializeError::NotInMembers(_)) => {
+                invalid(format!("member {} is not among the members; ask one that is", self.id))
+            }
+            RaftError::Fatal(error) => unreachable(error.to_string()),
+        })
+    }
+
+    /// Adds a member as a learner, waits until it has all that is committed, and gives it a vote. One that
+    /// does not catch up is taken out again: a voter that is away costs the group its majority.
+    pub(crate) async fn add_member(&self, id: u64, url: &str) -> Result<(), Refused> {
+        valid_url(url)?;
+        let metrics = self.metrics();
+        let membership = metrics.membership_config.membership();
+        if let Some(node) = membership.get_node(&id)
+            && node.addr != url
+        {
+            let known = &node.addr;
+            return Err(invalid(format!(
+                "member {id} is at {known}; remove it first, or take another id"
+            )));
+        }
+        if membership.nodes().count() >= MAX_MEMBERS {
+            return Err(invalid(format!("a group has at most {MAX_MEMBERS} members")));
+        }
+        if membership.voter_ids().any(|voter| voter == id) {
+            return Ok(());
+        }
+        let learner = self.raft.add_learner(id, BasicNode::new(url), false);
+        let joined = self.changed(learner.await)?;
+        let caught_up = |metrics: &Metrics| {
+            let matched =
+                metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten());
+            matched.is_some_and(|last| last.index >= joined)
+        };
+        if self.raft.wait(Some(CATCH_UP)).metrics(caught_up, "a member to catch up").await.is_err()
+        {
+            let gone = ChangeMembers::RemoveNodes(BTreeSet::from([id]));
+            self.changed(self.raft.change_membership(gone, false).await)?;
+            return Err(unreachable(format!(
+                "member {id} did not catch up in {CATCH_UP:?}; is it started at {url}, with the same cluster secret?"
+            )));
+        }
+        self.change(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true).await
+    }
+
+    /// Removes a member. It keeps its data folder and must not come back under its id.
+    pub(crate) async fn remove_member(&self, id: u64) -> Result<(), Refused> {
+        let metrics = self.metrics();
+        let membership = metrics.membership_config.membership();
+        if membership.get_node(&id).is_none() {
+            return Err(invalid(format!("there is no member {id}")));
+        }
+        let voters: BTreeSet<u64> = membership.voter_ids().collect();
+        if voters == BTreeSet::from([id]) {
+            return Err(invalid(format!("member {id} is the last one")));
+        }
+        if voters.contains(&id) {
+            self.change(ChangeMembers::RemoveVoters(BTreeSet::from([id])), false).await
+        } else {
+            self.change(ChangeMembers::RemoveNodes(BTreeSet::from([id])), false).await
+        }
+    }
+
+    async fn change(
+        &self,
+        change: ChangeMembers<u64, BasicNode>,
+        retain: bool,
+    ) -> Result<(), Refused> {
+        let changing = self.raft.change_membership(change, retain);
+        match tokio::time::timeout(CHANGE, changing).await {
+            Ok(changed) => self.changed(changed).map(drop),
+            Err(_) => Err(unreachable("no majority of the members agreed in time; see the status")),
+        }
+    }
+
+    /// The index of the change, or why there is none.
+    fn changed(&self, changed: Changed) -> Result<u64, Refused> {
+        match changed {
+            Ok(response) => Ok(response.log_id.index),
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => {
+                Err(Refused::NotLeader)
+            }
+            Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => {
+                Err(invalid(format!("the membership cannot change now: {error}")))
+            }
+            Err(RaftError::Fatal(error)) => {
+                Err(unreachable(format!("member {} stopped: {error}", self.id)))
+            }
+        }
+    }
+
+    /// What this member knows.
+    pub(crate) fn status(&self) -> Status {
+        let metrics = self.metrics();
+        let leading = self.leading();
+        let membership = metrics.membership_config.membership();
+        let voters: BTreeSet<u64> = membership.voter_ids().collect();
+        let member = |(id, node): (&u64, &BasicNode)| Member {
+            id: *id,
+            url: node.addr.clone(),
+            voter: voters.contains(id),
+        };
+        let leader_url = metrics.current_leader.and_then(|leader| membership.get_node(&leader));
+        self.state.read(|state| Status {
+            id: self.id,
+            leader: metrics.current_leader,
+            leader_url: leader_url.map(|node| node.addr.clone()),
+            term: metrics.current_term,
+            generation: state.generation().0,
+            applied: metrics.last_applied.map_or(0, |last| last.index),
+            purged: metrics.purged.map_or(0, |last| last.index),
+            members: membership.nodes().map(member).collect(),
+            workers: state
+                .workers()
+                .map(|standing| {
+                    let incarnation = standing.worker.incarnation;
+                    let (last_heard_ms, draining, busy) = leading
+                        .as_ref()
+                        .map_or((None, false, 0), |leading| leading.seen(incarnation));
+                    WorkerStatus {
+                        worker: standing.worker.clone(),
+                        leases: standing.count(),
+                        last_heard_ms,
+                        busy,
+                        draining: draining || state.is_drained(&standing.worker.node),
+                    }
+                })
+                .collect(),
+            leases: state.leases(),
+            draining_nodes: state.drained().map(str::to_owned).collect(),
+        })
+    }
+}

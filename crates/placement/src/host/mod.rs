@@ -1,0 +1,92 @@
+//! The openraft host of [`crate::rules`]: disk, network, and what only a leader does.
+//!
+//! ```text
+//! HTTP or local ──▶ leader: watch (who is heard) · writer (one entry at a time) · sweep (ready work)
+//!                      │ entries                                   │ hints
+//!                      ▼                                           ▼
+//!        Raft: log and vote on disk ─▶ rules::State on every member   Signals
+//! ```
+
+mod disk;
+mod job;
+mod leader;
+mod local;
+mod log_store;
+mod machine;
+mod members;
+mod network;
+mod node;
+mod options;
+mod router;
+mod sweep;
+mod types;
+mod watch;
+mod writer;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use domain::{Clock, Generation, Incarnation};
+use signals::Signals;
+
+pub use disk::DiskError;
+use leader::Leading;
+pub use local::LocalPlacement;
+use machine::SharedState;
+pub use node::{NodeError, PlacementNode};
+pub use options::{Options, Timing};
+pub use sweep::{ReadyWork, ReadyWorkError, SWEEP_LIMIT};
+use types::{Metrics, Raft};
+
+/// A leader whose majority has not answered for longer than this does not answer either.
+const MAX_QUORUM_AGE_MS: u64 = 1_500;
+
+/// What all parts of a member share.
+pub(crate) struct Host {
+    pub(crate) id: u64,
+    pub(crate) generation: Generation,
+    pub(crate) secret: Option<String>,
+    pub(crate) timing: Timing,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) signals: Arc<dyn Signals>,
+    pub(crate) ready_work: Arc<dyn ReadyWork>,
+    pub(crate) raft: Raft,
+    pub(crate) state: SharedState,
+    pub(crate) leading: RwLock<Option<Arc<Leading>>>,
+}
+
+impl Host {
+    /// The leader's part, while this member leads.
+    pub(crate) fn leading(&self) -> Option<Arc<Leading>> {
+        self.leading.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_leading(&self, leading: Option<Arc<Leading>>) {
+        *self.leading.write().unwrap_or_else(PoisonError::into_inner) = leading;
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.raft.metrics().borrow().clone()
+    }
+
+    /// Whether a majority has answered this leader lately. One that is cut off must not keep workers
+    /// from the leader that the others have.
+    pub(crate) fn has_majority(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let alone = metrics.membership_config.voter_ids().eq([self.id]);
+        alone || metrics.millis_since_quorum_ack.is_some_and(|age| age <= MAX_QUORUM_AGE_MS)
+    }
+
+    /// Where the leader answers, when it is known and another member.
+    pub(crate) fn leader_url(&self) -> Option<String> {
+        let metrics = self.metrics();
+        let leader = metrics.current_leader.filter(|leader| *leader != self.id)?;
+        let node = metrics.membership_config.membership().get_node(&leader)?;
+        Some(node.addr.clone())
+    }
+
+    pub(crate) fn live(&self) -> BTreeSet<Incarnation> {
+        self.state.read(|state| state.workers().map(|one| one.worker.incarnation).collect())
+    }
+}

@@ -1,0 +1,256 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use openraft::{BasicNode, SnapshotPolicy};
+use placement_api::{Member, Status};
+use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::sync::watch;
+
+use super::disk::{Disk, DiskError};
+use super::leader::lead;
+use super::local::LocalPlacement;
+use super::log_store::LogStore;
+use super::machine::{Machine, SharedState};
+use super::network::Network;
+use super::types::{Metrics, Raft};
+use super::{Host, Options, Timing, router};
+
+const SUPERVISE: TaskKind = TaskKind::new("placement", OnError::StopRole, OnCancel::Wait);
+/// How long the task may take to notice that it shall stop.
+const STOP_TIME: Duration = Duration::from_secs(2);
+/// The pause before a leader that could not write tries to lead again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Entries in one message to another member.
+const MAX_APPEND_ENTRIES: u64 = 64;
+
+/// Why a member cannot run. None heals by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// Its data cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The times contradict each other.
+    #[error("placement's times do not fit together: heartbeat < election_min < election_max")]
+    Timing(#[source] Box<openraft::ConfigError>),
+    /// Its log or state cannot be used, or the file failed while it ran.
+    #[error("placement member {id} stopped: {reason}")]
+    Stopped {
+        /// Which member.
+        id: u64,
+        /// What happened, with what to do.
+        reason: String,
+    },
+    /// A folder of a group of several was started as a group of one.
+    #[error(
+        "this data folder belongs to a group of {members} members; start it with --placement-peers"
+    )]
+    NotSingle {
+        /// How many.
+        members: usize,
+    },
+}
+
+/// A running member of placement.
+pub struct PlacementNode {
+    host: Arc<Host>,
+    disk: Arc<Disk>,
+    tasks: TaskGroup,
+    local: LocalPlacement,
+}
+
+impl PlacementNode {
+    /// Opens the member's data and starts it. It answers from when [`PlacementNode::router`] is served;
+    /// with `single` it founds its group at the first start and leads within moments.
+    ///
+    /// # Errors
+    /// [`NodeError`]: the data folder cannot be used. Without other members it starts all the same.
+    pub async fn start(options: Options) -> Result<Self, NodeError> {
+        let Options { id, timing, secret, .. } = &options;
+        let disk = Disk::open(&options.data_dir, *id).await?;
+        let started = Self::run(*id, timing, secret.clone(), &disk).await;
+        let (raft, state) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                disk.close().await;
+                return Err(error);
+            }
+        };
+        let host = Arc::new(Host {
+            id: *id,
+            generation: options.generation,
+            secret: options.secret,
+            timing: options.timing,
+            clock: options.clock,
+            signals: options.signals,
+            ready_work: options.ready_work,
+            raft,
+            state,
+            leading: RwLock::new(None),
+        });
+        let tasks = options.tasks.child("placement");
+        let local = LocalPlacement::new(host.clone());
+        let node = Self { host, disk, tasks, local };
+        if options.single
+            && let Err(error) = node.found_alone(options.advertise_url).await
+        {
+            node.shutdown().await;
+            return Err(error);
+        }
+        node.tasks.spawn(SUPERVISE, supervise(node.host.clone(), node.tasks.token()));
+        Ok(node)
+    }
+
+    async fn run(
+        id: u64,
+        timing: &Timing,
+        secret: Option<String>,
+        disk: &Arc<Disk>,
+    ) -> Result<(Raft, SharedState), NodeError> {
+        let stopped = |reason: String| NodeError::Stopped { id, reason };
+        let config = config(timing)?;
+        let state = SharedState::default();
+        let machine = Machine::open(disk.clone(), state.clone())
+            .await
+            .map_err(|error| stopped(error.to_string()))?;
+        let log = LogStore::new(disk.clone());
+        let raft = Raft::new(id, Arc::new(config), Network::new(secret), log, machine)
+            .await
+            .map_err(|error| stopped(error.to_string()))?;
+        Ok((raft, state))
+    }
+
+    /// The embedded default: a group of this member.
+    async fn found_alone(&self, url: String) -> Result<(), NodeError> {
+        let stopped = |reason: String| NodeError::Stopped { id: self.host.id, reason };
+        let founded = self.host.raft.is_initialized().await;
+        if founded.map_err(|error| stopped(error.to_string()))? {
+            let members = self.host.metrics().membership_config.nodes().count();
+            return if members > 1 { Err(NodeError::NotSingle { members }) } else { Ok(()) };
+        }
+        let alone = BTreeMap::from([(self.host.id, BasicNode::new(url))]);
+        let founded = self.host.raft.initialize(alone).await;
+        founded.map_err(|error| stopped(error.to_string()))
+    }
+
+    /// Placement for this process: direct while this member leads, over HTTP otherwise.
+    #[must_use]
+    pub fn local(&self) -> LocalPlacement {
+        self.local.clone()
+    }
+
+    /// What to serve on the internal listener, at the URL that the group knows.
+    pub fn router(&self) -> Router {
+        router::router(self.host.clone())
+    }
+
+    /// What this member knows of the group.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.host.status()
+    }
+
+    /// Founds a group with this member in it, as `POST /placement/init` does.
+    ///
+    /// # Errors
+    /// As [`placement_api::PlacementAdmin::init`].
+    pub async fn init(&self, members: &[Member]) -> Result<(), placement_api::PlacementError> {
+        match self.host.found(members).await {
+            Ok(()) => Ok(()),
+            Err(super::leader::Refused::Answer(error)) => Err(error),
+            Err(super::leader::Refused::NotLeader) => {
+                let reason = "only a member without a group founds one".to_owned();
+                Err(placement_api::PlacementError::Invalid { reason })
+            }
+        }
+    }
+
+    /// Waits until this member leads and answers, or knows who does.
+    pub async fn ready(&self) {
+        let mut metrics = self.host.raft.metrics();
+        loop {
+            if self.host.leading().is_some() || self.host.leader_url().is_some() {
+                return;
+            }
+            // A leader answers a moment after it is elected: the metrics say nothing about that.
+            let _ = tokio::time::timeout(PAUSE / 10, metrics.changed()).await;
+            tokio::time::sleep(PAUSE / 50).await;
+        }
+    }
+
+    /// Stops the member and frees its data folder. Leases stay: the others, or the next start, go on.
+    pub async fn shutdown(&self) {
+        self.tasks.shutdown(STOP_TIME).await;
+        self.host.set_leading(None);
+        if let Err(error) = self.host.raft.shutdown().await {
+            tracing::warn!(%error, "placement's Raft did not end in order");
+        }
+        self.disk.close().await;
+    }
+}
+
+fn config(timing: &Timing) -> Result<openraft::Config, NodeError> {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let config = openraft::Config {
+        cluster_name: "placement".to_owned(),
+        heartbeat_interval: millis(timing.heartbeat),
+        election_timeout_min: millis(timing.election_min),
+        election_timeout_max: millis(timing.election_max),
+        install_snapshot_timeout: 20_000,
+        max_payload_entries: MAX_APPEND_ENTRIES,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(timing.snapshot_every),
+        max_in_snapshot_log_to_keep: timing.keep_entries,
+        replication_lag_threshold: timing.snapshot_every.max(timing.keep_entries) * 2,
+        ..openraft::Config::default()
+    };
+    config.validate().map_err(|error| NodeError::Timing(Box::new(error)))
+}
+
+/// Leads whenever Raft says so. Ends with the role, or with the error that ended Raft.
+async fn supervise(host: Arc<Host>, cancel: CancellationToken) -> Result<(), NodeError> {
+    let mut metrics = host.raft.metrics();
+    loop {
+        let leads = {
+            let now = metrics.borrow_and_update();
+            if let Err(error) = &now.running_state {
+                return Err(NodeError::Stopped { id: host.id, reason: error.to_string() });
+            }
+            leads(&now)
+        };
+        let Some(term) = leads else {
+            tokio::select! {
+                () = cancel.cancelled() => return Ok(()),
+                changed = metrics.changed() => if changed.is_err() { return ended(&host) },
+            }
+            continue;
+        };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = deposed(&mut metrics, term) => tracing::info!(id = host.id, "placement no longer leads"),
+            () = Box::pin(lead(&host)) => tokio::time::sleep(PAUSE).await,
+        }
+        host.set_leading(None);
+        if cancel.is_cancelled() {
+            return Ok(());
+        }
+    }
+}
+
+fn ended(host: &Host) -> Result<(), NodeError> {
+    let reason = match host.metrics().running_state {
+        Ok(()) => "Raft ended without an error".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(NodeError::Stopped { id: host.id, reason })
+}
+
+/// The term in which this member leads.
+fn leads(metrics: &Metrics) -> Option<u64> {
+    (metrics.state.is_leader() && metrics.running_state.is_ok()).then_some(metrics.current_term)
+}
+
+async fn deposed(metrics: &mut watch::Receiver<Metrics>, term: u64) {
+    // An error means that Raft ended, which deposes as well.
+    let _ = metrics.wait_for(|now| leads(now) != Some(term)).await;
+}

@@ -1,0 +1,101 @@
+use std::error::Error;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use domain::SessionRef;
+
+use super::Host;
+use super::job::{Job, Waiter};
+use super::leader::Leading;
+use crate::rules::choose;
+
+/// Ready sessions that one sweep looks at.
+pub const SWEEP_LIMIT: u32 = 1_000;
+
+/// How long one look at the store may take.
+const LOOK_TIME: Duration = Duration::from_secs(2);
+/// The least time between two sweeps, however often one is asked for.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// What the store could not answer; logged, and asked again at the next sweep.
+pub type ReadyWorkError = Box<dyn Error + Send + Sync>;
+
+/// The store, as the sweep sees it: which sessions are ready. (The store asks as role `oc_sched`, which
+/// reads ids and nothing else.)
+#[async_trait]
+pub trait ReadyWork: Send + Sync + 'static {
+    /// Up to `limit` *ready* sessions in one fixed order (such as organisation, Location, session),
+    /// beginning after `after`. Whether someone holds their Location is not asked of the store: placement
+    /// knows, and walks on page by page so that held ones do not hide the others.
+    ///
+    /// # Errors
+    /// Anything: the sweep goes on at its next tick.
+    async fn unplaced(
+        &self,
+        after: Option<&SessionRef>,
+        limit: u32,
+    ) -> Result<Vec<SessionRef>, ReadyWorkError>;
+}
+
+/// Places ready sessions whose Location nobody alive holds: what makes a lost hint cost latency only.
+/// Held Locations are left to their holders, who sweep themselves.
+pub(crate) async fn sweep(host: &Host, leading: &Leading) {
+    let mut after: Option<SessionRef> = None;
+    let mut failures = 0_u32;
+    loop {
+        let mut hurry = false;
+        if host.has_majority() && someone_takes_work(host, leading) {
+            let look = host.ready_work.unplaced(after.as_ref(), SWEEP_LIMIT);
+            let looked = match tokio::time::timeout(LOOK_TIME, look).await {
+                Ok(looked) => looked,
+                Err(_) => Err(format!("no answer in {LOOK_TIME:?}").into()),
+            };
+            match looked {
+                Ok(page) => {
+                    failures = 0;
+                    (after, hurry) = place(host, leading, page);
+                }
+                Err(error) => {
+                    if failures.is_multiple_of(60) {
+                        tracing::warn!(%error, "ready sessions could not be read; only hints place them");
+                    }
+                    failures = failures.wrapping_add(1);
+                }
+            }
+        }
+        tokio::time::sleep(BREATH.min(host.timing.sweep)).await;
+        // Where one page of work lay about, there is more.
+        if !hurry {
+            let rest = host.timing.sweep.saturating_sub(BREATH);
+            let _ = tokio::time::timeout(rest, leading.sweep_asked()).await;
+        }
+    }
+}
+
+fn someone_takes_work(host: &Host, leading: &Leading) -> bool {
+    let load = leading.load(host);
+    let anywhere = domain::LocationRef {
+        org: domain::OrgId::FIRST,
+        location: "loc_any".parse().expect("the form of an id"),
+    };
+    host.state.read(|state| choose(state, &load, &anywhere)).is_some()
+}
+
+/// Asks for a holder for each. Returns where the next page begins (`None`: at the beginning), and whether
+/// this one was full and had work that nobody held.
+fn place(host: &Host, leading: &Leading, page: Vec<SessionRef>) -> (Option<SessionRef>, bool) {
+    let full = page.len() >= SWEEP_LIMIT as usize;
+    let (mut last, mut found) = (None, false);
+    for session in page {
+        let location = session.location_ref();
+        if host.state.read(|state| state.holder(&location).is_none()) {
+            found = true;
+            let waiter = Waiter { session: Some(session.session.clone()), tries: 0, reply: None };
+            if leading.submit(Job::Place { location, waiter }).is_err() {
+                return (last, false); // the writer is busy: the next sweep begins here
+            }
+        }
+        last = Some(session);
+    }
+    (last.filter(|_| full), full && found)
+}

@@ -1,0 +1,293 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use domain::{FencingToken, Incarnation, LocationRef, SessionId, SessionRef};
+use placement_api::{Lease, Placed, PlacementError};
+use signals::{Hint, Topic, WorkerHint};
+use tokio::sync::mpsc;
+
+use super::Host;
+use super::job::{Job, MAX_WAITING, Reply, Waiter};
+use super::leader::Leading;
+use crate::rules::{Batch, Command, Effect, Load, MAX_COMMANDS, choose};
+
+/// Tries to place one Location before its waiter is told to ask again.
+const MAX_TRIES: u8 = 3;
+
+/// The leader's only writer: takes what waits, makes one entry of it, and tells who asked.
+///
+/// One write is under way at a time, so that calls for one Location coalesce: those that come together
+/// share a command, later ones find the holder in the state. Ends when a write fails: leadership moved.
+pub(crate) struct Writer<'a> {
+    host: &'a Host,
+    leading: &'a Leading,
+    queue: VecDeque<Job>,
+    /// Locations whose holder died or drains, waiting to be given to others.
+    freed: VecDeque<LocationRef>,
+}
+
+/// What a command was for.
+enum Purpose {
+    Place { location: LocationRef, waiters: Vec<Waiter> },
+    Register { reply: Reply<()> },
+    Release { leases: Vec<Lease>, reassign: bool, reply: Reply<()> },
+    Retire { incarnation: Incarnation },
+    Drain { reply: Reply<()> },
+}
+
+#[derive(Default)]
+struct Plan {
+    commands: Vec<Command>,
+    purposes: Vec<Purpose>,
+    /// Where in `purposes` a Location is being placed.
+    placing: BTreeMap<LocationRef, usize>,
+    load: Load,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(host: &'a Host, leading: &'a Leading) -> Self {
+        Self { host, leading, queue: VecDeque::new(), freed: VecDeque::new() }
+    }
+
+    /// Runs until a write fails or nobody can send jobs any more.
+    pub(crate) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        loop {
+            if self.queue.is_empty() && self.freed.is_empty() {
+                match jobs.recv().await {
+                    Some(job) => self.queue.push_back(job),
+                    None => return,
+                }
+            }
+            while self.queue.len() < MAX_WAITING
+                && let Ok(job) = jobs.try_recv()
+            {
+                self.queue.push_back(job);
+            }
+            let plan = self.plan();
+            if plan.commands.is_empty() {
+                continue;
+            }
+            let batch = Batch::new(self.host.generation, plan.commands);
+            match self.host.raft.client_write(batch).await {
+                Ok(written) => self.settle(plan.purposes, written.data),
+                Err(error) => {
+                    tracing::warn!(%error, "placement could not write; it no longer leads");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Makes the next entry, at most [`MAX_COMMANDS`] long. Asks that need no entry are answered here.
+    fn plan(&mut self) -> Plan {
+        let load = self.leading.load(self.host);
+        let mut plan = Plan { load, ..Plan::default() };
+        // Half an entry for those who wait, so that a dead worker's many Locations do not hold them up.
+        while let Some(job) = self.queue.front() {
+            let limit = if self.freed.is_empty() { MAX_COMMANDS } else { MAX_COMMANDS / 2 };
+            if plan.commands.len() + job.commands() > limit {
+                break;
+            }
+            if let Some(job) = self.queue.pop_front() {
+                self.plan_job(&mut plan, job);
+            }
+        }
+        while plan.commands.len() < MAX_COMMANDS
+            && let Some(location) = self.freed.pop_front()
+        {
+            if !self.plan_place(&mut plan, location, None) {
+                let left = self.freed.len() + 1;
+                tracing::warn!(
+                    left,
+                    "no worker takes the Locations that were freed; the sweep will"
+                );
+                self.freed.clear();
+            }
+        }
+        plan
+    }
+
+    fn plan_job(&mut self, plan: &mut Plan, job: Job) {
+        match job {
+            Job::Place { location, waiter } => {
+                self.plan_place(plan, location, Some(waiter));
+            }
+            Job::Register { worker, reply } => {
+                plan.commands.push(Command::Register { worker });
+                plan.purposes.push(Purpose::Register { reply });
+            }
+            Job::Release { incarnation, leases, reassign, reply } => {
+                let release = |lease: &Lease| Command::Release {
+                    location: lease.location.clone(),
+                    incarnation,
+                    token: lease.token,
+                };
+                plan.commands.extend(leases.iter().map(release));
+                plan.purposes.push(Purpose::Release { leases, reassign, reply });
+            }
+            Job::Retire { incarnation } => {
+                // It may have been heard while it waited here.
+                if self.leading.is_silent(incarnation) {
+                    plan.commands.push(Command::Retire { incarnation });
+                    plan.purposes.push(Purpose::Retire { incarnation });
+                }
+            }
+            Job::Drain { node, on, reply } => {
+                plan.commands.push(if on {
+                    Command::DrainNode { node }
+                } else {
+                    Command::UndrainNode { node }
+                });
+                plan.purposes.push(Purpose::Drain { reply });
+            }
+        }
+    }
+
+    /// Whether there was a worker for it.
+    fn plan_place(&self, plan: &mut Plan, location: LocationRef, waiter: Option<Waiter>) -> bool {
+        if let Some(Purpose::Place { waiters, .. }) =
+            plan.placing.get(&location).and_then(|at| plan.purposes.get_mut(*at))
+        {
+            waiters.extend(waiter);
+            return true;
+        }
+        if let Some(placed) = self.host.held(&location) {
+            if let Some(waiter) = waiter {
+                self.wake(&placed, waiter.session.as_ref());
+                answer(waiter.reply, Ok(placed));
+            }
+            return true;
+        }
+        let load = &plan.load;
+        let Some(incarnation) = self.host.state.read(|state| choose(state, load, &location)) else {
+            answer(waiter.and_then(|waiter| waiter.reply), Err(PlacementError::NoWorker));
+            return false;
+        };
+        *plan.load.planned.entry(incarnation).or_default() += 1;
+        plan.commands.push(Command::Assign { location: location.clone(), incarnation });
+        plan.placing.insert(location.clone(), plan.purposes.len());
+        plan.purposes.push(Purpose::Place { location, waiters: waiter.into_iter().collect() });
+        true
+    }
+
+    /// Tells everyone what came of the entry.
+    fn settle(&mut self, purposes: Vec<Purpose>, effects: Vec<Effect>) {
+        let mut effects = effects.into_iter();
+        for purpose in purposes {
+            match purpose {
+                Purpose::Place { location, waiters } => {
+                    let news = match effects.next() {
+                        Some(Effect::Assigned { incarnation, token }) => Some((incarnation, token)),
+                        _ => None,
+                    };
+                    self.settle_place(location, waiters, news);
+                }
+                Purpose::Register { reply } => {
+                    let known = matches!(effects.next(), Some(Effect::Registered));
+                    answer(
+                        Some(reply),
+                        if known { Ok(()) } else { Err(PlacementError::Superseded) },
+                    );
+                    self.leading.sweep_soon();
+                }
+                Purpose::Release { leases, reassign, reply } => {
+                    for (lease, effect) in leases.into_iter().zip(effects.by_ref()) {
+                        if reassign && effect == (Effect::Released { ended: true }) {
+                            self.freed.push_back(lease.location);
+                        }
+                    }
+                    answer(Some(reply), Ok(()));
+                }
+                Purpose::Retire { incarnation } => {
+                    if let Some(Effect::Retired { freed }) = effects.next() {
+                        tracing::warn!(%incarnation, leases = freed.len(), "worker declared dead");
+                        self.freed.extend(freed);
+                        self.leading.sweep_soon();
+                    }
+                }
+                Purpose::Drain { reply } => {
+                    effects.next();
+                    answer(Some(reply), Ok(()));
+                    self.leading.sweep_soon();
+                }
+            }
+        }
+    }
+
+    fn settle_place(
+        &mut self,
+        location: LocationRef,
+        waiters: Vec<Waiter>,
+        news: Option<(Incarnation, FencingToken)>,
+    ) {
+        let Some(placed) = self.host.held(&location) else {
+            // Whoever got it was retired by the same entry, or was gone before: choose again.
+            if waiters.is_empty() {
+                self.freed.push_back(location);
+                return;
+            }
+            for waiter in waiters {
+                self.try_again(location.clone(), waiter);
+            }
+            return;
+        };
+        let mut sessions = waiters.iter().filter_map(|waiter| waiter.session.as_ref());
+        let mine = (placed.worker.incarnation, placed.lease.token);
+        if news == Some(mine) {
+            let assigned = WorkerHint::Assigned {
+                location,
+                token: placed.lease.token,
+                session: sessions.next().cloned(),
+            };
+            let topic = Topic::Worker(placed.worker.incarnation);
+            self.host.signals.publish(&topic, Hint::Worker(assigned));
+        }
+        for session in sessions {
+            self.wake(&placed, Some(session));
+        }
+        for waiter in waiters {
+            answer(waiter.reply, Ok(placed.clone()));
+        }
+    }
+
+    fn try_again(&mut self, location: LocationRef, mut waiter: Waiter) {
+        waiter.tries += 1;
+        if waiter.tries < MAX_TRIES {
+            self.queue.push_back(Job::Place { location, waiter });
+        } else {
+            let reason = "workers die faster than they are chosen; ask again".to_owned();
+            answer(waiter.reply, Err(PlacementError::Unreachable { reason }));
+        }
+    }
+
+    fn wake(&self, placed: &Placed, session: Option<&SessionId>) {
+        self.host.wake(placed, session);
+    }
+}
+
+impl Host {
+    /// Who holds a Location now.
+    pub(crate) fn held(&self, location: &LocationRef) -> Option<Placed> {
+        self.state.read(|state| {
+            let (worker, token) = state.holder(location)?;
+            let lease = Lease { location: location.clone(), token };
+            Some(Placed { worker: worker.clone(), lease })
+        })
+    }
+
+    /// Forwards a session's wake to the holder of its Location.
+    pub(crate) fn wake(&self, placed: &Placed, session: Option<&SessionId>) {
+        if let Some(session) = session {
+            let LocationRef { org, location } = placed.lease.location.clone();
+            let session = SessionRef { org, location, session: session.clone() };
+            let topic = Topic::Worker(placed.worker.incarnation);
+            self.signals.publish(&topic, Hint::Worker(WorkerHint::Wake { session }));
+        }
+    }
+}
+
+/// Whoever asked may have gone away: then nobody is told.
+fn answer<T>(reply: Option<Reply<T>>, with: Result<T, PlacementError>) {
+    if let Some(reply) = reply {
+        let _ = reply.send(with);
+    }
+}

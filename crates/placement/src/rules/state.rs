@@ -1,0 +1,274 @@
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use domain::{FencingToken, Generation, Incarnation, LocationRef};
+use placement_api::{Lease, Worker};
+
+use super::command::{Batch, Command, Commands, Effect, VERSION};
+
+/// Retired incarnations that are remembered, to answer *superseded*. An older one that comes back is
+/// taken for a new worker without leases: its old tokens stay outranked, so this costs nothing but words.
+pub const MAX_RETIRED: usize = 10_000;
+
+/// Why an entry cannot be applied. The member stops: going on would make its state differ.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Written by a newer build.
+    #[error(
+        "entry {index} has commands of version {version}, this build reads {VERSION}; upgrade this member"
+    )]
+    UnknownVersion {
+        /// The entry.
+        index: u64,
+        /// Its version.
+        version: u32,
+    },
+    /// The version is known and the commands are not: damage, or a build that forgot to raise its version.
+    #[error("the commands of entry {index} cannot be read by this build; upgrade this member")]
+    Unreadable {
+        /// The entry.
+        index: u64,
+    },
+    /// No token can be made.
+    #[error("generation {generation} and index {index} make no token; found a new group")]
+    OutOfTokens {
+        /// The generation.
+        generation: u32,
+        /// The entry.
+        index: u64,
+    },
+}
+
+/// A worker that is not declared dead, with what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The worker.
+    pub worker: Worker,
+    /// Grows with every change of its leases, across leaders and generations: the token of the entry
+    /// that changed them.
+    pub version: u64,
+    pub(super) leases: BTreeMap<LocationRef, FencingToken>,
+}
+
+impl Standing {
+    /// How many Locations it holds.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn leases(&self) -> Vec<Lease> {
+        let lease = |(location, token): (&LocationRef, &FencingToken)| Lease {
+            location: location.clone(),
+            token: *token,
+        };
+        self.leases.iter().map(lease).collect()
+    }
+}
+
+/// All that placement agrees on. Small: a worker is some 200 bytes, a lease some 150.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    pub(super) generation: Generation,
+    pub(super) workers: BTreeMap<Incarnation, Standing>,
+    pub(super) holders: BTreeMap<LocationRef, Incarnation>,
+    pub(super) retired: VecDeque<Incarnation>,
+    pub(super) gone: BTreeSet<Incarnation>,
+    pub(super) drained: BTreeSet<String>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            generation: Generation(0),
+            workers: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            retired: VecDeque::new(),
+            gone: BTreeSet::new(),
+            drained: BTreeSet::new(),
+        }
+    }
+}
+
+impl State {
+    /// Applies the entry at `index`: one effect per command, in order.
+    ///
+    /// # Errors
+    /// [`ApplyError`]: nothing is changed, and the member must stop.
+    pub fn apply(&mut self, index: u64, batch: &Batch) -> Result<Vec<Effect>, ApplyError> {
+        if batch.version != VERSION {
+            return Err(ApplyError::UnknownVersion { index, version: batch.version });
+        }
+        let Commands::Known(commands) = &batch.commands else {
+            return Err(ApplyError::Unreadable { index });
+        };
+        let generation = self.generation.max(batch.generation);
+        let token = FencingToken::new(generation, index)
+            .ok_or(ApplyError::OutOfTokens { generation: generation.0, index })?;
+        self.generation = generation;
+        let mut entry = Entry { state: self, token, given: BTreeSet::new() };
+        Ok(commands.iter().map(|command| entry.command(command)).collect())
+    }
+
+    /// What tokens begin with now.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Who holds a Location, with the lease's token.
+    #[must_use]
+    pub fn holder(&self, location: &LocationRef) -> Option<(&Worker, FencingToken)> {
+        let standing = self.workers.get(self.holders.get(location)?)?;
+        standing.leases.get(location).map(|token| (&standing.worker, *token))
+    }
+
+    /// A worker, unless it was declared dead or never heard of.
+    #[must_use]
+    pub fn worker(&self, incarnation: Incarnation) -> Option<&Standing> {
+        self.workers.get(&incarnation)
+    }
+
+    /// All workers that were not declared dead.
+    pub fn workers(&self) -> impl Iterator<Item = &Standing> {
+        self.workers.values()
+    }
+
+    /// Whether an incarnation was declared dead (of those that are remembered).
+    #[must_use]
+    pub fn is_retired(&self, incarnation: Incarnation) -> bool {
+        self.gone.contains(&incarnation)
+    }
+
+    /// Whether a node was asked to drain.
+    #[must_use]
+    pub fn is_drained(&self, node: &str) -> bool {
+        self.drained.contains(node)
+    }
+
+    /// The nodes that were asked to drain.
+    pub fn drained(&self) -> impl Iterator<Item = &str> {
+        self.drained.iter().map(String::as_str)
+    }
+
+    /// How many Locations are leased.
+    #[must_use]
+    pub fn leases(&self) -> usize {
+        self.holders.len()
+    }
+}
+
+/// One entry on its way into the state.
+struct Entry<'a> {
+    state: &'a mut State,
+    /// What every lease that this entry gives is proved by.
+    token: FencingToken,
+    /// Locations that this entry has given away: once each, or one token would have two owners.
+    given: BTreeSet<LocationRef>,
+}
+
+impl Entry<'_> {
+    fn command(&mut self, command: &Command) -> Effect {
+        match command {
+            Command::Register { worker } => self.register(worker),
+            Command::Retire { incarnation } => self.retire(*incarnation),
+            Command::Assign { location, incarnation } => self.assign(location, *incarnation),
+            Command::Release { location, incarnation, token } => {
+                self.release(location, *incarnation, *token)
+            }
+            Command::DrainNode { node } => {
+                Effect::Drains { changed: self.state.drained.insert(node.clone()) }
+            }
+            Command::UndrainNode { node } => {
+                Effect::Drains { changed: self.state.drained.remove(node) }
+            }
+        }
+    }
+
+    /// The version of a worker whose leases this entry changes.
+    fn version(&self) -> u64 {
+        self.token.0.cast_unsigned()
+    }
+
+    fn register(&mut self, worker: &Worker) -> Effect {
+        if self.state.is_retired(worker.incarnation) {
+            return Effect::Superseded;
+        }
+        let version = self.version();
+        self.state
+            .workers
+            .entry(worker.incarnation)
+            .and_modify(|standing| standing.worker = worker.clone())
+            .or_insert_with(|| Standing {
+                worker: worker.clone(),
+                version,
+                leases: BTreeMap::new(),
+            });
+        Effect::Registered
+    }
+
+    fn retire(&mut self, incarnation: Incarnation) -> Effect {
+        let state = &mut *self.state;
+        let freed: Vec<LocationRef> = state
+            .workers
+            .remove(&incarnation)
+            .map(|gone| gone.leases)
+            .into_iter()
+            .flatten()
+            .map(|(location, _)| location)
+            .collect();
+        for location in &freed {
+            state.holders.remove(location);
+        }
+        if state.gone.insert(incarnation) {
+            state.retired.push_back(incarnation);
+        }
+        while state.retired.len() > MAX_RETIRED {
+            if let Some(oldest) = state.retired.pop_front() {
+                state.gone.remove(&oldest);
+            }
+        }
+        Effect::Retired { freed }
+    }
+
+    fn assign(&mut self, location: &LocationRef, incarnation: Incarnation) -> Effect {
+        if let Some((holder, token)) = self.state.holder(location) {
+            return Effect::Held { incarnation: holder.incarnation, token };
+        }
+        if self.given.contains(location) {
+            return Effect::SameEntry;
+        }
+        let (token, version) = (self.token, self.version());
+        let Some(standing) = self.state.workers.get_mut(&incarnation) else {
+            return Effect::NotLive;
+        };
+        standing.leases.insert(location.clone(), token);
+        standing.version = version;
+        self.state.holders.insert(location.clone(), incarnation);
+        self.given.insert(location.clone());
+        Effect::Assigned { incarnation, token }
+    }
+
+    fn release(
+        &mut self,
+        location: &LocationRef,
+        incarnation: Incarnation,
+        token: FencingToken,
+    ) -> Effect {
+        let version = self.version();
+        let standing = self.state.workers.get_mut(&incarnation);
+        let ended = standing.is_some_and(|standing| {
+            let held = standing.leases.get(location) == Some(&token);
+            if held {
+                standing.leases.remove(location);
+                standing.version = version;
+            }
+            held
+        });
+        if ended {
+            self.state.holders.remove(location);
+        }
+        Effect::Released { ended }
+    }
+}

@@ -1,0 +1,269 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{FencingToken, Generation, Incarnation, LocationRef, OrgId};
+use placement_api::Worker;
+use proptest::prelude::*;
+
+use super::*;
+
+fn incarnation(nth: u8) -> Incarnation {
+    let text = format!("00000000-0000-4000-8000-0000000000{nth:02x}");
+    Incarnation(text.parse::<OrgId>().expect("a uuid").0)
+}
+
+fn location(nth: u8) -> LocationRef {
+    LocationRef { org: OrgId::FIRST, location: format!("loc_{nth}").parse().expect("an id") }
+}
+
+fn worker(nth: u8, slots: u32) -> Worker {
+    let node = format!("node-{}", nth % 3);
+    Worker { incarnation: incarnation(nth), node, url: format!("http://w{nth}"), slots }
+}
+
+fn one(state: &mut State, index: u64, command: Command) -> Effect {
+    let batch = Batch::new(Generation(1), vec![command]);
+    state.apply(index, &batch).expect("applies").pop().expect("one effect")
+}
+
+fn assign(nth: u8, to: u8) -> Command {
+    Command::Assign { location: location(nth), incarnation: incarnation(to) }
+}
+
+fn token(index: u64) -> FencingToken {
+    FencingToken::new(Generation(1), index).expect("in range")
+}
+
+#[test]
+fn a_location_that_someone_alive_holds_is_not_given_again() {
+    let mut state = State::default();
+    for nth in [1, 2] {
+        assert_eq!(
+            one(&mut state, u64::from(nth), Command::Register { worker: worker(nth, 4) }),
+            Effect::Registered
+        );
+    }
+    let first = Effect::Assigned { incarnation: incarnation(1), token: token(3) };
+    assert_eq!(one(&mut state, 3, assign(7, 1)), first);
+    let held = Effect::Held { incarnation: incarnation(1), token: token(3) };
+    assert_eq!(one(&mut state, 4, assign(7, 2)), held);
+    let freed = Effect::Retired { freed: vec![location(7)] };
+    assert_eq!(one(&mut state, 5, Command::Retire { incarnation: incarnation(1) }), freed);
+    let moved = Effect::Assigned { incarnation: incarnation(2), token: token(6) };
+    assert_eq!(one(&mut state, 6, assign(7, 2)), moved);
+    assert_eq!(one(&mut state, 7, assign(8, 1)), Effect::NotLive);
+    assert_eq!(one(&mut state, 8, Command::Register { worker: worker(1, 4) }), Effect::Superseded);
+}
+
+#[test]
+fn one_entry_gives_a_location_once_or_a_token_would_have_two_owners() {
+    let mut state = State::default();
+    let commands = vec![
+        Command::Register { worker: worker(1, 1) },
+        Command::Register { worker: worker(2, 1) },
+        assign(7, 1),
+        Command::Retire { incarnation: incarnation(1) },
+        assign(7, 2),
+    ];
+    let effects = state.apply(9, &Batch::new(Generation(1), commands)).expect("applies");
+    assert_eq!(effects.last(), Some(&Effect::SameEntry));
+    assert_eq!(state.holder(&location(7)), None);
+}
+
+#[test]
+fn only_the_lease_that_is_named_is_released() {
+    let mut state = State::default();
+    one(&mut state, 1, Command::Register { worker: worker(1, 1) });
+    one(&mut state, 2, assign(7, 1));
+    let release =
+        |token| Command::Release { location: location(7), incarnation: incarnation(1), token };
+    assert_eq!(one(&mut state, 3, release(token(1))), Effect::Released { ended: false });
+    assert_eq!(state.worker(incarnation(1)).expect("alive").version, token(2).0.cast_unsigned());
+    assert_eq!(one(&mut state, 4, release(token(2))), Effect::Released { ended: true });
+    assert_eq!(state.holder(&location(7)), None);
+    assert_eq!(state.worker(incarnation(1)).expect("alive").version, token(4).0.cast_unsigned());
+}
+
+#[test]
+fn what_a_newer_build_wrote_is_kept_and_then_refused() {
+    let newer = r#"{"version":2,"generation":1,"commands":[{"type":"teleport","to":"moon"}]}"#;
+    let batch: Batch = serde_json::from_str(newer).expect("it is kept");
+    let text = serde_json::to_string(&batch).expect("and passed on");
+    assert_eq!(serde_json::from_str::<Batch>(&text).expect("unchanged"), batch);
+    let mut state = State::default();
+    assert_eq!(state.apply(5, &batch), Err(ApplyError::UnknownVersion { index: 5, version: 2 }));
+    let unmarked = Batch { version: VERSION, ..batch };
+    assert_eq!(state.apply(5, &unmarked), Err(ApplyError::Unreadable { index: 5 }));
+    assert_eq!(state, State::default());
+    let image = br#"{"version":2,"planets":[]}"#;
+    assert!(matches!(State::from_image(image), Err(ImageError::UnknownVersion(2))));
+}
+
+#[test]
+fn leases_go_where_the_fewest_are_for_the_slots() {
+    let mut state = State::default();
+    one(&mut state, 1, Command::Register { worker: worker(1, 1) });
+    one(&mut state, 2, Command::Register { worker: worker(2, 3) });
+    for nth in 0..40 {
+        let to = choose(&state, &Load::default(), &location(nth)).expect("someone");
+        one(
+            &mut state,
+            3 + u64::from(nth),
+            Command::Assign { location: location(nth), incarnation: to },
+        );
+    }
+    let count = |nth| state.worker(incarnation(nth)).expect("alive").count();
+    assert_eq!((count(1), count(2)), (10, 30));
+}
+
+#[test]
+fn who_drains_gets_nothing_and_who_is_quiet_only_what_is_left() {
+    let mut state = State::default();
+    one(&mut state, 1, Command::Register { worker: worker(1, 4) });
+    one(&mut state, 2, Command::Register { worker: worker(2, 4) });
+    let quiet = Load { quiet: [incarnation(1)].into(), ..Load::default() };
+    for nth in 0..20 {
+        assert_eq!(choose(&state, &quiet, &location(nth)), Some(incarnation(2)));
+    }
+    let both = Load { draining: [incarnation(2)].into(), ..quiet };
+    assert_eq!(choose(&state, &both, &location(1)), Some(incarnation(1)));
+    one(&mut state, 3, Command::DrainNode { node: worker(1, 1).node });
+    assert_eq!(choose(&state, &both, &location(1)), None);
+    one(&mut state, 4, Command::UndrainNode { node: worker(1, 1).node });
+    assert_eq!(choose(&state, &both, &location(1)), Some(incarnation(1)));
+}
+
+#[test]
+fn ties_spread_and_do_not_depend_on_the_order() {
+    let mut state = State::default();
+    for nth in 1..=4 {
+        one(&mut state, u64::from(nth), Command::Register { worker: worker(nth, 4) });
+    }
+    let chosen: BTreeSet<_> =
+        (0..40).filter_map(|nth| choose(&state, &Load::default(), &location(nth))).collect();
+    assert_eq!(chosen.len(), 4);
+}
+
+/// What a random history is made of: who and where by small numbers, so that they meet.
+#[derive(Debug, Clone)]
+enum Step {
+    Register(u8),
+    Retire(u8),
+    Assign(u8, u8),
+    ReleaseHeld(u8),
+    ReleaseStale(u8, u8, u16),
+    Drain(u8, bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(u8, Vec<Step>)>> {
+    let step = prop_oneof![
+        3 => (0..6_u8).prop_map(Step::Register),
+        1 => (0..6_u8).prop_map(Step::Retire),
+        8 => (0..8_u8, 0..6_u8).prop_map(|(at, to)| Step::Assign(at, to)),
+        4 => (0..8_u8).prop_map(Step::ReleaseHeld),
+        1 => (0..8_u8, 0..6_u8, 0..90_u16).prop_map(|(at, by, index)| Step::ReleaseStale(at, by, index)),
+        1 => (0..3_u8, any::<bool>()).prop_map(|(node, on)| Step::Drain(node, on)),
+    ];
+    prop::collection::vec((0..3_u8, prop::collection::vec(step, 1..12)), 1..60)
+}
+
+fn command(state: &State, step: &Step) -> Option<Command> {
+    Some(match step {
+        Step::Register(nth) => Command::Register { worker: worker(*nth, 2) },
+        Step::Retire(nth) => Command::Retire { incarnation: incarnation(*nth) },
+        Step::Assign(at, to) => assign(*at, *to),
+        Step::ReleaseHeld(at) => {
+            let (holder, token) = state.holder(&location(*at))?;
+            let incarnation = holder.incarnation;
+            Command::Release { location: location(*at), incarnation, token }
+        }
+        Step::ReleaseStale(at, by, index) => Command::Release {
+            location: location(*at),
+            incarnation: incarnation(*by),
+            token: token(u64::from(*index)),
+        },
+        Step::Drain(node, true) => Command::DrainNode { node: format!("node-{node}") },
+        Step::Drain(node, false) => Command::UndrainNode { node: format!("node-{node}") },
+    })
+}
+
+/// Each holder by Location, and each lease by holder, say the same.
+fn assert_whole(state: &State) {
+    let mut from_workers = BTreeMap::new();
+    for standing in state.workers() {
+        let incarnation = standing.worker.incarnation;
+        assert!(!state.is_retired(incarnation), "{incarnation} is retired and stands");
+        for lease in standing.leases() {
+            let before = from_workers.insert(lease.location.clone(), incarnation);
+            assert_eq!(before, None, "{:?} has two holders", lease.location);
+        }
+    }
+    assert_eq!(from_workers, state.holders);
+}
+
+proptest! {
+    #[test]
+    fn every_history_keeps_one_owner_per_location_and_token(history in steps()) {
+        let mut state = State::default();
+        let mut generation = 0;
+        let mut index = 0;
+        let mut owners: BTreeMap<(LocationRef, FencingToken), Incarnation> = BTreeMap::new();
+        let mut last: BTreeMap<LocationRef, FencingToken> = BTreeMap::new();
+        let mut versions: BTreeMap<Incarnation, u64> = BTreeMap::new();
+        let mut retired = BTreeSet::new();
+        for (raise, entry) in history {
+            // A raised generation comes with a new log: its indices begin again.
+            if raise == 2 && index > 20 {
+                generation += 1;
+                index = 0;
+            }
+            index += 1;
+            let commands: Vec<_> = entry.iter().filter_map(|step| command(&state, step)).collect();
+            let before = state.clone();
+            // A member with an old setting may propose: the highest generation counts.
+            let proposed = Generation(if raise == 1 { 0 } else { generation });
+            let batch = Batch::new(proposed, commands.clone());
+            let mut twin = State::from_image(&state.image()).expect("readable");
+            let effects = state.apply(index, &batch).expect("applies");
+            prop_assert_eq!(&twin.apply(index, &batch).expect("applies"), &effects);
+            prop_assert_eq!(&twin, &state);
+
+            for (command, effect) in commands.iter().zip(&effects) {
+                match (command, effect) {
+                    (Command::Assign { location, .. }, Effect::Assigned { incarnation, token }) => {
+                        let earlier = last.insert(location.clone(), *token);
+                        prop_assert!(earlier < Some(*token), "{:?} then {:?}", earlier, token);
+                        let owner = owners.insert((location.clone(), *token), *incarnation);
+                        prop_assert_eq!(owner, None);
+                        prop_assert!(!retired.contains(incarnation));
+                    }
+                    (Command::Retire { incarnation }, _) => {
+                        retired.insert(*incarnation);
+                    }
+                    _ => {}
+                }
+            }
+            assert_whole(&state);
+            for standing in state.workers() {
+                let incarnation = standing.worker.incarnation;
+                prop_assert!(!retired.contains(&incarnation));
+                let known = versions.insert(incarnation, standing.version).unwrap_or(0);
+                let same = before.worker(incarnation).map(Standing::leases) == Some(standing.leases());
+                let in_order = if same { known <= standing.version } else { known < standing.version };
+                prop_assert!(in_order, "version {} after {}", standing.version, known);
+            }
+            prop_assert_eq!(&State::from_image(&state.image()).expect("readable"), &state);
+        }
+    }
+}
+
+#[test]
+fn only_so_many_retired_incarnations_are_remembered() {
+    let mut state = State::default();
+    let first = Incarnation::random();
+    one(&mut state, 1, Command::Retire { incarnation: first });
+    let others = (0..MAX_RETIRED).map(|_| Command::Retire { incarnation: Incarnation::random() });
+    state.apply(2, &Batch::new(Generation(1), others.collect())).expect("applies");
+    assert!(!state.is_retired(first));
+    assert_eq!(state.retired.len(), MAX_RETIRED);
+    assert_eq!(state.gone.len(), MAX_RETIRED);
+}

@@ -1,0 +1,204 @@
+//! Three members over loopback HTTP: the leader dies, workers die with it, members come and go.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use placement_api::{Placement, PlacementAdmin, PlacementError};
+use tempfile::TempDir;
+
+use crate::harness::{
+    FakeWorker, Running, SECRET, SUSPICION, World, admin, beat, client, place, request, until,
+    within, worker,
+};
+
+/// Takes the leader out of `members`.
+fn take_leader(members: &mut Vec<Running>) -> Running {
+    let leader = members.iter().find_map(|member| member.node.status().leader).expect("one leads");
+    let at = members.iter().position(|member| member.id == leader).expect("it is one of them");
+    members.remove(at)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_leader_keeps_leases_and_waits_before_it_declares_anyone_dead() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let mut members = world.group(3, dir.path()).await;
+    let all = client(&members);
+    let lives = FakeWorker::start(&world, "lives", all.clone()).await;
+    let dies = FakeWorker::start(&world, "dies", all.clone()).await;
+    let mut before = Vec::new();
+    for nth in 0..30 {
+        before.push(place(&*all, nth).await);
+    }
+    let of_dead = before.iter().filter(|placed| placed.worker == dies.worker).count();
+    assert!((5..=25).contains(&of_dead), "{of_dead} of 30");
+    // Also in the process of a member that does not lead.
+    for member in &members {
+        let placed = member.node.local().place(request(3)).await.expect("held");
+        assert_eq!(placed, before[3]);
+    }
+    for member in &members {
+        until(&member.node, |status| status.leases == 30).await;
+    }
+
+    let leader = take_leader(&mut members);
+    dies.kill().await;
+    let port = leader.stop().await;
+    let led = loop {
+        if let Some(member) =
+            members.iter().find(|member| member.node.status().leader == Some(member.id))
+        {
+            break member;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let elected = Instant::now();
+    let status = led.node.status();
+    assert_eq!((status.leases, status.workers.len()), (30, 2), "nobody is dead yet");
+    until(&led.node, |status| status.workers.len() == 1).await;
+    let waited = elected.elapsed();
+    assert!(waited >= SUSPICION * 8 / 10, "declared dead after {waited:?} of leading");
+    lives.until(|known| known.leases.len() == 30).await;
+    for old in &before {
+        let new = all.place(placement_api::PlaceRequest {
+            location: old.lease.location.clone(),
+            session: None,
+        });
+        let new = new.await.expect("held");
+        assert_eq!(new.worker, lives.worker);
+        if old.worker == lives.worker {
+            assert_eq!(new, *old, "a live worker keeps its leases");
+        } else {
+            assert!(new.lease.token > old.lease.token);
+        }
+    }
+    let late = all.heartbeat(beat(&dies.worker, 0)).await;
+    assert!(matches!(late, Err(PlacementError::Superseded)), "{late:?}");
+
+    // The old leader comes back and catches up.
+    let old =
+        (1..=3).find(|id| members.iter().all(|member| member.id != *id)).expect("one is away");
+    let back = world.member(old, port, dir.path()).await;
+    until(&back.node, |status| status.leases == 30 && status.workers.len() == 1).await;
+    back.stop().await;
+    for member in members {
+        member.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_was_away_gets_the_raft_snapshot_when_the_log_is_purged() {
+    let (mut world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    world.timing.snapshot_every = 20;
+    world.timing.keep_entries = 2;
+    let mut members = world.group(3, dir.path()).await;
+    let leader = take_leader(&mut members);
+    let (id, port) = {
+        let away = members.remove(0);
+        (away.id, away.stop().await)
+    };
+    let one = worker("one");
+    leader.node.local().heartbeat(beat(&one, 0)).await.expect("registered");
+    for nth in 0..80 {
+        place(&leader.node.local(), nth).await;
+        leader.node.local().heartbeat(beat(&one, 0)).await.expect("alive");
+    }
+    let ahead = until(&leader.node, |status| status.purged > 40).await;
+    let back = world.member(id, port, dir.path()).await;
+    let caught_up = until(&back.node, |status| status.leases == 80).await;
+    assert!(caught_up.applied >= ahead.purged);
+    // It has them from its own disk too, and is as good a leader as any.
+    back.stop().await;
+    let back = world.member(id, port, dir.path()).await;
+    until(&back.node, |status| status.leases == 80).await;
+    let lease = place(&leader.node.local(), 3).await.lease;
+    leader.stop().await;
+    let rest: Vec<Running> = members.into_iter().chain([back]).collect();
+    let held = client(&rest);
+    assert_eq!(place(&*held, 3).await.lease, lease);
+    for member in rest {
+        member.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_come_and_go_and_one_that_is_not_there_does_no_harm() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let mut members = world.group(1, dir.path()).await;
+    let one = worker("one");
+    members[0].node.local().heartbeat(beat(&one, 0)).await.expect("registered");
+    let lease = place(&members[0].node.local(), 1).await.lease;
+    for id in [2, 3] {
+        let member = world.member(id, 0, dir.path()).await;
+        admin(&members).add_member(id, &member.url).await.expect("joins");
+        members.push(member);
+    }
+    let status = admin(&members).status().await.expect("answers");
+    let voters = status.members.iter().filter(|member| member.voter).count();
+    assert_eq!((status.members.len(), voters, status.leases), (3, 3, 1));
+
+    let taken = admin(&members).add_member(2, "http://127.0.0.1:9").await;
+    assert!(matches!(taken, Err(PlacementError::Invalid { .. })), "{taken:?}");
+    let twice = admin(&members[1..2]).init(&[members[1].member()]).await;
+    assert!(matches!(twice, Err(PlacementError::Invalid { .. })), "{twice:?}");
+
+    // The founder, which leads, is removed: the others go on with what it knew.
+    admin(&members).remove_member(1).await.expect("removed");
+    let first = members.remove(0);
+    first.stop().await;
+    let rest = client(&members);
+    assert_eq!(place(&*rest, 1).await.lease, lease);
+    let status = until(&members[0].node, |status| status.members.len() == 2).await;
+    assert!(status.members.iter().all(|member| member.id != 1));
+    let unknown = admin(&members).remove_member(1).await;
+    assert!(matches!(unknown, Err(PlacementError::Invalid { .. })), "{unknown:?}");
+    for member in members {
+        member.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn without_the_cluster_secret_nothing_is_told() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let mut members = world.group(1, dir.path()).await;
+    let url = members[0].url.clone();
+    for secret in [None, Some(String::new()), Some("a cluster secreT".to_owned())] {
+        let stranger = PlacementAdmin::new(vec![url.clone()], secret);
+        let refused = stranger.status().await.expect_err("refused").to_string();
+        assert!(refused.contains("--cluster-secret"), "{refused}");
+    }
+    let known = PlacementAdmin::new(vec![url], Some(SECRET.to_owned()));
+    assert_eq!(within(Duration::from_secs(2), known.status()).await.expect("answers").id, 1);
+    members.remove(0).stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_a_majority_does_not_answer() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let mut members = world.group(3, dir.path()).await;
+    let leader = take_leader(&mut members);
+    let one = worker("one");
+    leader.node.local().heartbeat(beat(&one, 0)).await.expect("registered");
+    let placed = place(&leader.node.local(), 1).await;
+    for member in members {
+        member.stop().await;
+    }
+    let end = Instant::now() + Duration::from_secs(6);
+    loop {
+        match leader.node.local().place(request(1)).await {
+            Ok(held) => assert_eq!(held, placed),
+            Err(error) => {
+                assert!(matches!(error, PlacementError::Unreachable { .. }), "{error}");
+                break;
+            }
+        }
+        assert!(Instant::now() < end, "it goes on alone");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Nobody is declared dead by a leader that cannot know.
+    tokio::time::sleep(SUSPICION * 2).await;
+    assert_eq!(leader.node.status().workers.len(), 1);
+    let url: Arc<dyn Placement> = client(std::slice::from_ref(&leader));
+    let refused = url.heartbeat(beat(&one, 0)).await;
+    assert!(matches!(refused, Err(PlacementError::Unreachable { .. })), "{refused:?}");
+    leader.stop().await;
+}

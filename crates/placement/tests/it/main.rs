@@ -1,0 +1,5 @@
+//! Members of placement on real disks and real loopback HTTP, with workers that only send heartbeats.
+
+mod group;
+mod harness;
+mod single;
