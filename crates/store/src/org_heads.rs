@@ -1,0 +1,91 @@
+//! What a feed of a whole organisation asks: which of its sessions have moved.
+
+use domain::{OrgId, Seq, SessionId, SessionRef, TimestampMs};
+
+use crate::{Store, StoreError};
+
+/// How far a session has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrgHead {
+    /// The session.
+    pub session: SessionRef,
+    /// The highest number of its log.
+    pub seq: Seq,
+    /// Whether it has work or a drain has it.
+    pub busy: bool,
+}
+
+impl Store {
+    /// The heads of an organisation's `newest` newest sessions (by id) and of at most `busy` that have
+    /// work, in no order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn org_heads(
+        &self,
+        org: OrgId,
+        newest: i64,
+        busy: i64,
+    ) -> Result<Vec<OrgHead>, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let rows = sqlx::query!(
+                r#"(SELECT id AS "id!", location_id AS "location_id!", next_seq AS "next_seq!", ready AS "ready!"
+                    FROM session_head WHERE org_id = $1 ORDER BY id LIMIT $2)
+                   UNION
+                   (SELECT id, location_id, next_seq, ready
+                    FROM session_head WHERE org_id = $1 AND ready LIMIT $3)"#,
+                org.0,
+                newest,
+                busy,
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            rows.into_iter()
+                .map(|row| {
+                    Ok(OrgHead {
+                        session: SessionRef {
+                            org,
+                            location: row.location_id.parse()?,
+                            session: row.id.parse()?,
+                        },
+                        seq: Seq(row.next_seq - 1),
+                        busy: row.ready,
+                    })
+                })
+                .collect()
+        })
+        .await
+    }
+
+    /// The highest number of a session's log that was written before `time`; 0 without one. Writers'
+    /// clocks may differ.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn seq_before(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        time: TimestampMs,
+    ) -> Result<Seq, StoreError> {
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let seq = sqlx::query_scalar!(
+                r#"SELECT coalesce(max(seq), 0) AS "seq!" FROM session_event
+                   WHERE org_id = $1 AND session_id = $2 AND time_ms < $3"#,
+                org.0,
+                session.as_str(),
+                time,
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(Seq(seq))
+        })
+        .await
+    }
+}
