@@ -336,7 +336,8 @@ BEGIN
 END $$;
 
 -- Appends a drain's events: one statement locks, proves the claim and allocates the numbers from
--- `p_first` on. `p_end`: 'keep' the drain, 'close' it, or 'hand-over' (stays open for the next holder).
+-- `p_first` on. `p_end`: 'keep' the drain, 'close' it, 'park' (close, and let what is pending wait for a
+-- new wake), or 'hand-over' (stays open for the next holder).
 -- `p_progress` clears the recovery counter. NULL: fenced, nothing written.
 CREATE FUNCTION append_events(
     p_org uuid, p_session text, p_claim bigint, p_first bigint, p_promoted integer, p_stamp bigint,
@@ -348,12 +349,13 @@ DECLARE
 BEGIN
     UPDATE session_head SET next_seq = next_seq + n, pending = pending - p_promoted,
         last_id = greatest(last_id, p_stamp),
-        open = (p_end <> 'close'),
+        open = (p_end IN ('keep', 'hand-over')),
         handed_over = (p_end = 'hand-over'),
         claim = claim + (CASE p_end WHEN 'keep' THEN 0 ELSE 1 END),
-        -- What this drain was woken for is spent, so that an input admitted without a wake stays put.
-        parked_seq = CASE p_end WHEN 'close' THEN greatest(parked_seq, wake_seq) ELSE parked_seq END,
-        recoveries = CASE WHEN p_progress OR p_end = 'close' THEN 0 ELSE recoveries END
+        -- With nothing left, the wakes are spent: an input admitted later without one stays put.
+        parked_seq = CASE WHEN p_end = 'park' OR (p_end = 'close' AND pending = p_promoted)
+            THEN greatest(parked_seq, wake_seq) ELSE parked_seq END,
+        recoveries = CASE WHEN p_progress OR p_end IN ('close', 'park') THEN 0 ELSE recoveries END
     WHERE org_id = p_org AND id = p_session AND claim = p_claim AND next_seq = p_first;
     IF NOT FOUND THEN
         RETURN NULL;

@@ -51,7 +51,7 @@ impl Stamp {
 }
 
 /// Mints ids above everything it has seen: `max(clock, last + 1)`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct IdMint {
     last: Stamp,
 }
@@ -67,6 +67,11 @@ impl IdMint {
     #[must_use]
     pub fn last(&self) -> Stamp {
         self.last
+    }
+
+    /// Continues after `last` too.
+    pub fn raise(&mut self, last: Stamp) {
+        self.last = self.last.max(last);
     }
 
     fn next(&mut self) -> u64 {

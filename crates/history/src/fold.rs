@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    AttemptId, CallId, MessageId, ModelRef, PartId, RecordedEvent, ReplyPart, Seq, SessionEvent,
-    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
+    AttemptId, CallId, InterruptTarget, MessageId, ModelRef, PartId, RecordedEvent, ReplyPart, Seq,
+    SessionEvent, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId,
+    TurnUsage,
 };
 use llm_protocol::{
     LlmRequest, Message, Part, SystemPart, TextPart, ToolCall, ToolContent, ToolResult,
@@ -22,6 +23,7 @@ pub struct History {
     agent: String,
     last_prompt: Option<MessageId>,
     steps: i32,
+    interrupt: Option<Seq>,
 }
 
 /// The active Context Epoch.
@@ -82,8 +84,8 @@ impl History {
 
     /// Folds events, in order.
     pub fn extend<'a>(&mut self, events: impl IntoIterator<Item = &'a RecordedEvent>) {
-        for event in events {
-            self.apply(event);
+        for recorded in events {
+            self.apply(recorded.seq, &recorded.event);
         }
     }
 
@@ -160,11 +162,17 @@ impl History {
         body
     }
 
-    /// Folds one event.
-    pub fn apply(&mut self, recorded: &RecordedEvent) {
-        debug_assert_eq!(recorded.seq.0, self.seq.0 + 1, "the log has no holes");
-        self.seq = recorded.seq;
-        match &recorded.event {
+    /// An interrupt of the drain that has not ended, by its place in the log.
+    #[must_use]
+    pub fn interrupt(&self) -> Option<Seq> {
+        self.interrupt
+    }
+
+    /// Folds the event that is at `seq`, or will be once the caller's transaction commits.
+    pub fn apply(&mut self, seq: Seq, event: &SessionEvent) {
+        debug_assert_eq!(seq.0, self.seq.0 + 1, "the log has no holes");
+        self.seq = seq;
+        match event {
             SessionEvent::SessionCreated(created) => {
                 self.agent.clone_from(&created.agent);
                 self.model.clone_from(&created.model);
@@ -219,7 +227,7 @@ impl History {
             | SessionEvent::ToolSettled(_)
             | SessionEvent::TurnReplied(_) => {
                 if let Some(open) = &mut self.open {
-                    open.apply(&recorded.event);
+                    open.apply(event);
                 }
             }
             SessionEvent::TurnSettled(_) => {
@@ -227,10 +235,12 @@ impl History {
                     self.messages.extend(open.into_messages());
                 }
             }
-            SessionEvent::PromptAdmitted(_)
-            | SessionEvent::RetryScheduled(_)
-            | SessionEvent::InterruptRequested(_)
-            | SessionEvent::DrainEnded(_) => {}
+            SessionEvent::InterruptRequested(requested) => match requested.target {
+                InterruptTarget::Turn { .. } | InterruptTarget::Drain => self.interrupt = Some(seq),
+                InterruptTarget::Parked => {}
+            },
+            SessionEvent::DrainEnded(_) => self.interrupt = None,
+            SessionEvent::PromptAdmitted(_) | SessionEvent::RetryScheduled(_) => {}
         }
     }
 }

@@ -1,1 +1,31 @@
-//! To be written.
+//! Session Drains: from an admitted prompt to a settled answer, one durable transition at a time.
+//!
+//! ```text
+//! claim ─▶ recover what an earlier owner left ─▶ boundary ─▶ provider call ─▶ tools ─▶ settlement ─┐
+//!                                                   ▲  promote · context · intent                  │
+//!                                                   └──────────────── continuation ◀───────────────┘
+//! ```
+//!
+//! Invariants: everything that influences the model is a committed row before it is in a request; every
+//! write proves the claim; no body of a tool runs before its intent is committed as *started* (I8); no
+//! transaction is open across a provider call or a tool. Absent on purpose: HTTP, placement, SQL.
+
+mod boundary;
+mod control;
+mod draft;
+mod drain;
+mod live;
+mod models;
+mod observe;
+mod recover;
+mod reply;
+mod settings;
+mod toolbox;
+mod turn;
+mod workspace;
+
+pub use control::{DrainControl, DrainHandle, drain_control};
+pub use drain::{DrainExit, Runtime, StoredComponents, drain};
+pub use models::{ConfiguredModels, ResolvedModel};
+pub use settings::DrainSettings;
+pub use workspace::Workspace;

@@ -70,8 +70,10 @@ pub struct DrainTx {
 pub enum DrainEnd {
     /// It goes on.
     Keep,
-    /// Nothing is left to do: the session is idle.
+    /// It ends. Inputs that someone woke the session for, and that are still pending, start another.
     Close,
+    /// It ends, and what is pending waits for a new wake: it could not be started.
+    Park,
     /// It stops at a boundary on purpose, and the next holder goes on.
     HandOver,
 }
@@ -81,6 +83,7 @@ impl DrainEnd {
         match self {
             Self::Keep => "keep",
             Self::Close => "close",
+            Self::Park => "park",
             Self::HandOver => "hand-over",
         }
     }
@@ -240,20 +243,20 @@ impl DrainTx {
             .collect()
     }
 
-    /// Appends and commits. Returns the events as recorded.
+    /// Appends and commits; the events' ids come from `mint`.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] cannot happen while the head's lock is held, but is answered as such if the
     /// row is not as it was locked.
     pub async fn commit(
         mut self,
-        mut mint: IdMint,
+        mint: &mut IdMint,
         now: TimestampMs,
         append: Append<'_>,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
+    ) -> Result<(), StoreError> {
         insert_components(&mut self.tx, self.session.org, append.components).await?;
-        let ids: Vec<EventId> = append.events.iter().map(|_| EventId::mint(&mut mint)).collect();
-        let id_texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let ids: Vec<String> =
+            append.events.iter().map(|_| EventId::mint(mint).to_string()).collect();
         let kinds: Vec<String> =
             append.events.iter().map(|event| event.kind().to_owned()).collect();
         let versions: Vec<i32> = append.events.iter().map(SessionEvent::version).collect();
@@ -269,7 +272,7 @@ impl DrainTx {
             append.end.as_str(),
             append.progress,
             now,
-            &id_texts,
+            &ids,
             &kinds,
             &versions,
             &payloads,
@@ -280,18 +283,7 @@ impl DrainTx {
             return Err(StoreError::Fenced { session: self.session.session, held: self.claim });
         }
         self.tx.commit().await?;
-        let first = self.head.next_seq.0;
-        Ok((first..)
-            .zip(ids)
-            .zip(append.events)
-            .map(|((seq, id), event)| RecordedEvent {
-                seq: Seq(seq),
-                id,
-                time: now,
-                claim: Some(self.claim),
-                event: event.clone(),
-            })
-            .collect())
+        Ok(())
     }
 
     /// Ends the transaction without a change; a claim that it made is undone with it.

@@ -193,7 +193,7 @@ impl Store {
             .fetch_one(&mut *tx)
             .await?;
             tx.commit().await?;
-            let row = location(row.id, row.project_id, &row.kind, row.directory, row.fence)?;
+            let row = location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)?;
             if row.kind == kind {
                 Ok(row)
             } else {
@@ -220,15 +220,15 @@ impl Store {
             .await?
             .ok_or(StoreError::NotFound)?;
             tx.commit().await?;
-            location(row.id, row.project_id, &row.kind, row.directory, row.fence)
+            location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)
         })
         .await
     }
 }
 
 fn location(
-    id: String,
-    project: String,
+    id: &str,
+    project: &str,
     kind: &str,
     directory: String,
     fence: i64,

@@ -1,0 +1,182 @@
+use std::sync::Arc;
+
+use domain::{
+    CallId, SessionRef, TimestampMs, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId,
+};
+use futures::future::BoxFuture;
+use llm_protocol::{RawJson, ToolDefinition};
+use tokio_util::sync::CancellationToken;
+use tools::{Limits, OrgOutputs, Probe, ToolCall, ToolContext, settle};
+use tracing::{Instrument, info_span, warn};
+
+use crate::drain::Runtime;
+use crate::workspace::Workspace;
+
+/// The Location's tools, from intent to settlement.
+pub(crate) struct Toolbox<'r> {
+    runtime: &'r Runtime,
+    session: &'r SessionRef,
+    workspace: &'r Workspace,
+}
+
+/// What a takeover learns of a *probe* call.
+pub(crate) enum Found {
+    Done(ToolSettled),
+    NotDone,
+    Unclear,
+}
+
+impl<'r> Toolbox<'r> {
+    pub(crate) fn new(
+        runtime: &'r Runtime,
+        session: &'r SessionRef,
+        workspace: &'r Workspace,
+    ) -> Self {
+        Self { runtime, session, workspace }
+    }
+
+    /// What providers are told, in an order that never changes.
+    pub(crate) fn definitions(&self) -> Vec<ToolDefinition> {
+        self.runtime
+            .tools
+            .definitions()
+            .into_iter()
+            .map(|tool| ToolDefinition {
+                name: tool.name.to_owned(),
+                description: tool.description.to_owned(),
+                input_schema: RawJson::parse(tool.input_schema.to_string())
+                    .expect("a JSON value prints as JSON"),
+            })
+            .collect()
+    }
+
+    pub(crate) fn class(&self, tool: &str) -> ToolClass {
+        self.runtime.tools.class(tool)
+    }
+
+    /// Runs one body to its settlement. Its intent must be committed as *started*.
+    pub(crate) fn body(
+        &self,
+        turn: TurnId,
+        intent: ToolIntent,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'r, ToolSettled> {
+        let context = self.context(cancel);
+        let (runtime, session) = (self.runtime, self.session);
+        let span = info_span!("session.tool", tool = %intent.tool, call.id = %intent.call);
+        let body = async move {
+            let started = runtime.clock.now_ms();
+            let outcome = match context {
+                Some(context) => runtime.tools.run(&call(&intent), &context).await,
+                None => return gone(turn, intent.call, started),
+            };
+            let done = Finished { runtime, session, turn, call: intent.call, started };
+            done.settle(outcome).await
+        };
+        Box::pin(body.instrument(span))
+    }
+
+    /// Looks whether a call that an earlier owner had started has had its effect.
+    pub(crate) async fn probe(&self, turn: TurnId, intent: &ToolIntent) -> Found {
+        let started = self.runtime.clock.now_ms();
+        let Some(context) = self.context(CancellationToken::new()) else { return Found::Unclear };
+        match self.runtime.tools.probe(&call(intent), &context).await {
+            Probe::Done(outcome) => {
+                let (runtime, session) = (self.runtime, self.session);
+                let call = intent.call.clone();
+                let done = Finished { runtime, session, turn, call, started };
+                Found::Done(done.settle(outcome).await)
+            }
+            Probe::NotDone => Found::NotDone,
+            Probe::Unclear => Found::Unclear,
+        }
+    }
+
+    fn context(&self, cancel: CancellationToken) -> Option<ToolContext> {
+        Some(ToolContext {
+            root: self.workspace.root()?.to_owned(),
+            shown_root: self.workspace.shown().to_owned(),
+            cancel,
+            outputs: Arc::new(OrgOutputs {
+                blobs: self.runtime.blobs.clone(),
+                org: self.session.org.to_string(),
+            }),
+            lock: self.workspace.lock().cloned(),
+            limits: self.runtime.settings.output,
+        })
+    }
+}
+
+/// A body that has ended and is not bounded yet.
+struct Finished<'r> {
+    runtime: &'r Runtime,
+    session: &'r SessionRef,
+    turn: TurnId,
+    call: CallId,
+    started: TimestampMs,
+}
+
+impl Finished<'_> {
+    async fn settle(self, outcome: tools::ToolOutcome) -> ToolSettled {
+        let limits: Limits = self.runtime.settings.output;
+        let org = self.session.org.to_string();
+        // Unique and unguessable: a call's id has 14 random characters.
+        let name = format!("tool_{}", self.call.as_str().trim_start_matches("call_"));
+        let settled = settle(outcome, limits, &self.runtime.blobs, &org, &name).await;
+        if let Some(error) = &settled.storage_error {
+            warn!(call.id = %self.call, %error, "a tool's complete output could not be kept");
+        }
+        ToolSettled {
+            turn: self.turn,
+            call: self.call,
+            outcome: settled.kind,
+            output: settled.output,
+            title: settled.title.replace('\0', "\u{FFFD}"),
+            structured: settled.structured.map(|value| value.to_string()),
+            managed_path: settled.managed_path,
+            truncated: settled.truncated,
+            started: self.started,
+            ended: self.runtime.clock.now_ms(),
+        }
+    }
+}
+
+fn call(intent: &ToolIntent) -> ToolCall {
+    ToolCall {
+        id: intent.call.to_string(),
+        name: intent.tool.clone(),
+        arguments: intent.arguments.clone(),
+    }
+}
+
+fn gone(turn: TurnId, call: CallId, now: TimestampMs) -> ToolSettled {
+    settled_as(turn, call, ToolOutcomeKind::Failed, "the workspace is not available", now)
+}
+
+/// A settlement that no body gave.
+pub(crate) fn settled_as(
+    turn: TurnId,
+    call: CallId,
+    outcome: ToolOutcomeKind,
+    output: &str,
+    now: TimestampMs,
+) -> ToolSettled {
+    ToolSettled {
+        turn,
+        call,
+        outcome,
+        output: output.to_owned(),
+        title: match outcome {
+            ToolOutcomeKind::Completed => "completed",
+            ToolOutcomeKind::Failed => "failed",
+            ToolOutcomeKind::Interrupted => "interrupted",
+            ToolOutcomeKind::Unknown => "outcome unknown",
+        }
+        .to_owned(),
+        structured: None,
+        managed_path: None,
+        truncated: false,
+        started: now,
+        ended: now,
+    }
+}
