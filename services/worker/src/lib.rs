@@ -1,1 +1,21 @@
-//! To be written.
+//! The worker role: holds leases on Locations and runs the Session Drains of their sessions.
+//!
+//! ```text
+//! heartbeat thread ──leases──▶ ┐
+//! hints (wake, interrupt, …) ─▶ executor ──▶ drains (at most `slots`)
+//! sweep, every second ────────▶ ┘  raises the fence of a new lease before anything starts there
+//! ```
+//!
+//! Invariant: nothing starts at a Location before its fence is raised to our token (I10). Everything that
+//! a hint can bring, the sweep brings too, later. Absent on purpose: what a drain does; that is `session`.
+
+mod cache;
+mod executor;
+mod heartbeat;
+mod location;
+mod options;
+mod start;
+mod sweep;
+
+pub use options::{WorkerOptions, WorkerParts};
+pub use start::{RunningWorker, start};

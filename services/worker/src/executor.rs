@@ -1,0 +1,365 @@
+//! What runs where: one owner of the worker's state, fed by messages.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use domain::{FencingToken, LocationRef, SessionRef};
+use history::History;
+use placement_api::Lease;
+use session::{DrainExit, DrainHandle, Workspace, drain, drain_control};
+use signals::WorkerHint;
+use store::StoreError;
+use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use crate::cache::HistoryCache;
+use crate::heartbeat::{LeaseChange, Pulse};
+use crate::location::take_over;
+use crate::options::{WorkerOptions, WorkerParts};
+use crate::sweep::{self, Found};
+
+const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
+const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
+const SWEEP: TaskKind = TaskKind::new("sweep", OnError::Log, OnCancel::Abort);
+
+/// What the executor is told.
+pub(crate) enum Message {
+    Hint(WorkerHint),
+    Leases(LeaseChange),
+    TakenOver(LocationRef, FencingToken, Result<Workspace, StoreError>),
+    Ended(SessionRef, DrainExit, Option<Box<History>>),
+    Swept(Result<Found, StoreError>),
+}
+
+/// A Location that is leased to this worker.
+struct Held {
+    token: FencingToken,
+    /// `None` until its fence is raised.
+    workspace: Option<Arc<Workspace>>,
+    /// Since when (monotonic) no drain runs there.
+    idle_since: Duration,
+    /// Sessions that wait for the fence.
+    waiting: HashSet<SessionRef>,
+}
+
+/// A drain that runs.
+struct Running {
+    handle: DrainHandle,
+    /// Woken since it began: look again when it ends.
+    again: bool,
+}
+
+pub(crate) struct Executor {
+    options: Arc<WorkerOptions>,
+    parts: WorkerParts,
+    pulse: Arc<Pulse>,
+    tasks: TaskGroup,
+    drains: TaskGroup,
+    stopping: CancellationToken,
+    inbox: mpsc::UnboundedSender<Message>,
+    held: HashMap<LocationRef, Held>,
+    running: HashMap<SessionRef, Running>,
+    /// Sessions that wait for a slot, in order.
+    queue: VecDeque<SessionRef>,
+    cache: HistoryCache,
+    sweeping: bool,
+}
+
+impl Executor {
+    pub(crate) fn new(
+        options: Arc<WorkerOptions>,
+        parts: WorkerParts,
+        pulse: Arc<Pulse>,
+        tasks: TaskGroup,
+        drains: TaskGroup,
+        inbox: mpsc::UnboundedSender<Message>,
+    ) -> Self {
+        let stopping = drains.token();
+        Self {
+            options,
+            parts,
+            pulse,
+            tasks,
+            drains,
+            stopping,
+            inbox,
+            held: HashMap::new(),
+            running: HashMap::new(),
+            queue: VecDeque::new(),
+            cache: HistoryCache::default(),
+            sweeping: false,
+        }
+    }
+
+    /// Runs until every sender is gone or the group stops.
+    pub(crate) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+        let stop = self.tasks.token();
+        let mut tick = tokio::time::interval(self.options.sweep);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = tick.tick() => self.sweep(),
+                message = messages.recv() => match message {
+                    Some(message) => self.handle(message),
+                    None => return,
+                },
+            }
+            let busy = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
+            self.pulse.busy.store(busy, Ordering::Relaxed);
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Hint(WorkerHint::Wake { session }) => self.poke(session),
+            Message::Hint(WorkerHint::Interrupt { session }) => self.look_at(&session),
+            Message::Hint(WorkerHint::Resync { session }) => {
+                if let Some(running) = self.running.get(&session) {
+                    running.handle.resync();
+                }
+            }
+            Message::Hint(WorkerHint::Assigned { location, token, session }) => {
+                self.pulse.assigned(self.parts.runtime.clock.monotonic());
+                self.gain(Lease { location: location.clone(), token });
+                if let Some(session) = session {
+                    let LocationRef { org, location } = location;
+                    self.poke(SessionRef { org, location, session });
+                }
+            }
+            Message::Leases(LeaseChange::All(leases)) => self.leases(leases),
+            Message::Leases(LeaseChange::Reborn) => self.held.clear(),
+            Message::TakenOver(at, token, result) => self.taken_over(&at, token, result),
+            Message::Ended(session, exit, history) => {
+                self.ended(session, &exit, history.map(|history| *history));
+            }
+            Message::Swept(result) => self.swept(result),
+        }
+    }
+
+    /// Placement's whole list replaces ours. Drains at a Location that is gone run on until they are
+    /// fenced; nothing new starts there.
+    fn leases(&mut self, leases: Vec<Lease>) {
+        let now: HashMap<&LocationRef, FencingToken> =
+            leases.iter().map(|lease| (&lease.location, lease.token)).collect();
+        self.held.retain(|at, held| now.get(at).is_some_and(|token| *token >= held.token));
+        for lease in leases {
+            self.gain(lease);
+        }
+    }
+
+    fn gain(&mut self, lease: Lease) {
+        let Lease { location, token } = lease;
+        if self.held.get(&location).is_some_and(|held| held.token >= token) {
+            return;
+        }
+        let idle_since = self.parts.runtime.clock.monotonic();
+        let held = Held { token, workspace: None, idle_since, waiting: HashSet::new() };
+        self.held.insert(location.clone(), held);
+        let (store, options) = (self.parts.runtime.store.clone(), self.options.clone());
+        let inbox = self.inbox.clone();
+        self.tasks.spawn(TAKE_OVER, async move {
+            let result = Box::pin(take_over(&store, &options, &location, token)).await;
+            // The executor is gone only when the worker is.
+            let _gone = inbox.send(Message::TakenOver(location, token, result));
+            Ok::<(), std::convert::Infallible>(())
+        });
+    }
+
+    fn taken_over(
+        &mut self,
+        at: &LocationRef,
+        token: FencingToken,
+        result: Result<Workspace, StoreError>,
+    ) {
+        let Some(held) = self.held.get_mut(at).filter(|held| held.token == token) else { return };
+        match result {
+            Ok(workspace) => {
+                debug!(location.id = %at.location, %token, "the Location is ours");
+                held.workspace = Some(Arc::new(workspace));
+                let waiting = std::mem::take(&mut held.waiting);
+                for session in waiting {
+                    self.poke(session);
+                }
+                self.sweep();
+            }
+            Err(StoreError::Superseded) => {
+                info!(location.id = %at.location, %token, "a later token has acted here");
+                self.give_back(at);
+            }
+            Err(error) => {
+                warn!(location.id = %at.location, error = %chain(&error), "the Location cannot be taken over yet");
+                // Forgotten, so that the next list of leases, which repeats it, tries again.
+                self.give_back(at);
+            }
+        }
+    }
+
+    fn give_back(&mut self, at: &LocationRef) {
+        if let Some(held) = self.held.remove(at) {
+            self.pulse.release(Lease { location: at.clone(), token: held.token });
+        }
+    }
+
+    /// A session may have work.
+    fn poke(&mut self, session: SessionRef) {
+        if let Some(running) = self.running.get_mut(&session) {
+            running.again = true;
+            return;
+        }
+        let Some(held) = self.held.get_mut(&session.location_ref()) else { return };
+        let Some(workspace) = held.workspace.clone() else {
+            held.waiting.insert(session);
+            return;
+        };
+        if self.stopping.is_cancelled() || !self.pulse.may_start(&*self.parts.runtime.clock) {
+            return;
+        }
+        if self.running.len() >= self.options.slots {
+            if !self.queue.contains(&session) {
+                self.queue.push_back(session);
+            }
+            return;
+        }
+        let token = held.token;
+        self.start(session, token, workspace);
+    }
+
+    fn start(&mut self, session: SessionRef, token: FencingToken, workspace: Arc<Workspace>) {
+        let history = self.cache.take(&session);
+        let (handle, control) = drain_control(self.stopping.clone());
+        let (runtime, inbox) = (self.parts.runtime.clone(), self.inbox.clone());
+        self.running.insert(session.clone(), Running { handle, again: false });
+        self.drains.spawn(DRAIN, async move {
+            let ran = drain(&runtime, &session, token, &workspace, control, history);
+            let (exit, history) = Box::pin(ran).await;
+            // The executor is gone only when the worker is.
+            let _gone = inbox.send(Message::Ended(session, exit, history.map(Box::new)));
+            Ok::<(), std::convert::Infallible>(())
+        });
+    }
+
+    fn ended(&mut self, session: SessionRef, exit: &DrainExit, history: Option<History>) {
+        let again = self.running.remove(&session).is_some_and(|running| running.again);
+        if let Some(history) = history {
+            self.cache.put(session.clone(), history);
+        }
+        let at = session.location_ref();
+        if let Some(held) = self.held.get_mut(&at) {
+            held.idle_since = self.parts.runtime.clock.monotonic();
+        }
+        match exit {
+            DrainExit::Idle | DrainExit::Ended(_) => {
+                if again {
+                    self.poke(session);
+                }
+            }
+            DrainExit::HandedOver => {}
+            DrainExit::Fenced => info!(session.id = %session.session, "the drain was fenced"),
+            DrainExit::Superseded => self.give_back(&at),
+            DrainExit::Failed(error) => {
+                error!(session.id = %session.session, error = %chain(error), "the drain failed");
+            }
+        }
+        while self.running.len() < self.options.slots {
+            let Some(next) = self.queue.pop_front() else { break };
+            self.poke(next);
+        }
+    }
+
+    /// Asks the store for everything that hints may have failed to tell.
+    fn sweep(&mut self) {
+        self.release_idle();
+        if self.sweeping {
+            return;
+        }
+        self.sweeping = true;
+        let held = self.held.iter().filter(|(_, held)| held.workspace.is_some());
+        let held: Vec<LocationRef> = held.map(|(at, _)| at.clone()).collect();
+        let draining = self.running.keys();
+        let draining = draining.map(|session| (session.org, session.session.clone())).collect();
+        self.look(held, draining);
+    }
+
+    /// Looks at one session's head now.
+    fn look_at(&self, session: &SessionRef) {
+        if self.running.contains_key(session) {
+            self.look(Vec::new(), vec![(session.org, session.session.clone())]);
+        }
+    }
+
+    fn look(&self, held: Vec<LocationRef>, draining: Vec<(domain::OrgId, domain::SessionId)>) {
+        let store = self.parts.runtime.store.clone();
+        let inbox = self.inbox.clone();
+        let whole = !held.is_empty() || self.sweeping;
+        self.tasks.spawn(SWEEP, async move {
+            let found = sweep::look(&store, held, draining).await;
+            if found.is_err() && whole {
+                tokio::time::sleep(sweep::BACK_OFF).await;
+            }
+            let _gone = inbox.send(Message::Swept(found));
+            Ok::<(), std::convert::Infallible>(())
+        });
+    }
+
+    fn swept(&mut self, result: Result<Found, StoreError>) {
+        self.sweeping = false;
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => {
+                warn!(error = %chain(&error), "the sweep failed; the next one is on its way");
+                return;
+            }
+        };
+        for head in found.heads {
+            let running = self
+                .running
+                .iter()
+                .find(|(session, _)| session.org == head.org && session.session == head.session);
+            let Some((_, Running { handle, .. })) = running else { continue };
+            if handle.claim().is_some_and(|claim| head.claim > claim) {
+                handle.fence();
+            }
+            handle.interrupted(head.interrupt_seq);
+        }
+        for session in found.ready {
+            if !self.running.contains_key(&session) {
+                self.poke(session);
+            }
+        }
+    }
+
+    fn release_idle(&mut self) {
+        let now = self.parts.runtime.clock.monotonic();
+        let busy: HashSet<LocationRef> =
+            self.running.keys().map(SessionRef::location_ref).collect();
+        let idle: Vec<LocationRef> = self
+            .held
+            .iter()
+            .filter(|(at, held)| {
+                held.workspace.is_some()
+                    && !busy.contains(*at)
+                    && held.idle_since + self.options.idle_release < now
+            })
+            .map(|(at, _)| at.clone())
+            .collect();
+        for at in idle {
+            self.give_back(&at);
+        }
+    }
+}
+
+/// An error with what it came from.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

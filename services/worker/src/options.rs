@@ -1,0 +1,34 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use placement_api::Placement;
+use session::Runtime;
+
+/// How a worker is set up.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// The machine's name, for people.
+    pub node: String,
+    /// Where its internal listener answers; shown in the status of placement.
+    pub url: String,
+    /// How many drains run at once; more wait for the sweep.
+    pub slots: usize,
+    /// Where managed workspaces are; workers that may take over from each other see one folder.
+    pub workspace_dir: PathBuf,
+    /// Where the Locations' lock files are; shared like `workspace_dir`.
+    pub lock_dir: PathBuf,
+    /// A Location without drains for this long is given back.
+    pub idle_release: Duration,
+    /// How often the worker looks for ready sessions, changed claims and interrupts by itself.
+    pub sweep: Duration,
+}
+
+/// What a worker works with.
+#[derive(Clone)]
+pub struct WorkerParts {
+    /// What its drains share.
+    pub runtime: Runtime,
+    /// Who leases Locations to it.
+    pub placement: Arc<dyn Placement>,
+}

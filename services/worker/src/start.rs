@@ -1,0 +1,149 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use domain::Incarnation;
+use placement_api::Worker;
+use signals::{Hint, Received, Signals, Topic};
+use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::{Executor, Message};
+use crate::heartbeat::{self, Pulse};
+use crate::options::{WorkerOptions, WorkerParts};
+
+const EXECUTOR: TaskKind = TaskKind::new("worker executor", OnError::StopRole, OnCancel::Wait);
+const HINTS: TaskKind = TaskKind::new("worker hints", OnError::StopRole, OnCancel::Abort);
+const LEASES: TaskKind = TaskKind::new("worker leases", OnError::StopRole, OnCancel::Abort);
+
+/// How long the worker's own tasks, which hold nothing durable, may take to stop.
+const STOP: Duration = Duration::from_secs(1);
+
+/// A worker that runs.
+pub struct RunningWorker {
+    pulse: Arc<Pulse>,
+    tasks: TaskGroup,
+    drains: TaskGroup,
+    heartbeat: JoinHandle<()>,
+    stop_heartbeat: CancellationToken,
+}
+
+/// Starts a worker in the role's group.
+///
+/// # Errors
+/// When the heartbeat's thread cannot be started.
+pub fn start(
+    options: WorkerOptions,
+    parts: WorkerParts,
+    role: &TaskGroup,
+) -> std::io::Result<RunningWorker> {
+    let worker = Worker {
+        incarnation: Incarnation::random(),
+        node: options.node.clone(),
+        url: options.url.clone(),
+        slots: u32::try_from(options.slots).unwrap_or(u32::MAX),
+    };
+    let pulse = Pulse::new(worker);
+    // Apart from the role's group, so that drains can end while everything around them still works.
+    let drains = TaskGroup::root("drains");
+    let tasks = role.child("worker");
+    let (inbox, messages) = mpsc::unbounded_channel();
+    let (changes, mut changed) = mpsc::unbounded_channel();
+    let stop_heartbeat = CancellationToken::new();
+    let clock = parts.runtime.clock.clone();
+    let heartbeat = heartbeat::spawn(
+        pulse.clone(),
+        parts.placement.clone(),
+        clock,
+        changes,
+        stop_heartbeat.clone(),
+    )?;
+    let signals = parts.runtime.signals.clone();
+    let executor = Executor::new(
+        Arc::new(options),
+        parts,
+        pulse.clone(),
+        tasks.clone(),
+        drains.clone(),
+        inbox.clone(),
+    );
+    tasks.spawn(EXECUTOR, async move {
+        executor.run(messages).await;
+        Ok::<(), std::convert::Infallible>(())
+    });
+    let leases = inbox.clone();
+    tasks.spawn(LEASES, async move {
+        while let Some(change) = changed.recv().await {
+            if leases.send(Message::Leases(change)).is_err() {
+                break;
+            }
+        }
+        Ok::<(), std::convert::Infallible>(())
+    });
+    let incarnation = pulse.incarnation.subscribe();
+    tasks.spawn(HINTS, async move {
+        listen(signals, incarnation, inbox).await;
+        Ok::<(), std::convert::Infallible>(())
+    });
+    Ok(RunningWorker { pulse, tasks, drains, heartbeat, stop_heartbeat })
+}
+
+/// Takes hints in for as long as the worker lives, as whatever incarnation.
+async fn listen(
+    signals: Arc<dyn Signals>,
+    mut incarnation: watch::Receiver<Incarnation>,
+    inbox: mpsc::UnboundedSender<Message>,
+) {
+    loop {
+        let me = *incarnation.borrow_and_update();
+        let mut hints = signals.subscribe(Topic::Worker(me)).await;
+        loop {
+            tokio::select! {
+                changed = incarnation.changed() => match changed {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                received = hints.next() => match received {
+                    Some(Received::Hint(Hint::Worker(hint))) => {
+                        if inbox.send(Message::Hint(hint)).is_err() {
+                            return;
+                        }
+                    }
+                    // What was lost, the sweep finds.
+                    Some(Received::Lagged | Received::Hint(Hint::Session(_))) => {}
+                    None => return,
+                },
+            }
+        }
+    }
+}
+
+impl RunningWorker {
+    /// This life of the worker, as placement knows it.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        *self.pulse.incarnation.borrow()
+    }
+
+    /// Drains that run right now.
+    #[must_use]
+    pub fn busy(&self) -> usize {
+        self.drains.live()
+    }
+
+    /// Stops: no new drains; running turns reach their next boundary and hand over, or the grace period
+    /// ends; leases are given back. What was cut is recovered by its next owner.
+    pub async fn shutdown(self, grace: Duration) {
+        self.pulse.draining.store(true, Ordering::Relaxed);
+        self.drains.shutdown(grace).await;
+        self.tasks.shutdown(STOP).await;
+        self.stop_heartbeat.cancel();
+        // The thread sends its last heartbeat, within the client's own deadline.
+        let ended = tokio::task::spawn_blocking(move || self.heartbeat.join()).await;
+        if !matches!(ended, Ok(Ok(()))) {
+            tracing::warn!("the heartbeat did not end cleanly");
+        }
+    }
+}
