@@ -58,16 +58,29 @@ impl Store {
         .await
     }
 
-    /// Ready sessions of all tenants, by Location, at most `limit`.
+    /// Ready sessions of all tenants in the order of organisation, Location and session, beginning after
+    /// `after`, at most `limit`.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn ready_sessions(&self, limit: i64) -> Result<Vec<ReadySession>, StoreError> {
+    pub async fn ready_sessions(
+        &self,
+        after: Option<SessionRef>,
+        limit: i64,
+    ) -> Result<Vec<ReadySession>, StoreError> {
         let pool = self.sched().clone();
         tasks::detached(async move {
+            let (org, location, session) = match &after {
+                Some(at) => (at.org.0, at.location.as_str(), at.session.as_str()),
+                None => (Uuid::nil(), "", ""),
+            };
             let rows = sqlx::query!(
-                "SELECT org_id, location_id, id FROM session_head WHERE ready
-                 ORDER BY org_id, location_id, id LIMIT $1",
+                "SELECT org_id, location_id, id FROM session_head
+                 WHERE ready AND (org_id, location_id, id) > ($1, $2, $3)
+                 ORDER BY org_id, location_id, id LIMIT $4",
+                org,
+                location,
+                session,
                 limit,
             )
             .fetch_all(&pool)
