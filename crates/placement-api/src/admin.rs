@@ -68,7 +68,7 @@ impl PlacementAdmin {
     /// Adds a member, waits until it has the state, and gives it a vote.
     ///
     /// # Errors
-    /// `Invalid` when another change is under way or the id is taken by another URL.
+    /// `Invalid` when it does not catch up, another change is under way, or the id is taken by another URL.
     pub async fn add_member(&self, id: u64, url: &str) -> Result<(), PlacementError> {
         let body = json!({ "id": id, "url": url });
         self.caller.lead::<Value>("/placement/members", &body, CHANGE).await.map(drop)

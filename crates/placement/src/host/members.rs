@@ -9,8 +9,6 @@ use super::Host;
 use super::leader::Refused;
 use super::types::Metrics;
 
-/// How long a new member may take to catch up.
-const CATCH_UP: Duration = Duration::from_secs(20);
 /// How long a change of the membership may take to commit.
 const CHANGE: Duration = Duration::from_secs(5);
 const MAX_MEMBERS: usize = 9;
@@ -88,12 +86,13 @@ impl Host {
                 metrics.replication.as_ref().and_then(|all| all.get(&id).copied().flatten());
             matched.is_some_and(|last| last.index >= joined)
         };
-        if self.raft.wait(Some(CATCH_UP)).metrics(caught_up, "a member to catch up").await.is_err()
+        let patience = self.timing.catch_up;
+        if self.raft.wait(Some(patience)).metrics(caught_up, "a member to catch up").await.is_err()
         {
             let gone = ChangeMembers::RemoveNodes(BTreeSet::from([id]));
             self.changed(self.raft.change_membership(gone, false).await)?;
-            return Err(unreachable(format!(
-                "member {id} did not catch up in {CATCH_UP:?}; is it started at {url}, with the same cluster secret?"
+            return Err(invalid(format!(
+                "member {id} did not catch up in {patience:?}; is it started at {url}, with the same cluster secret?"
             )));
         }
         self.change(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true).await

@@ -19,6 +19,8 @@ mod node;
 mod options;
 mod router;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod types;
 mod watch;
 mod writer;

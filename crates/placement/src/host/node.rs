@@ -54,7 +54,7 @@ pub enum NodeError {
 
 /// A running member of placement.
 pub struct PlacementNode {
-    host: Arc<Host>,
+    pub(super) host: Arc<Host>,
     disk: Arc<Disk>,
     tasks: TaskGroup,
     local: LocalPlacement,
@@ -89,15 +89,17 @@ impl PlacementNode {
             state,
             leading: RwLock::new(None),
         });
+        let url = options.advertise_url;
         let tasks = options.tasks.child("placement");
         let local = LocalPlacement::new(host.clone());
         let node = Self { host, disk, tasks, local };
         if options.single
-            && let Err(error) = node.found_alone(options.advertise_url).await
+            && let Err(error) = node.found_alone(url.clone()).await
         {
             node.shutdown().await;
             return Err(error);
         }
+        node.tell_moved(&url);
         node.tasks.spawn(SUPERVISE, supervise(node.host.clone(), node.tasks.token()));
         Ok(node)
     }
@@ -119,6 +121,21 @@ impl PlacementNode {
             .await
             .map_err(|error| stopped(error.to_string()))?;
         Ok((raft, state))
+    }
+
+    /// The others reach a member where the group knows it, not where it says that it is.
+    fn tell_moved(&self, url: &str) {
+        let metrics = self.host.metrics();
+        let node = metrics.membership_config.membership().get_node(&self.host.id);
+        let several = metrics.membership_config.nodes().count() > 1;
+        if let Some(known) = node.filter(|node| several && node.addr != url) {
+            tracing::warn!(
+                id = self.host.id,
+                known = known.addr,
+                url,
+                "the placement group knows this member at another URL; remove it and add it under a new id"
+            );
+        }
     }
 
     /// The embedded default: a group of this member.

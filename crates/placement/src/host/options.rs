@@ -56,6 +56,8 @@ pub struct Timing {
     /// Entries before a Raft snapshot that stay in the log, so that a member that was away shortly needs no
     /// snapshot.
     pub keep_entries: u64,
+    /// How long a new member may take to catch up before it is taken out again.
+    pub catch_up: Duration,
 }
 
 impl Default for Timing {
@@ -68,6 +70,7 @@ impl Default for Timing {
             sweep: Duration::from_secs(1),
             snapshot_every: 5_000,
             keep_entries: 1_000,
+            catch_up: Duration::from_secs(20),
         }
     }
 }

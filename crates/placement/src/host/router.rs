@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
+use tasks::detached;
 
 use super::Host;
 use super::leader::{Leading, Refused};
@@ -134,8 +135,12 @@ async fn add_member(
     State(host): State<Arc<Host>>,
     Json(request): Json<AddMemberRequest>,
 ) -> Response {
+    // To its end, also when the client goes away: a member must not stay half joined.
     let added = match leading(&host) {
-        Ok(_) => host.add_member(request.id, &request.url).await,
+        Ok(_) => {
+            let host = host.clone();
+            detached(async move { host.add_member(request.id, &request.url).await }).await
+        }
         Err(refused) => Err(refused),
     };
     answer(&host, added.map(|()| done()))

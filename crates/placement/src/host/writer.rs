@@ -96,9 +96,9 @@ impl<'a> Writer<'a> {
         {
             if !self.plan_place(&mut plan, location, None) {
                 let left = self.freed.len() + 1;
-                tracing::warn!(
+                tracing::info!(
                     left,
-                    "no worker takes the Locations that were freed; the sweep will"
+                    "no worker takes the Locations that were freed; they wait for one"
                 );
                 self.freed.clear();
             }
@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
                 }
                 Purpose::Retire { incarnation } => {
                     if let Some(Effect::Retired { freed }) = effects.next() {
-                        tracing::warn!(%incarnation, leases = freed.len(), "worker declared dead");
+                        self.tell_end(incarnation, freed.len());
                         self.freed.extend(freed);
                         self.leading.sweep_soon();
                     }
@@ -210,6 +210,16 @@ impl<'a> Writer<'a> {
                     self.leading.sweep_soon();
                 }
             }
+        }
+    }
+
+    /// One that drained and gave everything back has left in order.
+    fn tell_end(&self, incarnation: Incarnation, leases: usize) {
+        let (_, draining, _) = self.leading.seen(incarnation);
+        if draining && leases == 0 {
+            tracing::info!(%incarnation, "worker left");
+        } else {
+            tracing::warn!(%incarnation, leases, "worker declared dead; its Locations go to others");
         }
     }
 

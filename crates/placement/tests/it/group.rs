@@ -122,16 +122,17 @@ async fn a_member_that_was_away_gets_the_raft_snapshot_when_the_log_is_purged() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_come_and_go_and_one_that_is_not_there_does_no_harm() {
-    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let (mut world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    world.timing.catch_up = Duration::from_secs(1);
     let mut members = world.group(1, dir.path()).await;
-    let one = worker("one");
-    members[0].node.local().heartbeat(beat(&one, 0)).await.expect("registered");
-    let lease = place(&members[0].node.local(), 1).await.lease;
     for id in [2, 3] {
         let member = world.member(id, 0, dir.path()).await;
         admin(&members).add_member(id, &member.url).await.expect("joins");
         members.push(member);
     }
+    let all = client(&members);
+    let _one = FakeWorker::start(&world, "one", all.clone()).await;
+    let lease = place(&*all, 1).await.lease;
     let status = admin(&members).status().await.expect("answers");
     let voters = status.members.iter().filter(|member| member.voter).count();
     assert_eq!((status.members.len(), voters, status.leases), (3, 3, 1));
@@ -140,6 +141,12 @@ async fn members_come_and_go_and_one_that_is_not_there_does_no_harm() {
     assert!(matches!(taken, Err(PlacementError::Invalid { .. })), "{taken:?}");
     let twice = admin(&members[1..2]).init(&[members[1].member()]).await;
     assert!(matches!(twice, Err(PlacementError::Invalid { .. })), "{twice:?}");
+
+    // A typing error in a URL does not cost the group its majority.
+    let absent = admin(&members).add_member(4, "http://127.0.0.1:9").await;
+    assert!(matches!(absent, Err(PlacementError::Invalid { .. })), "{absent:?}");
+    let status = until(&members[0].node, |status| status.members.len() == 3).await;
+    assert!(status.members.iter().all(|member| member.id != 4));
 
     // The founder, which leads, is removed: the others go on with what it knew.
     admin(&members).remove_member(1).await.expect("removed");
