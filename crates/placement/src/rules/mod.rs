@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariant I10: at most one owner per Location and token, and the tokens of a Location only grow.
-//! Absent on purpose: who is alive. That is the leader's to watch ([`crate::host`]); here it is only
+//! Absent on purpose: who is alive. That is for the leader to watch; here it is only
 //! told, with [`Command::Retire`].
 
 mod choose;
