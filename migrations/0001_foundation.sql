@@ -337,3 +337,11 @@ GRANT SELECT (org_id, id, hash, scopes, expires_ms, revoked_ms) ON api_key TO oc
 GRANT SELECT ON cluster TO oc_app, oc_sched, oc_migrate;
 GRANT UPDATE ON cluster TO oc_migrate;
 RESET ROLE;
+
+-- Every role may ask which schema it meets. (The table is the migrator's own; a check of queries has none.)
+DO $$
+BEGIN
+    IF to_regclass('public._sqlx_migrations') IS NOT NULL THEN
+        GRANT SELECT ON _sqlx_migrations TO oc_app, oc_sched;
+    END IF;
+END $$;

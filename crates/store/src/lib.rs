@@ -41,7 +41,9 @@ pub use oracle::Violation;
 pub use org_heads::OrgHead;
 pub use pool::{Store, StoreOptions};
 pub use project::{LocationKind, LocationRow, ProjectRow};
-pub use provision::{RolePasswords, SCHEMA_VERSION, migrate, provision, role_url, schema_version};
+pub use provision::{
+    RolePasswords, SCHEMA_VERSION, migrate, provision, role_url, schema_version, url_password,
+};
 pub use rebuild::RebuildReport;
 pub use schedule::{HeadState, ReadySession};
 pub use session::{NewSession, SessionRow};

@@ -45,6 +45,41 @@ pub fn role_url(url: &str, role: &str, password: Option<&str>) -> Result<String,
     Ok(format!("{scheme}://{credential}@{host}{tail}"))
 }
 
+/// The password in a database URL, decoded.
+///
+/// # Errors
+/// When the URL cannot be read.
+pub fn url_password(url: &str) -> Result<Option<String>, StoreError> {
+    let rest = role_url(url, "x", None)?;
+    let user = rest.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    let Some(encoded) = user.and_then(|(user, _)| user.split_once(':')).map(|(_, word)| word)
+    else {
+        return Ok(None);
+    };
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = [rest.next(), rest.next()].map(|digit| digit.map(char::from));
+        let value = match digits {
+            [Some(high), Some(low)] => high.to_digit(16).zip(low.to_digit(16)),
+            _ => None,
+        };
+        let value = value.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        bytes.push(value.ok_or_else(|| {
+            StoreError::Schema(
+                "the password in the database URL has a lone `%`; write it as %25".into(),
+            )
+        })?);
+    }
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| StoreError::Schema("the password in the database URL is no UTF-8".into()))
+}
+
 fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let mut out = String::with_capacity(text.len());
@@ -170,6 +205,14 @@ mod tests {
             "postgres://oc_app@h/oc"
         );
         assert!(role_url("mysql://h/oc", "oc_app", None).is_err());
+    }
+
+    #[test]
+    fn a_password_is_read_decoded_from_a_url() {
+        let password = |url| url_password(url).expect("a URL");
+        assert_eq!(password("postgres://admin:s%40%25@db/oc"), Some("s@%".into()));
+        assert_eq!(password("postgres://admin@db/oc"), None);
+        assert!(url_password("postgres://admin:%@db/oc").is_err());
     }
 
     #[test]

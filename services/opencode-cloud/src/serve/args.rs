@@ -1,0 +1,87 @@
+//! Flags that several servers share. Each is also an environment variable, `OPENCODE_CLOUD_…`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Where clients reach the service.
+#[derive(Debug, Clone, Args)]
+pub struct ListenArgs {
+    /// Port to listen on
+    #[arg(long, value_name = "N", default_value_t = 4096, env = "OPENCODE_CLOUD_PORT")]
+    pub port: u16,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env = "OPENCODE_CLOUD_BIND")]
+    pub bind: IpAddr,
+    /// Let sessions run in any directory of this machine; on loopback only, and the default of `up` there
+    #[arg(long, env = "OPENCODE_CLOUD_ALLOW_LOCAL_PATHS")]
+    pub allow_local_paths: bool,
+}
+
+/// Which model answers.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ModelArgs {
+    /// Base URL of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1
+    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_MODEL_URL")]
+    pub model_url: Option<String>,
+    /// The model of sessions that choose none; otherwise the first that the server lists
+    #[arg(long, value_name = "NAME", env = "OPENCODE_CLOUD_MODEL")]
+    pub model: Option<String>,
+    /// Key for --model-url
+    #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_MODEL_KEY", hide_env_values = true)]
+    pub model_key: Option<String>,
+    /// Key of OpenAI; used when there is no --model-url
+    #[arg(long, value_name = "KEY", env = "OPENAI_API_KEY", hide_env_values = true)]
+    pub openai_api_key: Option<String>,
+}
+
+/// Where data is.
+#[derive(Debug, Clone, Args)]
+pub struct DataArgs {
+    /// Folder for everything that is kept: Postgres, blobs, workspaces
+    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Folder for managed workspaces; workers that may take over from each other share it [default: in --data-dir]
+    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
+    pub workspace_dir: Option<PathBuf>,
+}
+
+/// How processes of one cluster find each other.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArgs {
+    /// The cluster's Postgres, provisioned by `opencode-cloud migrate`
+    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_DATABASE_URL", hide_env_values = true)]
+    pub database_url: String,
+    /// The cluster's NATS
+    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_NATS_URL", hide_env_values = true)]
+    pub nats_url: String,
+    /// Name of the cluster in NATS subjects
+    #[arg(long, value_name = "NAME", default_value = "main", env = "OPENCODE_CLOUD_CLUSTER")]
+    pub cluster: String,
+    /// Internal URLs of the placement members, comma-separated
+    #[arg(
+        long,
+        value_name = "URL,…",
+        value_delimiter = ',',
+        env = "OPENCODE_CLOUD_PLACEMENT_PEERS"
+    )]
+    pub placement_peers: Vec<String>,
+    /// What internal listeners ask for; required to bind one beyond loopback
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "OPENCODE_CLOUD_CLUSTER_SECRET",
+        hide_env_values = true
+    )]
+    pub cluster_secret: Option<String>,
+    /// Drop this share of all signals, 0 to 1: to show that nothing depends on them
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.0,
+        env = "OPENCODE_CLOUD_DROP_SIGNALS",
+        hide = true
+    )]
+    pub drop_signals: f64,
+}

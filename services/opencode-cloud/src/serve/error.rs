@@ -1,0 +1,53 @@
+use boot::BootError;
+use store::StoreError;
+
+/// Why a server did not start or had to stop. Printed as one line, with what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The machine is not as needed.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The database is not as needed.
+    #[error("{}", database(.0))]
+    Store(#[from] StoreError),
+    /// A flag cannot be followed.
+    #[error("{0}")]
+    Usage(String),
+    /// A part of the service stopped by itself.
+    #[error("{0}")]
+    Stopped(String),
+}
+
+fn database(error: &StoreError) -> String {
+    match error {
+        StoreError::Database(cause) => format!("the database does not answer as needed: {cause}"),
+        StoreError::NotFound
+        | StoreError::Conflict { .. }
+        | StoreError::Fenced { .. }
+        | StoreError::Superseded
+        | StoreError::Schema(_)
+        | StoreError::Unreadable(_) => error.to_string(),
+    }
+}
+
+impl ServeError {
+    /// The exit code: 2 for a wrong use, 1 for a failure.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Boot(_) | Self::Store(_) | Self::Stopped(_) => 1,
+        }
+    }
+
+    /// With the causes of an error that is not ours.
+    pub(crate) fn stopped(doing: &str, error: &dyn std::error::Error) -> Self {
+        let mut text = format!("{doing}: {error}");
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            text = format!("{text}: {inner}");
+            cause = inner.source();
+        }
+        Self::Stopped(text)
+    }
+}

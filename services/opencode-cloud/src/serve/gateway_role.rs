@@ -1,0 +1,63 @@
+//! A gateway, from parts that `up` and `opencode-cloud gateway` both have.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::{ApiParts, ApiSettings};
+use domain::{Clock, ModelRef};
+use gateway::{Gateway, GatewayOptions};
+use placement_api::Placement;
+use signals::Signals;
+use store::Store;
+use tasks::TaskGroup;
+use tokio::net::TcpListener;
+
+use super::ServeError;
+
+/// What a gateway is assembled from.
+pub(crate) struct GatewaySetup {
+    pub(crate) listener: TcpListener,
+    pub(crate) store: Store,
+    pub(crate) signals: Arc<dyn Signals>,
+    pub(crate) placement: Arc<dyn Placement>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) allow_local_paths: bool,
+    pub(crate) default_directory: Option<PathBuf>,
+    pub(crate) default_model: ModelRef,
+}
+
+/// Starts serving in the role's group.
+pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, ServeError> {
+    let simulated = setup.default_model.provider == "simulated";
+    let settings = ApiSettings {
+        allow_local_paths: setup.allow_local_paths,
+        default_directory: setup.default_directory,
+        default_model: setup.default_model,
+        default_agent: "build".to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        simulated,
+    };
+    let parts = ApiParts {
+        store: setup.store,
+        signals: setup.signals,
+        placement: setup.placement,
+        clock: setup.clock,
+        tasks: role.clone(),
+        settings,
+    };
+    gateway::serve(setup.listener, GatewayOptions::default(), parts)
+        .map_err(|error| ServeError::stopped("the gateway cannot start", &error))
+}
+
+/// Local paths are for a service that only this machine reaches.
+pub(crate) fn check_local_paths(allowed: bool, address: SocketAddr) -> Result<(), ServeError> {
+    if allowed && !address.ip().is_loopback() {
+        return Err(ServeError::Usage(format!(
+            "--allow-local-paths lets every client read and write this machine's files, so it needs a loopback \
+             --bind, not {}; leave it out, or bind 127.0.0.1",
+            address.ip()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! The server side of the executable: `up`, `serve`, `dev-cluster`, and each role as a process of its own.
+//!
+//! ```text
+//! up ─▶ Postgres (ours) ─▶ provision, migrate ─▶ placement · worker · gateway in one process
+//! dev-cluster ─▶ Postgres, NATS ─▶ 3 × placement, 2 × gateway, 3 × worker: the same roles as processes
+//! ```
+//!
+//! Invariant: a role is assembled by the same code in both. Only this module reads flags for servers.
+
+pub mod args;
+mod bootstrap;
+pub mod cluster;
+mod error;
+mod gateway_role;
+pub mod migrate;
+mod model;
+pub mod placement_cmd;
+mod placement_role;
+pub mod roles;
+pub mod up;
+mod worker_role;
+
+pub use error::ServeError;

@@ -1,0 +1,99 @@
+//! Which model answers, from flags: an OpenAI-compatible server, OpenAI, or the simulated model.
+
+use domain::ModelRef;
+use llm_client::{Client, Endpoint, Options, Secret, normalize_base_url};
+use session::ConfiguredModels;
+use simulated_model::{Running, SimulatedModel};
+
+use super::ServeError;
+use super::args::ModelArgs;
+
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+const OPENAI_MODEL: &str = "gpt-5-mini";
+
+/// The models of this process, and what people are told of them.
+pub(crate) struct Models {
+    pub(crate) client: Client,
+    pub(crate) configured: ConfiguredModels,
+    pub(crate) kind: ModelKind,
+    /// Runs in this process when nothing else was given.
+    pub(crate) simulated: Option<Running>,
+}
+
+/// Whose model it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ModelKind {
+    /// A server that was named.
+    Url(String),
+    /// OpenAI.
+    OpenAi,
+    /// Ours, which is no model.
+    Simulated,
+}
+
+/// The client of providers.
+pub(crate) fn client() -> Result<Client, ServeError> {
+    Client::new(Options::default())
+        .map_err(|error| ServeError::stopped("the client for models cannot be set up", &error))
+}
+
+/// Finds the model. Without any it starts the simulated one, in this process.
+pub(crate) async fn models(args: &ModelArgs) -> Result<Models, ServeError> {
+    let client = client()?;
+    if let Some(url) = &args.model_url {
+        normalize_base_url(url)
+            .map_err(|error| ServeError::Usage(format!("--model-url: {error}")))?;
+        let mut endpoint = Endpoint::new(url.clone());
+        if let Some(key) = &args.model_key {
+            endpoint = endpoint.with_api_key(Secret::new(key));
+        }
+        let model = match &args.model {
+            Some(model) => model.clone(),
+            None => first_listed(&client, &endpoint).await,
+        };
+        let kind = ModelKind::Url(url.clone());
+        return Ok(single(client, "custom", model, endpoint, kind, None));
+    }
+    if let Some(key) = args.openai_api_key.as_ref().filter(|key| !key.trim().is_empty()) {
+        let endpoint = Endpoint::new(OPENAI_URL).with_api_key(Secret::new(key));
+        let model = args.model.clone().unwrap_or_else(|| OPENAI_MODEL.to_owned());
+        return Ok(single(client, "openai", model, endpoint, ModelKind::OpenAi, None));
+    }
+    let options =
+        simulated_model::Options { log_bodies: false, ..simulated_model::Options::default() };
+    let running = SimulatedModel::start(options)
+        .await
+        .map_err(|error| ServeError::stopped("the simulated model cannot start", &error))?;
+    let endpoint = Endpoint::new(running.url());
+    let model = simulated_model::MODEL.to_owned();
+    let kind = ModelKind::Simulated;
+    Ok(single(client, "simulated", model, endpoint, kind, Some(running)))
+}
+
+/// The first model that the server lists. Servers that do not list theirs usually have one only, and
+/// take any name.
+async fn first_listed(client: &Client, endpoint: &Endpoint) -> String {
+    match client.list_models(endpoint).await {
+        Ok(models) => models.into_iter().next().unwrap_or_else(|| "default".to_owned()),
+        Err(error) => {
+            tracing::warn!(%error, "the model server does not list its models; choose one with --model");
+            "default".to_owned()
+        }
+    }
+}
+
+fn single(
+    client: Client,
+    provider: &str,
+    model: String,
+    endpoint: Endpoint,
+    kind: ModelKind,
+    simulated: Option<Running>,
+) -> Models {
+    // "provider/model" is how people write a choice; the provider is ours to know here.
+    let prefix = format!("{provider}/");
+    let model = model.strip_prefix(&prefix).map(str::to_owned).unwrap_or(model);
+    let default = ModelRef { provider: provider.to_owned(), model };
+    let configured = ConfiguredModels::single(default, endpoint);
+    Models { client, configured, kind, simulated }
+}

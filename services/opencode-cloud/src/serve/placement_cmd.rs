@@ -1,0 +1,151 @@
+//! `placement …`: what an operator asks of the placement group.
+
+use clap::{Args, Subcommand};
+use placement_api::{Member, PlacementAdmin};
+use store::Store;
+
+use super::ServeError;
+use super::roles::PlacementArgs;
+use crate::output::Screen;
+
+/// Arguments of `placement`.
+#[derive(Debug, Clone, Args)]
+pub struct PlacementCommand {
+    /// What to do.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What is asked of placement.
+#[derive(Debug, Clone, Subcommand)]
+pub enum What {
+    /// Run a member of the group
+    Serve(Box<PlacementArgs>),
+    /// Found a group of members that run, each given as ID=URL, at the first of them
+    Init {
+        /// The members, as ID=URL
+        #[arg(required = true, value_name = "ID=URL")]
+        members: Vec<String>,
+        /// The database, as oc_migrate: the generation of fencing tokens is raised there first
+        #[arg(
+            long,
+            value_name = "URL",
+            env = "OPENCODE_CLOUD_DATABASE_URL",
+            hide_env_values = true
+        )]
+        database_url: String,
+        /// How to reach the group.
+        #[command(flatten)]
+        group: GroupArgs,
+    },
+    /// Show leader, members, workers and leases
+    Status {
+        /// How to reach the group.
+        #[command(flatten)]
+        group: GroupArgs,
+    },
+    /// Add a member that runs and belongs to no group
+    Add {
+        /// The member, as ID=URL
+        #[arg(value_name = "ID=URL")]
+        member: String,
+        /// How to reach the group.
+        #[command(flatten)]
+        group: GroupArgs,
+    },
+    /// Remove a member for good
+    Remove {
+        /// Its number
+        id: u64,
+        /// How to reach the group.
+        #[command(flatten)]
+        group: GroupArgs,
+    },
+    /// Take a node out of work: its workers finish at the next boundary and give their Locations back
+    Drain {
+        /// The node's name
+        node: String,
+        /// How to reach the group.
+        #[command(flatten)]
+        group: GroupArgs,
+    },
+}
+
+/// How to reach the group.
+#[derive(Debug, Clone, Args)]
+pub struct GroupArgs {
+    /// Internal URLs of the members, comma-separated
+    #[arg(
+        long,
+        value_name = "URL,…",
+        value_delimiter = ',',
+        env = "OPENCODE_CLOUD_PLACEMENT_PEERS"
+    )]
+    pub placement_peers: Vec<String>,
+    /// What internal listeners ask for
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "OPENCODE_CLOUD_CLUSTER_SECRET",
+        hide_env_values = true
+    )]
+    pub cluster_secret: Option<String>,
+}
+
+impl GroupArgs {
+    fn admin(&self) -> PlacementAdmin {
+        PlacementAdmin::new(self.placement_peers.clone(), self.cluster_secret.clone())
+    }
+}
+
+/// Reads `ID=URL`.
+fn member(text: &str) -> Result<Member, ServeError> {
+    let parsed = text.split_once('=').and_then(|(id, url)| Some((id.parse().ok()?, url)));
+    let Some((id, url)) = parsed else {
+        return Err(ServeError::Usage(format!(
+            "`{text}` is no member; write ID=URL, such as 1=http://10.0.0.1:4301"
+        )));
+    };
+    Ok(Member { id, url: url.to_owned(), voter: true })
+}
+
+/// Does what was asked, but for `serve`.
+///
+/// # Errors
+/// [`ServeError`] when placement or the database refuses.
+pub async fn execute(what: What, screen: &mut Screen) -> Result<u8, ServeError> {
+    let failed = |error| ServeError::stopped("placement", &error);
+    let done = match what {
+        What::Serve(_) => return Err(ServeError::Usage("`placement serve` runs by itself".into())),
+        What::Init { members, database_url, mut group } => {
+            let members: Vec<Member> =
+                members.iter().map(|text| member(text)).collect::<Result<_, _>>()?;
+            if group.placement_peers.is_empty() {
+                group.placement_peers = members.iter().map(|member| member.url.clone()).collect();
+            }
+            let generation = Store::raise_generation(&database_url).await?;
+            group.admin().init(&members).await.map_err(failed)?;
+            format!("the group is founded in generation {}", generation.0)
+        }
+        What::Status { group } => {
+            let status = group.admin().status().await.map_err(failed)?;
+            serde_json::to_string_pretty(&status)
+                .map_err(|error| ServeError::stopped("the status cannot be shown", &error))?
+        }
+        What::Add { member: text, group } => {
+            let member = member(&text)?;
+            group.admin().add_member(member.id, &member.url).await.map_err(failed)?;
+            format!("member {} is added", member.id)
+        }
+        What::Remove { id, group } => {
+            group.admin().remove_member(id).await.map_err(failed)?;
+            format!("member {id} is removed")
+        }
+        What::Drain { node, group } => {
+            group.admin().drain_node(&node).await.map_err(failed)?;
+            format!("node {node} drains")
+        }
+    };
+    screen.out.line(&done).map_err(|error| ServeError::stopped("cannot print", &error))?;
+    Ok(0)
+}

@@ -1,0 +1,254 @@
+//! Each role as a process of its own, for a cluster.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use boot::default_data_dir;
+use clap::Args;
+use domain::{Clock, SystemClock};
+use placement_api::{HttpPlacement, Placement};
+use session::DrainSettings;
+use signals::{Dropping, Nats, Signals};
+use store::{Store, StoreOptions};
+use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+
+use super::ServeError;
+use super::args::{ClusterArgs, DataArgs, ListenArgs, ModelArgs};
+use super::bootstrap::first_key;
+use super::gateway_role::{self, GatewaySetup, check_local_paths};
+use super::model::models;
+use super::placement_role::{self, PlacementSetup};
+use super::up::check_schema;
+use super::worker_role::{self, Folders, WorkerSetup};
+
+const HEALTH: TaskKind = TaskKind::new("health listener", OnError::StopRole, OnCancel::Wait);
+
+/// How long a worker's turns may take to reach a boundary.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Arguments of `gateway`.
+#[derive(Debug, Clone, Args)]
+pub struct GatewayArgs {
+    /// Where clients reach it.
+    #[command(flatten)]
+    pub listen: ListenArgs,
+    /// Its cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Which model sessions get by default.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// A key for clients, of at least 20 characters
+    #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
+    pub bootstrap_key: Option<String>,
+    /// Where the directory of stock clients that name none is; only with --allow-local-paths
+    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
+    pub directory: Option<PathBuf>,
+}
+
+/// Arguments of `worker`.
+#[derive(Debug, Clone, Args)]
+pub struct WorkerArgs {
+    /// Port of the internal listener; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 4201, env = "OPENCODE_CLOUD_PORT")]
+    pub port: u16,
+    /// Address of the internal listener
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env = "OPENCODE_CLOUD_BIND")]
+    pub bind: IpAddr,
+    /// Its cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Where data is.
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Which model answers.
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The machine's name, for `placement drain`
+    #[arg(long, value_name = "NAME", default_value = "worker", env = "OPENCODE_CLOUD_NODE")]
+    pub node: String,
+    /// Sessions that run at once
+    #[arg(long, value_name = "N", default_value_t = 256, env = "OPENCODE_CLOUD_SLOTS")]
+    pub slots: usize,
+}
+
+/// Arguments of `placement serve`.
+#[derive(Debug, Clone, Args)]
+pub struct PlacementArgs {
+    /// This member's number, from 1; it never changes and is never used again
+    #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_PLACEMENT_ID")]
+    pub id: u64,
+    /// Port of the internal listener
+    #[arg(long, value_name = "N", default_value_t = 4301, env = "OPENCODE_CLOUD_PORT")]
+    pub port: u16,
+    /// Address of the internal listener
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env = "OPENCODE_CLOUD_BIND")]
+    pub bind: IpAddr,
+    /// Its cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Folder for the member's log
+    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
+    pub data_dir: PathBuf,
+    /// Found a group of this one member, if it has none yet
+    #[arg(long)]
+    pub single: bool,
+}
+
+/// What every role of a cluster begins with.
+struct Common {
+    store: Store,
+    signals: Arc<dyn Signals>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Common {
+    async fn connect(args: &ClusterArgs) -> Result<Self, ServeError> {
+        let options = StoreOptions::new(args.database_url.clone());
+        let sched = store::role_url(&options.url, "oc_sched", None)?;
+        check_schema(store::schema_version(&sched).await?)?;
+        let nats = Nats::connect(&args.nats_url, &args.cluster)
+            .await
+            .map_err(|error| ServeError::stopped("NATS", &error))?;
+        let mut signals: Arc<dyn Signals> = Arc::new(nats);
+        if args.drop_signals > 0.0 {
+            signals = Arc::new(Dropping::wrap(signals, args.drop_signals));
+        }
+        let clock = Arc::new(SystemClock::new());
+        Ok(Self { store: Store::connect(&options)?, signals, clock })
+    }
+
+    fn placement(&self, args: &ClusterArgs) -> Arc<dyn Placement> {
+        Arc::new(HttpPlacement::new(args.placement_peers.clone(), args.cluster_secret.clone()))
+    }
+}
+
+/// An internal listener: beyond loopback it wants the cluster's secret.
+async fn internal(
+    bind: IpAddr,
+    port: u16,
+    secret: Option<&String>,
+) -> Result<tokio::net::TcpListener, ServeError> {
+    if !bind.is_loopback() && secret.is_none() {
+        return Err(ServeError::Usage(format!(
+            "an internal listener on {bind} needs --cluster-secret, the same one for all roles"
+        )));
+    }
+    Ok(boot::listen(SocketAddr::new(bind, port)).await?)
+}
+
+async fn until_stopped(stop: &CancellationToken, root: &TaskGroup) -> Result<u8, ServeError> {
+    tokio::select! {
+        () = stop.cancelled() => Ok(0),
+        failure = root.failed() => Err(ServeError::Stopped(failure.to_string())),
+    }
+}
+
+/// Runs a gateway until it is stopped.
+///
+/// # Errors
+/// [`ServeError`], on one line with its fix.
+pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, ServeError> {
+    let address = SocketAddr::new(args.listen.bind, args.listen.port);
+    check_local_paths(args.listen.allow_local_paths, address)?;
+    let listener = boot::listen(address).await?;
+    let common = Common::connect(&args.cluster).await?;
+    if let Some(key) = &args.bootstrap_key {
+        first_key(&common.store, &*common.clock, Some(key)).await?;
+    }
+    let model = models(&args.model).await?;
+    let root = TaskGroup::root("gateway");
+    let gateway = gateway_role::start(
+        GatewaySetup {
+            listener,
+            placement: common.placement(&args.cluster),
+            store: common.store.clone(),
+            signals: common.signals,
+            clock: common.clock,
+            allow_local_paths: args.listen.allow_local_paths,
+            default_directory: args.directory.filter(|_| args.listen.allow_local_paths),
+            default_model: model.configured.default,
+        },
+        &root,
+    )?;
+    let ended = until_stopped(&stop, &root).await;
+    gateway.shutdown().await;
+    root.shutdown(Duration::from_secs(2)).await;
+    common.store.close().await;
+    ended
+}
+
+/// Runs a worker until it is stopped.
+///
+/// # Errors
+/// [`ServeError`], on one line with its fix.
+pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, ServeError> {
+    let listener = internal(args.bind, args.port, args.cluster.cluster_secret.as_ref()).await?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| ServeError::stopped("the internal listener has no address", &error))?;
+    let common = Common::connect(&args.cluster).await?;
+    let model = models(&args.model).await?;
+    let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
+    let root = TaskGroup::root("worker");
+    let worker = worker_role::start(
+        WorkerSetup {
+            placement: common.placement(&args.cluster),
+            store: common.store.clone(),
+            signals: common.signals,
+            clock: common.clock,
+            llm: model.client,
+            models: model.configured,
+            settings: DrainSettings::default(),
+            folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
+            node: args.node,
+            url: format!("http://{address}"),
+            slots: args.slots,
+        },
+        &root,
+    )?;
+    let router: Router = Router::new().route("/healthz", get(|| async { "ok" }));
+    let closing = root.token();
+    root.spawn(HEALTH, async move {
+        axum::serve(listener, router).with_graceful_shutdown(closing.cancelled_owned()).await
+    });
+    let ended = until_stopped(&stop, &root).await;
+    worker.shutdown(GRACE).await;
+    root.shutdown(Duration::from_secs(2)).await;
+    common.store.close().await;
+    ended
+}
+
+/// Runs a placement member until it is stopped.
+///
+/// # Errors
+/// [`ServeError`], on one line with its fix.
+pub async fn placement(args: PlacementArgs, stop: CancellationToken) -> Result<u8, ServeError> {
+    let secret = args.cluster.cluster_secret.clone();
+    let listener = internal(args.bind, args.port, secret.as_ref()).await?;
+    let common = Common::connect(&args.cluster).await?;
+    let root = TaskGroup::root("placement");
+    let node = placement_role::start(
+        PlacementSetup {
+            id: args.id,
+            data_dir: args.data_dir,
+            listener,
+            secret,
+            single: args.single,
+            store: common.store.clone(),
+            signals: common.signals,
+            clock: common.clock,
+        },
+        &root,
+    )
+    .await?;
+    let ended = until_stopped(&stop, &root).await;
+    node.shutdown().await;
+    root.shutdown(Duration::from_secs(2)).await;
+    common.store.close().await;
+    ended
+}

@@ -1,0 +1,102 @@
+//! The worker role, from parts that `up` and `opencode-cloud worker` both have.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::Clock;
+use llm_client::Client;
+use placement_api::Placement;
+use sandbox::{Environment, ProcessSandbox};
+use session::{ConfiguredModels, DrainSettings, Runtime, StoredComponents};
+use signals::Signals;
+use store::Store;
+use tasks::TaskGroup;
+use worker::{RunningWorker, WorkerOptions, WorkerParts};
+
+use super::ServeError;
+
+/// What a worker is assembled from.
+pub(crate) struct WorkerSetup {
+    pub(crate) store: Store,
+    pub(crate) signals: Arc<dyn Signals>,
+    pub(crate) placement: Arc<dyn Placement>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) llm: Client,
+    pub(crate) models: ConfiguredModels,
+    pub(crate) settings: DrainSettings,
+    pub(crate) folders: Folders,
+    pub(crate) node: String,
+    pub(crate) url: String,
+    pub(crate) slots: usize,
+}
+
+/// Where a worker keeps what is not in Postgres.
+#[derive(Debug, Clone)]
+pub(crate) struct Folders {
+    pub(crate) blobs: PathBuf,
+    pub(crate) workspaces: PathBuf,
+    pub(crate) locks: PathBuf,
+    pub(crate) spool: PathBuf,
+}
+
+impl Folders {
+    /// The folders of a data folder; `workspaces` may be elsewhere.
+    pub(crate) fn in_data(data: &Path, workspaces: Option<&PathBuf>) -> Self {
+        Self {
+            blobs: data.join("blobs"),
+            workspaces: workspaces.cloned().unwrap_or_else(|| data.join("workspaces")),
+            locks: data.join("locks"),
+            spool: data.join("spool"),
+        }
+    }
+
+    fn make(&self) -> Result<(), ServeError> {
+        for folder in [&self.workspaces, &self.locks, &self.spool] {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                ServeError::Usage(format!(
+                    "the folder {} cannot be made ({error}); choose another --data-dir or --workspace-dir",
+                    folder.display()
+                ))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts a worker in the role's group.
+pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorker, ServeError> {
+    setup.folders.make()?;
+    let blobs = blobs::Blobs::in_folder(&setup.folders.blobs)
+        .map_err(|error| ServeError::stopped("blobs cannot be kept", &error))?;
+    let sandbox = ProcessSandbox::new(
+        PathBuf::from("/proc/self/exe"),
+        vec![OsString::from(crate::TOOL_SUPERVISOR)],
+        Environment::from_vars(std::env::vars_os()),
+        setup.folders.spool.clone(),
+    );
+    let runtime = Runtime {
+        store: setup.store,
+        signals: setup.signals,
+        llm: setup.llm,
+        tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
+        blobs,
+        models: Arc::new(setup.models),
+        clock: setup.clock,
+        settings: Arc::new(setup.settings),
+        stored: StoredComponents::default(),
+    };
+    let options = WorkerOptions {
+        node: setup.node,
+        url: setup.url,
+        slots: setup.slots,
+        workspace_dir: setup.folders.workspaces,
+        lock_dir: setup.folders.locks,
+        idle_release: Duration::from_mins(10),
+        sweep: Duration::from_secs(1),
+    };
+    let parts = WorkerParts { runtime, placement: setup.placement };
+    worker::start(options, parts, role)
+        .map_err(|error| ServeError::stopped("the worker cannot start", &error))
+}
