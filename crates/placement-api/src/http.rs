@@ -1,6 +1,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::caller::{Caller, Patience};
 use crate::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError};
@@ -12,11 +14,17 @@ const BEAT: Patience =
 const PLACE: Patience =
     Patience { each: Duration::from_millis(1_000), whole: Duration::from_millis(2_000) };
 
+/// Calls to place that one client has under way at once; more wait their turn, within their own 2 s. After
+/// a failover a gateway may have thousands: all at once they would take from the leader the time that it
+/// needs to answer any of them.
+const MAX_PLACING: usize = 64;
+
 /// Placement over HTTP: asks the last known leader first, follows who it names, then tries the others.
 ///
 /// A call is bounded: a heartbeat 400 ms, placing 2 s. Cheap to share behind an `Arc`.
 pub struct HttpPlacement {
     caller: Caller,
+    placing: Semaphore,
 }
 
 impl HttpPlacement {
@@ -24,7 +32,7 @@ impl HttpPlacement {
     /// `http://10.0.0.1:4301`. Connects when it is first used.
     #[must_use]
     pub fn new(peers: Vec<String>, secret: Option<String>) -> Self {
-        Self { caller: Caller::new(peers, secret) }
+        Self { caller: Caller::new(peers, secret), placing: Semaphore::new(MAX_PLACING) }
     }
 }
 
@@ -35,6 +43,13 @@ impl Placement for HttpPlacement {
     }
 
     async fn place(&self, request: PlaceRequest) -> Result<Placed, PlacementError> {
-        self.caller.lead("/placement/place", &request, PLACE).await
+        let begun = Instant::now();
+        let Ok(Ok(_turn)) = tokio::time::timeout(PLACE.whole, self.placing.acquire()).await else {
+            return Err(PlacementError::Unreachable {
+                reason: format!("{MAX_PLACING} calls to place were under way for 2 s"),
+            });
+        };
+        let left = Patience { whole: PLACE.whole.saturating_sub(begun.elapsed()), ..PLACE };
+        self.caller.lead("/placement/place", &request, left).await
     }
 }
