@@ -1,0 +1,160 @@
+use std::error::Error;
+use std::fmt;
+
+use auth::AuthError;
+use axum::response::{IntoResponse, Response};
+use domain::IdError;
+use http::StatusCode;
+use store::StoreError;
+
+type Cause = Box<dyn Error + Send + Sync>;
+
+/// Why a request was not answered as asked. What it says is for the client; a cause is only logged.
+///
+/// It becomes a body where the request id and the dialect are known: see [`crate::scope`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// Malformed body, path, query or header, and what to do about it.
+    #[error("{0}")]
+    Invalid(String),
+    /// No usable key.
+    #[error("{0}")]
+    Unauthenticated(String),
+    /// The key may not do this.
+    #[error("the API key lacks the scope `{0}`")]
+    Forbidden(&'static str),
+    /// Not there, or another organisation's.
+    #[error("{0} not found")]
+    NotFound(&'static str),
+    /// The path is there, the method is not.
+    #[error("this path does not take this method")]
+    Method,
+    /// The id names something else.
+    #[error("{0}")]
+    Conflict(String),
+    /// The body is too large.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Not now: ask again.
+    #[error("{message}")]
+    Unavailable {
+        /// What is the matter.
+        message: &'static str,
+        /// For the log.
+        cause: Option<Cause>,
+    },
+    /// Our fault.
+    #[error("an internal error; tell the operator the request id")]
+    Internal(Cause),
+}
+
+/// What a client is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    /// For the log, once.
+    pub(crate) cause: Option<String>,
+}
+
+impl ApiError {
+    pub(crate) fn invalid(message: impl fmt::Display) -> Self {
+        Self::Invalid(message.to_string())
+    }
+
+    pub(crate) fn internal(cause: impl Into<Cause>) -> Self {
+        Self::Internal(cause.into())
+    }
+
+    pub(crate) fn failure(&self) -> Failure {
+        let (status, code) = match self {
+            Self::Invalid(_) => (StatusCode::BAD_REQUEST, "INVALID_INPUT"),
+            Self::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
+            Self::Conflict(_) => (StatusCode::CONFLICT, "CONFLICT"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
+            Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
+        };
+        let cause = match self {
+            Self::Unavailable { cause: Some(cause), .. } | Self::Internal(cause) => {
+                Some(with_causes(cause.as_ref()))
+            }
+            Self::Unavailable { cause: None, .. }
+            | Self::Invalid(_)
+            | Self::Unauthenticated(_)
+            | Self::Forbidden(_)
+            | Self::NotFound(_)
+            | Self::Method
+            | Self::Conflict(_)
+            | Self::TooLarge(_) => None,
+        };
+        Failure { status, code, message: self.to_string(), cause }
+    }
+}
+
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+impl From<StoreError> for ApiError {
+    /// No wildcard arm: a new store error must be given a status here, or we do not compile.
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound => Self::NotFound("what the path names was"),
+            StoreError::Conflict { what } => {
+                Self::Conflict(format!("{what} already exists and differs; choose another id"))
+            }
+            error @ (StoreError::Fenced { .. } | StoreError::Superseded) => Self::Unavailable {
+                message: "the session is just changing its worker; ask again",
+                cause: Some(error.into()),
+            },
+            error @ StoreError::Database(_) => Self::Unavailable {
+                message: "the database does not answer; ask again",
+                cause: Some(error.into()),
+            },
+            error @ (StoreError::Schema(_) | StoreError::Unreadable(_)) => {
+                Self::Internal(error.into())
+            }
+        }
+    }
+}
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        match error {
+            AuthError::Credential(_) | AuthError::Form(_) | AuthError::Unknown => {
+                Self::Unauthenticated(error.to_string())
+            }
+            AuthError::Unavailable(cause) => Self::Unavailable {
+                message: "the API key could not be checked; ask again",
+                cause: Some(cause.into()),
+            },
+        }
+    }
+}
+
+impl From<IdError> for ApiError {
+    fn from(error: IdError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let failure = self.failure();
+        let mut response = failure.status.into_response();
+        response.extensions_mut().insert(failure);
+        response
+    }
+}

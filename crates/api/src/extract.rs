@@ -1,0 +1,99 @@
+//! What handlers take: permissions, parsed ids, bounded bodies. Each fails with an [`ApiError`].
+
+use std::str::FromStr;
+
+use auth::{Access, Scope};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use bytes::Bytes;
+use domain::{IdError, OrgId};
+use http::StatusCode;
+use http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+
+/// The largest body that is read.
+pub(crate) const MAX_BODY_BYTES: usize = 1024 * 1024;
+
+fn permitted(parts: &Parts, scope: Scope) -> Result<OrgId, ApiError> {
+    let access = parts.extensions.get::<Access>().ok_or_else(|| {
+        ApiError::Unauthenticated("an API key is needed".to_owned()) // a route outside of `authenticate`
+    })?;
+    if access.may(scope) { Ok(access.org) } else { Err(ApiError::Forbidden(scope.as_str())) }
+}
+
+macro_rules! permission {
+    ($(#[$doc:meta])* $name:ident, $scope:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) struct $name {
+            /// The tenant: every store call takes it.
+            pub(crate) org: OrgId,
+        }
+
+        impl<S: Sync> FromRequestParts<S> for $name {
+            type Rejection = ApiError;
+
+            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+                permitted(parts, $scope).map(|org| Self { org })
+            }
+        }
+    };
+}
+
+permission!(/// May see what the organisation has.
+    CanRead, Scope::Read);
+permission!(/// May create sessions, prompt and interrupt.
+    CanPrompt, Scope::Prompt);
+permission!(/// May rebuild, check and explain.
+    CanAdminister, Scope::Administer);
+
+/// An id out of a path.
+pub(crate) fn id<T: FromStr<Err = IdError>>(text: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|error| ApiError::Invalid(format!("`{}`: {error}", shown(text))))
+}
+
+/// At most 80 characters of what a client sent, to show it what was not understood.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+/// The query, parsed.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => Err(ApiError::Invalid(rejection.body_text())),
+        }
+    }
+}
+
+/// A JSON body of at most [`MAX_BODY_BYTES`]; an empty one is an empty object. The content type is not
+/// asked for: some clients send none.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes =
+            Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
+        let text = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes.as_ref() };
+        serde_json::from_slice(text)
+            .map(Self)
+            .map_err(|error| ApiError::Invalid(format!("the body cannot be read: {error}")))
+    }
+}
+
+fn unread(rejection: &BytesRejection) -> ApiError {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        ApiError::TooLarge(format!("a body has at most {MAX_BODY_BYTES} bytes; send less"))
+    } else {
+        ApiError::Invalid("the body did not arrive whole".to_owned())
+    }
+}

@@ -1,0 +1,109 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use domain::{RecordedEvent, Seq, SessionRef};
+use signals::Delta;
+use store::Store;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::frame::Frame;
+use super::hub::{Following, Hub};
+use crate::error::ApiError;
+
+const PAGE: i64 = 256;
+
+/// A session's log for our own use: every event after a sequence number, once and in order, with live
+/// text between them. Being behind costs a read, not the stream.
+pub(crate) struct Cursor {
+    hub: Arc<Hub>,
+    store: Store,
+    session: SessionRef,
+    seen: Seq,
+    following: Following,
+    ready: VecDeque<Step>,
+    catching_up: bool,
+}
+
+/// What a [`Cursor`] gives.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// The next event.
+    Event(Arc<RecordedEvent>),
+    /// Live text.
+    Delta(Arc<Delta>),
+    /// The session was deleted, or the process stops.
+    Gone,
+}
+
+impl Cursor {
+    /// Reads `session` from `after` on.
+    ///
+    /// # Errors
+    /// Those of [`Hub::follow`].
+    pub(crate) async fn open(
+        hub: &Arc<Hub>,
+        store: &Store,
+        session: SessionRef,
+        after: Seq,
+    ) -> Result<Self, ApiError> {
+        let following = hub.follow(&session).await?;
+        Ok(Self {
+            hub: hub.clone(),
+            store: store.clone(),
+            session,
+            seen: after,
+            following,
+            ready: VecDeque::new(),
+            catching_up: true,
+        })
+    }
+
+    /// The next step. After an error or [`Step::Gone`], there is none.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(crate) async fn next(&mut self) -> Result<Step, ApiError> {
+        loop {
+            if let Some(step) = self.ready.pop_front() {
+                return Ok(step);
+            }
+            if self.catching_up {
+                self.catch_up().await?;
+                continue;
+            }
+            match self.following.frames.recv().await {
+                Ok(Frame::Event(event, _)) if event.seq > self.seen => {
+                    self.seen = event.seq;
+                    return Ok(Step::Event(event));
+                }
+                Ok(Frame::Event(..)) => {}
+                Ok(Frame::Delta(delta, _)) => return Ok(Step::Delta(delta)),
+                Err(RecvError::Lagged(_)) => {
+                    self.following = self.hub.follow(&self.session).await?;
+                    self.catching_up = true;
+                }
+                Ok(Frame::Gone) | Err(RecvError::Closed) => return Ok(Step::Gone),
+            }
+        }
+    }
+
+    async fn catch_up(&mut self) -> Result<(), ApiError> {
+        if self.seen < self.following.tail {
+            let (org, session) = (self.session.org, self.session.session.clone());
+            let page = self.store.events(org, session, self.seen, PAGE).await?;
+            let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
+            let tail = self.following.tail;
+            for event in page.into_iter().take_while(|event| event.seq <= tail) {
+                self.seen = event.seq;
+                self.ready.push_back(Step::Event(Arc::new(event)));
+            }
+            if !caught {
+                return Ok(());
+            }
+        }
+        self.catching_up = false;
+        let live = std::mem::take(&mut self.following.live);
+        self.ready.extend(live.into_iter().map(|delta| Step::Delta(Arc::new(delta))));
+        Ok(())
+    }
+}

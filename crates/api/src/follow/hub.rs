@@ -1,0 +1,174 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::{OrgId, Seq, SessionId, SessionRef};
+use signals::{Delta, Signals};
+use store::Store;
+use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::sync::broadcast;
+
+use super::frame::Frame;
+use super::reader::{Followed, Reader};
+use crate::error::ApiError;
+use crate::wake::Waker;
+
+const TICK: TaskKind =
+    TaskKind::new("look at followed sessions", OnError::StopRole, OnCancel::Abort);
+const READ: TaskKind = TaskKind::new("follow a session", OnError::Log, OnCancel::Abort);
+/// How late a commit is seen whose hint was lost.
+const TICK_EVERY: Duration = Duration::from_secs(1);
+/// Sessions followed by one gateway at once.
+const MAX_FOLLOWED: usize = 10_000;
+/// Ticks that a session is followed on after its last follower has left.
+const LINGER_TICKS: u32 = 5;
+
+type Key = (OrgId, SessionId);
+
+struct Entry {
+    followed: Arc<Followed>,
+    stop: CancellationToken,
+    idle_ticks: u32,
+}
+
+/// Every session that this gateway follows, with one reader each.
+pub(crate) struct Hub {
+    store: Store,
+    signals: Arc<dyn Signals>,
+    waker: Arc<Waker>,
+    tasks: TaskGroup,
+    entries: Mutex<HashMap<Key, Entry>>,
+    streams: CancellationToken,
+}
+
+/// A session that someone follows: everything after `tail` comes as frames, after `live`.
+pub(crate) struct Following {
+    pub(crate) tail: Seq,
+    pub(crate) live: Vec<Delta>,
+    pub(crate) frames: broadcast::Receiver<Frame>,
+}
+
+impl Hub {
+    pub(crate) fn start(
+        store: Store,
+        signals: Arc<dyn Signals>,
+        waker: Arc<Waker>,
+        tasks: &TaskGroup,
+    ) -> Arc<Self> {
+        let streams = tasks.token().child_token();
+        let entries = Mutex::default();
+        let hub = Arc::new(Self { store, signals, waker, tasks: tasks.clone(), entries, streams });
+        tasks.spawn(TICK, hub.clone().ticks());
+        hub
+    }
+
+    async fn ticks(self: Arc<Self>) -> Result<(), std::convert::Infallible> {
+        loop {
+            tokio::time::sleep(TICK_EVERY).await;
+            self.tick().await;
+        }
+    }
+
+    /// Follows a session, together with everyone else who does here.
+    ///
+    /// # Errors
+    /// 404 when it is gone, 503 when this gateway follows too many.
+    pub(crate) async fn follow(&self, session: &SessionRef) -> Result<Following, ApiError> {
+        // Held before the reader has started, so that it is not taken for unfollowed meanwhile.
+        let (followed, _held) = self.entry(session)?;
+        let joined = followed.join().await.ok_or(ApiError::NotFound("session"))?;
+        Ok(Following { tail: joined.tail, live: joined.live, frames: joined.frames })
+    }
+
+    /// Is cancelled when streams shall end: the process stops.
+    pub(crate) fn streams_end(&self) -> CancellationToken {
+        self.streams.clone()
+    }
+
+    pub(crate) fn end_streams(&self) {
+        self.streams.cancel();
+    }
+
+    fn entry(
+        &self,
+        session: &SessionRef,
+    ) -> Result<(Arc<Followed>, broadcast::Receiver<Frame>), ApiError> {
+        let key = (session.org, session.session.clone());
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get_mut(&key) {
+            entry.idle_ticks = 0;
+            return Ok((entry.followed.clone(), entry.followed.hold()));
+        }
+        if entries.len() >= MAX_FOLLOWED {
+            return Err(ApiError::Unavailable {
+                message: "this gateway follows as many sessions as it can; ask another or later",
+                cause: None,
+            });
+        }
+        let followed = Followed::new(session.clone());
+        let held = followed.hold();
+        let stop = self.streams.child_token();
+        let reader = Reader {
+            store: self.store.clone(),
+            signals: self.signals.clone(),
+            waker: self.waker.clone(),
+            followed: followed.clone(),
+        };
+        let (stopped, ended) = (stop.clone(), followed.clone());
+        self.tasks.spawn(READ, async move {
+            tokio::select! {
+                () = stopped.cancelled() => ended.end(),
+                () = reader.run() => {}
+            }
+            Ok::<(), std::convert::Infallible>(())
+        });
+        entries.insert(key, Entry { followed: followed.clone(), stop, idle_ticks: 0 });
+        Ok((followed, held))
+    }
+
+    /// One query for all followed sessions: commits whose hints were lost, and sessions that are gone.
+    async fn tick(&self) {
+        let asked: Vec<Key> = {
+            let mut entries = self.lock();
+            entries.retain(|_, entry| {
+                let followers = entry.followed.followers();
+                entry.idle_ticks = if followers == 0 { entry.idle_ticks + 1 } else { 0 };
+                let kept = entry.idle_ticks < LINGER_TICKS;
+                if !kept {
+                    entry.stop.cancel();
+                }
+                kept
+            });
+            entries.keys().cloned().collect()
+        };
+        if asked.is_empty() {
+            return;
+        }
+        let heads = match self.store.heads(&asked).await {
+            Ok(heads) => heads,
+            Err(error) => {
+                tracing::warn!(%error, "followed sessions could not be looked at");
+                return;
+            }
+        };
+        let heads: HashMap<Key, Seq> =
+            heads.into_iter().map(|head| ((head.org, head.session), head.seq)).collect();
+        let mut entries = self.lock();
+        for key in asked {
+            match (heads.get(&key), entries.get(&key)) {
+                (Some(seq), Some(entry)) => entry.followed.note_head(*seq),
+                (None, Some(entry)) => {
+                    entry.followed.end();
+                    entry.stop.cancel();
+                    entries.remove(&key);
+                }
+                (_, None) => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
+        // No code of others runs under this lock.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,226 @@
+//! The text of replies that are not settled yet, put together from pieces that may be lost, doubled or
+//! late. Pure: no I/O, no clock.
+
+use std::collections::VecDeque;
+
+use domain::{MessageId, SessionEvent};
+use signals::{Delta, DeltaKind};
+
+/// Text kept per session for followers that join in the middle of a reply; a longer reply goes on live
+/// but is not repeated to them.
+const MAX_KEPT_BYTES: usize = 2 * 1024 * 1024;
+/// Messages whose late deltas are told apart.
+const MAX_ENDED: usize = 32;
+
+#[derive(Debug)]
+struct LivePart {
+    message: MessageId,
+    part: domain::PartId,
+    kind: DeltaKind,
+    /// UTF-8 bytes known without a gap.
+    len: u64,
+    /// All of them, unless the bound was met.
+    text: Option<String>,
+}
+
+/// What a piece adds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// This, which followers have not seen.
+    New(Delta),
+    /// Nothing: it is known, or its message has ended.
+    Nothing,
+    /// A piece before it is missing: ask for the text from the start.
+    Gap,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    parts: Vec<LivePart>,
+    ended: VecDeque<MessageId>,
+    kept: usize,
+}
+
+impl Live {
+    /// Takes a piece in.
+    pub(super) fn extend(&mut self, delta: &Delta) -> Added {
+        if self.ended.contains(&delta.message) {
+            return Added::Nothing;
+        }
+        let place = match self.parts.iter().position(|live| live.part == delta.part) {
+            Some(place) => place,
+            None => {
+                self.parts.push(LivePart {
+                    message: delta.message.clone(),
+                    part: delta.part.clone(),
+                    kind: delta.kind,
+                    len: 0,
+                    text: Some(String::new()),
+                });
+                self.parts.len() - 1
+            }
+        };
+        let live = &mut self.parts[place];
+        let Some(known) = live.len.checked_sub(delta.offset) else { return Added::Gap };
+        let Some(fresh) = usize::try_from(known).ok().and_then(|known| delta.text.get(known..))
+        else {
+            return Added::Nothing;
+        };
+        if fresh.is_empty() {
+            return Added::Nothing;
+        }
+        let new = Delta { offset: live.len, text: fresh.to_owned(), ..delta.clone() };
+        live.len += fresh.len() as u64;
+        if self.kept + fresh.len() > MAX_KEPT_BYTES {
+            self.kept -= live.text.take().map_or(0, |text| text.len());
+        } else if let Some(text) = &mut live.text {
+            text.push_str(fresh);
+            self.kept += fresh.len();
+        }
+        Added::New(new)
+    }
+
+    /// What is known so far, for a follower that joins: one piece per part.
+    pub(super) fn snapshot(&self) -> Vec<Delta> {
+        let known = |live: &LivePart| {
+            let text = live.text.clone().filter(|text| !text.is_empty())?;
+            Some(Delta {
+                message: live.message.clone(),
+                part: live.part.clone(),
+                kind: live.kind,
+                offset: 0,
+                text,
+            })
+        };
+        self.parts.iter().filter_map(known).collect()
+    }
+
+    /// Whether a piece of this message would be the first that is heard of it.
+    pub(super) fn is_unknown(&self, message: &MessageId) -> bool {
+        !self.ended.contains(message) && !self.parts.iter().any(|live| live.message == *message)
+    }
+
+    /// Takes a durable event in. A checkpoint may hold text whose deltas were lost: that is given back.
+    pub(super) fn note(&mut self, event: &SessionEvent) -> Added {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these three concern live text")]
+        match event {
+            SessionEvent::TextCheckpointed(checkpoint) => {
+                // Its message is known only from the part's deltas; its text is in the event anyway.
+                let Some(live) = self.parts.iter().find(|live| live.part == checkpoint.part) else {
+                    return Added::Nothing;
+                };
+                let offset = u64::try_from(checkpoint.offset).unwrap_or(0);
+                let piece = Delta {
+                    message: live.message.clone(),
+                    part: checkpoint.part.clone(),
+                    kind: live.kind,
+                    offset,
+                    text: checkpoint.text.clone(),
+                };
+                self.extend(&piece)
+            }
+            SessionEvent::TurnReplied(replied) => {
+                self.end(&replied.message);
+                Added::Nothing
+            }
+            SessionEvent::TurnSettled(settled) => {
+                self.end(&settled.message);
+                Added::Nothing
+            }
+            _ => Added::Nothing,
+        }
+    }
+
+    fn end(&mut self, message: &MessageId) {
+        self.parts.retain(|live| live.message != *message);
+        self.kept = self.parts.iter().filter_map(|live| live.text.as_ref()).map(String::len).sum();
+        if !self.ended.contains(message) {
+            self.ended.push_back(message.clone());
+            if self.ended.len() > MAX_ENDED {
+                self.ended.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{PartId, TextCheckpointed, TurnReplied};
+
+    use super::*;
+
+    fn piece(offset: u64, text: &str) -> Delta {
+        Delta {
+            message: "msg_a".parse().expect("an id"),
+            part: "prt_a".parse().expect("an id"),
+            kind: DeltaKind::Text,
+            offset,
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn pieces_that_overlap_add_only_what_is_new() {
+        let mut live = Live::default();
+        assert_eq!(live.extend(&piece(0, "one ")), Added::New(piece(0, "one ")));
+        assert_eq!(live.extend(&piece(0, "one ")), Added::Nothing);
+        assert_eq!(live.extend(&piece(0, "one two")), Added::New(piece(4, "two")));
+        assert_eq!(live.extend(&piece(2, "e ")), Added::Nothing);
+        assert_eq!(live.snapshot(), vec![piece(0, "one two")]);
+    }
+
+    #[test]
+    fn a_gap_is_seen_and_closed_by_the_text_from_the_start() {
+        let mut live = Live::default();
+        live.extend(&piece(0, "a"));
+        assert_eq!(live.extend(&piece(2, "c")), Added::Gap);
+        assert_eq!(live.extend(&piece(0, "abc")), Added::New(piece(1, "bc")));
+    }
+
+    #[test]
+    fn a_piece_that_would_split_a_code_point_adds_nothing() {
+        let mut live = Live::default();
+        live.extend(&piece(0, "ab"));
+        assert_eq!(live.extend(&piece(1, "\u{e9}x")), Added::Nothing);
+    }
+
+    #[test]
+    fn a_checkpoint_gives_the_text_whose_deltas_were_lost() {
+        let mut live = Live::default();
+        live.extend(&piece(0, "one "));
+        let checkpoint = SessionEvent::from(TextCheckpointed {
+            turn: "trn_a".parse().expect("an id"),
+            part: "prt_a".parse().expect("an id"),
+            offset: 0,
+            text: "one two ".into(),
+        });
+        assert_eq!(live.note(&checkpoint), Added::New(piece(4, "two ")));
+    }
+
+    #[test]
+    fn a_message_that_has_ended_takes_no_late_text() {
+        let mut live = Live::default();
+        live.extend(&piece(0, "one"));
+        live.note(&SessionEvent::from(TurnReplied {
+            turn: "trn_a".parse().expect("an id"),
+            message: "msg_a".parse().expect("an id"),
+            parts: Vec::new(),
+            finish: "stop".into(),
+        }));
+        assert_eq!(live.extend(&piece(3, " two")), Added::Nothing);
+        assert!(live.snapshot().is_empty());
+        let other: PartId = "prt_b".parse().expect("an id");
+        assert!(live.parts.iter().all(|part| part.part != other));
+    }
+
+    #[test]
+    fn text_past_the_bound_goes_on_live_but_is_not_kept() {
+        let mut live = Live::default();
+        let block = "x".repeat(MAX_KEPT_BYTES);
+        assert!(matches!(live.extend(&piece(0, &block)), Added::New(_)));
+        let at = MAX_KEPT_BYTES as u64;
+        assert_eq!(live.extend(&piece(at, "y")), Added::New(piece(at, "y")));
+        assert!(live.snapshot().is_empty());
+        assert_eq!(live.kept, 0);
+    }
+}

@@ -1,0 +1,198 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use domain::{Seq, SessionRef};
+use futures::stream;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use rand::RngExt;
+use store::{Store, StoreError};
+use tasks::CancellationToken;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, timeout_at};
+
+use super::frame::Frame;
+use super::hub::{Following, Hub};
+use crate::error::ApiError;
+
+/// Below the 55 s of the least patient proxy, with room for two lost ones.
+const PING_EVERY: Duration = Duration::from_secs(15);
+/// A stream is ended after this and up to a third more, so that connections spread over gateways anew
+/// and a revoked key ends.
+const MAX_AGE: Duration = Duration::from_secs(30 * 60);
+const PAGE: i64 = 256;
+const SHUTDOWN: &[u8] = b"event: reconnect\ndata: {\"reason\":\"shutdown\"}\n\n";
+
+/// One client's view of a session's log: everything after a sequence number, then live.
+pub(crate) struct LogStream {
+    store: Store,
+    session: SessionRef,
+    /// The last number that was sent.
+    sent: Seq,
+    following: Following,
+    /// The log is behind the point where live frames begin, as far as is known.
+    catching_up: bool,
+    ready: std::collections::VecDeque<Bytes>,
+    stop: CancellationToken,
+    ends: Instant,
+    over: bool,
+}
+
+impl LogStream {
+    /// Follows `session` from `after` on.
+    ///
+    /// # Errors
+    /// Those of [`Hub::follow`].
+    pub(crate) async fn open(
+        hub: &Arc<Hub>,
+        store: &Store,
+        session: SessionRef,
+        after: Seq,
+    ) -> Result<Self, ApiError> {
+        let following = hub.follow(&session).await?;
+        let jitter = rand::rng().random_range(0..MAX_AGE.as_secs() / 3);
+        let retry_ms = rand::rng().random_range(500..2_000);
+        Ok(Self {
+            store: store.clone(),
+            session,
+            sent: after,
+            following,
+            catching_up: true,
+            ready: [Bytes::from(format!("retry: {retry_ms}\n\n"))].into(),
+            stop: hub.streams_end(),
+            ends: Instant::now() + MAX_AGE + Duration::from_secs(jitter),
+            over: false,
+        })
+    }
+
+    /// The answer that streams it.
+    pub(crate) fn into_response(self) -> Response {
+        sse_response(stream::unfold(self, async |mut log| {
+            let bytes = log.next().await?;
+            Some((bytes, log))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some(bytes);
+            }
+            if self.over {
+                return None;
+            }
+            if self.catching_up {
+                if let Err(error) = self.catch_up().await {
+                    return self.end(&error);
+                }
+            } else if let Some(bytes) = self.live().await {
+                return Some(bytes);
+            }
+        }
+    }
+
+    /// Reads the next page between what was sent and where live frames begin.
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        if self.sent < self.following.tail {
+            let at = (self.session.org, self.session.session.clone());
+            let page = self.store.events(at.0, at.1, self.sent, PAGE).await?;
+            let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
+            for event in page {
+                if event.seq > self.following.tail {
+                    break; // comes live
+                }
+                self.sent = event.seq;
+                if let Frame::Event(_, bytes) = Frame::event(event) {
+                    self.ready.push_back(bytes);
+                }
+            }
+            if !caught {
+                return Ok(());
+            }
+        }
+        self.catching_up = false;
+        for delta in std::mem::take(&mut self.following.live) {
+            if let Frame::Delta(_, bytes) = Frame::delta(delta) {
+                self.ready.push_back(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next live frame, or a ping; `None`: look again.
+    async fn live(&mut self) -> Option<Bytes> {
+        let ping = Instant::now() + PING_EVERY;
+        let received = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {
+                self.over = true;
+                return Some(Bytes::from_static(SHUTDOWN));
+            }
+            received = timeout_at(ping.min(self.ends), self.following.frames.recv()) => received,
+        };
+        match received {
+            Ok(Ok(Frame::Event(event, bytes))) => {
+                if event.seq <= self.sent {
+                    return None; // the client was ahead of this gateway
+                }
+                self.sent = event.seq;
+                Some(bytes)
+            }
+            Ok(Ok(Frame::Delta(_, bytes))) => Some(bytes),
+            Ok(Ok(Frame::Gone)) => {
+                self.over = true;
+                if self.stop.is_cancelled() {
+                    return Some(Bytes::from_static(SHUTDOWN));
+                }
+                Some(Bytes::from_static(b"event: gone\ndata: {\"reason\":\"session deleted\"}\n\n"))
+            }
+            Ok(Err(RecvError::Lagged(_))) => {
+                self.over = true;
+                Some(Bytes::from(format!(
+                    "event: resync\ndata: {{\"reason\":\"too slow\",\"after\":{}}}\n\n",
+                    self.sent
+                )))
+            }
+            Ok(Err(RecvError::Closed)) => {
+                self.over = true;
+                None
+            }
+            Err(_) if Instant::now() >= self.ends => {
+                self.over = true;
+                Some(Bytes::from_static(b"event: reconnect\ndata: {\"reason\":\"max age\"}\n\n"))
+            }
+            Err(_) => Some(Bytes::from_static(b": ping\n\n")),
+        }
+    }
+
+    fn end(&mut self, error: &StoreError) -> Option<Bytes> {
+        self.over = true;
+        if matches!(error, StoreError::NotFound) {
+            return Some(Bytes::from_static(
+                b"event: gone\ndata: {\"reason\":\"session deleted\"}\n\n",
+            ));
+        }
+        tracing::warn!(%error, session = %self.session.session, "a stream could not catch up");
+        Some(Bytes::from(format!(
+            "event: resync\ndata: {{\"reason\":\"unavailable\",\"after\":{}}}\n\n",
+            self.sent
+        )))
+    }
+}
+
+/// An event stream that no proxy buffers, compresses or caches.
+pub(crate) fn sse_response(
+    stream: impl futures::Stream<Item = Bytes> + Send + 'static,
+) -> Response {
+    let stream = futures::StreamExt::map(stream, Ok::<Bytes, Infallible>);
+    let mut response = Response::new(Body::from_stream(stream));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

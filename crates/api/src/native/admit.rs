@@ -1,0 +1,234 @@
+//! From what a client sends to an admitted prompt: one store call, then hints.
+
+use domain::{
+    Delivery, IdMint, MessageId, ModelRef, OrgId, PartId, PromptAdmitted, PromptPart, SessionId,
+    SessionRef, Stamp, TimestampMs,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use store::{AdmittedPrompt, NewPrompt};
+
+use super::sessions::agent;
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::extract::{id, shown};
+
+/// The largest prompt, all its texts together.
+const MAX_PROMPT_BYTES: usize = 512 * 1024;
+const MAX_PARTS: usize = 100;
+const MAX_MODEL_CHARS: usize = 200;
+/// How far a client's clock may be ahead of ours, by the ids that it mints.
+const MAX_AHEAD_MS: TimestampMs = 60_000;
+
+/// A prompt as clients send it. Fields of stock clients that mean nothing here are passed over.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct AdmitRequest {
+    #[serde(rename = "messageID", alias = "id")]
+    message_id: Option<String>,
+    #[serde(default)]
+    parts: Vec<PartRequest>,
+    text: Option<String>,
+    delivery: Option<Delivery>,
+    agent: Option<String>,
+    model: Option<ModelRequest>,
+    resume: Option<bool>,
+    #[serde(rename = "noReply")]
+    pub(crate) no_reply: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PartRequest {
+    r#type: String,
+    text: Option<String>,
+}
+
+/// A model as `provider/model`, or as stock clients name it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ModelRequest {
+    /// `provider/model`; the model's name may have slashes.
+    Text(String),
+    /// In two fields.
+    Fields {
+        #[serde(rename = "providerID")]
+        provider_id: String,
+        #[serde(rename = "modelID", alias = "id")]
+        model_id: String,
+    },
+}
+
+impl ModelRequest {
+    pub(crate) fn parse(self) -> Result<ModelRef, ApiError> {
+        let (provider, model) = match self {
+            Self::Fields { provider_id, model_id } => (provider_id, model_id),
+            Self::Text(text) => match text.split_once('/') {
+                Some((provider, model)) => (provider.to_owned(), model.to_owned()),
+                None => {
+                    return Err(ApiError::Invalid(format!(
+                        "a model is `provider/model`, not `{}`",
+                        shown(&text)
+                    )));
+                }
+            },
+        };
+        let good = |name: &str| {
+            let chars = name.chars().count();
+            (1..=MAX_MODEL_CHARS).contains(&chars) && !name.chars().any(char::is_control)
+        };
+        if good(&provider) && good(&model) {
+            Ok(ModelRef { provider, model })
+        } else {
+            Err(ApiError::invalid("a model is `provider/model`, each of 1 to 200 characters"))
+        }
+    }
+}
+
+/// `text` as Postgres can hold it.
+pub(super) fn plain(text: &str) -> String {
+    text.replace('\0', "\u{FFFD}")
+}
+
+/// What tells an exact retry from another prompt: what the client sent, without what we add.
+#[derive(Serialize)]
+struct Digested<'a> {
+    texts: &'a [String],
+    agent: Option<&'a str>,
+    model: Option<(&'a str, &'a str)>,
+}
+
+impl AdmitRequest {
+    /// The prompt to admit, with the ids that it keeps on every retry of the statement.
+    fn into_prompt(self, now: TimestampMs) -> Result<PromptAdmitted, ApiError> {
+        let mut mint = IdMint::after(Stamp::default(), now);
+        let message: MessageId = match self.message_id.as_deref() {
+            Some(text) => id(text)?,
+            None => MessageId::mint(&mut mint),
+        };
+        if let Some(stamp) = message.stamp(now) {
+            if stamp.millis() > now + MAX_AHEAD_MS {
+                return Err(ApiError::invalid(
+                    "the message id is more than 60 s ahead of the service's clock; set yours",
+                ));
+            }
+            mint = IdMint::after(stamp, now);
+        }
+        let texts = texts(&self.parts, self.text.as_deref())?;
+        let agent = agent(self.agent)?;
+        let model = self.model.map(ModelRequest::parse).transpose()?;
+        let digested = Digested {
+            texts: &texts,
+            agent: agent.as_deref(),
+            model: model.as_ref().map(|model| (model.provider.as_str(), model.model.as_str())),
+        };
+        let canonical = serde_json::to_vec(&digested).map_err(ApiError::internal)?;
+        let digest = hex::encode(Sha256::digest(&canonical));
+        let part = |text| PromptPart::Text { id: PartId::mint(&mut mint), text };
+        let parts = texts.into_iter().map(part).collect();
+        let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
+        let delivery = self.delivery.unwrap_or_default();
+        Ok(PromptAdmitted { message, delivery, parts, agent, model, wake, digest })
+    }
+}
+
+fn texts(parts: &[PartRequest], text: Option<&str>) -> Result<Vec<String>, ApiError> {
+    if parts.len() > MAX_PARTS {
+        return Err(ApiError::Invalid(format!("a prompt has at most {MAX_PARTS} parts")));
+    }
+    let mut texts = Vec::with_capacity(parts.len() + 1);
+    for part in parts {
+        if part.r#type != "text" {
+            return Err(ApiError::Invalid(format!(
+                "parts of type `{}` are not supported yet; send text",
+                shown(&part.r#type)
+            )));
+        }
+        texts.push(plain(part.text.as_deref().unwrap_or_default()));
+    }
+    texts.extend(text.map(plain));
+    let bytes: usize = texts.iter().map(String::len).sum();
+    if bytes > MAX_PROMPT_BYTES {
+        return Err(ApiError::TooLarge(format!(
+            "a prompt has at most {MAX_PROMPT_BYTES} bytes, this one {bytes}; put long text in a file"
+        )));
+    }
+    if texts.iter().all(|text| text.trim().is_empty()) {
+        return Err(ApiError::invalid(
+            "the prompt is empty: send `parts` with a text, such as [{\"type\":\"text\",\"text\":\"hello\"}]",
+        ));
+    }
+    Ok(texts)
+}
+
+/// Admits a prompt; when this returns, it is never lost. Who runs it is hinted at beside the answer.
+pub(crate) async fn admit(
+    state: &ApiState,
+    org: OrgId,
+    session: SessionId,
+    request: AdmitRequest,
+) -> Result<AdmittedPrompt, ApiError> {
+    let now = state.clock().now_ms();
+    let prompt = request.into_prompt(now)?;
+    let new = NewPrompt { session: session.clone(), prompt, now };
+    let admitted = state.store().admit_prompt(org, new).await?;
+    let at = SessionRef { org, location: admitted.location.clone(), session };
+    if admitted.prompt.wake {
+        state.waker().wake(at.clone());
+    }
+    state.waker().committed(&at, admitted.seq);
+    state.feeds().touch(&at);
+    Ok(admitted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: TimestampMs = 1_795_293_590_662;
+
+    fn request(json: &str) -> AdmitRequest {
+        serde_json::from_str(json).expect("a request")
+    }
+
+    fn refusal(json: &str) -> String {
+        request(json).into_prompt(NOW).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn the_digest_is_of_what_was_sent_and_not_of_our_ids() {
+        let body = r#"{"messageID":"msg_a","parts":[{"type":"text","text":"hi\u0000"}]}"#;
+        let one = request(body).into_prompt(NOW).expect("a prompt");
+        let two = request(body).into_prompt(NOW + 1).expect("a prompt");
+        assert_eq!(one.digest, two.digest);
+        assert_ne!(one.parts, two.parts);
+        let [PromptPart::Text { text, .. }] = one.parts.as_slice() else { panic!("one part") };
+        assert_eq!(text, "hi\u{FFFD}");
+        let other = r#"{"messageID":"msg_a","text":"hi\u0000","model":"a/b/c"}"#;
+        let other = request(other).into_prompt(NOW).expect("a prompt");
+        assert_ne!(other.digest, one.digest);
+        assert_eq!(other.model, Some(ModelRef { provider: "a".into(), model: "b/c".into() }));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_with_what_to_do() {
+        assert!(refusal(r#"{"parts":[{"type":"text","text":" \n"}]}"#).contains("empty"));
+        assert!(refusal("{}").contains("empty"));
+        assert!(refusal(r#"{"parts":[{"type":"file"}]}"#).contains("`file`"));
+        assert!(refusal(r#"{"text":"x","model":"gpt"}"#).contains("provider/model"));
+        assert!(refusal(r#"{"id":"ses_a","text":"x"}"#).contains("msg_"));
+        let mut ahead = IdMint::after(Stamp::default(), NOW + MAX_AHEAD_MS + 1_000);
+        let ahead = MessageId::mint(&mut ahead);
+        assert!(refusal(&format!(r#"{{"id":"{ahead}","text":"x"}}"#)).contains("60 s"));
+        let long = "x".repeat(MAX_PROMPT_BYTES + 1);
+        assert!(refusal(&format!(r#"{{"text":"{long}"}}"#)).contains("524288"));
+    }
+
+    #[test]
+    fn parts_are_minted_above_the_message() {
+        let mut late = IdMint::after(Stamp::default(), NOW + 30_000);
+        let late = MessageId::mint(&mut late);
+        let body = format!(r#"{{"id":"{late}","text":"x"}}"#);
+        let prompt = request(&body).into_prompt(NOW).expect("a prompt");
+        let [PromptPart::Text { id, .. }] = prompt.parts.as_slice() else { panic!("one part") };
+        assert!(id.stamp(NOW) > late.stamp(NOW));
+    }
+}

@@ -1,0 +1,137 @@
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use domain::OrgId;
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use store::SessionRow;
+
+use super::admit::AdmitRequest;
+use super::log::{LogQuery, of_session};
+use super::messages::{AdmittedView, MAX_MESSAGES, admit_and_show, transcript};
+use super::sessions::{InterruptedView, Limit, MAX_SESSIONS, interrupt};
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::extract::{Body, CanAdminister, CanPrompt, CanRead, Params, id};
+use crate::view::{MessageView, SessionView};
+
+async fn row(state: &ApiState, org: OrgId, session: &str) -> Result<SessionRow, ApiError> {
+    Ok(state.store().session(org, id(session)?).await?)
+}
+
+pub(super) async fn sessions(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Params(limit): Params<Limit>,
+) -> Result<Json<Vec<SessionView>>, ApiError> {
+    let limit = limit.within(100, MAX_SESSIONS);
+    let rows = state.store().sessions(access.org, None, limit).await?;
+    let version = &state.settings().version;
+    Ok(Json(rows.into_iter().map(|row| SessionView::native(row, version)).collect()))
+}
+
+pub(super) async fn session(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = row(&state, access.org, &session).await?;
+    Ok(Json(SessionView::native(row, &state.settings().version)))
+}
+
+pub(super) async fn messages(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Params(limit): Params<Limit>,
+) -> Result<Json<Vec<MessageView>>, ApiError> {
+    let row = row(&state, access.org, &session).await?;
+    Ok(Json(transcript(&state, &row, limit.within(MAX_MESSAGES, MAX_MESSAGES)).await?))
+}
+
+pub(super) async fn post_message(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Body(request): Body<AdmitRequest>,
+) -> Result<Json<AdmittedView>, ApiError> {
+    admit_and_show(&state, access.org, id(&session)?, request).await
+}
+
+pub(super) async fn log(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Params(query): Params<LogQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let row = row(&state, access.org, &session).await?;
+    of_session(&state, row, &headers, &query).await
+}
+
+pub(super) async fn abort(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+) -> Result<Json<InterruptedView>, ApiError> {
+    Ok(Json(interrupt(&state, access.org, id(&session)?).await?))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct RebuildQuery {
+    check: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RebuildView {
+    session: String,
+    exact: bool,
+    events: usize,
+    missing: Vec<String>,
+    added: Vec<String>,
+}
+
+/// Folds the log into the projections anew; with `check=true`, only compares.
+pub(super) async fn rebuild(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Params(query): Params<RebuildQuery>,
+) -> Result<Json<RebuildView>, ApiError> {
+    let check = query.check.unwrap_or(false);
+    let report = state.store().rebuild(access.org, id(&session)?, check).await?;
+    Ok(Json(RebuildView {
+        exact: report.is_exact(),
+        session: report.session.into(),
+        events: report.events,
+        missing: report.missing,
+        added: report.added,
+    }))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct CheckQuery {
+    settled: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ViolationView {
+    invariant: String,
+    session: String,
+    found: String,
+}
+
+/// What the rows show of broken invariants; `settled=true` adds what holds once nothing runs.
+pub(super) async fn check(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Params(query): Params<CheckQuery>,
+) -> Result<Json<Vec<ViolationView>>, ApiError> {
+    let found = state.store().violations(access.org, query.settled.unwrap_or(false)).await?;
+    let view = |violation: store::Violation| ViolationView {
+        invariant: violation.invariant,
+        session: violation.session,
+        found: violation.found,
+    };
+    Ok(Json(found.into_iter().map(view).collect()))
+}

@@ -1,0 +1,140 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use auth::Authenticator;
+use domain::{Clock, ModelRef};
+use placement_api::Placement;
+use signals::Signals;
+use store::Store;
+use tasks::TaskGroup;
+
+use crate::follow::Hub;
+use crate::homes::Homes;
+use crate::stock::Feeds;
+use crate::wake::Waker;
+
+/// How the API answers.
+#[derive(Debug, Clone)]
+pub struct ApiSettings {
+    /// Whether a session may run in a directory of the machine. Only for a service on loopback.
+    pub allow_local_paths: bool,
+    /// Where a stock client's session runs when it names no directory; `None`: a managed workspace.
+    pub default_directory: Option<PathBuf>,
+    /// The model of a session that has chosen none.
+    pub default_model: ModelRef,
+    /// The agent of a session that has chosen none.
+    pub default_agent: String,
+    /// Our version, as clients are told.
+    pub version: String,
+    /// Whether answers come from the simulated model; clients are told.
+    pub simulated: bool,
+}
+
+/// What the API is made of.
+pub struct ApiParts {
+    /// The truth.
+    pub store: Store,
+    /// Hints to workers, and from them.
+    pub signals: Arc<dyn Signals>,
+    /// Who runs what.
+    pub placement: Arc<dyn Placement>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Owns what runs beside the requests: readers of followed sessions, placements.
+    pub tasks: TaskGroup,
+    /// How it answers.
+    pub settings: ApiSettings,
+}
+
+/// What handlers share. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiState {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    settings: ApiSettings,
+    authenticator: Authenticator,
+    waker: Arc<Waker>,
+    hub: Arc<Hub>,
+    feeds: Arc<Feeds>,
+    homes: Homes,
+    serving: AtomicBool,
+}
+
+impl ApiState {
+    /// Starts what runs beside the requests; it ends with `parts.tasks`.
+    #[must_use]
+    pub fn start(parts: ApiParts) -> Self {
+        let ApiParts { store, signals, placement, clock, tasks, settings } = parts;
+        let waker = Waker::new(signals.clone(), placement, clock.clone(), tasks.clone());
+        let hub = Hub::start(store.clone(), signals, waker.clone(), &tasks);
+        let feeds = Feeds::new(store.clone(), hub.clone(), clock.clone(), tasks, settings.clone());
+        let authenticator = Authenticator::new(store.clone(), clock.clone());
+        let serving = AtomicBool::new(true);
+        let homes = Homes::default();
+        Self {
+            shared: Arc::new(Shared {
+                store,
+                clock,
+                settings,
+                authenticator,
+                waker,
+                hub,
+                feeds,
+                homes,
+                serving,
+            }),
+        }
+    }
+
+    /// Makes `/readyz` answer 503 from now on, so that load balancers stop sending requests. What is
+    /// sent is still served.
+    pub fn stop_being_ready(&self) {
+        self.shared.serving.store(false, Ordering::Release);
+    }
+
+    /// Ends every stream, telling its client to come back (to another gateway) within two seconds.
+    pub fn end_streams(&self) {
+        self.shared.hub.end_streams();
+    }
+
+    pub(crate) fn is_serving(&self) -> bool {
+        self.shared.serving.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    pub(crate) fn settings(&self) -> &ApiSettings {
+        &self.shared.settings
+    }
+
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.shared.authenticator
+    }
+
+    pub(crate) fn waker(&self) -> &Arc<Waker> {
+        &self.shared.waker
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.shared.hub
+    }
+
+    pub(crate) fn feeds(&self) -> &Arc<Feeds> {
+        &self.shared.feeds
+    }
+
+    pub(crate) fn homes(&self) -> &Homes {
+        &self.shared.homes
+    }
+}

@@ -1,0 +1,40 @@
+//! The dialect of released OpenCode clients: `opencode run --attach`, the SDK, and most of `attach`.
+//! Same store calls as the native routes, other shapes; where that contract says "this process", we
+//! answer for the cluster.
+
+mod answer;
+mod config;
+mod events;
+mod feed;
+mod messages;
+mod place;
+mod sessions;
+mod translate;
+
+pub(crate) use feed::Feeds;
+
+use crate::route::Route;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/global/health", config::health),
+        Route::get("/global/event", events::global),
+        Route::get("/event", events::show),
+        Route::get("/config", config::config),
+        Route::get("/config/providers", config::config_providers),
+        Route::get("/provider", config::providers),
+        Route::get("/agent", config::agents),
+        Route::get("/path", config::path),
+        Route::get("/project/current", config::current_project),
+        Route::get("/session", sessions::list),
+        Route::post("/session", sessions::create_route),
+        Route::get("/session/status", sessions::status),
+        Route::get("/session/{session}", sessions::show),
+        Route::delete("/session/{session}", sessions::remove),
+        Route::post("/session/{session}/abort", sessions::abort),
+        Route::get("/session/{session}/message", messages::list),
+        Route::post("/session/{session}/message", messages::post),
+        Route::get("/session/{session}/message/{message}", messages::show),
+        Route::post("/session/{session}/prompt_async", messages::post_async),
+    ]
+}

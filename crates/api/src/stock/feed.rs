@@ -1,0 +1,325 @@
+//! What happens in an organisation's sessions, as stock events: one reader per organisation and gateway,
+//! for all clients of `/event` here.
+//!
+//! A session is followed from the moment that it is touched through this gateway, or that a look at the
+//! organisation (every second) finds that it has moved. A session that is neither among the newest nor
+//! busy at a look, and was touched only through another gateway, shows when it moves the next time.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::{Clock, OrgId, Seq, SessionId, SessionRef, TimestampMs};
+use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt, StreamExt, stream};
+use store::{OrgHead, Store};
+use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::translate::{StockEvent, Translator};
+use crate::ApiSettings;
+use crate::error::ApiError;
+use crate::follow::{Cursor, Hub, Step};
+use crate::view::SessionContext;
+
+const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
+/// How far a client may be behind before its stream is ended.
+const QUEUE: usize = 2_048;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A session that is idle for longer is followed no more, until it moves again.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+/// Sessions looked at: the newest, and those with work.
+const NEWEST: i64 = 200;
+const BUSY: i64 = 500;
+/// Sessions of one organisation followed at once.
+const MAX_FOLLOWED: usize = 512;
+/// Sessions whose last number is remembered; beyond it, those that are not followed are forgotten.
+const MAX_SEEN: usize = 20_000;
+/// Looks without a client after which a feed ends.
+const LINGER_LOOKS: u32 = 5;
+/// Newest messages from which an open one is taken up.
+const NEWEST_MESSAGES: i64 = 4;
+
+/// An event for stock clients, serialised once.
+#[derive(Debug, Clone)]
+pub(super) struct StockFrame {
+    pub(super) directory: Arc<str>,
+    /// As on `/event`.
+    pub(super) local: Bytes,
+    /// As on `/global/event`.
+    pub(super) global: Bytes,
+}
+
+struct Entry {
+    frames: broadcast::Sender<StockFrame>,
+    touched: mpsc::Sender<SessionRef>,
+}
+
+/// The feeds of this gateway.
+pub(crate) struct Feeds {
+    store: Store,
+    hub: Arc<Hub>,
+    clock: Arc<dyn Clock>,
+    tasks: TaskGroup,
+    settings: ApiSettings,
+    entries: Mutex<HashMap<OrgId, Entry>>,
+}
+
+impl Feeds {
+    pub(crate) fn new(
+        store: Store,
+        hub: Arc<Hub>,
+        clock: Arc<dyn Clock>,
+        tasks: TaskGroup,
+        settings: ApiSettings,
+    ) -> Arc<Self> {
+        let entries = Mutex::default();
+        Arc::new(Self { store, hub, clock, tasks, settings, entries })
+    }
+
+    /// A session was created, prompted or interrupted through this gateway. Returns at once.
+    pub(crate) fn touch(&self, session: &SessionRef) {
+        if let Some(entry) = self.lock().get(&session.org) {
+            // A full queue or an ending feed: the next look finds the session.
+            let _ = entry.touched.try_send(session.clone());
+        }
+    }
+
+    /// Is cancelled when streams shall end.
+    pub(super) fn streams_end(&self) -> CancellationToken {
+        self.hub.streams_end()
+    }
+
+    /// Everything that happens in `org` from now on.
+    pub(super) async fn subscribe(
+        self: &Arc<Self>,
+        org: OrgId,
+    ) -> Result<broadcast::Receiver<StockFrame>, ApiError> {
+        if let Some(entry) = self.lock().get(&org) {
+            return Ok(entry.frames.subscribe());
+        }
+        let began = self.clock.now_ms();
+        let baseline = self.store.org_heads(org, NEWEST, BUSY).await?;
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get(&org) {
+            return Ok(entry.frames.subscribe());
+        }
+        let frames = broadcast::Sender::new(QUEUE);
+        let receiver = frames.subscribe();
+        let (touched, touches) = mpsc::channel(1_024);
+        entries.insert(org, Entry { frames: frames.clone(), touched });
+        let seen = baseline.into_iter().map(|head| (head.session.session, head.seq)).collect();
+        let feed = Feed {
+            feeds: self.clone(),
+            org,
+            began,
+            frames,
+            seen,
+            followed: HashMap::new(),
+            cursors: SelectAll::new(),
+        };
+        self.tasks.spawn(FEED, feed.run(touches));
+        Ok(receiver)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OrgId, Entry>> {
+        // No code of others runs under this lock.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type CursorStream = BoxStream<'static, (SessionId, Option<Step>)>;
+
+struct Followed {
+    translator: Translator,
+    directory: Arc<str>,
+    busy: bool,
+    moved: Instant,
+    stop: CancellationToken,
+}
+
+/// One organisation's feed: owned by its task.
+struct Feed {
+    feeds: Arc<Feeds>,
+    org: OrgId,
+    began: TimestampMs,
+    frames: broadcast::Sender<StockFrame>,
+    /// How far each session has been told.
+    seen: HashMap<SessionId, Seq>,
+    followed: HashMap<SessionId, Followed>,
+    cursors: SelectAll<CursorStream>,
+}
+
+impl Feed {
+    async fn run(mut self, mut touches: mpsc::Receiver<SessionRef>) -> Result<(), Infallible> {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lonely = 0;
+        loop {
+            tokio::select! {
+                Some(session) = touches.recv() => self.follow(session).await,
+                Some((session, step)) = self.cursors.next() => self.take(&session, step),
+                _ = look.tick() => {
+                    lonely = if self.frames.receiver_count() == 0 { lonely + 1 } else { 0 };
+                    if lonely > LINGER_LOOKS && self.leave() {
+                        return Ok(());
+                    }
+                    self.look().await;
+                }
+            }
+        }
+    }
+
+    /// Whether nobody came back: then the feed is gone from the gateway.
+    fn leave(&self) -> bool {
+        let mut entries = self.feeds.lock();
+        let alone = self.frames.receiver_count() == 0;
+        if alone {
+            entries.remove(&self.org);
+        }
+        alone
+    }
+
+    /// Follows what has moved, and leaves what has long been idle.
+    async fn look(&mut self) {
+        let heads = match self.feeds.store.org_heads(self.org, NEWEST, BUSY).await {
+            Ok(heads) => heads,
+            Err(error) => {
+                tracing::warn!(%error, "an organisation could not be looked at");
+                return;
+            }
+        };
+        self.followed.retain(|_, followed| {
+            let kept = followed.busy || followed.moved.elapsed() < IDLE_FOR;
+            if !kept {
+                followed.stop.cancel();
+            }
+            kept
+        });
+        if self.seen.len() > MAX_SEEN {
+            self.seen.retain(|session, _| self.followed.contains_key(session));
+        }
+        for OrgHead { session, seq, .. } in heads {
+            if self.seen.get(&session.session) != Some(&seq) {
+                self.follow(session).await;
+            }
+        }
+    }
+
+    async fn follow(&mut self, session: SessionRef) {
+        if self.followed.contains_key(&session.session) {
+            return;
+        }
+        if self.followed.len() >= MAX_FOLLOWED {
+            let idle = self.followed.iter().filter(|(_, followed)| !followed.busy);
+            let Some(oldest) = idle.min_by_key(|(_, f)| f.moved).map(|(id, _)| id.clone()) else {
+                tracing::warn!(sessions = MAX_FOLLOWED, "too many busy sessions for one feed");
+                return;
+            };
+            if let Some(followed) = self.followed.remove(&oldest) {
+                followed.stop.cancel();
+            }
+        }
+        match self.open(session).await {
+            Ok(()) | Err(ApiError::NotFound(_)) => {}
+            Err(error) => tracing::warn!(%error, "a session joins the feed at the next look"),
+        }
+    }
+
+    async fn open(&mut self, at: SessionRef) -> Result<(), ApiError> {
+        let (store, hub) = (&self.feeds.store, &self.feeds.hub);
+        let after = match self.seen.get(&at.session) {
+            Some(seq) => *seq,
+            None => store.seq_before(at.org, at.session.clone(), self.began).await?,
+        };
+        let row = store.session(at.org, at.session.clone()).await?;
+        let newest = if after == Seq(0) {
+            Vec::new()
+        } else {
+            let id = at.session.clone();
+            store.transcript(at.org, id, None, NEWEST_MESSAGES).await?.messages
+        };
+        let cursor = Cursor::open(hub, store, at.clone(), after).await?;
+        let settings = &self.feeds.settings;
+        let context = SessionContext {
+            session: at.session.clone(),
+            directory: row.directory.clone(),
+            agent: row.agent.clone(),
+            model: row.model.clone().unwrap_or_else(|| settings.default_model.clone()),
+        };
+        let busy = row.busy;
+        let translator = Translator::new(row, context, settings.version.clone(), newest);
+        let stop = hub.streams_end().child_token();
+        let id = at.session.clone();
+        let steps = stream::unfold(Some(cursor), move |cursor| {
+            let id = id.clone();
+            async move {
+                let mut cursor = cursor?;
+                match cursor.next().await {
+                    Ok(Step::Gone) => Some(((id, None), None)),
+                    Ok(step) => Some(((id, Some(step)), Some(cursor))),
+                    Err(error) => {
+                        tracing::warn!(%error, "a session leaves the feed until the next look");
+                        Some(((id, None), None))
+                    }
+                }
+            }
+        });
+        self.cursors.push(steps.take_until(stop.clone().cancelled_owned().fuse()).boxed());
+        let directory = translator.directory().into();
+        let followed = Followed { translator, directory, busy, moved: Instant::now(), stop };
+        self.seen.insert(at.session.clone(), after);
+        self.followed.insert(at.session, followed);
+        Ok(())
+    }
+
+    fn take(&mut self, session: &SessionId, step: Option<Step>) {
+        let Some(followed) = self.followed.get_mut(session) else { return };
+        followed.moved = Instant::now();
+        let events = match step {
+            Some(Step::Event(event)) => {
+                self.seen.insert(session.clone(), event.seq);
+                followed.busy = followed.busy_after(&event.event);
+                followed.translator.event(&event)
+            }
+            Some(Step::Delta(delta)) => {
+                followed.translator.delta(&delta, self.feeds.clock.now_ms())
+            }
+            Some(Step::Gone) | None => {
+                if let Some(followed) = self.followed.remove(session) {
+                    followed.stop.cancel();
+                }
+                return;
+            }
+        };
+        for event in events {
+            let frame = frame(&followed.directory, followed.translator.project(), &event);
+            // An error means that nobody listens just now.
+            let _ = self.frames.send(frame);
+        }
+    }
+}
+
+impl Followed {
+    fn busy_after(&self, event: &domain::SessionEvent) -> bool {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin or end work")]
+        match event {
+            domain::SessionEvent::DrainEnded(_) => false,
+            domain::SessionEvent::PromptPromoted(_) | domain::SessionEvent::TurnStarted(_) => true,
+            _ => self.busy,
+        }
+    }
+}
+
+fn frame(directory: &Arc<str>, project: &str, event: &StockEvent) -> StockFrame {
+    let global =
+        serde_json::json!({ "directory": &**directory, "project": project, "payload": event });
+    StockFrame {
+        directory: directory.clone(),
+        local: Bytes::from(format!("data: {event}\n\n")),
+        global: Bytes::from(format!("data: {global}\n\n")),
+    }
+}

@@ -1,0 +1,404 @@
+//! From our durable events to the stock clients' events, in the order that those expect. Pure.
+
+use std::collections::HashSet;
+
+use domain::{
+    CallId, DrainOutcome, EventId, IdMint, PartId, PromptPart, RecordedEvent, ReplyPart,
+    SessionError, SessionEvent, Stamp, TimestampMs, ToolCalled, ToolOutcomeKind, ToolState,
+    TurnOutcome, TurnSettled,
+};
+use serde_json::{Value, json};
+use signals::{Delta, DeltaKind};
+use store::{CallRow, MessageRow, PartRow, SessionRow};
+
+use crate::view::{
+    MessageInfo, MessageView, PartBody, PartView, SessionContext, SessionView, error_view, message,
+};
+
+/// An event in the stock shape.
+pub(super) type StockEvent = Value;
+
+/// Shows a notice as stock clients know such texts: a user's message whose text is synthetic.
+pub(super) fn as_stock(context: &SessionContext, mut view: MessageView) -> MessageView {
+    if let MessageInfo::Notice { id, session_id, time, .. } = view.info {
+        let (agent, model) = (context.agent.clone(), (&context.model).into());
+        view.info = MessageInfo::User { id, session_id, time, agent, model };
+        for part in &mut view.parts {
+            if let PartBody::Text { synthetic, .. } = &mut part.body {
+                *synthetic = Some(true);
+            }
+        }
+    }
+    view
+}
+
+/// Follows one session and says in the stock dialect what happens.
+pub(super) struct Translator {
+    session: SessionRow,
+    context: SessionContext,
+    version: String,
+    /// The assistant message that is being written.
+    open: Option<MessageRow>,
+    /// Parts of it that clients have been told of.
+    announced: HashSet<PartId>,
+    busy: bool,
+    /// Its last failure, which the drain's end would tell again.
+    told: Option<SessionError>,
+}
+
+impl Translator {
+    /// Goes on with a session as it is, of which `newest` are the newest messages.
+    pub(super) fn new(
+        session: SessionRow,
+        context: SessionContext,
+        version: String,
+        newest: Vec<MessageRow>,
+    ) -> Self {
+        let is_open = |row: &MessageRow| row.role == "assistant" && row.completed_ms.is_none();
+        let open = newest.into_iter().rfind(is_open);
+        let announced = HashSet::new();
+        Self { session, context, version, open, announced, busy: false, told: None }
+    }
+
+    pub(super) fn directory(&self) -> &str {
+        &self.session.directory
+    }
+
+    pub(super) fn project(&self) -> &str {
+        self.session.project.as_str()
+    }
+
+    /// What a durable event means.
+    pub(super) fn event(&mut self, event: &RecordedEvent) -> Vec<StockEvent> {
+        let mut out = Out::at(self.context.session.to_string(), event.time);
+        match &event.event {
+            SessionEvent::SessionCreated(_) => {
+                let info = self.session_view();
+                out.push("session.created", json!({ "info": info }));
+            }
+            SessionEvent::PromptAdmitted(prompt) => {
+                let row = user_row(event, &prompt.message, &prompt.parts);
+                self.show_all(&mut out, &row);
+            }
+            SessionEvent::PromptPromoted(prompt) => {
+                self.context.agent.clone_from(&prompt.agent);
+                self.context.model = prompt.model.clone();
+                self.session.agent.clone_from(&prompt.agent);
+                self.session.model = Some(prompt.model.clone());
+                let mut row = user_row(event, &prompt.message, &prompt.parts);
+                row.created_ms = prompt.admitted;
+                self.show_all(&mut out, &row);
+                self.touch(&mut out, event.time);
+                self.busy(&mut out);
+            }
+            SessionEvent::TurnStarted(turn) => {
+                self.busy(&mut out);
+                self.announced.clear();
+                let row = MessageRow {
+                    id: turn.message.clone(),
+                    role: "assistant".into(),
+                    parent: Some(turn.parent.clone()),
+                    turn: Some(turn.turn.clone()),
+                    agent: Some(turn.agent.clone()),
+                    model: Some(turn.model.clone()),
+                    ..blank(event, &turn.message)
+                };
+                self.show_all(&mut out, &row);
+                self.open = Some(row);
+            }
+            SessionEvent::AttemptStarted(attempt) if attempt.ordinal > 1 => {
+                out.push("session.status", json!({ "status": { "type": "busy" } }));
+            }
+            SessionEvent::RetryScheduled(retry) => {
+                let status = json!({
+                    "type": "retry",
+                    "attempt": retry.ordinal - 1,
+                    "message": retry.error.message,
+                    "next": retry.at,
+                });
+                out.push("session.status", json!({ "status": status }));
+            }
+            SessionEvent::ToolCalled(called) => self.called(&mut out, called),
+            SessionEvent::ToolStarted(started) => {
+                self.update_call(&mut out, &started.call, |call| call.state = "started".into());
+            }
+            SessionEvent::ToolSettled(settled) => {
+                self.update_call(&mut out, &settled.call, |call| {
+                    call.state = "settled".into();
+                    call.outcome = Some(outcome(settled.outcome).into());
+                    call.title = Some(settled.title.clone());
+                    call.output = Some(settled.output.clone());
+                    call.structured.clone_from(&settled.structured);
+                    call.managed_path.clone_from(&settled.managed_path);
+                    call.truncated = Some(settled.truncated);
+                    call.started_ms = Some(settled.started);
+                    call.ended_ms = Some(settled.ended);
+                });
+            }
+            SessionEvent::TurnReplied(replied) => {
+                self.replied(&mut out, &replied.parts, &replied.finish);
+            }
+            SessionEvent::TurnSettled(settled) => self.settled(&mut out, settled),
+            SessionEvent::NoticeRecorded(notice) => {
+                let part = PartId::PREFIX.to_owned() + &notice.message.as_str()[3..];
+                let parts = part.parse().map(|id| text_part(id, "text", notice.text.clone()));
+                let row = MessageRow {
+                    role: "notice".into(),
+                    parts: parts.into_iter().collect(),
+                    ..blank(event, &notice.message)
+                };
+                self.show_all(&mut out, &row);
+            }
+            SessionEvent::DrainEnded(end) => {
+                let untold = end.error.as_ref().filter(|error| self.told.as_ref() != Some(*error));
+                if let (DrainOutcome::Failed, Some(error)) = (end.outcome, untold) {
+                    let error = error_view(error, &self.context.model.provider);
+                    out.push("session.error", json!({ "error": error }));
+                }
+                self.told = None;
+                self.busy = false;
+                self.touch(&mut out, event.time);
+                out.push("session.status", json!({ "status": { "type": "idle" } }));
+                out.push("session.idle", json!({}));
+            }
+            // A checkpoint's text comes as a delta; the rest has no counterpart.
+            SessionEvent::TextCheckpointed(_)
+            | SessionEvent::EpochStarted(_)
+            | SessionEvent::ContextUpdated(_)
+            | SessionEvent::AttemptStarted(_)
+            | SessionEvent::AttemptEnded(_)
+            | SessionEvent::InterruptRequested(_) => {}
+        }
+        out.events
+    }
+
+    /// What live text means.
+    pub(super) fn delta(&mut self, delta: &Delta, now: TimestampMs) -> Vec<StockEvent> {
+        let mut out = Out::at(self.context.session.to_string(), now);
+        let Some(open) = self.open.as_mut().filter(|open| open.id == delta.message) else {
+            return out.events; // its turn has ended, or has not been seen to start
+        };
+        if self.announced.insert(delta.part.clone()) {
+            let kind = match delta.kind {
+                DeltaKind::Text => "text",
+                DeltaKind::Reasoning => "reasoning",
+            };
+            let part = text_part(delta.part.clone(), kind, String::new());
+            let alone = MessageRow { parts: vec![part.clone()], ..open.clone() };
+            if !open.parts.iter().any(|known| known.id == part.id) {
+                open.parts.push(part);
+            }
+            let view = message(&self.context, &alone);
+            for part in view.parts.iter().filter(|part| part.id == delta.part.as_str()) {
+                out.part(part);
+            }
+        }
+        out.push(
+            "message.part.delta",
+            json!({
+                "messageID": delta.message,
+                "partID": delta.part,
+                "field": "text",
+                "delta": delta.text,
+            }),
+        );
+        out.events
+    }
+
+    fn replied(&mut self, out: &mut Out, parts: &[ReplyPart], finish: &str) {
+        let Some(open) = self.open.as_mut() else { return };
+        open.finish = Some(finish.to_owned());
+        let mut known = std::mem::take(&mut open.parts);
+        for part in parts {
+            match part {
+                ReplyPart::Text { id, text } => {
+                    open.parts.push(text_part(id.clone(), "text", text.clone()));
+                }
+                ReplyPart::Reasoning { id, text } => {
+                    open.parts.push(text_part(id.clone(), "reasoning", text.clone()));
+                }
+                ReplyPart::ToolCall { call } => {
+                    let place = known
+                        .iter()
+                        .position(|part| part.call.as_ref().is_some_and(|known| known.id == *call));
+                    open.parts.extend(place.map(|place| known.swap_remove(place)));
+                }
+            }
+        }
+        let view = message(&self.context, open);
+        for part in &view.parts {
+            if matches!(part.body, PartBody::Text { .. } | PartBody::Reasoning { .. }) {
+                out.part(part);
+            }
+        }
+    }
+
+    fn settled(&mut self, out: &mut Out, settled: &TurnSettled) {
+        let Some(mut open) = self.open.take().filter(|open| open.id == settled.message) else {
+            return;
+        };
+        if settled.outcome == TurnOutcome::Lost {
+            out.push("message.removed", json!({ "messageID": settled.message }));
+            return;
+        }
+        open.completed_ms = Some(out.time);
+        open.usage = settled.usage;
+        open.error.clone_from(&settled.error);
+        if settled.outcome == TurnOutcome::Interrupted && open.finish.is_none() {
+            open.finish = Some("interrupted".into());
+        }
+        let usage = &mut self.session.usage;
+        usage.input += settled.usage.input;
+        usage.output += settled.usage.output;
+        usage.reasoning += settled.usage.reasoning;
+        usage.cache_read += settled.usage.cache_read;
+        usage.cache_write += settled.usage.cache_write;
+        let view = message(&self.context, &open);
+        let finish = view.parts.last().filter(|p| matches!(p.body, PartBody::StepFinish { .. }));
+        if let Some(finish) = finish {
+            out.part(finish);
+        }
+        if let MessageInfo::Assistant { error: Some(error), .. } = &view.info {
+            out.push("session.error", json!({ "error": error }));
+            self.told.clone_from(&settled.error);
+        }
+        out.push("message.updated", json!({ "info": view.info }));
+        let time = out.time;
+        self.touch(out, time);
+    }
+
+    fn called(&mut self, out: &mut Out, called: &ToolCalled) {
+        let Some(open) = self.open.as_mut().filter(|open| open.id == called.message) else {
+            return;
+        };
+        let intent = &called.intent;
+        let call = CallRow {
+            id: intent.call.clone(),
+            provider_call: intent.provider_call.clone(),
+            tool: intent.tool.clone(),
+            state: "intended".into(),
+            arguments: intent.arguments.clone(),
+            called_ms: out.time,
+            outcome: None,
+            title: None,
+            output: None,
+            structured: None,
+            managed_path: None,
+            truncated: None,
+            started_ms: None,
+            ended_ms: None,
+        };
+        open.parts.retain(|part| part.id != intent.part);
+        let id = intent.part.clone();
+        open.parts.push(PartRow { id, kind: "tool".into(), text: None, call: Some(call) });
+        self.update_call(out, &intent.call, |_| {});
+        match called.state {
+            ToolState::Intended => {}
+            ToolState::Started | ToolState::Settled => {
+                self.update_call(out, &intent.call, |call| call.state = "started".into());
+            }
+        }
+    }
+
+    fn update_call(&mut self, out: &mut Out, id: &CallId, change: impl FnOnce(&mut CallRow)) {
+        let Some(open) = self.open.as_mut() else { return };
+        let is_it = |part: &&mut PartRow| part.call.as_ref().is_some_and(|call| call.id == *id);
+        let Some(part) = open.parts.iter_mut().find(is_it) else { return };
+        if let Some(call) = &mut part.call {
+            change(call);
+        }
+        let id = part.id.to_string();
+        let view = message(&self.context, open);
+        for part in view.parts.iter().filter(|part| part.id == id) {
+            out.part(part);
+        }
+    }
+
+    fn show_all(&self, out: &mut Out, row: &MessageRow) {
+        let view = as_stock(&self.context, message(&self.context, row));
+        out.push("message.updated", json!({ "info": view.info }));
+        for part in &view.parts {
+            out.part(part);
+        }
+    }
+
+    fn busy(&mut self, out: &mut Out) {
+        if !self.busy {
+            self.busy = true;
+            out.push("session.status", json!({ "status": { "type": "busy" } }));
+        }
+    }
+
+    fn touch(&mut self, out: &mut Out, time: TimestampMs) {
+        self.session.updated_ms = self.session.updated_ms.max(time);
+        let info = self.session_view();
+        out.push("session.updated", json!({ "info": info }));
+    }
+
+    fn session_view(&self) -> SessionView {
+        SessionView::stock(self.session.clone(), &self.version)
+    }
+}
+
+/// The events that one of ours becomes.
+struct Out {
+    session: String,
+    time: TimestampMs,
+    mint: IdMint,
+    events: Vec<StockEvent>,
+}
+
+impl Out {
+    fn at(session: String, time: TimestampMs) -> Self {
+        Self { session, time, mint: IdMint::after(Stamp::default(), time), events: Vec::new() }
+    }
+
+    fn push(&mut self, kind: &str, mut properties: Value) {
+        properties["sessionID"] = self.session.clone().into();
+        let id = EventId::mint(&mut self.mint);
+        self.events.push(json!({ "id": id, "type": kind, "properties": properties }));
+    }
+
+    fn part(&mut self, part: &PartView) {
+        let time = self.time;
+        self.push("message.part.updated", json!({ "part": part, "time": time }));
+    }
+}
+
+fn text_part(id: PartId, kind: &str, text: String) -> PartRow {
+    PartRow { id, kind: kind.into(), text: Some(text), call: None }
+}
+
+fn blank(event: &RecordedEvent, id: &domain::MessageId) -> MessageRow {
+    MessageRow {
+        id: id.clone(),
+        seq: event.seq,
+        role: "user".into(),
+        parent: None,
+        turn: None,
+        agent: None,
+        model: None,
+        created_ms: event.time,
+        completed_ms: None,
+        finish: None,
+        error: None,
+        usage: domain::TurnUsage::default(),
+        parts: Vec::new(),
+    }
+}
+
+fn user_row(event: &RecordedEvent, id: &domain::MessageId, parts: &[PromptPart]) -> MessageRow {
+    let part = |part: &PromptPart| match part {
+        PromptPart::Text { id, text } => text_part(id.clone(), "text", text.clone()),
+    };
+    MessageRow { parts: parts.iter().map(part).collect(), ..blank(event, id) }
+}
+
+fn outcome(outcome: ToolOutcomeKind) -> &'static str {
+    match outcome {
+        ToolOutcomeKind::Completed => "completed",
+        ToolOutcomeKind::Failed => "failed",
+        ToolOutcomeKind::Interrupted => "interrupted",
+        ToolOutcomeKind::Unknown => "unknown",
+    }
+}

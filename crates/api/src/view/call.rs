@@ -1,0 +1,100 @@
+use serde_json::{Map, Value, json};
+use store::CallRow;
+
+/// The state of a tool part: `pending`, `running`, `completed` or `error`.
+pub(crate) fn call_state(call: &CallRow) -> Value {
+    let input = input(&call.arguments);
+    let start = call.started_ms.unwrap_or(call.called_ms);
+    let end = call.ended_ms.unwrap_or(start);
+    let output = call.output.as_deref().unwrap_or_default();
+    let title = call.title.as_deref().unwrap_or(&call.tool);
+    match (call.state.as_str(), call.outcome.as_deref()) {
+        ("settled", Some("completed")) => json!({
+            "status": "completed",
+            "input": input,
+            "output": output,
+            "title": title,
+            "metadata": metadata(call),
+            "time": { "start": start, "end": end },
+        }),
+        ("settled", _) => json!({
+            "status": "error",
+            "input": input,
+            "error": output,
+            "metadata": metadata(call),
+            "time": { "start": start, "end": end },
+        }),
+        ("started", _) => {
+            json!({ "status": "running", "input": input, "time": { "start": start } })
+        }
+        _ => json!({ "status": "pending", "input": {}, "raw": call.arguments }),
+    }
+}
+
+/// The arguments, if the model sent an object; clients show nothing else.
+fn input(arguments: &str) -> Value {
+    match serde_json::from_str(arguments) {
+        Ok(Value::Object(fields)) => Value::Object(fields),
+        _ => Value::Object(Map::new()),
+    }
+}
+
+fn metadata(call: &CallRow) -> Value {
+    let mut fields = Map::new();
+    if let Some(outcome) = call.outcome.as_deref().filter(|outcome| *outcome != "completed") {
+        fields.insert("outcome".into(), outcome.into());
+    }
+    if call.truncated == Some(true) {
+        fields.insert("truncated".into(), true.into());
+    }
+    if let Some(path) = &call.managed_path {
+        fields.insert("outputPath".into(), path.clone().into());
+    }
+    let structured = call.structured.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    if let Some(structured @ Value::Object(_)) = structured {
+        fields.insert("structured".into(), structured);
+    }
+    Value::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(state: &str, outcome: Option<&str>) -> CallRow {
+        CallRow {
+            id: "call_a".parse().expect("an id"),
+            provider_call: "call_0".into(),
+            tool: "read".into(),
+            state: state.into(),
+            arguments: r#"{"path":"a"}"#.into(),
+            called_ms: 5,
+            outcome: outcome.map(str::to_owned),
+            title: None,
+            output: outcome.map(|_| "text".to_owned()),
+            structured: None,
+            managed_path: None,
+            truncated: None,
+            started_ms: None,
+            ended_ms: None,
+        }
+    }
+
+    #[test]
+    fn a_call_goes_from_pending_over_running_to_its_end() {
+        let status = |state, outcome| call_state(&call(state, outcome))["status"].clone();
+        assert_eq!(status("intended", None), "pending");
+        assert_eq!(status("started", None), "running");
+        assert_eq!(status("settled", Some("completed")), "completed");
+        assert_eq!(status("settled", Some("unknown")), "error");
+        let unknown = call_state(&call("settled", Some("unknown")));
+        assert_eq!(unknown["metadata"]["outcome"], "unknown");
+        assert_eq!(unknown["input"], json!({ "path": "a" }));
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_shown_as_none() {
+        assert_eq!(input("[1]"), json!({}));
+        assert_eq!(input("{"), json!({}));
+    }
+}

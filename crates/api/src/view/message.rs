@@ -1,0 +1,258 @@
+use domain::{MessageId, ModelRef, PartId, SessionError, SessionId, Stamp, TimestampMs};
+use serde::Serialize;
+use serde_json::{Value, json};
+use store::{MessageRow, PartRow};
+
+use super::call::call_state;
+use super::session::TimeView;
+use super::tokens::TokensView;
+
+/// What a message's view takes from its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionContext {
+    pub(crate) session: SessionId,
+    pub(crate) directory: String,
+    pub(crate) agent: String,
+    pub(crate) model: ModelRef,
+}
+
+/// A message with its parts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct MessageView {
+    pub(crate) info: MessageInfo,
+    pub(crate) parts: Vec<PartView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ModelView {
+    #[serde(rename = "providerID")]
+    provider_id: String,
+    #[serde(rename = "modelID")]
+    model_id: String,
+}
+
+impl From<&ModelRef> for ModelView {
+    fn from(model: &ModelRef) -> Self {
+        Self { provider_id: model.provider.clone(), model_id: model.model.clone() }
+    }
+}
+
+/// What a message is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase", rename_all_fields = "camelCase")]
+pub(crate) enum MessageInfo {
+    /// A prompt.
+    User {
+        id: String,
+        #[serde(rename = "sessionID")]
+        session_id: String,
+        time: TimeView,
+        agent: String,
+        model: ModelView,
+    },
+    /// What one Provider Turn answered.
+    Assistant {
+        id: String,
+        #[serde(rename = "sessionID")]
+        session_id: String,
+        #[serde(rename = "parentID")]
+        parent_id: String,
+        #[serde(rename = "modelID")]
+        model_id: String,
+        #[serde(rename = "providerID")]
+        provider_id: String,
+        mode: String,
+        agent: String,
+        path: Value,
+        cost: u8,
+        tokens: TokensView,
+        time: Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        finish: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Value>,
+    },
+    /// A text of ours that the model saw.
+    Notice {
+        id: String,
+        #[serde(rename = "sessionID")]
+        session_id: String,
+        kind: String,
+        time: TimeView,
+    },
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct PartView {
+    pub(crate) id: String,
+    #[serde(rename = "sessionID")]
+    pub(crate) session_id: String,
+    #[serde(rename = "messageID")]
+    pub(crate) message_id: String,
+    #[serde(flatten)]
+    pub(crate) body: PartBody,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub(crate) enum PartBody {
+    Text {
+        text: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        synthetic: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        time: Option<Value>,
+    },
+    Reasoning {
+        text: String,
+        time: Value,
+    },
+    Tool {
+        #[serde(rename = "callID")]
+        call_id: String,
+        tool: String,
+        state: Value,
+    },
+    StepStart,
+    StepFinish {
+        reason: String,
+        cost: u8,
+        tokens: TokensView,
+    },
+}
+
+/// A message as clients see it. An assistant's has its step's start and, once it is complete, its finish.
+pub(crate) fn message(context: &SessionContext, row: &MessageRow) -> MessageView {
+    MessageView { info: info(context, row), parts: parts(context, row) }
+}
+
+fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
+    let (id, session_id) = (row.id.to_string(), context.session.to_string());
+    let agent = row.agent.clone().unwrap_or_else(|| context.agent.clone());
+    let model = row.model.as_ref().unwrap_or(&context.model);
+    let time = TimeView { created: row.created_ms, updated: None };
+    match row.role.as_str() {
+        "assistant" => {
+            let mut time = json!({ "created": row.created_ms });
+            if let Some(completed) = row.completed_ms {
+                time["completed"] = completed.into();
+            }
+            MessageInfo::Assistant {
+                id,
+                session_id,
+                parent_id: row.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
+                model_id: model.model.clone(),
+                provider_id: model.provider.clone(),
+                mode: agent.clone(),
+                agent,
+                path: json!({ "cwd": context.directory, "root": context.directory }),
+                cost: 0,
+                tokens: row.usage.into(),
+                time,
+                finish: row.finish.clone(),
+                error: message_error(row, model),
+            }
+        }
+        "notice" => MessageInfo::Notice {
+            id,
+            session_id,
+            kind: row.finish.clone().unwrap_or_default(),
+            time,
+        },
+        _ => MessageInfo::User { id, session_id, time, agent, model: model.into() },
+    }
+}
+
+fn message_error(row: &MessageRow, model: &ModelRef) -> Option<Value> {
+    match (&row.error, row.finish.as_deref()) {
+        (Some(error), _) => Some(error_view(error, &model.provider)),
+        (None, Some("interrupted")) => {
+            Some(json!({ "name": "MessageAbortedError", "data": { "message": "Aborted" } }))
+        }
+        (None, _) => None,
+    }
+}
+
+/// An error under the stock clients' names, with our code beside it.
+pub(crate) fn error_view(error: &SessionError, provider: &str) -> Value {
+    let (code, message) = (&error.code, &error.message);
+    if code.contains("interrupt") {
+        json!({ "name": "MessageAbortedError", "data": { "message": message, "code": code } })
+    } else if code.starts_with("provider.auth") {
+        let data = json!({ "providerID": provider, "message": message, "code": code });
+        json!({ "name": "ProviderAuthError", "data": data })
+    } else if code.starts_with("provider.") {
+        let data = json!({ "message": message, "isRetryable": false, "code": code });
+        json!({ "name": "APIError", "data": data })
+    } else {
+        json!({ "name": "UnknownError", "data": { "message": message, "code": code } })
+    }
+}
+
+fn parts(context: &SessionContext, row: &MessageRow) -> Vec<PartView> {
+    let part = |id: String, body: PartBody| PartView {
+        id,
+        session_id: context.session.to_string(),
+        message_id: row.id.to_string(),
+        body,
+    };
+    let shown =
+        row.parts.iter().filter_map(|stored| Some(part(stored.id.to_string(), body(row, stored)?)));
+    if row.role != "assistant" {
+        return shown.collect();
+    }
+    let mut all = vec![part(step_start_id(&row.id), PartBody::StepStart)];
+    all.extend(shown);
+    if let Some(completed) = row.completed_ms {
+        let reason = row.finish.clone().unwrap_or_else(|| "error".to_owned());
+        let finish = PartBody::StepFinish { reason, cost: 0, tokens: row.usage.into() };
+        all.push(part(step_finish_id(&row.id, completed), finish));
+    }
+    all
+}
+
+fn body(row: &MessageRow, part: &PartRow) -> Option<PartBody> {
+    let is_done = row.finish.is_some() || row.completed_ms.is_some();
+    let end = row.completed_ms.unwrap_or(row.created_ms);
+    let time = || {
+        let start = row.created_ms;
+        if is_done { json!({ "start": start, "end": end }) } else { json!({ "start": start }) }
+    };
+    match (part.kind.as_str(), &part.call) {
+        ("text", _) => Some(PartBody::Text {
+            text: part.text.clone().unwrap_or_default(),
+            synthetic: None,
+            time: (row.role == "assistant").then(time),
+        }),
+        ("reasoning", _) => {
+            let text = part.text.clone().unwrap_or_default();
+            Some(PartBody::Reasoning { text, time: time() })
+        }
+        ("tool", Some(call)) => Some(PartBody::Tool {
+            call_id: call.id.to_string(),
+            tool: call.tool.clone(),
+            state: call_state(call),
+        }),
+        _ => None, // written by a newer build
+    }
+}
+
+fn tail(message: &MessageId) -> &str {
+    let text = message.as_str();
+    text.get(MessageId::PREFIX.len() + 1..).unwrap_or(text)
+}
+
+/// Sorts before the message's other parts, which are minted after the message.
+fn step_start_id(message: &MessageId) -> String {
+    format!("{}_{}", PartId::PREFIX, tail(message))
+}
+
+/// Sorts after the message's other parts, and is the same from events and from rows.
+fn step_finish_id(message: &MessageId, completed: TimestampMs) -> String {
+    let last = Stamp::at(completed.saturating_add(1)).0 - 1;
+    let tail = tail(message);
+    let random = tail.get(12..).unwrap_or(tail);
+    format!("{}_{:012x}{random}", PartId::PREFIX, last & 0xffff_ffff_ffff)
+}

@@ -1,0 +1,89 @@
+use domain::{ModelRef, TurnUsage};
+use serde::Serialize;
+use store::SessionRow;
+
+use super::tokens::TokensView;
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionView {
+    pub(crate) id: String,
+    pub(crate) slug: String,
+    #[serde(rename = "projectID")]
+    pub(crate) project_id: String,
+    pub(crate) directory: String,
+    pub(crate) path: &'static str,
+    pub(crate) title: String,
+    pub(crate) agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<SessionModelView>,
+    pub(crate) version: String,
+    pub(crate) cost: u8,
+    pub(crate) tokens: TokensView,
+    pub(crate) time: TimeView,
+    /// What stock clients do not know.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) more: Option<MoreView>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct SessionModelView {
+    id: String,
+    #[serde(rename = "providerID")]
+    provider_id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct MoreView {
+    location: String,
+    busy: bool,
+    seq: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct TimeView {
+    pub(crate) created: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) updated: Option<i64>,
+}
+
+impl From<ModelRef> for SessionModelView {
+    fn from(model: ModelRef) -> Self {
+        Self { id: model.model, provider_id: model.provider }
+    }
+}
+
+impl SessionView {
+    /// In the stock shape.
+    pub(crate) fn stock(row: SessionRow, version: &str) -> Self {
+        Self {
+            slug: row.at.session.to_string(),
+            id: row.at.session.into(),
+            project_id: row.project.into(),
+            directory: row.directory,
+            path: "",
+            title: row.title,
+            agent: row.agent,
+            model: row.model.map(Into::into),
+            version: version.to_owned(),
+            cost: 0,
+            tokens: TurnUsage::into(row.usage),
+            time: TimeView { created: row.created_ms, updated: Some(row.updated_ms) },
+            more: None,
+        }
+    }
+
+    /// With what stock clients do not know.
+    pub(crate) fn native(row: SessionRow, version: &str) -> Self {
+        let more = MoreView {
+            location: row.at.location.to_string(),
+            busy: row.busy,
+            seq: row.seq.0,
+            outcome: row.outcome.clone(),
+        };
+        Self { more: Some(more), ..Self::stock(row, version) }
+    }
+}

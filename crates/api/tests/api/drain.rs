@@ -1,0 +1,280 @@
+//! Writes what a worker would, through the store: promotion, a turn, its reply, the end of the drain.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use domain::{
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Clock, DrainEnded,
+    DrainOutcome, EpochStarted, FencingToken, MessageId, ModelRef, PartId, PromptPromoted,
+    RecordedEvent, ReplyPart, Seq, SessionEvent, SessionId, SessionRef, SystemClock, ToolCalled,
+    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome,
+    TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+};
+use history::{Components, History, ModelEntry, hash_hex};
+use signals::{Delta, DeltaKind, Hint, SessionHint, Signals, Topic};
+use store::{Append, DrainEnd, Started};
+
+use crate::world::World;
+
+/// A turn under way: started and committed, its reply not.
+pub(crate) struct Turn {
+    at: SessionRef,
+    claim: domain::Claim,
+    pub(crate) turn: TurnId,
+    pub(crate) attempt: AttemptId,
+    pub(crate) message: MessageId,
+    pub(crate) part: PartId,
+    /// The body that was "sent".
+    pub(crate) body: Vec<u8>,
+    sent: u64,
+}
+
+fn model() -> ModelRef {
+    ModelRef { provider: "simulated".into(), model: "echo".into() }
+}
+
+fn components() -> Components {
+    Components {
+        agent: "You are a test.".into(),
+        tools: Vec::new(),
+        tool_choice: llm_protocol::ToolChoice::default(),
+        generation: llm_protocol::Generation::default(),
+        options: serde_json::Map::new(),
+        model: ModelEntry {
+            provider: "simulated".into(),
+            id: "echo".into(),
+            protocol: llm_protocol::Protocol::OpenAiChat,
+            context_limit: None,
+            output_limit: None,
+        },
+    }
+}
+
+/// The session's reference, as its row has it.
+pub(crate) async fn at(world: &World, session: &str) -> Result<SessionRef> {
+    let id: SessionId = session.parse()?;
+    Ok(world.store.session(world.org, id).await?.at)
+}
+
+fn hint(world: &World, at: &SessionRef, seq: Seq) {
+    let topic = Topic::Session(at.org, at.session.clone());
+    world.signals.publish(&topic, Hint::Session(SessionHint::Committed { seq }));
+}
+
+/// Claims the session, promotes what waits, starts a turn.
+pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
+    let now = SystemClock::new().now_ms();
+    world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
+    let Started::Claimed(mut tx, _) = world.store.start_drain(at.clone(), FencingToken(1)).await?
+    else {
+        bail!("the session has no work");
+    };
+    let claim = tx.claim();
+    let known = tx.events_after(Seq(0)).await?;
+    let inputs = tx.pending_inputs().await?;
+    let mut mint = tx.mint(now);
+    let mut events: Vec<SessionEvent> = Vec::new();
+    if !known.iter().any(|event| matches!(event.event, SessionEvent::EpochStarted(_))) {
+        let baseline = "You are in a test.".to_owned();
+        events.push(EpochStarted { epoch: 1, baseline, snapshot: "{}".into() }.into());
+    }
+    let mut parent = None;
+    for (_, admitted, prompt) in &inputs {
+        parent = Some(prompt.message.clone());
+        events.push(
+            PromptPromoted {
+                message: prompt.message.clone(),
+                parts: prompt.parts.clone(),
+                agent: prompt.agent.clone().unwrap_or_else(|| "build".into()),
+                model: prompt.model.clone().unwrap_or_else(model),
+                admitted: *admitted,
+            }
+            .into(),
+        );
+    }
+    let through = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
+    let mut history = History::new();
+    history.extend(&known);
+    let fresh: Vec<RecordedEvent> = (tx.head().next_seq.0..)
+        .zip(&events)
+        .map(|(seq, event)| RecordedEvent {
+            seq: Seq(seq),
+            id: "evt_test".parse().expect("an id"),
+            time: now,
+            claim: None,
+            event: event.clone(),
+        })
+        .collect();
+    history.extend(&fresh);
+    let bytes = components().bytes();
+    let body = history.encode(&components());
+    let names: BTreeMap<String, String> =
+        bytes.iter().map(|(name, bytes)| (name.clone(), hash_hex(bytes))).collect();
+    let stored: Vec<(Vec<u8>, Vec<u8>)> = bytes
+        .values()
+        .map(|bytes| (hex::decode(hash_hex(bytes)).expect("hex"), bytes.clone()))
+        .collect();
+    let turn = Turn {
+        at: at.clone(),
+        claim,
+        turn: TurnId::mint(&mut mint),
+        attempt: AttemptId::mint(&mut mint),
+        message: MessageId::mint(&mut mint),
+        part: PartId::mint(&mut mint),
+        body,
+        sent: 0,
+    };
+    events.push(
+        TurnStarted {
+            turn: turn.turn.clone(),
+            message: turn.message.clone(),
+            parent: parent.unwrap_or_else(|| turn.message.clone()),
+            agent: "build".into(),
+            model: model(),
+            epoch: 1,
+            step: 1,
+        }
+        .into(),
+    );
+    events.push(
+        AttemptStarted {
+            attempt: turn.attempt.clone(),
+            turn: turn.turn.clone(),
+            ordinal: 1,
+            body_hash: hash_hex(&turn.body),
+            wire_version: llm_protocol::Protocol::OpenAiChat.wire_version(),
+            epoch: 1,
+            through,
+            components: names,
+        }
+        .into(),
+    );
+    let append = Append {
+        events: &events,
+        promoted: i32::try_from(inputs.len())?,
+        progress: false,
+        end: DrainEnd::Keep,
+        components: &stored,
+    };
+    let last = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
+    tx.commit(&mut mint, now, append).await?;
+    hint(world, at, last);
+    Ok(turn)
+}
+
+impl Turn {
+    /// Bytes of live text so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Live text, as a hint.
+    pub(crate) fn say(&mut self, world: &World, text: &str) {
+        self.say_on(&*world.signals, text);
+    }
+
+    /// Live text, through signals of the test's choice.
+    pub(crate) fn say_on(&mut self, signals: &dyn Signals, text: &str) {
+        let delta = Delta {
+            message: self.message.clone(),
+            part: self.part.clone(),
+            kind: DeltaKind::Text,
+            offset: self.sent,
+            text: text.into(),
+        };
+        self.sent += text.len() as u64;
+        let topic = Topic::Session(self.at.org, self.at.session.clone());
+        signals.publish(&topic, Hint::Session(SessionHint::Delta(delta)));
+    }
+
+    async fn commit(&self, world: &World, events: &[SessionEvent], end: DrainEnd) -> Result<()> {
+        let now = SystemClock::new().now_ms();
+        let tx = world.store.resume_drain(self.at.clone(), self.claim).await?;
+        let mut mint = tx.mint(now);
+        let last = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
+        let append = Append { events, promoted: 0, progress: true, end, components: &[] };
+        tx.commit(&mut mint, now, append).await?;
+        hint(world, &self.at, last);
+        Ok(())
+    }
+
+    /// Any event, in a commit of its own.
+    pub(crate) async fn write(&self, world: &World, event: impl Into<SessionEvent>) -> Result<()> {
+        self.commit(world, &[event.into()], DrainEnd::Keep).await
+    }
+
+    /// Calls a tool, and settles it.
+    pub(crate) async fn tool(&self, world: &World) -> Result<CallId> {
+        let now = SystemClock::new().now_ms();
+        let mut mint = domain::IdMint::after(domain::Stamp::default(), now);
+        let call = CallId::mint(&mut mint);
+        let called = ToolCalled {
+            turn: self.turn.clone(),
+            message: self.message.clone(),
+            intent: ToolIntent {
+                call: call.clone(),
+                part: PartId::mint(&mut mint),
+                provider_call: "call_0".into(),
+                tool: "read".into(),
+                arguments: r#"{"path":"a.txt"}"#.into(),
+            },
+            class: ToolClass::Pure,
+            state: ToolState::Started,
+        };
+        self.write(world, called).await?;
+        let settled = ToolSettled {
+            turn: self.turn.clone(),
+            call: call.clone(),
+            outcome: ToolOutcomeKind::Completed,
+            output: "hello".into(),
+            title: "a.txt".into(),
+            structured: None,
+            managed_path: None,
+            truncated: false,
+            started: now,
+            ended: now,
+        };
+        self.write(world, settled).await?;
+        Ok(call)
+    }
+
+    /// Ends the turn and the drain with this text.
+    pub(crate) async fn finish(
+        self,
+        world: &World,
+        text: &str,
+        call: Option<CallId>,
+    ) -> Result<()> {
+        let mut parts: Vec<ReplyPart> =
+            call.into_iter().map(|call| ReplyPart::ToolCall { call }).collect();
+        parts.push(ReplyPart::Text { id: self.part.clone(), text: text.into() });
+        let usage = TurnUsage { input: 12, output: 3, ..TurnUsage::default() };
+        let events: Vec<SessionEvent> = vec![
+            AttemptEnded {
+                attempt: self.attempt.clone(),
+                turn: self.turn.clone(),
+                outcome: AttemptOutcome::Completed,
+                usage: Some(usage),
+                error: None,
+            }
+            .into(),
+            TurnReplied {
+                turn: self.turn.clone(),
+                message: self.message.clone(),
+                parts,
+                finish: "stop".into(),
+            }
+            .into(),
+            TurnSettled {
+                turn: self.turn.clone(),
+                message: self.message.clone(),
+                outcome: TurnOutcome::Completed,
+                usage,
+                error: None,
+            }
+            .into(),
+            DrainEnded { outcome: DrainOutcome::Completed, error: None }.into(),
+        ];
+        self.commit(world, &events, DrainEnd::Close).await
+    }
+}

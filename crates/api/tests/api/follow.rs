@@ -1,0 +1,201 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use domain::TextCheckpointed;
+use serde_json::json;
+use signals::{Dropping, InProcess};
+
+use crate::drain::{at, begin};
+use crate::native::session;
+use crate::world::{Sse, SseReader, World, ok, request, send};
+
+async fn follow(
+    world: &World,
+    gateway: &axum::Router,
+    session: &str,
+    last_event_id: Option<i64>,
+) -> SseReader {
+    let path = format!("/platform/session/{session}/log?follow=true&after=0");
+    let mut request = request("GET", &path, &world.key, None);
+    if let Some(id) = last_event_id {
+        request.headers_mut().insert("last-event-id", id.into());
+    }
+    SseReader::new(send(gateway, request).await)
+}
+
+fn durable(frames: &[Sse]) -> Vec<(i64, String)> {
+    frames.iter().filter_map(|sse| Some((sse.id?, sse.event.clone()))).collect()
+}
+
+fn text(frames: &[Sse]) -> String {
+    let mut text = String::new();
+    for delta in frames.iter().filter(|sse| sse.event == "delta") {
+        let offset =
+            usize::try_from(delta.data["offset"].as_u64().expect("an offset")).expect("small");
+        assert_eq!(offset, text.len(), "a gap or a repeat before {delta:?}");
+        text.push_str(delta.data["text"].as_str().expect("text"));
+    }
+    text
+}
+
+async fn prompt(world: &World, gateway: &axum::Router, session: &str, text: &str) {
+    let path = format!("/platform/session/{session}/message");
+    ok(gateway, "POST", &path, &world.key, Some(json!({ "text": text }))).await;
+}
+
+#[tokio::test]
+async fn followers_get_each_event_once_with_live_text_between() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, id) = session(&world, &gateway).await;
+    let mut early = follow(&world, &gateway, &id, None).await;
+    prompt(&world, &gateway, &id, "hello").await;
+    let mut turn = begin(&world, &at(&world, &id).await?).await?;
+    early.until(|sse| sse.event == "attempt.started").await;
+    turn.say(&world, "one ");
+    turn.say(&world, "two ");
+    let mut frames = early.until(|sse| sse.event == "delta" && sse.data["offset"] == 4).await;
+    assert_eq!(text(&frames), "one two ");
+    // Who joins in the middle has the text so far as one piece, after the log.
+    let mut late = follow(&world, &gateway, &id, None).await;
+    let mut joined = late.until(|sse| sse.event == "delta").await;
+    assert_eq!(text(&joined), "one two ");
+    turn.say(&world, "three");
+    turn.finish(&world, "one two three", None).await?;
+    joined.extend(late.until(|sse| sse.event == "drain.ended").await);
+    assert_eq!(text(&joined), "one two three");
+    frames.extend(early.until(|sse| sse.event == "drain.ended").await);
+    assert_eq!(text(&frames), "one two three");
+    let all = durable(&joined);
+    let seqs: Vec<i64> = all.iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(seqs, (1..=i64::try_from(all.len())?).collect::<Vec<_>>());
+    let log = ok(&gateway, "GET", &format!("/platform/session/{id}/log"), &world.key, None).await;
+    let data: Vec<_> =
+        joined.iter().filter(|sse| sse.id.is_some()).map(|sse| sse.data.clone()).collect();
+    assert_eq!(log.as_array(), Some(&data));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_at_another_gateway_though_every_hint_is_lost() -> Result<()> {
+    let world = World::new().await?;
+    let lossy = || Arc::new(Dropping::wrap(Arc::new(InProcess::new()), 1.0));
+    let (one, _) = world.gateway_on(lossy());
+    let (two, _) = world.gateway_on(lossy());
+    let (_, id) = session(&world, &one).await;
+    let mut stream = follow(&world, &one, &id, None).await;
+    prompt(&world, &one, &id, "hello").await;
+    let turn = begin(&world, &at(&world, &id).await?).await?;
+    let mut seen = durable(&stream.until(|sse| sse.event == "turn.started").await);
+    drop(stream); // cut in the middle of a turn
+    turn.finish(&world, "done", None).await?;
+    prompt(&world, &two, &id, "again").await;
+    let last = seen.last().map(|(seq, _)| *seq);
+    let mut stream = follow(&world, &two, &id, last).await;
+    seen.extend(durable(
+        &stream.until(|sse| sse.data["data"]["parts"][0]["text"] == "again").await,
+    ));
+    let turn = begin(&world, &at(&world, &id).await?).await?;
+    turn.finish(&world, "done again", None).await?;
+    seen.extend(durable(&stream.until(|sse| sse.event == "drain.ended").await));
+    let log = ok(&two, "GET", &format!("/platform/session/{id}/log"), &world.key, None).await;
+    let log: Vec<(i64, String)> = log
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|event| {
+            (
+                event["seq"].as_i64().expect("a number"),
+                event["type"].as_str().expect("a kind").to_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(seen, log);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_checkpoint_fills_the_gap_of_lost_deltas_and_the_holder_is_asked() -> Result<()> {
+    use signals::{Hint, Received, Signals, Topic, WorkerHint};
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, id) = session(&world, &gateway).await;
+    let mut stream = follow(&world, &gateway, &id, None).await;
+    prompt(&world, &gateway, &id, "hello").await;
+    let at = at(&world, &id).await?;
+    let mut hints = world.signals.subscribe(Topic::Worker(world.placement.incarnation)).await;
+    let mut turn = begin(&world, &at).await?;
+    stream.until(|sse| sse.event == "attempt.started").await;
+    turn.say(&world, "one ");
+    let mut frames = stream.until(|sse| sse.event == "delta").await;
+    let elsewhere = InProcess::new();
+    turn.say_on(&elsewhere, "two "); // lost
+    turn.say(&world, "three ");
+    loop {
+        let hint = tokio::time::timeout(Duration::from_secs(5), hints.next()).await?;
+        if hint == Some(Received::Hint(Hint::Worker(WorkerHint::Resync { session: at.clone() }))) {
+            break;
+        }
+    }
+    let checkpoint = TextCheckpointed {
+        turn: turn.turn.clone(),
+        part: turn.part.clone(),
+        offset: 0,
+        text: "one two three ".into(),
+    };
+    turn.write(&world, checkpoint).await?;
+    frames.extend(stream.until(|sse| sse.event == "text.checkpointed").await);
+    assert_eq!(text(&frames), "one two three ");
+    Ok(())
+}
+
+#[tokio::test]
+async fn streams_end_with_a_word_when_the_session_goes_or_the_gateway_stops() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, state) = world.gateway_on(world.signals.clone());
+    let (project, id) = session(&world, &gateway).await;
+    let mut stream = follow(&world, &gateway, &id, None).await;
+    stream.until(|sse| sse.event == "session.created").await;
+    let path = format!("/project/{project}/session/{id}");
+    ok(&gateway, "DELETE", &path, &world.key, None).await;
+    stream.until(|sse| sse.event == "gone").await;
+    assert_eq!(stream.next().await, None);
+    let (_, id) = session(&world, &gateway).await;
+    let mut stream = follow(&world, &gateway, &id, None).await;
+    stream.until(|sse| sse.event == "session.created").await;
+    state.end_streams();
+    stream.until(|sse| sse.event == "reconnect").await;
+    assert_eq!(stream.next().await, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut_with_a_resync_and_loses_nothing() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, id) = session(&world, &gateway).await;
+    let mut slow = follow(&world, &gateway, &id, None).await;
+    slow.until(|sse| sse.event == "session.created").await;
+    prompt(&world, &gateway, &id, "hello").await;
+    let mut turn = begin(&world, &at(&world, &id).await?).await?;
+    let mut watcher = follow(&world, &gateway, &id, None).await;
+    watcher.until(|sse| sse.event == "attempt.started").await;
+    for _ in 0..50 {
+        for _ in 0..50 {
+            turn.say(&world, "word ");
+        }
+        let offset = turn.sent() - 5;
+        watcher
+            .until(|sse| sse.data["offset"] == offset || sse.data["offset"].as_u64() > Some(offset))
+            .await;
+    }
+    turn.finish(&world, "done", None).await?;
+    let frames = slow.until(|sse| sse.event == "resync").await;
+    assert_eq!(slow.next().await, None);
+    let after = frames.last().map(|sse| sse.data["after"].clone()).expect("a frame");
+    let mut again = follow(&world, &gateway, &id, after.as_i64()).await;
+    let rest = again.until(|sse| sse.event == "drain.ended").await;
+    assert_eq!(rest[0].id, after.as_i64().map(|seq| seq + 1));
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Tables over all routes: who is let in, and what a stranger sees.
+
+use anyhow::Result;
+use api::route_table;
+use http::StatusCode;
+use serde_json::json;
+
+use crate::world::{World, call, ok, request, send};
+
+/// The paths that want no key. Only shrinks.
+const OPEN: &str = include_str!("../../src/exceptions.txt");
+
+/// `path` with its parameters filled in.
+fn filled(path: &str, ids: &[(&str, &str)]) -> String {
+    ids.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
+}
+
+#[tokio::test]
+async fn every_route_wants_a_key_but_the_committed_exceptions() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let ids = [("project", "prj_a"), ("session", "ses_a"), ("message", "msg_a"), ("id", "trn_a")];
+    let mut open = Vec::new();
+    for (method, path) in route_table() {
+        let target = filled(path, &ids);
+        let response = send(&gateway, request(method.as_str(), &target, "", None)).await;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            assert_eq!(response.headers()["www-authenticate"], r#"Basic realm="Secure Area""#);
+            let wrong = auth::generate();
+            let (status, _) = call(&gateway, method.as_str(), &target, &wrong, None).await;
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{method} {path} with an unknown key");
+        } else {
+            open.push(path);
+        }
+    }
+    assert_eq!(open, OPEN.lines().collect::<Vec<_>>());
+    let (status, body) = call(&gateway, "GET", "/nowhere", "", None).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{body}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let project = ok(&gateway, "POST", "/project/init", &world.key, None).await;
+    let project = project["id"].as_str().expect("an id").to_owned();
+    let sessions = format!("/project/{project}/session");
+    let session = ok(&gateway, "POST", &sessions, &world.key, Some(json!({}))).await;
+    let session = session["id"].as_str().expect("an id").to_owned();
+    let prompt = Some(json!({ "id": "msg_ours", "text": "hello" }));
+    let post = format!("/platform/session/{session}/message");
+    ok(&gateway, "POST", &post, &world.key, prompt).await;
+    let turn = crate::drain::begin(&world, &crate::drain::at(&world, &session).await?).await?;
+    let id = turn.turn.to_string();
+    let ids = [
+        ("project", project.as_str()),
+        ("session", session.as_str()),
+        ("message", "msg_ours"),
+        ("id", id.as_str()),
+    ];
+    let mut tried = 0;
+    for (method, path) in route_table() {
+        if !path.contains('{') {
+            continue;
+        }
+        let target = filled(path, &ids);
+        let body = (method == http::Method::POST)
+            .then(|| json!({ "text": "hi", "directory": "/workspace" }));
+        let (status, answer) =
+            call(&gateway, method.as_str(), &target, &world.stranger, body).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{method} {path}: {answer}");
+        tried += 1;
+    }
+    assert!(tried > 20, "{tried}");
+    for path in ["/project", "/platform/session", "/session", "/platform/check"] {
+        assert_eq!(ok(&gateway, "GET", path, &world.stranger, None).await, json!([]), "{path}");
+    }
+    turn.finish(&world, "done", None).await?;
+    let own = format!("/platform/session/{session}");
+    assert_eq!(ok(&gateway, "GET", &own, &world.key, None).await["id"], session.as_str());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_does_only_what_its_scopes_say() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (key, mut row) = auth::generate_key("reader");
+    row.scopes = vec!["read".into()];
+    world.store.create_key(world.org, row, 0).await?;
+    ok(&gateway, "GET", "/project", &key, None).await;
+    for (method, path) in
+        [("POST", "/project/init"), ("POST", "/session"), ("GET", "/platform/check")]
+    {
+        let (status, body) = call(&gateway, method, path, &key, None).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path}: {body}");
+    }
+    let (key, mut row) = auth::generate_key("expired");
+    row.expires_ms = Some(1);
+    world.store.create_key(world.org, row, 0).await?;
+    assert_eq!(call(&gateway, "GET", "/project", &key, None).await.0, StatusCode::UNAUTHORIZED);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_comes_in_three_ways_and_a_typo_is_told() -> Result<()> {
+    use base64::Engine;
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let basic = base64::engine::general_purpose::STANDARD.encode(format!("opencode:{}", world.key));
+    let mut header = request("GET", "/session", "", None);
+    header.headers_mut().insert("authorization", format!("Basic {basic}").parse()?);
+    assert_eq!(send(&gateway, header).await.status(), StatusCode::OK);
+    let query = format!("/session?auth_token={}", basic.replace('+', "%2B").replace('=', "%3D"));
+    assert_eq!(send(&gateway, request("GET", &query, "", None)).await.status(), StatusCode::OK);
+    let typo = format!("{}{}", &world.key[..10], world.key[10..].replace(|_| true, "A"));
+    let (status, body) = call(&gateway, "GET", "/platform/session", &typo, None).await;
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    assert!(body["error"]["message"].as_str().expect("a message").contains("mistyped"), "{body}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn errors_have_their_dialects_shape_and_the_request_id() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let mut native = request("GET", "/platform/session/ses_none", &world.key, None);
+    native.headers_mut().insert("x-request-id", "abc-1".parse()?);
+    let response = send(&gateway, native).await;
+    assert_eq!(response.headers()["x-request-id"], "abc-1");
+    let expected = json!({
+        "error": { "code": "NOT_FOUND", "message": "what the path names was not found" },
+        "request_id": "abc-1",
+    });
+    assert_eq!(crate::world::json(response).await, expected);
+    let mut stock = request("GET", "/session/ses_none", &world.key, None);
+    stock.headers_mut().insert("x-request-id", "two words are not taken".parse()?);
+    let response = send(&gateway, stock).await;
+    let id = response.headers()["x-request-id"].to_str()?.to_owned();
+    assert_eq!(id.len(), 32);
+    let expected = json!({
+        "name": "NotFoundError",
+        "data": { "message": "what the path names was not found" },
+        "request_id": id,
+    });
+    assert_eq!(crate::world::json(response).await, expected);
+    let (status, _) = call(&gateway, "PUT", "/session", &world.key, None).await;
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+    let (status, _) = call(&gateway, "GET", "/nowhere", &world.key, None).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let (status, body) =
+        call(&gateway, "GET", "/platform/session/nonsense", &world.key, None).await;
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (StatusCode::BAD_REQUEST, &json!("INVALID_INPUT"))
+    );
+    let large = json!({ "text": "x".repeat(1024 * 1024) });
+    let (status, body) =
+        call(&gateway, "POST", "/platform/session/ses_a/message", &world.key, Some(large)).await;
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (StatusCode::PAYLOAD_TOO_LARGE, &json!("TOO_LARGE"))
+    );
+    Ok(())
+}

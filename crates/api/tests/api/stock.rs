@@ -1,0 +1,207 @@
+use std::time::Duration;
+
+use anyhow::Result;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::drain::{at, begin};
+use crate::world::{Sse, SseReader, World, call, ok, request, send};
+
+fn kinds(frames: &[Sse]) -> Vec<String> {
+    frames
+        .iter()
+        .map(|sse| {
+            let (kind, properties) =
+                (sse.data["type"].as_str().expect("a type"), &sse.data["properties"]);
+            let detail = match kind {
+                "message.updated" => &properties["info"]["role"],
+                "message.part.updated" => &properties["part"]["type"],
+                "session.status" => &properties["status"]["type"],
+                _ => &Value::Null,
+            };
+            let state = properties["part"]["state"]["status"].as_str();
+            match (detail.as_str(), state) {
+                (Some(detail), Some(state)) => format!("{kind}:{detail}:{state}"),
+                (Some(detail), None) => format!("{kind}:{detail}"),
+                (None, _) => kind.to_owned(),
+            }
+        })
+        .collect()
+}
+
+async fn listen(world: &World, gateway: &axum::Router, path: &str) -> SseReader {
+    SseReader::new(send(gateway, request("GET", path, &world.key, None)).await)
+}
+
+fn idle(sse: &Sse) -> bool {
+    sse.data["type"] == "session.idle"
+}
+
+#[tokio::test]
+async fn a_turn_shows_on_event_in_the_order_that_stock_clients_expect() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let query = format!("?directory={}", world.path());
+    let session =
+        ok(&gateway, "POST", &format!("/session{query}"), &world.key, Some(json!({}))).await;
+    assert_eq!(session["directory"], world.path());
+    let id = session["id"].as_str().expect("an id");
+    let mut events = listen(&world, &gateway, &format!("/event{query}")).await;
+    let mut everywhere = listen(&world, &gateway, "/global/event").await;
+    let mut elsewhere = listen(&world, &gateway, "/event?directory=/workspace").await;
+    let body = Some(json!({ "parts": [{ "type": "text", "text": "read a.txt" }] }));
+    let (status, _) =
+        call(&gateway, "POST", &format!("/session/{id}/prompt_async"), &world.key, body).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    let mut frames = events.until(|sse| sse.data["type"] == "message.part.updated").await;
+    let mut turn = begin(&world, &at(&world, id).await?).await?;
+    frames.extend(events.until(|sse| sse.data["properties"]["part"]["type"] == "step-start").await);
+    turn.say(&world, "it says ");
+    turn.say(&world, "hello");
+    frames.extend(events.until(|sse| sse.data["properties"]["delta"] == "hello").await);
+    let call_id = turn.tool(&world).await?;
+    turn.finish(&world, "it says hello", Some(call_id)).await?;
+    frames.extend(events.until(idle).await);
+    assert_eq!(
+        kinds(&frames),
+        [
+            "server.connected",
+            "message.updated:user",
+            "message.part.updated:text",
+            "message.updated:user",
+            "message.part.updated:text",
+            "session.updated",
+            "session.status:busy",
+            "message.updated:assistant",
+            "message.part.updated:step-start",
+            "message.part.updated:text",
+            "message.part.delta",
+            "message.part.delta",
+            "message.part.updated:tool:pending",
+            "message.part.updated:tool:running",
+            "message.part.updated:tool:completed",
+            "message.part.updated:text",
+            "message.part.updated:step-finish",
+            "message.updated:assistant",
+            "session.updated",
+            "session.updated",
+            "session.status:idle",
+            "session.idle",
+        ]
+    );
+    let text = frames.iter().rfind(|sse| sse.data["properties"]["part"]["type"] == "text");
+    let part = &text.expect("a text").data["properties"]["part"];
+    assert_eq!(part["text"], "it says hello");
+    assert!(part["time"]["end"].is_number(), "`run` prints a text once it has an end: {part}");
+    let global = everywhere.until(|sse| sse.data["payload"]["type"] == "session.idle").await;
+    assert_eq!(global.last().map(|sse| &sse.data["directory"]), Some(&json!(world.path())));
+    assert_eq!(global.len(), frames.len());
+    let quiet = tokio::time::timeout(Duration::from_millis(300), async {
+        elsewhere.until(idle).await;
+    });
+    assert!(quiet.await.is_err(), "another directory's events are not ours");
+    // What the events said is what the rows say.
+    let listed = ok(&gateway, "GET", &format!("/session/{id}/message"), &world.key, None).await;
+    let told = frames.iter().rfind(|sse| sse.data["type"] == "message.updated");
+    assert_eq!(Some(&listed[1]["info"]), told.map(|sse| &sse.data["properties"]["info"]));
+    let finish = frames.iter().find(|sse| sse.data["properties"]["part"]["type"] == "step-finish");
+    let last = listed[1]["parts"].as_array().and_then(|parts| parts.last());
+    assert_eq!(last, finish.map(|sse| &sse.data["properties"]["part"]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_used_through_another_gateway_is_found() -> Result<()> {
+    let world = World::new().await?;
+    let (here, there) = (world.gateway(), world.gateway());
+    let old = ok(&there, "POST", "/session", &world.key, Some(json!({}))).await;
+    let mut events = listen(&world, &here, "/event").await;
+    events.until(|sse| sse.data["type"] == "server.connected").await;
+    let new = ok(&there, "POST", "/session", &world.key, Some(json!({}))).await;
+    for session in [&old, &new] {
+        let id = session["id"].as_str().expect("an id");
+        let path = format!("/session/{id}/prompt_async");
+        let body = Some(json!({ "parts": [{ "type": "text", "text": "hi" }] }));
+        call(&there, "POST", &path, &world.key, body).await;
+        // Over before the next look.
+        begin(&world, &at(&world, id).await?).await?.finish(&world, "hello", None).await?;
+    }
+    let mut told = std::collections::BTreeMap::new();
+    let mut left = 2;
+    while left > 0 {
+        for sse in events.until(idle).await {
+            let id = sse.data["properties"]["sessionID"].as_str().unwrap_or_default().to_owned();
+            told.entry(id).or_insert_with(Vec::new).push(sse);
+        }
+        left -= 1;
+    }
+    for (session, first) in [(&old, "message.updated:user"), (&new, "session.created")] {
+        let frames = &told[session["id"].as_str().expect("an id")];
+        let kinds = kinds(frames);
+        assert_eq!(kinds[0], first);
+        assert!(kinds.contains(&"message.part.updated:step-finish".to_owned()), "{kinds:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_posted_message_is_held_open_until_its_turn_has_ended() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({}))).await;
+    assert_eq!(session["directory"], "/workspace");
+    let id = session["id"].as_str().expect("an id").to_owned();
+    let path = format!("/session/{id}/message");
+    let body = Some(json!({ "parts": [{ "type": "text", "text": "hi" }] }));
+    let held = call(&gateway, "POST", &path, &world.key, body);
+    let work = async {
+        let mut events =
+            listen(&world, &gateway, &format!("/platform/session/{id}/log?follow=true")).await;
+        events.until(|sse| sse.event == "prompt.admitted").await;
+        begin(&world, &at(&world, &id).await?).await?.finish(&world, "hello", None).await
+    };
+    let ((status, answer), worked) = tokio::join!(held, work);
+    worked?;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(answer["info"]["role"], "assistant");
+    assert_eq!(answer["parts"][1]["text"], "hello");
+    let listed = ok(&gateway, "GET", &path, &world.key, None).await;
+    assert_eq!(listed[1], answer);
+    // A prompt that is parked by an interrupt is not waited for.
+    let body = Some(json!({ "parts": [{ "type": "text", "text": "again" }] }));
+    let held = call(&gateway, "POST", &path, &world.key, body);
+    let abort = async {
+        let log = format!("/platform/session/{id}/log?follow=true");
+        let mut events = listen(&world, &gateway, &log).await;
+        events.until(|sse| sse.data["data"]["parts"][0]["text"] == "again").await;
+        ok(&gateway, "POST", &format!("/session/{id}/abort"), &world.key, None).await
+    };
+    let ((status, answer), aborted) = tokio::join!(held, abort);
+    assert_eq!((status, aborted), (StatusCode::CONFLICT, json!(true)), "{answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let get = async |path: &str| ok(&gateway, "GET", path, &world.key, None).await;
+    let health = get("/global/health").await;
+    assert_eq!(health, json!({ "healthy": true, "version": "0.0.0-test" }));
+    assert_eq!(get("/config").await["model"], "simulated/echo");
+    assert_eq!(get("/agent").await[0]["name"], "build");
+    let providers = get("/config/providers").await;
+    assert_eq!(providers["providers"][0]["models"]["echo"]["name"], "echo (simulated)");
+    assert_eq!(get("/provider").await["connected"], json!(["simulated"]));
+    assert_eq!(get("/path").await["directory"], "/workspace");
+    assert_eq!(get("/project/current").await["id"], "global");
+    assert_eq!(get("/session").await, json!([]));
+    let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({ "title": "t" }))).await;
+    assert_eq!(get("/session").await, json!([session]));
+    assert_eq!(get("/session?search=other").await, json!([]));
+    assert_eq!(get("/session/status").await, json!({}));
+    let id = session["id"].as_str().expect("an id");
+    assert_eq!(get(&format!("/session/{id}")).await, session);
+    assert_eq!(get("/project/current").await["id"], session["projectID"]);
+    Ok(())
+}

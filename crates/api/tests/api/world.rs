@@ -1,0 +1,239 @@
+//! A database with two organisations, and gateways on it.
+
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result};
+use api::{ApiParts, ApiSettings, ApiState, router};
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use bytes::Bytes;
+use domain::{Clock, FencingToken, Incarnation, ModelRef, OrgId, SystemClock};
+use futures::StreamExt;
+use http::{Request, Response, StatusCode};
+use placement_api::{
+    Heartbeat, HeartbeatReply, Lease, PlaceRequest, Placed, Placement, PlacementError, Worker,
+};
+use serde_json::Value;
+use signals::{InProcess, Signals};
+use store::{Store, StoreOptions};
+use tasks::TaskGroup;
+use testkit::TestDatabase;
+use tower::ServiceExt;
+
+/// Holds everything itself, and remembers what it was asked.
+pub(crate) struct OneWorker {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) asked: Mutex<Vec<PlaceRequest>>,
+}
+
+#[async_trait]
+impl Placement for OneWorker {
+    async fn heartbeat(&self, _: Heartbeat) -> Result<HeartbeatReply, PlacementError> {
+        Err(PlacementError::NoWorker)
+    }
+
+    async fn place(&self, request: PlaceRequest) -> Result<Placed, PlacementError> {
+        let location = request.location.clone();
+        self.asked.lock().expect("no panic under it").push(request);
+        let worker = Worker {
+            incarnation: self.incarnation,
+            node: "test".into(),
+            url: "http://127.0.0.1:1".into(),
+            slots: 1,
+        };
+        Ok(Placed { worker, lease: Lease { location, token: FencingToken(1) } })
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) signals: Arc<InProcess>,
+    pub(crate) placement: Arc<OneWorker>,
+    pub(crate) tasks: TaskGroup,
+    pub(crate) org: OrgId,
+    /// The organisation's key, and a stranger's.
+    pub(crate) key: String,
+    pub(crate) stranger: String,
+    pub(crate) directory: tempfile::TempDir,
+    _database: TestDatabase,
+}
+
+impl World {
+    pub(crate) async fn new() -> Result<Self> {
+        let database = testkit::database().await?;
+        let store = Store::connect(&StoreOptions::new(database.store_url()))?;
+        let now = SystemClock::new().now_ms();
+        let mut keys = Vec::new();
+        for (org, name) in [(OrgId::FIRST, "ours"), (OrgId::random(), "theirs")] {
+            store.ensure_organisation(org, name.into(), now).await?;
+            let (key, row) = auth::generate_key(name);
+            store.create_key(org, row, now).await?;
+            keys.push(key);
+        }
+        let stranger = keys.pop().context("two keys")?;
+        let key = keys.pop().context("two keys")?;
+        let incarnation = Incarnation::random();
+        Ok(Self {
+            store,
+            signals: Arc::new(InProcess::new()),
+            placement: Arc::new(OneWorker { incarnation, asked: Mutex::default() }),
+            tasks: TaskGroup::root("test"),
+            org: OrgId::FIRST,
+            key,
+            stranger,
+            directory: tempfile::tempdir()?,
+            _database: database,
+        })
+    }
+
+    pub(crate) fn settings() -> ApiSettings {
+        ApiSettings {
+            allow_local_paths: true,
+            default_directory: None,
+            default_model: ModelRef { provider: "simulated".into(), model: "echo".into() },
+            default_agent: "build".into(),
+            version: "0.0.0-test".into(),
+            simulated: true,
+        }
+    }
+
+    /// A gateway with hints of its own choice.
+    pub(crate) fn gateway_on(&self, signals: Arc<dyn Signals>) -> (Router, ApiState) {
+        let state = ApiState::start(ApiParts {
+            store: self.store.clone(),
+            signals,
+            placement: self.placement.clone(),
+            clock: Arc::new(SystemClock::new()),
+            tasks: self.tasks.child("gateway"),
+            settings: Self::settings(),
+        });
+        (router(state.clone()), state)
+    }
+
+    pub(crate) fn gateway(&self) -> Router {
+        self.gateway_on(self.signals.clone()).0
+    }
+
+    pub(crate) fn path(&self) -> String {
+        let path = self.directory.path().canonicalize().expect("it is there");
+        path.to_str().expect("a plain path").to_owned()
+    }
+}
+
+pub(crate) async fn send(router: &Router, request: Request<Body>) -> Response<Body> {
+    router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+}
+
+pub(crate) fn request(method: &str, path: &str, key: &str, body: Option<&Value>) -> Request<Body> {
+    let mut builder = Request::builder().method(method).uri(path);
+    if !key.is_empty() {
+        builder = builder.header("authorization", format!("Bearer {key}"));
+    }
+    let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+    builder.body(body).expect("a request")
+}
+
+pub(crate) async fn json(response: Response<Body>) -> Value {
+    let bytes =
+        axum::body::to_bytes(response.into_body(), 64 << 20).await.expect("the body arrives");
+    if bytes.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_slice(&bytes).expect("the body is JSON")
+}
+
+/// One call: status and body.
+pub(crate) async fn call(
+    router: &Router,
+    method: &str,
+    path: &str,
+    key: &str,
+    body: Option<Value>,
+) -> (StatusCode, Value) {
+    let response = send(router, request(method, path, key, body.as_ref())).await;
+    (response.status(), json(response).await)
+}
+
+/// A call that must succeed.
+pub(crate) async fn ok(
+    router: &Router,
+    method: &str,
+    path: &str,
+    key: &str,
+    body: Option<Value>,
+) -> Value {
+    let (status, body) = call(router, method, path, key, body).await;
+    assert!(status.is_success(), "{method} {path}: {status} {body}");
+    body
+}
+
+/// One frame of server-sent events.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sse {
+    pub(crate) id: Option<i64>,
+    pub(crate) event: String,
+    pub(crate) data: Value,
+}
+
+/// Reads server-sent events off an answer.
+pub(crate) struct SseReader {
+    stream: std::pin::Pin<Box<dyn futures::Stream<Item = Result<Bytes, axum::Error>> + Send>>,
+    rest: String,
+}
+
+impl SseReader {
+    pub(crate) fn new(response: Response<Body>) -> Self {
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        assert_eq!(response.headers()["cache-control"], "no-cache, no-transform");
+        Self { stream: Box::pin(response.into_body().into_data_stream()), rest: String::new() }
+    }
+
+    /// The next frame with data; `None` at the end of the stream.
+    pub(crate) async fn next(&mut self) -> Option<Sse> {
+        loop {
+            while let Some((frame, rest)) = self.rest.split_once("\n\n") {
+                let mut sse = Sse::default();
+                let mut has_data = false;
+                for line in frame.lines() {
+                    match line.split_once(": ") {
+                        Some(("id", id)) => sse.id = Some(id.parse().expect("a number")),
+                        Some(("event", event)) => sse.event = event.to_owned(),
+                        Some(("data", data)) => {
+                            has_data = true;
+                            sse.data = serde_json::from_str(data).expect("data is JSON");
+                        }
+                        _ => {}
+                    }
+                }
+                self.rest = rest.to_owned();
+                if has_data {
+                    return Some(sse);
+                }
+            }
+            let bytes = self.stream.next().await?.expect("the stream goes on");
+            self.rest.push_str(std::str::from_utf8(&bytes).expect("frames are UTF-8"));
+        }
+    }
+
+    /// All frames up to and with the first that `is_last`.
+    pub(crate) async fn until(&mut self, is_last: impl Fn(&Sse) -> bool) -> Vec<Sse> {
+        let mut frames = Vec::new();
+        let patience = std::time::Duration::from_secs(10);
+        loop {
+            let next = tokio::time::timeout(patience, self.next()).await;
+            let frame = match next {
+                Ok(Some(frame)) => frame,
+                Ok(None) => panic!("the stream ended after {frames:#?}"),
+                Err(_) => panic!("nothing came after {frames:#?}"),
+            };
+            let done = is_last(&frame);
+            frames.push(frame);
+            if done {
+                return frames;
+            }
+        }
+    }
+}
