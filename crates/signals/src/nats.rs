@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::{Client, ConnectOptions, Event, Message, Subscriber};
+use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
 use async_trait::async_trait;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use tokio::sync::watch;
@@ -28,14 +28,11 @@ pub enum NatsError {
     #[error("cluster name `{0}` is not valid: use 1 to 64 letters, digits, `-` and `_`")]
     ClusterName(String),
     /// The URL cannot be used.
-    #[error("NATS cannot be used at `{url}`; give a URL such as nats://127.0.0.1:4222")]
-    Connect {
-        /// Where.
-        url: String,
-        /// What the client said.
-        #[source]
-        source: async_nats::ConnectError,
-    },
+    #[error("the NATS URL cannot be read; give one such as nats://USER:PASSWORD@127.0.0.1:4222")]
+    Url(#[source] std::io::Error),
+    /// The client could not be set up. The URL is not repeated: it may hold a password.
+    #[error("NATS cannot be used")]
+    Connect(#[source] async_nats::ConnectError),
 }
 
 /// Hints through core NATS, at most once. Subjects are `oc.<cluster>.w.<incarnation>` and
@@ -61,9 +58,18 @@ impl Nats {
         if cluster.is_empty() || cluster.len() > 64 || !cluster.bytes().all(plain) {
             return Err(NatsError::ClusterName(cluster.to_owned()));
         }
+        let address: ServerAddr = url.parse().map_err(NatsError::Url)?;
         let losses = watch::Sender::new(0_u64);
         let noted = losses.clone();
-        let client = ConnectOptions::new()
+        // The library reads no credentials out of a URL by itself.
+        let options = match (address.username(), address.password()) {
+            (Some(user), Some(password)) => {
+                ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned())
+            }
+            (Some(token), None) => ConnectOptions::with_token(token.to_owned()),
+            (None, _) => ConnectOptions::new(),
+        };
+        let client = options
             .name(format!("opencode-cloud {cluster}"))
             .retry_on_initial_connect()
             .max_reconnects(None)
@@ -79,9 +85,9 @@ impl Nats {
                 note(&event, &noted);
                 std::future::ready(())
             })
-            .connect(url)
+            .connect(address)
             .await
-            .map_err(|source| NatsError::Connect { url: url.to_owned(), source })?;
+            .map_err(NatsError::Connect)?;
         Ok(Self { prefix: format!("oc.{cluster}"), client, dropped: AtomicU64::new(0), losses })
     }
 

@@ -18,12 +18,17 @@ struct Server(Child);
 
 impl Server {
     fn start(port: u16) -> Self {
+        Self::start_with(port, &[])
+    }
+
+    fn start_with(port: u16, more: &[&str]) -> Self {
         let program = ["/usr/sbin/nats-server", "/usr/local/bin/nats-server"]
             .into_iter()
             .find(|path| std::path::Path::new(path).exists())
             .unwrap_or("nats-server");
         let child = Command::new(program)
             .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .args(more)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -202,4 +207,13 @@ async fn a_cluster_name_that_would_break_a_subject_is_refused() {
         let refused = Nats::connect("nats://127.0.0.1:1", name).await;
         assert!(matches!(refused, Err(NatsError::ClusterName(_))), "{name}");
     }
+}
+
+#[tokio::test]
+async fn user_and_password_are_taken_from_the_url() {
+    let port = free_port();
+    let _server = Server::start_with(port, &["--user", "oc", "--pass", "s3cret"]);
+    let url = format!("nats://oc:s3cret@127.0.0.1:{port}");
+    let nats = Nats::connect(&url, "test").await.expect("a valid URL");
+    connected(&nats).await;
 }
