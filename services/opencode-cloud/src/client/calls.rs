@@ -1,0 +1,218 @@
+//! One method per route that we use.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::{MessageId, ProjectId, Seq, SessionId};
+use reqwest::{Method, Response};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::wire::{
+    AbortView, ModelChoice, ProjectView, PromptRequest, RebuildView, RequestId, SessionView,
+    ViolationView,
+};
+use super::{Client, ClientError, LogEvent};
+
+/// A rebuild or a check reads a whole log or a whole organisation.
+const LONG_ANSWER: Duration = Duration::from_secs(600);
+
+impl Client {
+    /// Finds or creates the project of a directory.
+    ///
+    /// # Errors
+    /// As every call: [`ClientError`] says what to do.
+    pub async fn init_project(&self, directory: &str) -> Result<ProjectView, ClientError> {
+        let request = self.request(Method::POST, "/project/init");
+        let request = request.json(&json!({ "directory": directory }));
+        self.typed(request, "the project", self.pace().answer).await
+    }
+
+    /// Creates a session.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn create_session(
+        &self,
+        project: &ProjectId,
+        directory: &str,
+        model: Option<&ModelChoice>,
+    ) -> Result<SessionView, ClientError> {
+        let mut body = json!({ "directory": directory });
+        if let Some(model) = model {
+            body["model"] = json!(model);
+        }
+        let request = self.request(Method::POST, &format!("/project/{project}/session"));
+        self.typed(request.json(&body), "the project", self.pace().answer).await
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn session(&self, id: &SessionId) -> Result<SessionView, ClientError> {
+        parsed(&self.session_json(id).await?, &session_name(id))
+    }
+
+    /// One session, as the service tells it.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn session_json(&self, id: &SessionId) -> Result<Value, ClientError> {
+        let request = self.request(Method::GET, &format!("/platform/session/{id}"));
+        self.typed(request, &session_name(id), self.pace().answer).await
+    }
+
+    /// The organisation's newest sessions, as the service tells them: a list.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn sessions_json(&self, limit: u32) -> Result<Value, ClientError> {
+        let request = self.request(Method::GET, "/platform/session").query(&[("limit", limit)]);
+        self.typed(request, "the list of sessions", self.pace().answer).await
+    }
+
+    /// Admits a prompt. Repeated until the service has said yes or no: the prompt's id makes that safe.
+    ///
+    /// # Errors
+    /// As every call; a transient one only after [`Pace::patience`](super::Pace::patience).
+    pub async fn prompt(
+        &self,
+        session: &SessionId,
+        prompt: &PromptRequest,
+    ) -> Result<MessageId, ClientError> {
+        self.persist(async || {
+            let path = format!("/platform/session/{session}/message");
+            let request = self.request(Method::POST, &path).json(prompt);
+            self.answer(request, &session_name(session), self.pace().answer).await
+        })
+        .await?;
+        Ok(prompt.message.clone())
+    }
+
+    /// Asks a session to stop. Durable when it returns; safe to repeat, and repeated as
+    /// [`Client::prompt`] is.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn abort(&self, session: &SessionId) -> Result<AbortView, ClientError> {
+        self.persist(async || {
+            let request = self.request(Method::POST, &format!("/platform/session/{session}/abort"));
+            self.typed(request, &session_name(session), self.pace().answer).await
+        })
+        .await
+    }
+
+    /// What a wire request was made of, and whether it can be rebuilt to the byte.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn explain_json(&self, id: &RequestId) -> Result<Value, ClientError> {
+        let request = self.request(Method::GET, &format!("/platform/explain/{id}"));
+        self.typed(request, &id.to_string(), self.pace().answer).await
+    }
+
+    /// The body of a wire request, rebuilt from rows.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn explain_body(&self, id: &RequestId) -> Result<Bytes, ClientError> {
+        let request = self.request(Method::GET, &format!("/platform/explain/{id}"));
+        let request = request.query(&[("body", true)]);
+        Ok(self.answer(request, &id.to_string(), self.pace().answer).await?.1)
+    }
+
+    /// Rebuilds a session's projections from its events; with `check`, only compares.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn rebuild(
+        &self,
+        session: &SessionId,
+        check: bool,
+    ) -> Result<RebuildView, ClientError> {
+        let request = self.request(Method::POST, &format!("/platform/session/{session}/rebuild"));
+        self.typed(request.query(&[("check", check)]), &session_name(session), LONG_ANSWER).await
+    }
+
+    /// Checks the invariants that the organisation's rows show; `settled` adds those that hold only
+    /// while nothing runs.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn check(&self, settled: bool) -> Result<Vec<ViolationView>, ClientError> {
+        let request = self.request(Method::GET, "/platform/check").query(&[("settled", settled)]);
+        self.typed(request, "the check", LONG_ANSWER).await
+    }
+
+    /// The provider of the service's default model: where a model without a provider is looked for.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn default_provider(&self) -> Result<Option<String>, ClientError> {
+        let request = self.request(Method::GET, "/config");
+        let config: Value = self.typed(request, "the configuration", self.pace().answer).await?;
+        let model = config.get("model").and_then(Value::as_str);
+        Ok(model.and_then(|model| model.split_once('/')).map(|(provider, _)| provider.to_owned()))
+    }
+
+    /// The next events of a session's log after `after`, some at a time; none at its end.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn log_page(
+        &self,
+        session: &SessionId,
+        after: Seq,
+    ) -> Result<Vec<LogEvent>, ClientError> {
+        let request = self
+            .request(Method::GET, &format!("/platform/session/{session}/log"))
+            .query(&[("after", after.0)]);
+        let page: Vec<LogEvent> =
+            self.typed(request, &session_name(session), self.pace().answer).await?;
+        page.into_iter().map(LogEvent::interpreted).collect()
+    }
+
+    /// Opens the log's stream, for [`LogFollower`](super::LogFollower).
+    pub(super) async fn open_log(
+        &self,
+        session: &SessionId,
+        after: Seq,
+    ) -> Result<Response, ClientError> {
+        let request = self
+            .request(Method::GET, &format!("/platform/session/{session}/log"))
+            .query(&[("after", after.to_string()), ("follow", "true".to_owned())])
+            .header("last-event-id", after.0)
+            .header("accept", "text/event-stream");
+        // The stream itself has no end, but its headers come at once.
+        let limit = self.pace().answer;
+        let what = session_name(session);
+        let sent = self.send(request, &what, limit);
+        tokio::time::timeout(limit, sent)
+            .await
+            .unwrap_or_else(|_| Err(ClientError::Silent { url: self.url().to_owned(), limit }))
+    }
+
+    async fn typed<T: DeserializeOwned>(
+        &self,
+        request: reqwest::RequestBuilder,
+        what: &str,
+        limit: Duration,
+    ) -> Result<T, ClientError> {
+        let (_, body) = self.answer(request, what, limit).await?;
+        serde_json::from_slice(&body).map_err(|error| unreadable(what, &error))
+    }
+}
+
+/// Reads a view out of an answer that is also told on as it came.
+pub(crate) fn parsed<T: DeserializeOwned>(answer: &Value, what: &str) -> Result<T, ClientError> {
+    T::deserialize(answer).map_err(|error| unreadable(what, &error))
+}
+
+fn unreadable(what: &str, error: &serde_json::Error) -> ClientError {
+    ClientError::Unreadable { what: what.to_owned(), why: error.to_string() }
+}
+
+fn session_name(id: &SessionId) -> String {
+    format!("session {id}")
+}

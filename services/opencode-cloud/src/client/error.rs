@@ -1,0 +1,228 @@
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use serde_json::Value;
+
+/// Why a call to the service did not do what was asked. Each prints as one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// `--url` is not a URL that we can use.
+    #[error("`{url}` is not a usable --url ({why}); it looks like http://127.0.0.1:4096")]
+    BadUrl {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `--key` cannot be sent.
+    #[error("the key holds characters that no key has; pass it with --key or OPENCODE_CLOUD_KEY")]
+    BadKey,
+    /// Nobody answers there.
+    #[error("cannot reach the service at {url} ({why}); {}", start_hint(.url))]
+    Unreachable {
+        /// The service's URL.
+        url: String,
+        /// The system's reason.
+        why: String,
+    },
+    /// It took the call and did not answer in time. Whether it took effect is not known.
+    #[error("the service at {url} did not answer within {} s; try again", .limit.as_secs())]
+    Silent {
+        /// The service's URL.
+        url: String,
+        /// How long we waited.
+        limit: Duration,
+    },
+    /// 401.
+    #[error(
+        "the service refused the key: pass --key or set OPENCODE_CLOUD_KEY to one of its API keys"
+    )]
+    Unauthorized,
+    /// 403.
+    #[error("this key may not do that{}; use one with the right scope", colon(.message))]
+    Forbidden {
+        /// What the service said, possibly nothing.
+        message: String,
+    },
+    /// 404.
+    #[error("{what} was not found; `opencode-cloud session list` shows what this key can see")]
+    NotFound {
+        /// What was asked for.
+        what: String,
+    },
+    /// Any other refusal.
+    #[error("the service answered {status}{}{}", colon(.message), request(.request_id))]
+    Refused {
+        /// Its status.
+        status: StatusCode,
+        /// Its code, when it gave one.
+        code: Option<String>,
+        /// What it said, possibly nothing.
+        message: String,
+        /// Names the request in the service's log.
+        request_id: Option<String>,
+        /// How long it asks us to wait.
+        retry_after: Option<Duration>,
+    },
+    /// It answered with something that this build does not understand.
+    #[error(
+        "cannot read the service's answer to {what} ({why}); is this build as new as the service?"
+    )]
+    Unreadable {
+        /// What was asked.
+        what: String,
+        /// What the reader said.
+        why: String,
+    },
+    /// The log was cut and could not be opened again.
+    #[error("lost the session's log after event {last} and could not resume it for {} s ({why}); the session goes on: see `opencode-cloud session log`", .patience.as_secs())]
+    LogLost {
+        /// The last event that was seen.
+        last: domain::Seq,
+        /// How long we tried.
+        patience: Duration,
+        /// Why the last try failed.
+        why: String,
+    },
+}
+
+impl ClientError {
+    /// Whether the same call may work a moment later.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Silent { .. } => true,
+            Self::Refused { status, .. } => {
+                status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::BadUrl { .. }
+            | Self::BadKey
+            | Self::Unauthorized
+            | Self::Forbidden { .. }
+            | Self::NotFound { .. }
+            | Self::Unreadable { .. }
+            | Self::LogLost { .. } => false,
+        }
+    }
+
+    /// How long the service asked us to wait, if it did.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        if let Self::Refused { retry_after, .. } = self { *retry_after } else { None }
+    }
+
+    /// What a failure to send or to read means.
+    pub(crate) fn transport(url: &str, limit: Duration, error: &reqwest::Error) -> Self {
+        if error.is_timeout() && !error.is_connect() {
+            return Self::Silent { url: url.to_owned(), limit };
+        }
+        Self::Unreachable { url: url.to_owned(), why: reason(error) }
+    }
+
+    /// What an answer that is no success means. `what` names the thing asked for.
+    pub(crate) fn refused(
+        status: StatusCode,
+        retry_after: Option<Duration>,
+        what: &str,
+        body: &[u8],
+    ) -> Self {
+        let answer = Refusal::read(body);
+        match status {
+            StatusCode::UNAUTHORIZED => Self::Unauthorized,
+            StatusCode::FORBIDDEN => Self::Forbidden { message: answer.message },
+            StatusCode::NOT_FOUND => Self::NotFound { what: what.to_owned() },
+            _ => Self::Refused {
+                status,
+                code: answer.code,
+                message: answer.message,
+                request_id: answer.request_id,
+                retry_after,
+            },
+        }
+    }
+}
+
+/// What the service says about a refusal, in either of its dialects.
+struct Refusal {
+    code: Option<String>,
+    message: String,
+    request_id: Option<String>,
+}
+
+impl Refusal {
+    /// Reads a JSON body; a body that is none (a proxy's page) says nothing worth showing.
+    fn read(body: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let text = |pointers: &[&str]| {
+            pointers.iter().find_map(|at| body.pointer(at)?.as_str()).map(str::to_owned)
+        };
+        Self {
+            code: text(&["/code", "/error/code", "/name"]),
+            message: text(&["/message", "/error/message", "/data/message", "/error"])
+                .unwrap_or_default(),
+            request_id: text(&["/request_id", "/error/request_id", "/data/request_id"]),
+        }
+    }
+}
+
+fn start_hint(url: &str) -> &'static str {
+    if super::is_loopback(url) {
+        "start it with ./dev up, or pass --url"
+    } else {
+        "check --url or OPENCODE_CLOUD_URL and the network"
+    }
+}
+
+fn colon(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
+fn request(id: &Option<String>) -> String {
+    id.as_ref().map(|id| format!(" (request {id})")).unwrap_or_default()
+}
+
+/// The innermost cause, which is what people can act on; the layers between only repeat it.
+pub(crate) fn reason(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    match cause.downcast_ref::<io::Error>() {
+        Some(io) => io.kind().to_string(),
+        None => cause.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_in_both_dialects() {
+        let flat =
+            br#"{"code":"conflict","message":"another prompt has this id","request_id":"r1"}"#;
+        let error = ClientError::refused(StatusCode::CONFLICT, None, "the prompt", flat);
+        assert_eq!(
+            error.to_string(),
+            "the service answered 409 Conflict: another prompt has this id (request r1)"
+        );
+        let stock = br#"{"name":"BadRequest","data":{"message":"no parts"}}"#;
+        let error = ClientError::refused(StatusCode::BAD_REQUEST, None, "the prompt", stock);
+        assert_eq!(error.to_string(), "the service answered 400 Bad Request: no parts");
+        let page = ClientError::refused(StatusCode::BAD_GATEWAY, None, "the prompt", b"<html>");
+        assert_eq!(page.to_string(), "the service answered 502 Bad Gateway");
+        assert!(page.is_transient() && !error.is_transient());
+    }
+
+    #[test]
+    fn each_error_says_what_to_do() {
+        let local =
+            ClientError::Unreachable { url: "http://localhost:4096".into(), why: "x".into() };
+        assert!(local.to_string().contains("./dev up"), "{local}");
+        let remote = ClientError::Unreachable { url: "https://oc.example".into(), why: "x".into() };
+        assert!(!remote.to_string().contains("./dev up"), "{remote}");
+        assert!(ClientError::Unauthorized.to_string().contains("--key"));
+    }
+}

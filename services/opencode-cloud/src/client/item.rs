@@ -1,0 +1,187 @@
+use domain::{EventId, MessageId, PartId, Seq, SessionEvent, TimestampMs, UnknownEvent};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::ClientError;
+use super::sse::Frame;
+
+/// A durable event as the service tells it: `{seq, id, time, type, data}`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LogEvent {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// Its id.
+    pub id: EventId,
+    /// When it was written.
+    pub time: TimestampMs,
+    /// Its kind, such as `turn.started`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its payload, to the byte.
+    pub data: Box<RawValue>,
+    /// The payload read; `None` for a kind that a newer service has and this build does not know.
+    #[serde(skip)]
+    pub event: Option<SessionEvent>,
+}
+
+impl LogEvent {
+    /// The event with its payload read.
+    pub(crate) fn interpreted(self) -> Result<Self, ClientError> {
+        let event = match SessionEvent::read(&self.kind, 1, self.data.get()) {
+            Ok(known) => Some(known),
+            Err(UnknownEvent::Kind { .. }) => None,
+            Err(error @ UnknownEvent::Payload { .. }) => {
+                let why = format!("event {}: {error}", self.seq);
+                return Err(ClientError::Unreadable { what: "the log".into(), why });
+            }
+        };
+        Ok(Self { event, ..self })
+    }
+}
+
+/// What a delta extends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeltaKind {
+    /// Text of the answer.
+    Text,
+    /// Reasoning that the model shows.
+    Reasoning,
+    /// A kind that a newer service has.
+    #[serde(other)]
+    Other,
+}
+
+/// A piece of a part that is not settled yet. Not durable: pieces may be missing, or come twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delta {
+    /// The assistant message.
+    pub message: MessageId,
+    /// The part.
+    pub part: PartId,
+    /// What kind of part it is.
+    pub kind: DeltaKind,
+    /// UTF-8 bytes of the part before `text`.
+    pub offset: u64,
+    /// The piece.
+    pub text: String,
+}
+
+/// What a log yields.
+#[derive(Debug, Clone)]
+pub enum LogItem {
+    /// A durable event.
+    Event(LogEvent),
+    /// Live text.
+    Delta(Delta),
+}
+
+impl LogItem {
+    /// The item as one line of JSON, without a line feed: an event as the service sent it, a delta as
+    /// `{"type":"delta", …}`.
+    #[must_use]
+    pub fn json_line(&self) -> String {
+        #[derive(Serialize)]
+        struct DeltaLine<'a> {
+            #[serde(rename = "type")]
+            tag: &'static str,
+            message: &'a MessageId,
+            part: &'a PartId,
+            kind: DeltaKind,
+            offset: u64,
+            text: &'a str,
+        }
+        let line = match self {
+            Self::Event(event) => serde_json::to_string(event),
+            Self::Delta(Delta { message, part, kind, offset, text }) => {
+                let (tag, kind, offset) = ("delta", *kind, *offset);
+                serde_json::to_string(&DeltaLine { tag, message, part, kind, offset, text })
+            }
+        };
+        // Within JSON, a raw line feed is only ever white space between tokens.
+        line.expect("ids, numbers and strings serialise").replace('\n', " ")
+    }
+}
+
+/// What one frame of the stream means.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart at once")]
+pub(crate) enum LogFrame {
+    Item(LogItem),
+    /// The gateway ends the stream on purpose (`resync`, `reconnect`): open it again after the last
+    /// event seen.
+    Reopen(String),
+    /// The session was deleted.
+    Gone,
+    /// A kind of frame that a newer service has.
+    Other,
+}
+
+impl LogFrame {
+    pub(crate) fn read(frame: &Frame) -> Result<Self, ClientError> {
+        let unreadable = |why: String| ClientError::Unreadable { what: "the log".into(), why };
+        match frame.event.as_str() {
+            "resync" | "reconnect" => {
+                return Ok(Self::Reopen(format!("the service asked for a {}", frame.event)));
+            }
+            "gone" => return Ok(Self::Gone),
+            "delta" => {
+                return serde_json::from_str(&frame.data)
+                    .map(|delta| Self::Item(LogItem::Delta(delta)))
+                    .map_err(|error| unreadable(format!("a delta: {error}")));
+            }
+            _ => {}
+        }
+        let event: LogEvent = match serde_json::from_str(&frame.data) {
+            Ok(event) => event,
+            Err(error) if SessionEvent::KINDS.contains(&frame.event.as_str()) => {
+                return Err(unreadable(format!("{}: {error}", frame.event)));
+            }
+            Err(_) => return Ok(Self::Other),
+        };
+        event.interpreted().map(|event| Self::Item(LogItem::Event(event)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(event: &str, data: &str) -> Result<LogFrame, ClientError> {
+        LogFrame::read(&Frame { event: event.into(), data: data.into() })
+    }
+
+    fn line(event: &str, data: &str) -> String {
+        let LogFrame::Item(item) = read(event, data).expect("readable") else {
+            panic!("no item: {event}");
+        };
+        item.json_line()
+    }
+
+    #[test]
+    fn an_event_is_told_on_as_it_came() {
+        let data = r#"{"seq":3,"id":"evt_1","time":5,"type":"drain.ended","data":{"outcome":"completed","more":1.50}}"#;
+        assert_eq!(line("drain.ended", data), data);
+        assert_eq!(line("", &data.replace(",\"more", ",\n\"more")).lines().count(), 1);
+    }
+
+    #[test]
+    fn a_delta_says_that_it_is_one() {
+        let data = r#"{"message":"msg_1","part":"prt_1","kind":"text","offset":2,"text":"a\nb"}"#;
+        let expected = format!(r#"{{"type":"delta",{}"#, &data[1..]);
+        assert_eq!(line("delta", data), expected);
+    }
+
+    #[test]
+    fn what_is_newer_is_passed_on_or_skipped_but_never_guessed() {
+        let newer = r#"{"seq":3,"id":"evt_1","time":5,"type":"moon.rose","data":{"full":true}}"#;
+        assert_eq!(line("moon.rose", newer), newer);
+        assert!(matches!(read("weather", r#"{"wind":3}"#), Ok(LogFrame::Other)));
+        assert!(matches!(read("resync", ""), Ok(LogFrame::Reopen(_))));
+        assert!(matches!(read("reconnect", "{}"), Ok(LogFrame::Reopen(_))));
+        assert!(matches!(read("gone", "{}"), Ok(LogFrame::Gone)));
+        let broken = r#"{"seq":3,"id":"evt_1","time":5,"type":"drain.ended","data":{}}"#;
+        assert!(matches!(read("drain.ended", broken), Err(ClientError::Unreadable { .. })));
+        assert!(matches!(read("drain.ended", "{"), Err(ClientError::Unreadable { .. })));
+    }
+}

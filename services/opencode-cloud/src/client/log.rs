@@ -1,0 +1,171 @@
+//! Follows a session's log across cuts: every durable event once and in order, whatever happens to the
+//! connection or the gateway.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::{Seq, SessionId};
+use futures::{Stream, StreamExt};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::error::reason;
+use super::item::{LogFrame, LogItem};
+use super::sse::Decoder;
+use super::{Client, ClientError, Pace};
+
+type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
+
+struct Connection {
+    body: Body,
+    decoder: Decoder,
+    opened: Instant,
+    /// When bytes last came, pings included.
+    heard: Instant,
+}
+
+/// A session's log from some point on.
+pub struct LogFollower {
+    client: Client,
+    session: SessionId,
+    last: Seq,
+    connection: Option<Connection>,
+    ready: VecDeque<LogItem>,
+    failures: u32,
+    failing_since: Option<Instant>,
+    retry_at: Option<Instant>,
+}
+
+impl LogFollower {
+    /// Opens the log after `after`. It goes on with what happens and never ends by itself.
+    ///
+    /// # Errors
+    /// When the log cannot be opened at the first try.
+    pub async fn open(
+        client: &Client,
+        session: SessionId,
+        after: Seq,
+    ) -> Result<Self, ClientError> {
+        let mut follower = Self {
+            client: client.clone(),
+            session,
+            last: after,
+            connection: None,
+            ready: VecDeque::new(),
+            failures: 0,
+            failing_since: None,
+            retry_at: None,
+        };
+        follower.connect().await?;
+        Ok(follower)
+    }
+
+    /// The last event that was handed out or waits to be.
+    #[must_use]
+    pub fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// The next event or delta. Resumes after a cut, with growing pauses. Cancel safe.
+    ///
+    /// # Errors
+    /// [`ClientError::LogLost`] after [`Pace::patience`] without progress; at once when the service
+    /// refuses, e.g. because the session is deleted.
+    pub async fn next(&mut self) -> Result<LogItem, ClientError> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Ok(item);
+            }
+            let silence = self.pace().silence;
+            let Some(connection) = &mut self.connection else {
+                self.reconnect().await?;
+                continue;
+            };
+            match timeout(silence, connection.body.next()).await {
+                Ok(Some(Ok(bytes))) => self.take(&bytes)?,
+                Ok(Some(Err(error))) => self.cut(reason(&error), None)?,
+                Ok(None) => self.cut("the stream ended".into(), None)?,
+                Err(_) => self.cut("the stream fell silent".into(), None)?,
+            }
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        self.client.pace()
+    }
+
+    async fn connect(&mut self) -> Result<(), ClientError> {
+        let answer = self.client.open_log(&self.session, self.last).await?;
+        let body = answer.bytes_stream().boxed();
+        let (decoder, now) = (Decoder::default(), Instant::now());
+        self.connection = Some(Connection { body, decoder, opened: now, heard: now });
+        Ok(())
+    }
+
+    async fn reconnect(&mut self) -> Result<(), ClientError> {
+        if let Some(at) = self.retry_at {
+            sleep_until(at).await;
+            self.retry_at = None;
+        }
+        match self.connect().await {
+            Err(error) if error.is_transient() => self.cut(error.to_string(), error.retry_after()),
+            other => other,
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        connection.heard = Instant::now();
+        let frames = connection.decoder.push(bytes).map_err(|error| ClientError::Unreadable {
+            what: "the log".into(),
+            why: error.to_string(),
+        })?;
+        for frame in frames {
+            match LogFrame::read(&frame)? {
+                LogFrame::Item(LogItem::Event(event)) if event.seq <= self.last => {}
+                LogFrame::Item(LogItem::Event(event)) if event.seq.0 > self.last.0 + 1 => {
+                    // The log has no holes: what is between is only lost on the way.
+                    return self.cut(format!("event {} did not arrive", self.last.0 + 1), None);
+                }
+                LogFrame::Item(item) => {
+                    // Only the log is progress: live text may come again with each connection.
+                    if let LogItem::Event(event) = &item {
+                        self.last = event.seq;
+                        self.failures = 0;
+                        self.failing_since = None;
+                    }
+                    self.ready.push_back(item);
+                }
+                LogFrame::Reopen(why) => return self.cut(why, None),
+                LogFrame::Gone => {
+                    return Err(ClientError::NotFound {
+                        what: format!("session {}", self.session),
+                    });
+                }
+                LogFrame::Other => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the connection and says when to try again, or that it is over.
+    fn cut(&mut self, why: String, retry_after: Option<Duration>) -> Result<(), ClientError> {
+        let pace = self.pace();
+        let now = Instant::now();
+        // A stream that has lived for a while, even if only pings came, was no failure.
+        let was_steady = |was: &Connection| was.heard - was.opened > pace.max_delay * 2;
+        if self.connection.take().as_ref().is_some_and(was_steady) {
+            self.failures = 0;
+            self.failing_since = None;
+        }
+        let since = *self.failing_since.get_or_insert(now);
+        if now - since > pace.patience {
+            return Err(ClientError::LogLost { last: self.last, patience: pace.patience, why });
+        }
+        self.failures = self.failures.saturating_add(1);
+        let asked = retry_after.unwrap_or_default().min(pace.patience);
+        self.retry_at = Some(now + pace.delay(self.failures).max(asked));
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! The client side of the executable `opencode-cloud`, as a library, so that journeys can drive it too.
+//!
+//! ```text
+//! cli ─▶ run ──────────┐
+//!     ─▶ session_cmd   ├─▶ client ──HTTP──▶ gateway
+//!     ─▶ explain_cmd   │      └▶ LogFollower ─▶ run_state (when is it over?) · render (what is shown?)
+//!     ─▶ rebuild_cmd ──┘
+//!     ─▶ simulated: the simulated model as a process of its own
+//! ```
+//!
+//! Invariant: a client never prints a text twice and never loses one, whatever happens to its
+//! connection: the log is gap-free by `seq`, live text is addressed by (part, byte offset).
+
+pub mod cli;
+pub mod client;
+mod error;
+mod explain_cmd;
+pub mod output;
+mod rebuild_cmd;
+pub mod render;
+pub mod run;
+pub mod run_state;
+pub mod serve;
+mod session_cmd;
+mod simulated;
+mod table;
+
+pub use error::CliError;
+
+/// The hidden subcommand that runs a tool's supervisor: what `sandbox::ProcessSandbox` is to call.
+pub const TOOL_SUPERVISOR: &str = "tool-supervisor";

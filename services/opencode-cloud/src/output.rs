@@ -1,0 +1,140 @@
+//! Where commands print: a reader that goes away (`… | head`) is no error.
+
+use std::io::{self, IsTerminal, Write};
+
+/// How things look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// ASCII marks, no colour: for files, pipes, `NO_COLOR` and dumb terminals.
+    Plain,
+    /// Colours and ticks.
+    Fancy,
+}
+
+/// One stream of output.
+pub struct Output {
+    to: Box<dyn Write + Send>,
+    style: Style,
+    is_terminal: bool,
+    is_closed: bool,
+}
+
+impl Output {
+    /// Our standard output.
+    #[must_use]
+    pub fn stdout() -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        Self::new(Box::new(io::stdout()), is_terminal)
+    }
+
+    /// Our standard error.
+    #[must_use]
+    pub fn stderr() -> Self {
+        let is_terminal = io::stderr().is_terminal();
+        Self::new(Box::new(io::stderr()), is_terminal)
+    }
+
+    /// Prints to `to`, in the look that fits.
+    #[must_use]
+    pub fn new(to: Box<dyn Write + Send>, is_terminal: bool) -> Self {
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let fancy = is_terminal && !set("NO_COLOR") && !is_dumb;
+        let style = if fancy { Style::Fancy } else { Style::Plain };
+        Self { to, style, is_terminal, is_closed: false }
+    }
+
+    /// How things look here.
+    #[must_use]
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    /// Whether people see it as it is: then text of others is shown without control characters.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Whether the reader has gone away.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Prints and flushes. Once the reader has gone away it does nothing, without an error.
+    ///
+    /// # Errors
+    /// When it cannot be written for another reason, such as a full disk.
+    pub fn print(&mut self, text: &str) -> io::Result<()> {
+        self.write(text.as_bytes())
+    }
+
+    /// As [`Output::print`], with a line feed after it.
+    ///
+    /// # Errors
+    /// As [`Output::print`].
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        self.write(format!("{text}\n").as_bytes())
+    }
+
+    /// As [`Output::print`], for bytes that must arrive as they are.
+    ///
+    /// # Errors
+    /// As [`Output::print`].
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_closed || bytes.is_empty() {
+            return Ok(());
+        }
+        match self.to.write_all(bytes).and_then(|()| self.to.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// Both streams of a command.
+pub struct Screen {
+    /// What was asked for.
+    pub out: Output,
+    /// What people should know besides.
+    pub err: Output,
+}
+
+impl Screen {
+    /// Our own.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self { out: Output::stdout(), err: Output::stderr() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fails(io::ErrorKind);
+
+    impl Write for Fails {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_error_but_a_full_disk_is() {
+        let mut gone = Output::new(Box::new(Fails(io::ErrorKind::BrokenPipe)), false);
+        gone.print("a").expect("quiet");
+        assert!(gone.is_closed());
+        gone.print("b").expect("still quiet");
+        let mut full = Output::new(Box::new(Fails(io::ErrorKind::StorageFull)), false);
+        assert!(full.print("a").is_err());
+    }
+}

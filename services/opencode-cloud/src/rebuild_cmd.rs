@@ -1,0 +1,138 @@
+//! `opencode-cloud rebuild` and `opencode-cloud check`: are the projections what the log says, and do the
+//! invariants hold?
+
+use domain::SessionId;
+
+use crate::CliError;
+use crate::client::{Client, ClientOptions, RebuildView, SessionView, ViolationView, parsed};
+use crate::output::{Output, Screen};
+use crate::render::printable;
+
+/// The most sessions that the service lists at once.
+const MOST_SESSIONS: u32 = 1_000;
+
+/// Arguments of `rebuild`.
+#[derive(Debug, clap::Args)]
+pub struct RebuildArgs {
+    /// Only compare, and change nothing
+    #[arg(long)]
+    pub check: bool,
+    /// This session
+    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    pub session: Option<SessionId>,
+    /// The organisation's sessions (the newest 1000); what --check does unless --session is given
+    #[arg(long)]
+    pub all: bool,
+    /// Which service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// Also what must hold only while nothing runs
+    #[arg(long)]
+    pub settled: bool,
+    /// Which service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// Runs `rebuild`; answers its exit code: 1 when a projection was not what the events give.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) async fn execute(args: RebuildArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    if !(args.check || args.all || args.session.is_some()) {
+        let usage = "what is to be rebuilt? --session ID or --all; or --check to compare only";
+        return Err(CliError::Usage(usage.to_owned()));
+    }
+    let client = Client::new(&args.client)?;
+    let sessions = match args.session {
+        Some(session) => vec![session],
+        None => newest(&client, &mut screen.err).await?,
+    };
+    let mut differing = 0_usize;
+    let mut events = 0;
+    for session in &sessions {
+        let view = client.rebuild(session, args.check).await?;
+        events += view.events;
+        if !view.exact {
+            differing += 1;
+            screen.out.print(&differences(&view))?;
+        }
+    }
+    let count = sessions.len();
+    let told = match (differing, args.check) {
+        (0, true) => format!("{count} sessions, {events} events: every projection is exact"),
+        (0, false) => format!("{count} sessions, {events} events: rebuilt, nothing differed"),
+        (_, true) => {
+            format!("{differing} of {count} sessions differ; `rebuild --all` repairs them")
+        }
+        (_, false) => format!("{differing} of {count} sessions differed and are repaired"),
+    };
+    screen.out.line(&told)?;
+    Ok(u8::from(differing > 0))
+}
+
+/// Runs `check`; answers its exit code: 1 when an invariant is broken.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) async fn check(args: CheckArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let violations = Client::new(&args.client)?.check(args.settled).await?;
+    for ViolationView { invariant, session, found } in &violations {
+        let line = printable::line(&format!("{invariant} {session}: {found}"), 1_000);
+        screen.out.line(&line)?;
+    }
+    let told = match violations.len() {
+        0 => "no violation found".to_owned(),
+        1 => "1 violation".to_owned(),
+        count => format!("{count} violations"),
+    };
+    screen.out.line(&told)?;
+    Ok(u8::from(!violations.is_empty()))
+}
+
+async fn newest(client: &Client, err: &mut Output) -> Result<Vec<SessionId>, CliError> {
+    let answer = client.sessions_json(MOST_SESSIONS).await?;
+    let sessions: Vec<SessionView> = parsed(&answer, "the list of sessions")?;
+    if sessions.len() >= MOST_SESSIONS as usize {
+        err.line(&format!(
+            "only the newest {MOST_SESSIONS} sessions; name older ones with --session"
+        ))?;
+    }
+    Ok(sessions.into_iter().map(|session| session.id).collect())
+}
+
+fn differences(view: &RebuildView) -> String {
+    let mut text = format!("{}: differs\n", view.session);
+    let sides = [("is there, should not be", &view.missing), ("should be there", &view.added)];
+    for (what, rows) in sides {
+        for row in rows {
+            text.push_str(&format!("  {what}: {}\n", printable::line(row, 300)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_names_both_sides() {
+        let view = RebuildView {
+            session: "ses_1".parse().expect("an id"),
+            exact: false,
+            events: 3,
+            missing: vec!["message: (a)".into()],
+            added: vec!["message: (b)".into()],
+        };
+        assert_eq!(
+            differences(&view),
+            "ses_1: differs\n  is there, should not be: message: (a)\n  should be there: message: (b)\n"
+        );
+    }
+}

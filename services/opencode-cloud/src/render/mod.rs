@@ -1,0 +1,201 @@
+//! Events and deltas as people read them. Pure: what comes back is to be printed.
+//!
+//! `deltas, checkpoints, settled parts ─PartTexts─▶ text` · `tool.called + tool.settled ─▶ one line`
+
+pub mod printable;
+mod summary;
+mod text;
+mod tool_line;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use domain::{
+    CallId, DrainOutcome, ModelRef, PartId, ReplyPart, SessionError, SessionEvent, ToolIntent,
+    TurnOutcome,
+};
+
+pub use summary::summary;
+pub use text::PartTexts;
+pub use tool_line::tool_line;
+
+use crate::client::{Delta, DeltaKind};
+use crate::output::Style;
+
+/// What is to be printed: `out` first, then `err`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Printed {
+    /// The answer and its tool calls.
+    pub out: String,
+    /// What people should know besides, as whole lines.
+    pub err: String,
+}
+
+/// Shows a run as it happens.
+#[derive(Debug)]
+pub struct Renderer {
+    style: Style,
+    /// Text of others is cleaned of control characters before it is shown.
+    cleans: bool,
+    texts: PartTexts,
+    intents: BTreeMap<CallId, ToolIntent>,
+    /// Lines of calls that settled while a line of text was open.
+    waiting: Vec<String>,
+    in_line: bool,
+    model: Option<ModelRef>,
+}
+
+impl Renderer {
+    /// For an output that looks like `style`; `cleans` when it is a terminal.
+    #[must_use]
+    pub fn new(style: Style, cleans: bool) -> Self {
+        Self {
+            style,
+            cleans,
+            texts: PartTexts::default(),
+            intents: BTreeMap::new(),
+            waiting: Vec::new(),
+            in_line: false,
+            model: None,
+        }
+    }
+
+    /// A piece of a text that is on its way. Reasoning is not shown.
+    pub fn delta(&mut self, delta: &Delta) -> Printed {
+        let mut printed = Printed::default();
+        if delta.kind == DeltaKind::Text {
+            self.piece(&delta.part, delta.offset, &delta.text, &mut printed);
+        }
+        printed
+    }
+
+    /// A durable event.
+    pub fn event(&mut self, event: &SessionEvent) -> Printed {
+        let mut printed = Printed::default();
+        let to = &mut printed;
+        match event {
+            SessionEvent::TurnStarted(started) => self.model(&started.model, to),
+            SessionEvent::TextCheckpointed(piece) => {
+                let offset = u64::try_from(piece.offset).unwrap_or(0);
+                self.piece(&piece.part, offset, &piece.text, to);
+            }
+            SessionEvent::ToolCalled(called) => {
+                self.intents.insert(called.intent.call.clone(), called.intent.clone());
+            }
+            SessionEvent::ToolSettled(settled) => {
+                let intent = self.intents.remove(&settled.call);
+                self.waiting.push(tool_line(self.style, intent.as_ref(), settled));
+                if !self.in_line {
+                    self.release(to);
+                }
+            }
+            SessionEvent::TurnReplied(replied) => {
+                for part in &replied.parts {
+                    if let ReplyPart::Text { id, text } = part {
+                        self.piece(id, 0, text, to);
+                    }
+                }
+                self.end_line(to);
+            }
+            SessionEvent::RetryScheduled(retry) => {
+                self.note(&format!("trying again: {}", told(&retry.error)), to);
+            }
+            SessionEvent::TurnSettled(settled) => {
+                self.end_line(to);
+                self.texts.clear();
+                match settled.outcome {
+                    TurnOutcome::Lost => self.note("its worker died; the turn starts over", to),
+                    TurnOutcome::Cut => self.note("the answer was cut; it goes on", to),
+                    TurnOutcome::Completed | TurnOutcome::Failed | TurnOutcome::Interrupted => {}
+                }
+            }
+            SessionEvent::DrainEnded(ended) => {
+                self.end_line(to);
+                match (ended.outcome, &ended.error) {
+                    (_, Some(error)) => self.note(&format!("error: {}", told(error)), to),
+                    (DrainOutcome::Failed, None) => self.note("error: the session failed", to),
+                    (DrainOutcome::Completed | DrainOutcome::Interrupted, None) => {}
+                }
+            }
+            SessionEvent::InterruptRequested(_) => self.note("interrupted", to),
+            SessionEvent::NoticeRecorded(_)
+            | SessionEvent::SessionCreated(_)
+            | SessionEvent::PromptAdmitted(_)
+            | SessionEvent::PromptPromoted(_)
+            | SessionEvent::EpochStarted(_)
+            | SessionEvent::ContextUpdated(_)
+            | SessionEvent::AttemptStarted(_)
+            | SessionEvent::AttemptEnded(_)
+            | SessionEvent::ToolStarted(_) => {}
+        }
+        printed
+    }
+
+    /// Ends an open line, for whatever is printed next by others.
+    pub fn finish(&mut self) -> Printed {
+        let mut printed = Printed::default();
+        self.end_line(&mut printed);
+        printed
+    }
+
+    fn piece(&mut self, part: &PartId, offset: u64, text: &str, to: &mut Printed) {
+        let begins = !self.texts.has_begun(part);
+        let new = self.texts.add(part, offset, text);
+        if new.is_empty() {
+            return;
+        }
+        if begins {
+            self.end_line(to); // each part has lines of its own
+        }
+        let cleaned;
+        let new = if self.cleans {
+            cleaned = printable::block(new);
+            &cleaned
+        } else {
+            new
+        };
+        to.out.push_str(new);
+        self.in_line = if new.is_empty() { self.in_line } else { !new.ends_with('\n') };
+        if !self.in_line {
+            self.release(to);
+        }
+    }
+
+    fn end_line(&mut self, to: &mut Printed) {
+        if std::mem::take(&mut self.in_line) {
+            to.out.push('\n');
+        }
+        self.release(to);
+    }
+
+    fn release(&mut self, to: &mut Printed) {
+        for line in self.waiting.drain(..) {
+            to.out.push_str(&line);
+            to.out.push('\n');
+        }
+    }
+
+    fn note(&mut self, text: &str, to: &mut Printed) {
+        self.end_line(to);
+        let text = printable::block(text);
+        writeln!(to.err, "{}", text.trim_end()).expect("writing to a string cannot fail");
+    }
+
+    /// Says which model answers, once for each; the simulated one must never pass for a real one.
+    fn model(&mut self, model: &ModelRef, to: &mut Printed) {
+        if self.model.as_ref() != Some(model) {
+            self.model = Some(model.clone());
+            let ModelRef { provider, model: name } = model;
+            let simulated = provider == "simulated" || name == "simulated";
+            let label = if simulated { " (simulated: no language model)" } else { "" };
+            self.note(&printable::line(&format!("model {provider}/{name}{label}"), 200), to);
+        }
+    }
+}
+
+fn told(error: &SessionError) -> String {
+    format!("{} ({})", error.message, error.code)
+}
+
+#[cfg(test)]
+mod tests;

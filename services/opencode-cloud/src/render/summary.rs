@@ -1,0 +1,116 @@
+//! A durable event as a few words, for `session log`.
+
+use domain::{
+    InterruptTarget, PromptPart, ReplyPart, SessionError, SessionEvent, ToolOutcomeKind,
+    TurnOutcome,
+};
+use serde::Serialize;
+
+use super::printable;
+
+const MAX_WORDS: usize = 100;
+
+/// What happened, in one line without control characters.
+#[must_use]
+pub fn summary(event: &SessionEvent) -> String {
+    let text = match event {
+        SessionEvent::SessionCreated(created) => {
+            format!("in {} with agent {}", created.directory, created.agent)
+        }
+        SessionEvent::PromptAdmitted(admitted) => {
+            let how = admitted.delivery.as_str();
+            format!("{} ({how}): {}", admitted.message, prompt(&admitted.parts))
+        }
+        SessionEvent::PromptPromoted(promoted) => {
+            format!("{}: {}", promoted.message, prompt(&promoted.parts))
+        }
+        SessionEvent::EpochStarted(started) => {
+            format!("epoch {}, baseline of {} bytes", started.epoch, started.baseline.len())
+        }
+        SessionEvent::ContextUpdated(updated) => updated.rendered.clone(),
+        SessionEvent::TurnStarted(started) => {
+            let model = &started.model;
+            let step = started.step;
+            format!("{} step {step}, {}/{}", started.turn, model.provider, model.model)
+        }
+        SessionEvent::AttemptStarted(started) => {
+            let hash = started.body_hash.get(..12).unwrap_or(&started.body_hash);
+            format!("{} try {}, body {hash}", started.attempt, started.ordinal)
+        }
+        SessionEvent::AttemptEnded(ended) => {
+            let tokens = ended.usage.map_or(String::new(), |usage| {
+                format!(", {} tokens in, {} out", usage.input, usage.output)
+            });
+            format!("{} {}{tokens}{}", ended.attempt, word(&ended.outcome), why(&ended.error))
+        }
+        SessionEvent::RetryScheduled(retry) => {
+            format!("try {} of {}: {}", retry.ordinal, retry.turn, retry.error.message)
+        }
+        SessionEvent::TextCheckpointed(piece) => {
+            format!("{} bytes of {} kept", piece.offset + piece.text.len() as i64, piece.part)
+        }
+        SessionEvent::ToolCalled(called) => {
+            let intent = &called.intent;
+            let state = word(&called.state);
+            format!("{} {state}: {} {}", intent.call, intent.tool, intent.arguments)
+        }
+        SessionEvent::ToolStarted(started) => format!("{} body {}", started.call, started.body),
+        SessionEvent::ToolSettled(settled) => {
+            let how = match settled.outcome {
+                ToolOutcomeKind::Completed => "completed",
+                ToolOutcomeKind::Failed => "failed",
+                ToolOutcomeKind::Interrupted => "interrupted",
+                ToolOutcomeKind::Unknown => "interrupted, outcome unknown",
+            };
+            format!("{} {how}: {}", settled.call, settled.title)
+        }
+        SessionEvent::TurnReplied(replied) => {
+            let calls = replied.parts.iter();
+            let calls = calls.filter(|part| matches!(part, ReplyPart::ToolCall { .. })).count();
+            let said = replied.parts.iter().find_map(|part| match part {
+                ReplyPart::Text { text, .. } => Some(text.as_str()),
+                ReplyPart::Reasoning { .. } | ReplyPart::ToolCall { .. } => None,
+            });
+            let turn = &replied.turn;
+            format!("{turn} {}, {calls} calls: {}", replied.finish, said.unwrap_or_default())
+        }
+        SessionEvent::TurnSettled(settled) => {
+            let how = match settled.outcome {
+                TurnOutcome::Completed => "completed",
+                TurnOutcome::Cut => "cut, goes on",
+                TurnOutcome::Failed => "failed",
+                TurnOutcome::Interrupted => "interrupted",
+                TurnOutcome::Lost => "lost, starts over",
+            };
+            format!("{} {how}{}", settled.turn, why(&settled.error))
+        }
+        SessionEvent::NoticeRecorded(notice) => notice.text.clone(),
+        SessionEvent::InterruptRequested(asked) => match &asked.target {
+            InterruptTarget::Turn { turn } => format!("of {turn}"),
+            InterruptTarget::Drain => "between two turns".to_owned(),
+            InterruptTarget::Parked => "of waiting prompts".to_owned(),
+        },
+        SessionEvent::DrainEnded(ended) => format!("{}{}", word(&ended.outcome), why(&ended.error)),
+    };
+    printable::line(&text, MAX_WORDS)
+}
+
+fn prompt(parts: &[PromptPart]) -> String {
+    parts
+        .iter()
+        .map(|part| match part {
+            PromptPart::Text { text, .. } => text.as_str(),
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn why(error: &Option<SessionError>) -> String {
+    error.as_ref().map_or(String::new(), |error| format!(": {} ({})", error.message, error.code))
+}
+
+/// The word that a state or an outcome has on the wire.
+fn word(state: &impl Serialize) -> String {
+    let word = serde_json::to_value(state).expect("our states serialise");
+    word.as_str().unwrap_or_default().to_owned()
+}

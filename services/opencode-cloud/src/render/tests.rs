@@ -1,0 +1,152 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn event(kind: &str, data: &Value) -> SessionEvent {
+    SessionEvent::read(kind, 1, &data.to_string()).expect("an event")
+}
+
+fn delta(part: &str, offset: u64, text: &str) -> Delta {
+    Delta {
+        message: "msg_a".parse().expect("an id"),
+        part: part.parse().expect("an id"),
+        kind: DeltaKind::Text,
+        offset,
+        text: text.into(),
+    }
+}
+
+fn replied(parts: &Value) -> SessionEvent {
+    let data = json!({"turn": "trn_1", "message": "msg_a", "parts": parts, "finish": "stop"});
+    event("turn.replied", &data)
+}
+
+fn called(call: &str, path: &str) -> SessionEvent {
+    let arguments = json!({"path": path}).to_string();
+    let intent = json!({"call": call, "part": "prt_c", "provider_call": "1", "tool": "read",
+                        "arguments": arguments});
+    event(
+        "tool.called",
+        &json!({"turn": "trn_1", "message": "msg_a", "intent": intent, "class": "pure", "state": "started"}),
+    )
+}
+
+fn settled(call: &str) -> SessionEvent {
+    event(
+        "tool.settled",
+        &json!({"turn": "trn_1", "call": call, "outcome": "completed", "output": "", "title": "Read",
+                "truncated": false, "started": 0, "ended": 1}),
+    )
+}
+
+fn turn_settled(outcome: &str) -> SessionEvent {
+    let usage = json!({"input": 0, "output": 0, "reasoning": 0, "cache_read": 0, "cache_write": 0});
+    event(
+        "turn.settled",
+        &json!({"turn": "trn_1", "message": "msg_a", "outcome": outcome, "usage": usage}),
+    )
+}
+
+fn shown(renderer: &mut Renderer, events: &[SessionEvent]) -> Printed {
+    let mut all = Printed::default();
+    for event in events {
+        let Printed { out, err } = renderer.event(event);
+        all.out += &out;
+        all.err += &err;
+    }
+    all
+}
+
+#[test]
+fn text_streams_once_whether_it_comes_as_deltas_checkpoints_or_settled() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    assert_eq!(renderer.delta(&delta("prt_1", 0, "hel")).out, "hel");
+    assert_eq!(renderer.delta(&delta("prt_1", 0, "hel")).out, "");
+    let data = json!({"turn": "trn_1", "part": "prt_1", "offset": 0, "text": "hello"});
+    assert_eq!(renderer.event(&event("text.checkpointed", &data)).out, "lo");
+    let parts = json!([
+        {"type": "text", "id": "prt_1", "text": "hello you"},
+        {"type": "reasoning", "id": "prt_2", "text": "hm"},
+        {"type": "text", "id": "prt_3", "text": "and more"},
+    ]);
+    assert_eq!(renderer.event(&replied(&parts)).out, " you\nand more\n");
+    assert_eq!(renderer.finish(), Printed::default());
+}
+
+#[test]
+fn reasoning_is_not_shown() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    let reasoning = Delta { kind: DeltaKind::Reasoning, ..delta("prt_1", 0, "hm") };
+    assert_eq!(renderer.delta(&reasoning), Printed::default());
+}
+
+#[test]
+fn the_line_of_a_tool_waits_for_the_end_of_a_line_of_text() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    assert_eq!(renderer.delta(&delta("prt_1", 0, "I read")).out, "I read");
+    let events = [called("call_1", "a"), called("call_2", "b"), settled("call_2")];
+    assert_eq!(shown(&mut renderer, &events).out, "");
+    assert_eq!(renderer.delta(&delta("prt_1", 6, " it\n")).out, " it\n[ok] read b\n");
+    assert_eq!(shown(&mut renderer, &[settled("call_1")]).out, "[ok] read a\n");
+}
+
+#[test]
+fn a_terminal_is_never_steered_by_a_model_but_a_pipe_gets_every_byte() {
+    let hostile = delta("prt_1", 0, "a\u{1b}[2Jb");
+    assert_eq!(Renderer::new(Style::Fancy, true).delta(&hostile).out, "a[2Jb");
+    assert_eq!(Renderer::new(Style::Plain, false).delta(&hostile).out, "a\u{1b}[2Jb");
+}
+
+#[test]
+fn a_lost_turn_is_told_and_its_successor_has_lines_of_its_own() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    assert_eq!(renderer.delta(&delta("prt_1", 0, "half")).out, "half");
+    let lost = shown(&mut renderer, &[turn_settled("lost")]);
+    assert_eq!(lost.out, "\n");
+    assert!(lost.err.contains("starts over"), "{}", lost.err);
+    assert_eq!(renderer.delta(&delta("prt_2", 0, "half again")).out, "half again");
+}
+
+#[test]
+fn the_model_is_named_once_and_a_simulated_one_is_labelled() {
+    let started = |model: &str| {
+        let model = json!({"provider": "p", "model": model});
+        event(
+            "turn.started",
+            &json!({"turn": "trn_1", "message": "msg_a", "parent": "msg_1", "agent": "build",
+                    "model": model, "epoch": 1, "step": 1}),
+        )
+    };
+    let mut renderer = Renderer::new(Style::Plain, false);
+    let events = [started("m"), started("m"), started("simulated")];
+    let shown = shown(&mut renderer, &events);
+    assert_eq!(shown.err, "model p/m\nmodel p/simulated (simulated: no language model)\n");
+}
+
+#[test]
+fn an_error_is_one_line_with_its_code() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    let error = json!({"code": "provider.auth", "message": "set a key"});
+    let ended = event("drain.ended", &json!({"outcome": "failed", "error": error}));
+    assert_eq!(renderer.event(&ended).err, "error: set a key (provider.auth)\n");
+}
+
+#[test]
+fn every_kind_of_event_has_a_summary_of_one_line() {
+    let events = [
+        called("call_1", "a\nb"),
+        settled("call_1"),
+        replied(&json!([{"type": "text", "id": "prt_1", "text": "two\nlines"}])),
+        turn_settled("cut"),
+    ];
+    let lines: Vec<String> = events.iter().map(summary).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"call_1 started: read {"path":"a\nb"}"#,
+            "call_1 completed: Read",
+            "trn_1 stop, 0 calls: two lines",
+            "trn_1 cut, goes on",
+        ]
+    );
+}

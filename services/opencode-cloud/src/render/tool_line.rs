@@ -1,0 +1,227 @@
+//! A tool call as one line: `✓ read src/lib.rs (120 lines)`, `✗ shell cargo test: exit code 101`.
+
+use domain::{ToolIntent, ToolOutcomeKind, ToolSettled};
+use serde_json::Value;
+
+use super::printable;
+use crate::output::Style;
+
+/// The longest subject and the longest reason, in characters.
+const MAX_WORDS: usize = 120;
+
+/// The line of a settled call, without a line feed. `intent` is missing when the call was made before
+/// we began to look.
+#[must_use]
+pub fn tool_line(style: Style, intent: Option<&ToolIntent>, settled: &ToolSettled) -> String {
+    let structured: Value = settled
+        .structured
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let what = match intent {
+        Some(intent) => named(intent),
+        None => printable::line(&settled.title, MAX_WORDS),
+    };
+    let (verdict, tail) = verdict(settled, &structured);
+    let took = settled.ended - settled.started;
+    let took = if took >= 1_000 {
+        format!(" {}.{} s", took / 1_000, took % 1_000 / 100)
+    } else {
+        String::new()
+    };
+    match style {
+        Style::Plain => format!("[{}] {what}{tail}{took}", verdict.word()),
+        Style::Fancy => format!(
+            "\x1b[{}m{}\x1b[0m {what}{tail}\x1b[2m{took}\x1b[0m",
+            verdict.colour(),
+            verdict.mark()
+        ),
+    }
+}
+
+/// The tool and what it is about.
+fn named(intent: &ToolIntent) -> String {
+    let arguments: Value = serde_json::from_str(&intent.arguments).unwrap_or_default();
+    let text = |name: &str| arguments.get(name).and_then(Value::as_str);
+    let subject = ["command", "pattern", "path", "filePath", "url", "query", "description"]
+        .into_iter()
+        .find_map(text)
+        .unwrap_or_default();
+    let place = match (text("pattern"), text("path")) {
+        (Some(_), Some(path)) => format!(" in {path}"),
+        _ => String::new(),
+    };
+    printable::line(&format!("{} {subject}{place}", intent.tool), MAX_WORDS)
+}
+
+#[derive(Clone, Copy)]
+enum Verdict {
+    Well,
+    Badly,
+    Interrupted,
+    Unknown,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Well => "ok",
+            Self::Badly => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Well => "✓",
+            Self::Badly => "✗",
+            Self::Interrupted => "■",
+            Self::Unknown => "?",
+        }
+    }
+
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Well => "32",
+            Self::Badly => "31",
+            Self::Interrupted | Self::Unknown => "33",
+        }
+    }
+}
+
+/// How the call ended for people, and the words that follow its subject. A command that ran and
+/// returned an error is *completed* to the runtime, and a failure to whoever reads along.
+fn verdict(settled: &ToolSettled, structured: &Value) -> (Verdict, String) {
+    match settled.outcome {
+        ToolOutcomeKind::Completed => {
+            let number = |name: &str| structured.get(name).and_then(Value::as_i64);
+            match (number("exit_code"), number("signal")) {
+                (Some(code), _) if code != 0 => (Verdict::Badly, format!(": exit code {code}")),
+                (None, Some(signal)) => (Verdict::Badly, format!(": ended by signal {signal}")),
+                _ => (Verdict::Well, measure(structured)),
+            }
+        }
+        ToolOutcomeKind::Failed => {
+            let why = settled.output.lines().map(str::trim).find(|line| !line.is_empty());
+            let timed_out = structured.get("timed_out").and_then(Value::as_bool) == Some(true);
+            let why =
+                if timed_out { "killed at its timeout" } else { why.unwrap_or("no reason given") };
+            (Verdict::Badly, format!(": {}", printable::line(why, MAX_WORDS)))
+        }
+        ToolOutcomeKind::Interrupted => (Verdict::Interrupted, ": interrupted".to_owned()),
+        ToolOutcomeKind::Unknown => {
+            (Verdict::Unknown, ": its worker died; whether it took effect is not known".to_owned())
+        }
+    }
+}
+
+/// How much a call found or changed, from what its structured result counts.
+fn measure(structured: &Value) -> String {
+    let number = |name: &str| structured.get(name).and_then(Value::as_i64);
+    let is = |name: &str| structured.get(name).and_then(Value::as_bool) == Some(true);
+    let more = if is("more") { ", more follow" } else { "" };
+    if let Some(count) = number("count") {
+        let thing = if structured.get("path").is_some() { "line" } else { "result" };
+        return format!(" ({}{more})", counted(count, thing));
+    }
+    if let Some(count) = number("replacements") {
+        return format!(" ({})", counted(count, "replacement"));
+    }
+    if let Some(count) = number("bytes") {
+        let created = if is("created") { "new, " } else { "" };
+        return format!(" ({created}{})", counted(count, "byte"));
+    }
+    String::new()
+}
+
+fn counted(count: i64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intent(tool: &str, arguments: &str) -> ToolIntent {
+        ToolIntent {
+            call: "call_1".parse().expect("an id"),
+            part: "prt_1".parse().expect("an id"),
+            provider_call: "1".into(),
+            tool: tool.into(),
+            arguments: arguments.into(),
+        }
+    }
+
+    fn settled(outcome: ToolOutcomeKind, output: &str, structured: &str) -> ToolSettled {
+        ToolSettled {
+            turn: "trn_1".parse().expect("an id"),
+            call: "call_1".parse().expect("an id"),
+            outcome,
+            output: output.into(),
+            title: "Title of it".into(),
+            structured: Some(structured.into()),
+            managed_path: None,
+            truncated: false,
+            started: 1_000,
+            ended: 1_400,
+        }
+    }
+
+    fn plain(tool: &str, arguments: &str, settled: &ToolSettled) -> String {
+        tool_line(Style::Plain, Some(&intent(tool, arguments)), settled)
+    }
+
+    #[test]
+    fn what_was_done_and_how_much_fits_a_line() {
+        use ToolOutcomeKind::{Completed, Failed, Interrupted, Unknown};
+        let read = settled(Completed, "", r#"{"path":"src/lib.rs","count":120,"more":false}"#);
+        assert_eq!(
+            plain("read", r#"{"path":"src/lib.rs"}"#, &read),
+            "[ok] read src/lib.rs (120 lines)"
+        );
+        let grep = settled(Completed, "", r#"{"count":1,"more":true}"#);
+        assert_eq!(
+            plain("grep", r#"{"pattern":"fn main","path":"src"}"#, &grep),
+            "[ok] grep fn main in src (1 result, more follow)"
+        );
+        let write = settled(Completed, "", r#"{"path":"a","bytes":5,"created":true}"#);
+        assert_eq!(plain("write", r#"{"filePath":"a"}"#, &write), "[ok] write a (new, 5 bytes)");
+        let shell = settled(Completed, "boom", r#"{"exit_code":101,"signal":null}"#);
+        assert_eq!(
+            plain("shell", r#"{"command":"cargo test"}"#, &shell),
+            "[failed] shell cargo test: exit code 101"
+        );
+        let killed = settled(Completed, "", r#"{"exit_code":null,"signal":9}"#);
+        assert_eq!(
+            plain("shell", r#"{"command":"x"}"#, &killed),
+            "[failed] shell x: ended by signal 9"
+        );
+        let failed = settled(Failed, "\nno such file: b\nmore", "not json");
+        assert_eq!(plain("read", r#"{"path":"b"}"#, &failed), "[failed] read b: no such file: b");
+        let stopped = settled(Interrupted, "", "{}");
+        assert_eq!(
+            plain("shell", r#"{"command":"sleep 9"}"#, &stopped),
+            "[interrupted] shell sleep 9: interrupted"
+        );
+        let unknown = settled(Unknown, "", "{}");
+        assert!(plain("shell", r#"{"command":"x"}"#, &unknown).starts_with("[unknown] shell x: "));
+    }
+
+    #[test]
+    fn a_terminal_gets_marks_colours_and_the_time_of_what_was_slow() {
+        let mut slow = settled(ToolOutcomeKind::Completed, "", r#"{"exit_code":0}"#);
+        slow.ended = slow.started + 2_345;
+        let line = tool_line(Style::Fancy, Some(&intent("shell", r#"{"command":"make"}"#)), &slow);
+        assert_eq!(line, "\x1b[32m✓\x1b[0m shell make\x1b[2m 2.3 s\x1b[0m");
+    }
+
+    #[test]
+    fn arguments_that_are_no_json_and_hostile_words_do_no_harm() {
+        let done = settled(ToolOutcomeKind::Completed, "", "{}");
+        assert_eq!(plain("shell", "{broken", &done), "[ok] shell");
+        let line = plain("shell", r#"{"command":"a\u001b[2J\nb"}"#, &done);
+        assert_eq!(line, "[ok] shell a [2J b");
+        assert_eq!(tool_line(Style::Plain, None, &done), "[ok] Title of it");
+    }
+}

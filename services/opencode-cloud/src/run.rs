@@ -1,0 +1,340 @@
+//! `opencode-cloud run`: one prompt, from its admission to the end of the work that it started.
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+
+use domain::{Clock, IdMint, MessageId, Seq, SessionId, Stamp, SystemClock, TurnId};
+use futures::future::LocalBoxFuture;
+use futures::stream::{BoxStream, poll_fn};
+use futures::{FutureExt, StreamExt};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::CliError;
+use crate::client::{
+    Client, ClientError, ClientOptions, LogFollower, LogItem, ModelChoice, PromptRequest,
+};
+use crate::output::Screen;
+use crate::render::{Printed, Renderer};
+use crate::run_state::{RunOutcome, RunState};
+
+/// The largest prompt that is read, in bytes: the service's own bound.
+const MAX_PROMPT: u64 = 512 * 1024;
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// What to do; `-` or nothing reads it from standard input
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Vec<String>,
+    /// Directory to work in [default: this one]
+    #[arg(long, value_name = "PATH")]
+    pub directory: Option<PathBuf>,
+    /// Continue this session, in its own directory
+    #[arg(long, value_name = "ID")]
+    pub session: Option<SessionId>,
+    /// Model to use: NAME or PROVIDER/NAME
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<ModelChoice>,
+    /// Print the session's events as JSON, one a line, and the outcome as the last line
+    #[arg(long)]
+    pub json: bool,
+    /// Which service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// The last line of `run --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunReport {
+    /// The session.
+    pub session: SessionId,
+    /// The turns that answered the prompt, in order.
+    pub turns: Vec<TurnId>,
+    /// How it ended.
+    pub outcome: RunOutcome,
+}
+
+/// How a run is shown.
+enum View {
+    Text(Renderer),
+    Json,
+}
+
+/// A prompt on its way through a session.
+pub struct Run<'a> {
+    client: Client,
+    session: SessionId,
+    state: RunState,
+    view: View,
+    screen: &'a mut Screen,
+}
+
+/// Runs the subcommand; answers its exit code.
+///
+/// # Errors
+/// [`CliError`] when there is no outcome to report.
+pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let text = prompt_text(&args.prompt)?;
+    let client = Client::new(&args.client)?;
+    let model = model(&client, args.model.as_ref()).await?;
+    let (session, after) = open_session(&client, &args, model.as_ref()).await?;
+    let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
+    let prompt = PromptRequest::text(MessageId::mint(&mut mint), text, model);
+    if !args.json {
+        screen.err.line(&format!("session {session}"))?;
+    }
+    let log = LogFollower::open(&client, session.clone(), after).await?;
+    // Until here Ctrl-C ends the process: nothing was asked of the session yet.
+    let interrupts = interrupts()?;
+    let mut run = Run::new(client, session, prompt.message.clone(), args.json, screen);
+    let ended = run.follow(log, &prompt, interrupts).await;
+    let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
+    if args.json {
+        let line = serde_json::to_string(&report).expect("ids and words serialise");
+        screen.out.line(&line)?;
+    }
+    Ok(ended?.exit_code())
+}
+
+impl<'a> Run<'a> {
+    /// A run of the prompt with the id `message`, shown on `screen`.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        session: SessionId,
+        message: MessageId,
+        json: bool,
+        screen: &'a mut Screen,
+    ) -> Self {
+        let view = if json {
+            View::Json
+        } else {
+            View::Text(Renderer::new(screen.out.style(), screen.out.is_terminal()))
+        };
+        Self { client, session, state: RunState::new(message), view, screen }
+    }
+
+    /// Sends the prompt and shows what happens until its work has ended. The first of `interrupts`
+    /// interrupts the session, which then settles; the second ends this at once.
+    ///
+    /// # Errors
+    /// When the prompt is refused, the log is lost or nothing can be printed.
+    pub async fn follow(
+        &mut self,
+        mut log: LogFollower,
+        prompt: &PromptRequest,
+        mut interrupts: BoxStream<'static, ()>,
+    ) -> Result<RunOutcome, CliError> {
+        let (client, session) = (self.client.clone(), self.session.clone());
+        let mut admission = pin!(client.prompt(&session, prompt));
+        let mut is_admitted = false;
+        let mut asked_to_stop = false;
+        let mut abort: Option<LocalBoxFuture<'_, Result<(), ClientError>>> = None;
+        let mut is_aborted = false;
+        loop {
+            tokio::select! {
+                biased;
+                Some(()) = interrupts.next() => {
+                    if asked_to_stop {
+                        self.note("left; the session may still be busy")?;
+                        return Ok(RunOutcome::Interrupted);
+                    }
+                    asked_to_stop = true;
+                    self.note("interrupting; Ctrl-C again leaves at once")?;
+                }
+                admitted = &mut admission, if !is_admitted => {
+                    admitted?;
+                    is_admitted = true;
+                }
+                aborted = pending_unless(&mut abort), if !is_aborted => {
+                    aborted?;
+                    is_aborted = true; // the log tells how it settles
+                }
+                item = log.next() => {
+                    self.show(&item?)?;
+                    if let Some(outcome) = self.state.outcome() {
+                        self.conclude()?;
+                        return Ok(outcome);
+                    }
+                }
+            }
+            if asked_to_stop && is_admitted && abort.is_none() {
+                abort = Some(client.abort(&session).map(|done| done.map(drop)).boxed_local());
+            }
+        }
+    }
+
+    /// What is known now, for a run that ended with `outcome`.
+    #[must_use]
+    pub fn report(&self, outcome: RunOutcome) -> RunReport {
+        RunReport { session: self.session.clone(), turns: self.state.turns().to_vec(), outcome }
+    }
+
+    fn show(&mut self, item: &LogItem) -> Result<(), CliError> {
+        let was_ours = self.state.is_ours();
+        if let LogItem::Event(event) = item
+            && let Some(event) = &event.event
+        {
+            self.state.observe(event);
+        }
+        let is_ours = was_ours || self.state.is_ours();
+        match (&mut self.view, item) {
+            (View::Json, item) => self.screen.out.line(&item.json_line())?,
+            (View::Text(renderer), LogItem::Delta(delta)) if is_ours => {
+                let printed = renderer.delta(delta);
+                self.print(&printed)?;
+            }
+            (View::Text(renderer), LogItem::Event(event)) if is_ours => {
+                if let Some(event) = &event.event {
+                    let printed = renderer.event(event);
+                    self.print(&printed)?;
+                }
+            }
+            (View::Text(_), LogItem::Delta(_) | LogItem::Event(_)) => {}
+        }
+        Ok(())
+    }
+
+    fn conclude(&mut self) -> Result<(), CliError> {
+        if !self.state.was_promoted() {
+            let session = &self.session;
+            self.note(&format!(
+                "the prompt was not started; it stays in session {session} and joins its next work"
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, text: &str) -> Result<(), CliError> {
+        if let View::Text(renderer) = &mut self.view {
+            let printed = renderer.finish();
+            self.print(&printed)?;
+        }
+        Ok(self.screen.err.line(text)?)
+    }
+
+    fn print(&mut self, printed: &Printed) -> Result<(), CliError> {
+        self.screen.out.print(&printed.out)?;
+        Ok(self.screen.err.print(&printed.err)?)
+    }
+}
+
+/// The work, or an endless wait while there is none.
+async fn pending_unless<T>(work: &mut Option<LocalBoxFuture<'_, T>>) -> T {
+    match work {
+        Some(work) => work.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The chosen model with its provider: the service's default one when none was named.
+async fn model(
+    client: &Client,
+    choice: Option<&ModelChoice>,
+) -> Result<Option<ModelChoice>, CliError> {
+    match choice {
+        Some(choice) if !choice.has_provider() => {
+            let provider = client.default_provider().await?.ok_or_else(|| {
+                let usage =
+                    format!("--model {choice}: name its provider too, as PROVIDER/{choice}");
+                CliError::Usage(usage)
+            })?;
+            Ok(Some(choice.at(&provider)))
+        }
+        other => Ok(other.cloned()),
+    }
+}
+
+/// The session to use, and where its log is to be read from.
+async fn open_session(
+    client: &Client,
+    args: &RunArgs,
+    model: Option<&ModelChoice>,
+) -> Result<(SessionId, Seq), CliError> {
+    if let Some(id) = &args.session {
+        let session = client.session(id).await?;
+        return Ok((session.id, session.seq));
+    }
+    let directory = directory(args.directory.as_deref(), client.is_local())?;
+    let project = client.init_project(&directory).await?;
+    let session = client.create_session(&project.id, &directory, model).await?;
+    Ok((session.id, Seq(0)))
+}
+
+/// The directory as the service is to know it. On this machine it must be there; then links are
+/// resolved, so that one directory is one Location.
+fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
+    let given = given.unwrap_or(Path::new("."));
+    let wrong = |why: String| {
+        CliError::Usage(format!(
+            "--directory {}: {why}; name an existing directory",
+            given.display()
+        ))
+    };
+    let path = if is_local { given.canonicalize() } else { std::path::absolute(given) };
+    let path = path.map_err(|error| wrong(error.kind().to_string()))?;
+    if is_local && !path.is_dir() {
+        return Err(wrong("not a directory".into()));
+    }
+    path.into_os_string().into_string().map_err(|_| wrong("not UTF-8".into()))
+}
+
+/// The prompt out of the arguments, or out of standard input for none or `-`.
+fn prompt_text(words: &[String]) -> Result<String, CliError> {
+    let text = match words {
+        [] if std::io::stdin().is_terminal() => String::new(),
+        [] => piped(std::io::stdin().lock())?,
+        [dash] if dash == "-" => piped(std::io::stdin().lock())?,
+        words => words.join(" "),
+    };
+    if text.trim().is_empty() {
+        let usage = "no prompt: opencode-cloud run \"PROMPT\", or pipe one in";
+        return Err(CliError::Usage(usage.to_owned()));
+    }
+    Ok(text)
+}
+
+fn piped(from: impl Read) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    from.take(MAX_PROMPT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| CliError::Io { doing: "cannot read the prompt", source })?;
+    if bytes.len() as u64 > MAX_PROMPT {
+        return Err(CliError::Usage(format!("the prompt is larger than {MAX_PROMPT} bytes")));
+    }
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| CliError::Usage("the prompt is not UTF-8".to_owned()))?;
+    Ok(text.strip_suffix('\n').map_or(text.clone(), str::to_owned))
+}
+
+/// Each SIGINT from here on.
+fn interrupts() -> Result<BoxStream<'static, ()>, CliError> {
+    let mut signal = signal(SignalKind::interrupt())
+        .map_err(|source| CliError::Io { doing: "cannot listen for Ctrl-C", source })?;
+    Ok(poll_fn(move |context| signal.poll_recv(context)).boxed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_is_words_or_a_pipe_and_never_empty() {
+        assert_eq!(prompt_text(&["fix".into(), "it".into()]).ok(), Some("fix it".to_owned()));
+        assert!(matches!(prompt_text(&[" ".into()]), Err(CliError::Usage(_))));
+        assert_eq!(piped(&b"a\nb\n"[..]).ok(), Some("a\nb".to_owned()));
+        assert!(matches!(piped(&b"\xff"[..]), Err(CliError::Usage(_))));
+        assert!(matches!(piped(std::io::repeat(b'a')), Err(CliError::Usage(_))));
+    }
+
+    #[test]
+    fn a_directory_must_be_there_when_it_is_on_this_machine() {
+        let here = directory(None, true).expect("the current directory");
+        assert!(Path::new(&here).is_absolute());
+        let missing = Some(Path::new("/no/such/place"));
+        assert_eq!(directory(missing, true).map_err(|error| error.exit_code()), Err(2));
+        assert_eq!(directory(missing, false).ok().as_deref(), Some("/no/such/place"));
+    }
+}

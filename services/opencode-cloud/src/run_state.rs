@@ -1,0 +1,242 @@
+//! What a run waits for, told from the log alone. Pure.
+
+use domain::{DrainOutcome, InterruptTarget, MessageId, SessionEvent, TurnId};
+use serde::Serialize;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunOutcome {
+    /// The session answered.
+    Completed,
+    /// It stopped on an error.
+    Failed,
+    /// Someone stopped it.
+    Interrupted,
+}
+
+impl RunOutcome {
+    /// The exit code of `run`: 0, 1 or 130.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Completed => 0,
+            Self::Failed => 1,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<DrainOutcome> for RunOutcome {
+    fn from(outcome: DrainOutcome) -> Self {
+        match outcome {
+            DrainOutcome::Completed => Self::Completed,
+            DrainOutcome::Failed => Self::Failed,
+            DrainOutcome::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// How far our prompt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// Its admission has not been seen.
+    Sent,
+    Admitted,
+    Promoted,
+    Ended(RunOutcome),
+}
+
+/// One prompt's way through a session that others may use too.
+#[derive(Debug)]
+pub struct RunState {
+    message: MessageId,
+    progress: Progress,
+    was_promoted: bool,
+    turns: Vec<TurnId>,
+}
+
+impl RunState {
+    /// Waits for the prompt with this id.
+    #[must_use]
+    pub fn new(message: MessageId) -> Self {
+        Self { message, progress: Progress::Sent, was_promoted: false, turns: Vec::new() }
+    }
+
+    /// Takes the next event of the log, in order.
+    ///
+    /// The run is over with the first `drain.ended` after our promotion. Without a promotion, a drain
+    /// that fails or is interrupted after our admission spends our wake, and so does an interrupt of
+    /// parked wakes: the prompt stays in the session and nothing will run it by itself.
+    pub fn observe(&mut self, event: &SessionEvent) {
+        match event {
+            SessionEvent::PromptAdmitted(admitted) if admitted.message == self.message => {
+                self.progress = Progress::Admitted;
+            }
+            SessionEvent::PromptPromoted(promoted) if promoted.message == self.message => {
+                self.progress = Progress::Promoted;
+                self.was_promoted = true;
+            }
+            SessionEvent::TurnStarted(started) if self.is_ours() => {
+                self.turns.push(started.turn.clone());
+            }
+            SessionEvent::DrainEnded(ended) => match (self.progress, ended.outcome) {
+                (Progress::Promoted, outcome)
+                | (
+                    Progress::Admitted,
+                    outcome @ (DrainOutcome::Failed | DrainOutcome::Interrupted),
+                ) => self.progress = Progress::Ended(outcome.into()),
+                (Progress::Admitted, DrainOutcome::Completed)
+                | (Progress::Sent | Progress::Ended(_), _) => {}
+            },
+            SessionEvent::InterruptRequested(asked) => {
+                let is_waiting = matches!(self.progress, Progress::Admitted | Progress::Promoted);
+                if is_waiting && asked.target == InterruptTarget::Parked {
+                    self.progress = Progress::Ended(RunOutcome::Interrupted);
+                }
+            }
+            SessionEvent::SessionCreated(_)
+            | SessionEvent::PromptAdmitted(_)
+            | SessionEvent::PromptPromoted(_)
+            | SessionEvent::EpochStarted(_)
+            | SessionEvent::ContextUpdated(_)
+            | SessionEvent::TurnStarted(_)
+            | SessionEvent::AttemptStarted(_)
+            | SessionEvent::AttemptEnded(_)
+            | SessionEvent::RetryScheduled(_)
+            | SessionEvent::TextCheckpointed(_)
+            | SessionEvent::ToolCalled(_)
+            | SessionEvent::ToolStarted(_)
+            | SessionEvent::ToolSettled(_)
+            | SessionEvent::TurnReplied(_)
+            | SessionEvent::TurnSettled(_)
+            | SessionEvent::NoticeRecorded(_) => {}
+        }
+    }
+
+    /// Whether what the log tells now belongs to this run: our prompt is promoted and its drain runs.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        matches!(self.progress, Progress::Promoted)
+    }
+
+    /// Whether our prompt became history.
+    #[must_use]
+    pub fn was_promoted(&self) -> bool {
+        self.was_promoted
+    }
+
+    /// How the run ended; `None` while it goes on.
+    #[must_use]
+    pub fn outcome(&self) -> Option<RunOutcome> {
+        match self.progress {
+            Progress::Ended(outcome) => Some(outcome),
+            Progress::Sent | Progress::Admitted | Progress::Promoted => None,
+        }
+    }
+
+    /// The turns of this run, in order.
+    #[must_use]
+    pub fn turns(&self) -> &[TurnId] {
+        &self.turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: &str, data: &serde_json::Value) -> SessionEvent {
+        SessionEvent::read(kind, 1, &data.to_string()).expect("an event")
+    }
+
+    fn admitted(message: &str) -> SessionEvent {
+        event(
+            "prompt.admitted",
+            &json!({"message": message, "delivery": "steer", "parts": [], "wake": true, "digest": ""}),
+        )
+    }
+
+    fn promoted(message: &str) -> SessionEvent {
+        let model = json!({"provider": "p", "model": "m"});
+        event(
+            "prompt.promoted",
+            &json!({"message": message, "parts": [], "agent": "build", "model": model, "admitted": 1}),
+        )
+    }
+
+    fn turn(id: &str) -> SessionEvent {
+        let model = json!({"provider": "p", "model": "m"});
+        event(
+            "turn.started",
+            &json!({"turn": id, "message": "msg_a", "parent": "msg_1", "agent": "build",
+                    "model": model, "epoch": 1, "step": 1}),
+        )
+    }
+
+    fn ended(outcome: &str) -> SessionEvent {
+        event("drain.ended", &json!({"outcome": outcome}))
+    }
+
+    fn interrupt(target: &serde_json::Value) -> SessionEvent {
+        event("interrupt.requested", &json!({"target": target}))
+    }
+
+    fn after(events: &[SessionEvent]) -> (Option<RunOutcome>, Vec<String>) {
+        let mut state = RunState::new("msg_1".parse().expect("an id"));
+        events.iter().for_each(|event| state.observe(event));
+        (state.outcome(), state.turns().iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_run_ends_with_the_drain_that_promoted_its_prompt_and_has_its_turns() {
+        let events = [
+            turn("trn_before"),
+            ended("failed"),
+            admitted("msg_1"),
+            promoted("msg_1"),
+            turn("trn_1"),
+            turn("trn_2"),
+            ended("completed"),
+            turn("trn_after"),
+            ended("failed"),
+        ];
+        let turns = vec!["trn_1".to_owned(), "trn_2".to_owned()];
+        assert_eq!(after(&events), (Some(RunOutcome::Completed), turns.clone()));
+        assert_eq!(after(&events[..6]), (None, turns));
+    }
+
+    #[test]
+    fn prompts_of_others_do_not_end_or_fill_a_run() {
+        let events = [admitted("msg_2"), promoted("msg_2"), turn("trn_2"), ended("completed")];
+        assert_eq!(after(&events), (None, vec![]));
+        let waits = [admitted("msg_1"), turn("trn_2"), ended("completed")];
+        assert_eq!(after(&waits), (None, vec![]));
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_prompt_that_was_never_promoted() {
+        let parked = json!({"type": "parked"});
+        let interrupted = (Some(RunOutcome::Interrupted), vec![]);
+        assert_eq!(after(&[interrupt(&parked)]), (None, vec![]));
+        assert_eq!(after(&[admitted("msg_1"), interrupt(&parked)]), interrupted);
+        let of_another = [
+            turn("trn_2"),
+            admitted("msg_1"),
+            interrupt(&json!({"type": "turn", "turn": "trn_2"})),
+            ended("interrupted"),
+        ];
+        assert_eq!(after(&of_another), interrupted);
+        assert_eq!(after(&of_another[..3]), (None, vec![]));
+    }
+
+    #[test]
+    fn a_drain_that_fails_before_the_promotion_fails_the_run() {
+        assert_eq!(
+            after(&[admitted("msg_1"), ended("failed")]),
+            (Some(RunOutcome::Failed), vec![])
+        );
+    }
+}

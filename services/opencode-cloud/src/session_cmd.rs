@@ -1,0 +1,230 @@
+//! `opencode-cloud session list|show|log` and `opencode-cloud abort`.
+
+use std::fmt::Write as _;
+
+use clap::Subcommand;
+use domain::{Seq, SessionId};
+
+use crate::CliError;
+use crate::client::{Client, ClientOptions, LogEvent, LogFollower, LogItem, SessionView, parsed};
+use crate::output::Screen;
+use crate::render::{printable, summary};
+use crate::table::{local_time, table};
+
+/// Arguments of `session`.
+#[derive(Debug, clap::Args)]
+pub struct SessionArgs {
+    /// What about them.
+    #[command(subcommand)]
+    pub command: SessionCommand,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Which service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// What to do with sessions.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// The newest sessions of the organisation
+    List {
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
+    /// One session
+    Show {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+    },
+    /// The durable events of a session
+    Log {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+        /// Go on with what happens from now on, live text included with --json
+        #[arg(long)]
+        follow: bool,
+        /// Begin after this event
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+        after: i64,
+    },
+}
+
+/// Arguments of `abort`.
+#[derive(Debug, clap::Args)]
+pub struct AbortArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub id: SessionId,
+    /// Which service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// Runs `session …`; answers its exit code.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let client = Client::new(&args.client)?;
+    match args.command {
+        SessionCommand::List { limit } => {
+            let answer = client.sessions_json(limit).await?;
+            if args.json {
+                screen.out.line(&answer.to_string())?;
+            } else {
+                let sessions: Vec<SessionView> = parsed(&answer, "the list of sessions")?;
+                screen.out.print(&list(&sessions))?;
+            }
+        }
+        SessionCommand::Show { id } => {
+            let answer = client.session_json(&id).await?;
+            if args.json {
+                screen.out.line(&answer.to_string())?;
+            } else {
+                screen.out.print(&show(&parsed(&answer, "the session")?))?;
+            }
+        }
+        SessionCommand::Log { id, follow: true, after } => {
+            let mut log = LogFollower::open(&client, id, Seq(after)).await?;
+            // Ends when whoever reads this has seen enough, or with Ctrl-C.
+            while !screen.out.is_closed() {
+                match log.next().await? {
+                    item if args.json => screen.out.line(&item.json_line())?,
+                    LogItem::Event(event) => screen.out.line(&event_line(&event))?,
+                    LogItem::Delta(_) => {}
+                }
+            }
+        }
+        SessionCommand::Log { id, follow: false, after } => {
+            let mut last = Seq(after);
+            while !screen.out.is_closed() {
+                let page = client.log_page(&id, last).await?;
+                let Some(newest) = page.last() else { break };
+                last = newest.seq;
+                for event in page {
+                    let line = if args.json {
+                        LogItem::Event(event).json_line()
+                    } else {
+                        event_line(&event)
+                    };
+                    screen.out.line(&line)?;
+                }
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// Runs `abort`; answers its exit code.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let client = Client::new(&args.client)?;
+    let told = if client.abort(&args.id).await?.interrupted {
+        "interrupted; `opencode-cloud session log` shows how it settles"
+    } else {
+        "nothing was running"
+    };
+    screen.out.line(told)?;
+    Ok(0)
+}
+
+fn list(sessions: &[SessionView]) -> String {
+    if sessions.is_empty() {
+        return "no sessions yet; start one with: opencode-cloud run \"PROMPT\"\n".to_owned();
+    }
+    let heading = ["SESSION", "UPDATED", "STATE", "MODEL", "DIRECTORY", "TITLE"];
+    let mut rows = vec![heading.map(str::to_owned)];
+    rows.extend(sessions.iter().map(|session| {
+        [
+            session.id.to_string(),
+            local_time(session.time.updated.unwrap_or(session.time.created)),
+            state(session),
+            printable::line(&model(session), 40),
+            printable::line(&session.directory, 60),
+            printable::line(&session.title, 60),
+        ]
+    }));
+    table(&rows)
+}
+
+fn show(session: &SessionView) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let value = printable::line(value, 1_000);
+        writeln!(text, "{name:<10} {value}").expect("writing to a string cannot fail");
+    };
+    line("session", session.id.as_str());
+    line("project", session.project.as_str());
+    line("title", &session.title);
+    line("directory", &session.directory);
+    line("agent", &session.agent);
+    line("model", &model(session));
+    line("state", &state(session));
+    line("created", &local_time(session.time.created));
+    line("updated", &local_time(session.time.updated.unwrap_or(session.time.created)));
+    line("events", &session.seq.to_string());
+    let tokens = session.tokens;
+    line("tokens", &format!("{} in, {} out", tokens.input, tokens.output));
+    text
+}
+
+fn state(session: &SessionView) -> String {
+    let outcome = session.outcome.clone();
+    if session.busy { "busy".to_owned() } else { outcome.unwrap_or_else(|| "new".to_owned()) }
+}
+
+fn model(session: &SessionView) -> String {
+    let model = session.model.as_ref();
+    model.map_or_else(|| "-".to_owned(), |model| format!("{}/{}", model.provider, model.id))
+}
+
+fn event_line(event: &LogEvent) -> String {
+    let told = match &event.event {
+        Some(known) => summary(known),
+        None => "(newer than this build)".to_owned(),
+    };
+    let time = local_time(event.time);
+    let kind = printable::line(&event.kind, 40);
+    format!("{:>5}  {time}  {kind:<19}  {told}", event.seq.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn session(busy: bool) -> SessionView {
+        let answer = json!({
+            "id": "ses_1", "projectID": "prj_1", "directory": "/work", "title": "a\u{1b}[2Jb",
+            "agent": "build", "model": {"id": "m", "providerID": "p"}, "busy": busy, "seq": 12,
+            "outcome": "completed", "time": {"created": 0, "updated": 1}, "newer": {},
+            "tokens": {"input": 3, "output": 4},
+        });
+        parsed(&answer, "the session").expect("a session")
+    }
+
+    #[test]
+    fn a_list_has_a_line_for_each_session_and_tells_what_to_do_without_one() {
+        let text = list(&[session(true), session(false)]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[1].starts_with("ses_1 ") && lines[1].contains("  busy "), "{text}");
+        assert!(lines[2].contains("  completed ") && lines[2].ends_with("a [2Jb"), "{text}");
+        assert!(list(&[]).contains("opencode-cloud run"));
+    }
+
+    #[test]
+    fn a_session_is_shown_with_what_it_used() {
+        let text = show(&session(false));
+        assert!(text.contains("model      p/m\n"), "{text}");
+        assert!(text.contains("tokens     3 in, 4 out\n"), "{text}");
+    }
+}

@@ -1,0 +1,52 @@
+//! `opencode-cloud simulated-model`: the deterministic stand-in for a model, as a process of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use simulated_model::{Options, SimulatedModel};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::CliError;
+use crate::output::Screen;
+
+/// Arguments of `simulated-model`.
+#[derive(Debug, clap::Args)]
+pub struct SimulatedArgs {
+    /// Port to listen on; 0 takes a free one, which is printed
+    #[arg(long, value_name = "N", default_value_t = 4097)]
+    pub port: u16,
+    /// Address to listen on; it has no authentication
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub bind: IpAddr,
+}
+
+/// Serves until SIGINT or SIGTERM; answers the exit code.
+///
+/// # Errors
+/// [`CliError`] when the port cannot be had.
+pub(crate) fn execute(args: &SimulatedArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| CliError::Io { doing: "cannot start", source })?;
+    runtime.block_on(serve(args, screen))
+}
+
+async fn serve(args: &SimulatedArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let listen = |source| CliError::Io { doing: "cannot listen for signals", source };
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(listen)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(listen)?;
+    let bind = SocketAddr::new(args.bind, args.port);
+    let options = Options { bind, ..Options::default() };
+    let running = SimulatedModel::start(options).await.map_err(|error| {
+        let why = error.kind();
+        CliError::Usage(format!("cannot listen on {bind} ({why}); choose another --port"))
+    })?;
+    screen.out.line(&format!(
+        "simulated model (no language model) at {url}; use it with: opencode-cloud up --model-url {url}",
+        url = running.url()
+    ))?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    running.shutdown().await;
+    Ok(0)
+}

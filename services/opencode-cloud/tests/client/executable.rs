@@ -1,0 +1,236 @@
+//! The contract for scripts, kept by the executable itself: exit codes, last lines, quiet pipes.
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use crate::service::{KEY, Service, Step};
+use crate::{admitted, created, ended, promoted, turn, whole};
+
+fn command(url: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_opencode-cloud"));
+    command
+        .args(words)
+        .env("OPENCODE_CLOUD_URL", url)
+        .env("OPENCODE_CLOUD_KEY", KEY)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+async fn output(child: Child) -> Output {
+    let ended = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output()).await;
+    ended.expect("it ends").expect("it can be waited for")
+}
+
+async fn cli(url: &str, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = output(command(url, words).spawn().expect("it starts")).await;
+    told(&output)
+}
+
+fn told(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn run_prints_the_answer_and_exits_with_0() {
+    let service = Service::start(vec![whole()]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = folder.path().to_str().expect("UTF-8");
+    let words = ["run", "hello", "--directory", directory, "--model", "big"];
+    let (code, out, err) = cli(&service.url, &words).await;
+    assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
+    assert!(err.contains("session ses_1") && err.contains("simulated: no language model"), "{err}");
+    assert_eq!(service.seen().prompts[0]["model"], "sim/big");
+}
+
+#[tokio::test]
+async fn run_json_prints_each_item_on_a_line_and_the_outcome_last() {
+    let service = Service::start(vec![whole()]).await;
+    let (code, out, _) = cli(&service.url, &["run", "hello", "--json", "--session", "ses_1"]).await;
+    assert_eq!(code, Some(0));
+    let lines: Vec<Value> =
+        out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let kinds: Vec<&str> = lines.iter().filter_map(|line| line.get("type")?.as_str()).collect();
+    assert_eq!(
+        kinds,
+        [
+            "session.created",
+            "prompt.admitted",
+            "prompt.promoted",
+            "turn.started",
+            "delta",
+            "turn.replied",
+            "drain.ended"
+        ]
+    );
+    let last = out.lines().last().expect("a line");
+    assert_eq!(last, r#"{"session":"ses_1","turns":["trn_1"],"outcome":"completed"}"#);
+}
+
+#[tokio::test]
+async fn the_exit_code_and_the_last_line_tell_of_a_failure() {
+    let failing = vec![created(), Step::Prompt, admitted(2), promoted(3), ended(4, "failed")];
+    let service = Service::start(vec![failing]).await;
+    let (code, out, _) = cli(&service.url, &["run", "hello", "--json", "--session", "ses_1"]).await;
+    assert_eq!(code, Some(1));
+    let last: Value = serde_json::from_str(out.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last, json!({"session": "ses_1", "turns": [], "outcome": "failed"}));
+    let refusing = Service::refusing(&[409], vec![vec![created()]]).await;
+    let (code, out, err) =
+        cli(&refusing.url, &["run", "hello", "--json", "--session", "ses_1"]).await;
+    assert_eq!(code, Some(1));
+    assert!(out.ends_with("\"outcome\":\"failed\"}\n"), "{out}");
+    assert!(err.contains("error: the service answered 409"), "{err}");
+}
+
+async fn interrupt(child: &Child) {
+    let pid = child.id().expect("it runs").to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status().await.expect("kill runs");
+    assert!(sent.success());
+}
+
+#[tokio::test]
+async fn ctrl_c_interrupts_the_session_and_exits_with_130() {
+    let steps = vec![
+        created(),
+        Step::Prompt,
+        admitted(2),
+        promoted(3),
+        turn(4, "trn_1"),
+        Step::Abort,
+        ended(5, "interrupted"),
+    ];
+    let service = Service::start(vec![steps]).await;
+    let words = ["run", "hello", "--json", "--session", "ses_1"];
+    let child = command(&service.url, &words).spawn().expect("it starts");
+    service.prompted().await; // from here on it listens for the signal
+    interrupt(&child).await;
+    let (code, out, err) = told(&output(child).await);
+    assert_eq!(code, Some(130), "{err}");
+    assert!(
+        out.ends_with(
+            "{\"session\":\"ses_1\",\"turns\":[\"trn_1\"],\"outcome\":\"interrupted\"}\n"
+        )
+    );
+    assert!(service.seen().calls.contains(&"POST /platform/session/ses_1/abort".to_owned()));
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_makes_no_noise() {
+    let mut steps = whole();
+    steps.insert(5, Step::Delta(0, "he"));
+    let service = Service::start(vec![steps]).await;
+    let words = ["run", "hello", "--json", "--session", "ses_1"];
+    let mut child = command(&service.url, &words).spawn().expect("it starts");
+    drop(child.stdout.take());
+    let (code, _, err) = told(&output(child).await);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+}
+
+#[tokio::test]
+async fn the_prompt_is_read_from_a_pipe_only_when_it_is_not_an_argument() {
+    use tokio::io::AsyncWriteExt;
+    let service = Service::start(vec![whole()]).await;
+    let mut piped = command(&service.url, &["run", "-", "--session", "ses_1"]);
+    let mut child = piped.stdin(Stdio::piped()).spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all("héllo\nyou\n".as_bytes()).await.expect("it reads");
+    drop(stdin);
+    assert_eq!(output(child).await.status.code(), Some(0));
+    assert_eq!(service.seen().prompts[0]["parts"][0]["text"], "héllo\nyou");
+
+    let service = Service::start(vec![whole()]).await;
+    let mut open = command(&service.url, &["run", "words", "of", "it", "--session", "ses_1"]);
+    let mut child = open.stdin(Stdio::piped()).spawn().expect("it starts");
+    let _held_open = child.stdin.take();
+    assert_eq!(output(child).await.status.code(), Some(0));
+    assert_eq!(service.seen().prompts[0]["parts"][0]["text"], "words of it");
+}
+
+#[tokio::test]
+async fn wrong_uses_exit_with_2_and_say_what_is_right() {
+    let (code, _, err) = cli("http://127.0.0.1:1", &["run"]).await;
+    assert_eq!((code, err.contains("no prompt")), (Some(2), true), "{err}");
+    let (code, _, err) = cli("http://127.0.0.1:1", &["run", "x", "--directory", "/no/such"]).await;
+    assert_eq!((code, err.contains("/no/such")), (Some(2), true), "{err}");
+    let (code, _, err) = cli("http://127.0.0.1:1", &["run", "x", "--bogus"]).await;
+    assert_eq!((code, err.contains("--bogus")), (Some(2), true), "{err}");
+    let (code, _, err) = cli("localhost", &["session", "list"]).await;
+    assert_eq!((code, err.contains("--url")), (Some(2), true), "{err}");
+    let (code, _, err) = cli("http://127.0.0.1:1", &["rebuild"]).await;
+    assert_eq!((code, err.contains("--session ID or --all")), (Some(2), true), "{err}");
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_one_line_with_the_fix() {
+    let (code, _, err) = cli("http://127.0.0.1:1", &["session", "list"]).await;
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        err,
+        "error: cannot reach the service at http://127.0.0.1:1 (connection refused); start it with \
+         ./dev up, or pass --url\n"
+    );
+    let service = Service::start(vec![]).await;
+    let (code, _, err) = cli(&service.url, &["session", "list", "--key", "wrong"]).await;
+    assert_eq!((code, err.lines().count()), (Some(1), 1), "{err}");
+    assert!(err.contains("pass --key or set OPENCODE_CLOUD_KEY"), "{err}");
+    let (code, _, err) = cli(&service.url, &["session", "show", "ses_2"]).await;
+    assert_eq!(code, Some(1));
+    assert!(err.starts_with("error: session ses_2 was not found"), "{err}");
+}
+
+#[tokio::test]
+async fn the_other_client_subcommands_answer() {
+    let service = Service::start(vec![]).await;
+    let url = service.url.as_str();
+    let (code, out, _) = cli(url, &["session", "list"]).await;
+    assert!(code == Some(0) && out.contains("ses_1") && out.contains("A title"), "{out}");
+    let (_, out, _) = cli(url, &["session", "list", "--json"]).await;
+    let list: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(list[0]["id"], "ses_1");
+    let (code, out, _) = cli(url, &["session", "log", "ses_1"]).await;
+    assert_eq!((code, out.contains("drain.ended          completed")), (Some(0), true), "{out}");
+    let (_, out, _) = cli(url, &["session", "log", "ses_1", "--json"]).await;
+    let event: Value = serde_json::from_str(&out).expect("one line of JSON");
+    assert_eq!(event["seq"], 1);
+    let (code, out, _) = cli(url, &["abort", "ses_1"]).await;
+    assert_eq!((code, out.starts_with("interrupted")), (Some(0), true), "{out}");
+    let (code, out, _) = cli(url, &["explain", "trn_1", "--body"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "{\"exact\": \"bytes\" }"));
+    let (code, out, err) = cli(url, &["explain", "trn_2", "--body"]).await;
+    assert_eq!((code, out.as_str(), err.contains("encoder changed")), (Some(1), "", true), "{err}");
+    let (code, out, _) = cli(url, &["rebuild", "--check"]).await;
+    assert_eq!((code, out.contains("ses_1: differs")), (Some(1), true), "{out}");
+    let (code, out, _) = cli(url, &["check", "--settled"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "no violation found\n"));
+}
+
+#[tokio::test]
+async fn the_simulated_model_serves_until_it_is_told_to_stop() {
+    use tokio::io::{AsyncBufReadExt, BufReader};
+    let mut child = command("", &["simulated-model", "--port", "0"]).spawn().expect("it starts");
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut line).await.expect("a line");
+    assert!(line.starts_with("simulated model (no language model) at http://127.0.0.1:"), "{line}");
+    let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect("a URL");
+    let url = url.trim_end_matches(';');
+    let answer = reqwest::get(format!("{url}/models")).await.expect("it serves");
+    assert!(answer.status().is_success());
+    interrupt(&child).await;
+    assert_eq!(output(child).await.status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn the_hidden_supervisor_is_answered_before_anything_else() {
+    let (code, out, err) = cli("", &["tool-supervisor"]).await;
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(2), "", ""));
+    assert!(Path::new(env!("CARGO_BIN_EXE_opencode-cloud")).exists());
+}

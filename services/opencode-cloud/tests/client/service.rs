@@ -1,0 +1,226 @@
+//! A service that replays a scripted log, as the gateway would send it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use futures::{StreamExt, stream};
+use opencode_cloud::client::ClientOptions;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+pub(crate) const SESSION: &str = "ses_1";
+pub(crate) const KEY: &str = "oc_a_key_for_tests_only";
+
+/// What one connection to the log sends, in order; after the last it stays open in silence.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// A durable event: its seq, kind and payload. `$MSG` becomes the prompt's id.
+    Event(i64, &'static str, Value),
+    /// Live text of `prt_1`: offset and text.
+    Delta(u64, &'static str),
+    /// A frame as it is.
+    Raw(&'static str),
+    /// Waits until the prompt is admitted.
+    Prompt,
+    /// Waits until the session is interrupted.
+    Abort,
+    /// Breaks the connection.
+    Cut,
+    /// Ends the stream in good order.
+    End,
+}
+
+/// What the service was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// `METHOD path?query`, but for the log.
+    pub(crate) calls: Vec<String>,
+    /// The `Last-Event-ID` of each connection to the log.
+    pub(crate) resumed_after: Vec<String>,
+    /// Bodies of the prompts, refused ones included.
+    pub(crate) prompts: Vec<Value>,
+}
+
+struct Inner {
+    connections: Mutex<VecDeque<Vec<Step>>>,
+    /// Statuses that the next prompts are refused with.
+    refusals: Mutex<VecDeque<u16>>,
+    seen: Mutex<Seen>,
+    prompted: watch::Sender<Option<String>>,
+    aborted: watch::Sender<bool>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Service {
+    inner: Arc<Inner>,
+    pub(crate) url: String,
+}
+
+impl Service {
+    pub(crate) async fn start(connections: Vec<Vec<Step>>) -> Self {
+        Self::refusing(&[], connections).await
+    }
+
+    /// As [`Service::start`]; answers the first prompts with these statuses.
+    pub(crate) async fn refusing(refusals: &[u16], connections: Vec<Vec<Step>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let inner = Arc::new(Inner {
+            connections: Mutex::new(connections.into()),
+            refusals: Mutex::new(refusals.iter().copied().collect()),
+            seen: Mutex::default(),
+            prompted: watch::Sender::new(None),
+            aborted: watch::Sender::new(false),
+        });
+        let router = Router::new().fallback(answer).with_state(inner.clone());
+        #[expect(clippy::disallowed_methods, reason = "a test's server ends with its runtime")]
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { inner, url }
+    }
+
+    pub(crate) fn options(&self) -> ClientOptions {
+        ClientOptions { url: self.url.clone(), key: Some(KEY.into()) }
+    }
+
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.inner.seen.lock().expect("no test panics while it looks")
+    }
+
+    /// Waits until the service has the prompt.
+    pub(crate) async fn prompted(&self) {
+        let mut prompted = self.inner.prompted.subscribe();
+        prompted.wait_for(Option::is_some).await.expect("the service lives");
+    }
+}
+
+async fn answer(
+    State(inner): State<Arc<Inner>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let key = headers.get("authorization").and_then(|value| value.to_str().ok());
+    if key != Some(&format!("Bearer {KEY}")) {
+        return refusal(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", "no such key");
+    }
+    let path = uri.path();
+    if path == "/platform/session/ses_1/log"
+        && uri.query().is_some_and(|q| q.contains("follow=true"))
+    {
+        let after = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+        lock(&inner.seen).resumed_after.push(after.unwrap_or("-").to_owned());
+        return log(&inner);
+    }
+    lock(&inner.seen).calls.push(format!("{method} {uri}"));
+    match (method.as_str(), path) {
+        ("POST", "/project/init") => Json(json!({"id": "prj_1"})).into_response(),
+        ("GET", "/config") => Json(json!({"model": "sim/simulated"})).into_response(),
+        ("POST", "/project/prj_1/session") | ("GET", "/platform/session/ses_1") => {
+            Json(session()).into_response()
+        }
+        ("GET", "/platform/session") => Json(json!([session()])).into_response(),
+        ("GET", "/platform/session/ses_1/log") => {
+            let first = json!({"seq": 1, "id": "evt_1", "time": 1, "type": "drain.ended",
+                               "data": {"outcome": "completed"}});
+            let is_start = uri.query().is_some_and(|query| query.contains("after=0"));
+            Json(if is_start { vec![first] } else { vec![] }).into_response()
+        }
+        ("POST", "/platform/session/ses_1/message") => {
+            let prompt: Value = serde_json::from_slice(&body).expect("a JSON body");
+            let id = prompt["messageID"].as_str().expect("an id").to_owned();
+            lock(&inner.seen).prompts.push(prompt);
+            if let Some(status) = lock(&inner.refusals).pop_front() {
+                let status = StatusCode::from_u16(status).expect("a status");
+                return refusal(status, "UNAVAILABLE", "not now");
+            }
+            inner.prompted.send_replace(Some(id));
+            Json(json!({"info": {}, "parts": []})).into_response()
+        }
+        ("POST", "/platform/session/ses_1/abort") => {
+            inner.aborted.send_replace(true);
+            Json(json!({"interrupted": true})).into_response()
+        }
+        ("GET", "/platform/explain/trn_1") if uri.query() == Some("body=true") => {
+            "{\"exact\": \"bytes\" }".into_response()
+        }
+        ("GET", "/platform/explain/trn_2") => {
+            refusal(StatusCode::CONFLICT, "CONFLICT", "encoder changed")
+        }
+        ("POST", "/platform/session/ses_1/rebuild") => Json(json!({
+            "session": SESSION, "exact": false, "events": 3, "missing": ["m: 1"], "added": [],
+        }))
+        .into_response(),
+        ("GET", "/platform/check") => Json(json!([])).into_response(),
+        _ => refusal(StatusCode::NOT_FOUND, "NOT_FOUND", "not found"),
+    }
+}
+
+fn session() -> Value {
+    json!({
+        "id": SESSION, "projectID": "prj_1", "directory": "/work", "title": "A title", "agent": "build",
+        "busy": false, "seq": 0, "time": {"created": 1, "updated": 2},
+        "tokens": {"input": 0, "output": 0},
+    })
+}
+
+fn refusal(status: StatusCode, code: &str, message: &str) -> Response {
+    let body = json!({"error": {"code": code, "message": message}, "request_id": "r1"});
+    (status, Json(body)).into_response()
+}
+
+fn log(inner: &Arc<Inner>) -> Response {
+    let steps = lock(&inner.connections).pop_front();
+    let steps = stream::iter(steps.unwrap_or_default()).chain(stream::pending());
+    let inner = inner.clone();
+    let frames = steps
+        .take_while(|step| futures::future::ready(!matches!(step, Step::End)))
+        .then(move |step| play(inner.clone(), step));
+    // A break must reach the client as one: the body fails.
+    let frames = frames.map(|frame| frame.ok_or_else(|| io::Error::other("cut")));
+    ([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()
+}
+
+/// What a step sends; `None` breaks the connection.
+async fn play(inner: Arc<Inner>, step: Step) -> Option<String> {
+    let message = inner.prompted.borrow().clone().unwrap_or_default();
+    Some(match step {
+        Step::Event(seq, kind, data) => {
+            let event = json!({"seq": seq, "id": format!("evt_{seq}"), "time": 1, "type": kind, "data": data});
+            let event = event.to_string().replace("$MSG", &message);
+            format!("id: {seq}\nevent: {kind}\ndata: {event}\n\n")
+        }
+        Step::Delta(offset, text) => {
+            let delta = json!({"message": "msg_a", "part": "prt_1", "kind": "text", "offset": offset, "text": text});
+            format!("event: delta\ndata: {delta}\n\n")
+        }
+        Step::Raw(frame) => frame.to_owned(),
+        Step::Prompt => {
+            let mut prompted = inner.prompted.subscribe();
+            prompted.wait_for(Option::is_some).await.expect("the sender lives");
+            ": ping\n\n".to_owned()
+        }
+        Step::Abort => {
+            let mut aborted = inner.aborted.subscribe();
+            aborted.wait_for(|aborted| *aborted).await.expect("the sender lives");
+            ": ping\n\n".to_owned()
+        }
+        Step::Cut | Step::End => {
+            for _ in 0..8 {
+                tokio::task::yield_now().await; // what was sent before must leave first
+            }
+            return None;
+        }
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no handler panics")
+}
