@@ -147,7 +147,7 @@ impl<'r> Drain<'r> {
                         return self.fail_turn(&plan.started.attempt, turn, error).await;
                     };
                     plan.started = self.schedule_retry(&plan.started, &error, delay).await?;
-                    if self.wait(delay).await? {
+                    if self.wait(&mut turn, delay).await? {
                         return self.interrupt_turn(turn).await;
                     }
                 }
@@ -492,7 +492,7 @@ impl<'r> Drain<'r> {
         });
         close_reply(&mut draft, &mut turn, "cut");
         self.commit(draft, DrainEnd::Keep).await?;
-        if self.wait(delay).await? {
+        if self.wait(&mut turn, delay).await? {
             return self.interrupt_turn(turn).await;
         }
         self.settle(turn, TurnOutcome::Cut).await
@@ -527,16 +527,25 @@ impl<'r> Drain<'r> {
         Ok(next)
     }
 
-    /// Waits out a back-off. True: interrupted.
-    async fn wait(&mut self, delay: Duration) -> Result<bool, Stop> {
+    /// Waits out a back-off; bodies that run go on. True: interrupted.
+    async fn wait(&mut self, turn: &mut Turn<'r>, delay: Duration) -> Result<bool, Stop> {
+        let result_delay = self.runtime.settings.result_delay;
         let control = self.control.clone();
         let mut interrupts = control.interrupt.clone();
         let known = self.interrupts_before;
-        tokio::select! {
-            biased;
-            () = control.fenced.cancelled() => Err(Stop::Fenced),
-            () = interrupted_after(&mut interrupts, known) => Ok(true),
-            () = tokio::time::sleep(delay) => Ok(self.is_interrupted(&self.history)),
+        let over = Instant::now() + delay;
+        loop {
+            if self.is_interrupted(&self.history) {
+                return Ok(true);
+            }
+            tokio::select! {
+                biased;
+                () = control.fenced.cancelled() => return Err(Stop::Fenced),
+                () = interrupted_after(&mut interrupts, known) => return Ok(true),
+                Some(done) = turn.batch.bodies.next() => turn.batch.finished(done, result_delay),
+                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
+                () = sleep_until(over) => return Ok(false),
+            }
         }
     }
 

@@ -4,6 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use clap::Args;
+use jiff::tz::TimeZone;
+use session::DrainSettings;
+use tools::Limits;
+
+use super::ServeError;
 
 /// Where clients reach the service.
 #[derive(Debug, Clone, Args)]
@@ -45,6 +50,49 @@ pub struct DataArgs {
     /// Folder for managed workspaces; workers that may take over from each other share it [default: in --data-dir]
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
     pub workspace_dir: Option<PathBuf>,
+}
+
+/// How sessions run.
+#[derive(Debug, Clone, Args)]
+pub struct DrainArgs {
+    /// Sessions that run at once
+    #[arg(long, value_name = "N", default_value_t = 256, env = "OPENCODE_CLOUD_SLOTS")]
+    pub slots: usize,
+    /// Lines that a model sees of one tool result
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2_000,
+        env = "OPENCODE_CLOUD_TOOL_OUTPUT_LINES"
+    )]
+    pub tool_output_lines: usize,
+    /// Bytes that a model sees of one tool result
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 51_200,
+        env = "OPENCODE_CLOUD_TOOL_OUTPUT_BYTES"
+    )]
+    pub tool_output_bytes: usize,
+    /// Time zone of the dates that a model sees, such as Europe/Berlin [default: this machine's in `up`, UTC in a cluster]
+    #[arg(long, value_name = "ZONE", env = "OPENCODE_CLOUD_TIME_ZONE")]
+    pub time_zone: Option<String>,
+}
+
+impl DrainArgs {
+    /// The settings of drains; `zone` when no --time-zone was given.
+    pub(crate) fn settings(&self, zone: TimeZone) -> Result<DrainSettings, ServeError> {
+        let zone = match &self.time_zone {
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                ServeError::Usage(format!(
+                    "--time-zone: there is no zone `{name}`; use a name such as Europe/Berlin or UTC"
+                ))
+            })?,
+            None => zone,
+        };
+        let output = Limits::new(self.tool_output_lines, self.tool_output_bytes);
+        Ok(DrainSettings { zone, output, ..DrainSettings::default() })
+    }
 }
 
 /// How processes of one cluster find each other.

@@ -10,14 +10,14 @@ use axum::routing::get;
 use boot::default_data_dir;
 use clap::Args;
 use domain::{Clock, SystemClock};
+use jiff::tz::TimeZone;
 use placement_api::{HttpPlacement, Placement};
-use session::DrainSettings;
 use signals::{Dropping, Nats, Signals};
 use store::{Store, StoreOptions};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 
 use super::ServeError;
-use super::args::{ClusterArgs, DataArgs, ListenArgs, ModelArgs};
+use super::args::{ClusterArgs, DataArgs, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::first_key;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::models;
@@ -71,9 +71,9 @@ pub struct WorkerArgs {
     /// The machine's name, for `placement drain`
     #[arg(long, value_name = "NAME", default_value = "worker", env = "OPENCODE_CLOUD_NODE")]
     pub node: String,
-    /// Sessions that run at once
-    #[arg(long, value_name = "N", default_value_t = 256, env = "OPENCODE_CLOUD_SLOTS")]
-    pub slots: usize,
+    /// How sessions run.
+    #[command(flatten)]
+    pub drains: DrainArgs,
 }
 
 /// Arguments of `placement serve`.
@@ -203,11 +203,11 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             clock: common.clock,
             llm: model.client,
             models: model.configured,
-            settings: DrainSettings::default(),
+            settings: args.drains.settings(TimeZone::UTC)?,
             folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
             node: args.node,
             url: format!("http://{address}"),
-            slots: args.slots,
+            slots: args.drains.slots,
         },
         &root,
     )?;

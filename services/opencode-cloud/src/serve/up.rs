@@ -9,13 +9,12 @@ use boot::{DataDir, Postgres, PostgresOptions, default_data_dir, ensure_free_spa
 use clap::Args;
 use domain::{Clock, SystemClock};
 use jiff::tz::TimeZone;
-use session::DrainSettings;
 use signals::{InProcess, Signals};
 use store::{RolePasswords, Store, StoreOptions};
 use tasks::{CancellationToken, TaskGroup};
 
 use super::ServeError;
-use super::args::{DataArgs, ListenArgs, ModelArgs};
+use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::{FirstKey, first_key};
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::{ModelKind, models};
@@ -47,9 +46,9 @@ pub struct UpArgs {
     /// A key for clients, of at least 20 characters; otherwise one is made at the first start and shown once
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
-    /// Sessions that run at once
-    #[arg(long, value_name = "N", default_value_t = 256, env = "OPENCODE_CLOUD_SLOTS")]
-    pub slots: usize,
+    /// How sessions run.
+    #[command(flatten)]
+    pub drains: DrainArgs,
     /// Where the directory of stock clients that name none is [default: the current one]
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
@@ -124,11 +123,11 @@ pub async fn execute(
             clock: clock.clone(),
             llm: model.client.clone(),
             models: model.configured.clone(),
-            settings: DrainSettings { zone: TimeZone::system(), ..DrainSettings::default() },
+            settings: args.drains.settings(TimeZone::system())?,
             folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
             node: "up".to_owned(),
             url: format!("http://{address}"),
-            slots: args.slots,
+            slots: args.drains.slots,
         },
         &root.role("worker"),
     )?;
