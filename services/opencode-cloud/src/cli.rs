@@ -11,11 +11,11 @@ use crate::output::Screen;
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{ServeError, cluster, migrate, placement_cmd, roles, up};
-use crate::{CliError, explain_cmd, rebuild_cmd, run, session_cmd, simulated};
+use crate::{CliError, config, explain_cmd, rebuild_cmd, run, session_cmd, simulated};
 
 /// OpenCode sessions as a service.
 #[derive(Debug, Parser)]
-#[command(name = "opencode-cloud", version, max_term_width = 100)]
+#[command(name = "opencode-cloud", version, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -63,7 +63,10 @@ pub fn main() -> ExitCode {
     // Several crates bring a TLS provider; without a choice the first handshake would panic. Only fails
     // when one is installed already, which is as good.
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    dispatch(Cli::parse().command)
+    match config::expand(std::env::args_os().collect(), |name| std::env::var_os(name)) {
+        Ok(words) => dispatch(Cli::parse_from(words).command),
+        Err(error) => failed(&mut Screen::standard(), &error),
+    }
 }
 
 fn dispatch(command: Command) -> ExitCode {
@@ -91,12 +94,14 @@ fn dispatch(command: Command) -> ExitCode {
     };
     match ended {
         Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            // Nowhere is left to tell of a standard error that cannot be written.
-            let _unwritable = screen.err.line(&format!("error: {error}"));
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => failed(&mut screen, &error),
     }
+}
+
+fn failed(screen: &mut Screen, error: &CliError) -> ExitCode {
+    // Nowhere is left to tell of a standard error that cannot be written.
+    let _unwritable = screen.err.line(&format!("error: {error}"));
+    ExitCode::from(error.exit_code())
 }
 
 /// Runs a server subcommand: logs to standard error, and a token that SIGINT and SIGTERM cancel.

@@ -13,6 +13,7 @@
 
 pub mod cli;
 pub mod client;
+mod config;
 mod error;
 mod explain_cmd;
 pub mod output;

@@ -1,0 +1,180 @@
+//! Settings of servers from a file and from secret files: one TOML < `OPENCODE_CLOUD_*` < flags.
+//!
+//! A key of the file is a flag without its dashes: `data-dir = "/srv/oc"`. Each becomes that flag in front of
+//! what was typed, so that clap alone knows which keys there are, and an unknown one is refused.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use crate::CliError;
+
+const PREFIX: &str = "OPENCODE_CLOUD_";
+const CONFIG: &str = "--config";
+
+/// Secrets that may be given as a file: `OPENCODE_CLOUD_MODEL_KEY_FILE=/run/secrets/model-key`.
+const SECRETS: [&str; 7] = [
+    "bootstrap-key",
+    "cluster-secret",
+    "database-url",
+    "migrate-password",
+    "model-key",
+    "nats-url",
+    "serve-password",
+];
+
+/// The subcommands that take settings.
+const SERVERS: [&str; 7] =
+    ["up", "serve", "gateway", "worker", "placement", "dev-cluster", "migrate"];
+
+/// Adds the settings of `--config FILE` and of secret files to the command line of a server.
+///
+/// # Errors
+/// [`CliError::Usage`] when a file cannot be read or holds something else than plain settings.
+pub(crate) fn expand(
+    mut args: Vec<OsString>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<OsString>, CliError> {
+    let words = args.iter().skip(1).take_while(|word| !starts_with_dash(word)).count();
+    let is_server =
+        args.get(1).and_then(|word| word.to_str()).is_some_and(|w| SERVERS.contains(&w));
+    let manages = words > 1 && args.get(2).is_some_and(|word| word != "serve");
+    if !is_server || manages {
+        return Ok(args);
+    }
+    let file = take_config(&mut args)?.or_else(|| env("OPENCODE_CLOUD_CONFIG"));
+    let mut settings = Vec::new();
+    if let Some(file) = file {
+        for (key, value) in read(Path::new(&file))? {
+            if env(&variable(&key)).is_none() {
+                settings.extend(flag(&key, &value)?);
+            }
+        }
+    }
+    for key in SECRETS {
+        let variable = variable(key);
+        let Some(file) = env(&format!("{variable}_FILE")) else { continue };
+        if env(&variable).is_some() {
+            return Err(CliError::Usage(format!(
+                "{variable} and {variable}_FILE are both set; unset one"
+            )));
+        }
+        let secret = std::fs::read_to_string(&file).map_err(|error| {
+            CliError::Usage(format!(
+                "{variable}_FILE: {} cannot be read: {error}",
+                Path::new(&file).display()
+            ))
+        })?;
+        settings.push(OsString::from(format!("--{key}={}", secret.trim_end())));
+    }
+    args.splice(words + 1..words + 1, settings);
+    Ok(args)
+}
+
+fn starts_with_dash(word: &OsStr) -> bool {
+    word.as_encoded_bytes().first() == Some(&b'-')
+}
+
+fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))
+}
+
+/// Takes `--config FILE` or `--config=FILE` out of the command line.
+fn take_config(args: &mut Vec<OsString>) -> Result<Option<OsString>, CliError> {
+    let joined = format!("{CONFIG}=");
+    let place = args.iter().position(|word| {
+        word == CONFIG || word.to_str().is_some_and(|word| word.starts_with(&joined))
+    });
+    let Some(place) = place else { return Ok(None) };
+    let word = args.remove(place);
+    if let Some(file) = word.to_str().and_then(|word| word.strip_prefix(&joined)) {
+        return Ok(Some(OsString::from(file)));
+    }
+    if place < args.len() {
+        return Ok(Some(args.remove(place)));
+    }
+    Err(CliError::Usage("--config needs a file".into()))
+}
+
+fn read(file: &Path) -> Result<Table, CliError> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        CliError::Usage(format!("--config: {} cannot be read: {error}", file.display()))
+    })?;
+    text.parse().map_err(|error: toml::de::Error| {
+        CliError::Usage(format!("--config: {} is not TOML: {}", file.display(), error.message()))
+    })
+}
+
+/// A setting as a flag; `true` is a flag without a value, `false` none.
+fn flag(key: &str, value: &Value) -> Result<Option<OsString>, CliError> {
+    let text = match value {
+        Value::Boolean(true) => return Ok(Some(format!("--{key}").into())),
+        Value::Boolean(false) => return Ok(None),
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Array(items) if items.iter().all(Value::is_str) => {
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",")
+        }
+        Value::Array(_) | Value::Table(_) | Value::Datetime(_) => {
+            return Err(CliError::Usage(format!(
+                "--config: `{key}` is no plain setting; each key is a flag without its dashes"
+            )));
+        }
+    };
+    Ok(Some(format!("--{key}={text}").into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(line: &str, env: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let args = line.split(' ').map(OsString::from).collect();
+        let env = |name: &str| {
+            env.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+        };
+        let words = expand(args, env).map_err(|error| error.to_string())?;
+        Ok(words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
+    fn file(text: &str) -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("oc.toml");
+        std::fs::write(&path, text).expect("written");
+        let path = path.to_string_lossy().into_owned();
+        (folder, path)
+    }
+
+    #[test]
+    fn a_files_settings_come_before_what_was_typed_and_yield_to_the_environment() {
+        let (_folder, path) = file("port = 5000\nmodel = \"m\"\nallow-local-paths = true\n");
+        let words = expanded(
+            &format!("oc up --config {path} --port 6000"),
+            &[("OPENCODE_CLOUD_MODEL", "other")],
+        );
+        let expected = ["oc", "up", "--allow-local-paths", "--port=5000", "--port", "6000"];
+        let mut words = words.expect("settings");
+        words[2..4].sort();
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn a_secret_may_be_a_file() {
+        let (_folder, path) = file("s3cret\n");
+        let env = [("OPENCODE_CLOUD_CLUSTER_SECRET_FILE", path.as_str())];
+        let words = expanded("oc placement serve --id=1", &env).expect("settings");
+        assert_eq!(words, ["oc", "placement", "serve", "--cluster-secret=s3cret", "--id=1"]);
+        let both = [env[0], ("OPENCODE_CLOUD_CLUSTER_SECRET", "x")];
+        assert!(expanded("oc placement serve", &both).expect_err("both").contains("unset one"));
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_and_clients_take_none() {
+        let (_folder, path) = file("[table]\nx = 1\n");
+        let error = expanded(&format!("oc up --config={path}"), &[]).expect_err("a table");
+        assert!(error.contains("no plain setting"), "{error}");
+        assert_eq!(expanded("oc run hello", &[]).expect("as typed"), ["oc", "run", "hello"]);
+    }
+}
