@@ -1,0 +1,218 @@
+//! The service's HTTP interface, as plain JSON.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use domain::{Clock, IdMint, MessageId, Stamp, SystemClock};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+
+use crate::settle::within;
+use crate::sse::Follow;
+
+/// How long an answer may take that is not a stream.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// A service and a key.
+#[derive(Debug, Clone)]
+pub struct Api {
+    http: reqwest::Client,
+    url: String,
+    key: String,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its body: JSON, else the text as a string.
+    pub body: Value,
+}
+
+impl Answer {
+    /// The body, if the request succeeded.
+    ///
+    /// # Errors
+    /// Any other status, with the body.
+    pub fn ok(self) -> Result<Value> {
+        ensure!((200..300).contains(&self.status), "status {}: {}", self.status, self.body);
+        Ok(self.body)
+    }
+}
+
+impl Api {
+    /// The service at `url`, asked with `key`.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub fn new(url: &str, key: &str) -> Result<Self> {
+        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(2));
+        Ok(Self { http: http.build()?, url: url.to_owned(), key: key.to_owned() })
+    }
+
+    /// Where the service is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// A request with the key as bearer, for what the other methods do not do.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key)
+    }
+
+    /// `GET`s a path.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn get(&self, path: &str) -> Result<Answer> {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// `POST`s JSON to a path.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
+        self.send(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// Sends a request and reads its answer whole.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn send(&self, request: RequestBuilder) -> Result<Answer> {
+        let response = request.timeout(ANSWER).send().await?;
+        let status = response.status().as_u16();
+        let text = response.text().await?;
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Ok(Answer { status, body })
+    }
+
+    /// A new session in a directory; answers its id.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn session(&self, directory: &Path) -> Result<String> {
+        let directory = json!({ "directory": directory });
+        let project = self.post("/project/init", &directory).await?.ok()?;
+        let project = project["id"].as_str().context("a project has an id")?;
+        let session = self.post(&format!("/project/{project}/session"), &directory).await?.ok()?;
+        Ok(session["id"].as_str().context("a session has an id")?.to_owned())
+    }
+
+    /// Admits a prompt; answers its message's id.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn admit(&self, session: &str, text: &str) -> Result<String> {
+        let body =
+            json!({ "messageID": message_id(0), "parts": [{ "type": "text", "text": text }] });
+        self.post(&format!("/platform/session/{session}/message"), &body).await?.ok()?;
+        Ok(body["messageID"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Admits a prompt and waits, at most `seconds`, for the end of the drain that ran it; answers the
+    /// drain's outcome.
+    ///
+    /// # Errors
+    /// When the service refuses or the time is over.
+    pub async fn prompt(&self, session: &str, text: &str, seconds: u64) -> Result<String> {
+        let message = self.admit(session, text).await?;
+        self.outcome(session, &message, seconds).await
+    }
+
+    /// Waits for the end of the drain that ran a message; answers its outcome.
+    ///
+    /// # Errors
+    /// When that does not come within `seconds`.
+    pub async fn outcome(&self, session: &str, message: &str, seconds: u64) -> Result<String> {
+        let wait = async {
+            let mut promoted = false;
+            let mut after = 0;
+            loop {
+                // A gateway that stops ends its streams; the log goes on where it was.
+                let mut follow = self.follow(session, after).await?;
+                while let Some(frame) = follow.next().await? {
+                    after = frame.id.unwrap_or(after);
+                    let data = &frame.data["data"];
+                    promoted |= frame.event == "prompt.promoted" && data["message"] == message;
+                    if promoted && frame.event == "drain.ended" {
+                        return Ok(data["outcome"].as_str().unwrap_or_default().to_owned());
+                    }
+                }
+            }
+        };
+        within(&format!("the drain of {message}"), seconds, wait).await
+    }
+
+    /// Follows a session's log after a sequence number.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn follow(&self, session: &str, after: i64) -> Result<Follow> {
+        let path = format!("/platform/session/{session}/log?follow=true");
+        self.stream(self.request(Method::GET, &path).header("last-event-id", after)).await
+    }
+
+    /// Opens a stream.
+    ///
+    /// # Errors
+    /// When the service refuses, or does not answer in time.
+    pub async fn stream(&self, request: RequestBuilder) -> Result<Follow> {
+        let sent = tokio::time::timeout(ANSWER, request.send());
+        let response = sent.await.context("the stream does not open")??;
+        if response.status() != StatusCode::OK {
+            bail!("status {}: {}", response.status(), response.text().await.unwrap_or_default());
+        }
+        Ok(Follow::new(response))
+    }
+
+    /// The whole log of a session.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn log(&self, session: &str) -> Result<Vec<Value>> {
+        let mut log: Vec<Value> = Vec::new();
+        loop {
+            let after = log.last().map_or(0, |event| event["seq"].as_i64().unwrap_or(0));
+            let page = self.get(&format!("/platform/session/{session}/log?after={after}")).await?;
+            let page = page.ok()?;
+            let page = page.as_array().context("a page of a log is a list")?;
+            if page.is_empty() {
+                return Ok(log);
+            }
+            log.extend(page.iter().cloned());
+        }
+    }
+
+    /// All sessions.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn sessions(&self) -> Result<Vec<Value>> {
+        let answer = self.get("/platform/session?limit=1000").await?.ok()?;
+        answer.as_array().cloned().context("a list")
+    }
+
+    /// Whether the service answers that it is ready.
+    pub async fn is_ready(&self) -> bool {
+        let asked = self.http.get(format!("{}/readyz", self.url)).timeout(Duration::from_secs(2));
+        asked.send().await.is_ok_and(|answer| answer.status() == StatusCode::OK)
+    }
+}
+
+/// A message id that a client whose clock is `ahead_ms` ahead would mint now.
+#[must_use]
+pub fn message_id(ahead_ms: i64) -> String {
+    let now = SystemClock::new().now_ms() + ahead_ms;
+    MessageId::mint(&mut IdMint::after(Stamp::default(), now)).to_string()
+}

@@ -1,0 +1,181 @@
+//! The client subcommands, as people and scripts run them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
+use tokio::time::timeout;
+
+use crate::executable::executable;
+use crate::process::{known, without_our_settings};
+
+/// How long a client may take.
+const LIMIT: Duration = Duration::from_secs(45);
+
+/// The executable with a service's URL and key in its environment.
+#[derive(Debug, Clone)]
+pub struct Cli {
+    program: PathBuf,
+    url: String,
+    key: String,
+    directory: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// What it printed on standard output.
+    pub out: String,
+    /// What it printed on standard error.
+    pub err: String,
+}
+
+impl Ended {
+    /// Standard output as lines of JSON.
+    ///
+    /// # Errors
+    /// When a line is none.
+    pub fn json_lines(&self) -> Result<Vec<Value>> {
+        let read = |line: &str| serde_json::from_str(line).with_context(|| line.to_owned());
+        self.out.lines().map(read).collect()
+    }
+
+    /// The last line of `run --json`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn report(&self) -> Result<Value> {
+        self.json_lines()?.pop().with_context(|| format!("no output; {}", self.err))
+    }
+}
+
+impl Cli {
+    pub(crate) fn new(url: &str, key: &str) -> Result<Self> {
+        let directory = std::env::temp_dir();
+        Ok(Self { program: executable()?, url: url.to_owned(), key: key.to_owned(), directory })
+    }
+
+    /// The same, in another working directory.
+    #[must_use]
+    pub fn within(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.directory);
+        self
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        without_our_settings(&mut command);
+        command.args(args).current_dir(&self.directory);
+        command.env("OPENCODE_CLOUD_URL", &self.url).env("OPENCODE_CLOUD_KEY", &self.key);
+        command
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not end in time.
+    pub async fn run(&self, args: &[&str]) -> Result<Ended> {
+        finish(self.command(args), None).await
+    }
+
+    /// As [`Cli::run`], with standard input.
+    ///
+    /// # Errors
+    /// As [`Cli::run`].
+    pub async fn run_with_input(&self, args: &[&str], input: &str) -> Result<Ended> {
+        finish(self.command(args), Some(input)).await
+    }
+
+    /// Starts it and leaves it running.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&self, args: &[&str]) -> Result<Running> {
+        let mut command = tokio::process::Command::from(self.command(args));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let out = child.stdout.take().context("a pipe")?;
+        Ok(Running { child, lines: BufReader::new(out).lines(), out: String::new() })
+    }
+}
+
+/// Runs a command to its end, with a deadline.
+pub(crate) async fn finish(command: Command, input: Option<&str>) -> Result<Ended> {
+    let mut command = tokio::process::Command::from(command);
+    command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        stdin.write_all(input.as_bytes()).await?;
+    }
+    let Ok(output) = timeout(LIMIT, child.wait_with_output()).await else {
+        bail!("it still runs after {} s", LIMIT.as_secs());
+    };
+    let output = output?;
+    let [out, err] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Ended { code: output.status.code(), out, err })
+}
+
+/// A command that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    out: String,
+}
+
+impl Running {
+    /// Reads its output until a line contains `text`.
+    ///
+    /// # Errors
+    /// When none does before its end, or in time.
+    pub async fn until(&mut self, text: &str) -> Result<String> {
+        let read = async {
+            while let Some(line) = self.lines.next_line().await? {
+                self.out.push_str(&line);
+                self.out.push('\n');
+                if line.contains(text) {
+                    return Ok(line);
+                }
+            }
+            bail!("it ended without `{text}`: {}", self.out)
+        };
+        timeout(LIMIT, read).await.with_context(|| format!("no `{text}` in time"))?
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(known(self.child.id().context("it has ended")?)?, signal)?)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When that does not come in time.
+    pub async fn end(mut self) -> Result<Ended> {
+        let wait = async {
+            while let Some(line) = self.lines.next_line().await? {
+                self.out.push_str(&line);
+                self.out.push('\n');
+            }
+            let mut err = String::new();
+            if let Some(mut pipe) = self.child.stderr.take() {
+                pipe.read_to_string(&mut err).await?;
+            }
+            let status = self.child.wait().await?;
+            Ok(Ended { code: status.code(), out: self.out, err })
+        };
+        timeout(LIMIT, wait).await.context("it does not end")?
+    }
+}

@@ -1,0 +1,188 @@
+//! `opencode-cloud dev-cluster`: the roles as processes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use placement_api::{PlacementAdmin, Status};
+use rustix::process::{Signal, kill_process};
+use serde::Deserialize;
+
+use crate::api::Api;
+use crate::cli::Cli;
+use crate::executable::executable;
+use crate::orphans::processes_naming;
+use crate::process::{Process, known};
+use crate::settle::eventually;
+use crate::world::{KEY, World};
+
+/// How long a start may take: ten processes of a debug build, on two cores that do other things too.
+const START_SECONDS: u64 = 60;
+/// How long an orderly stop may take.
+const STOP: Duration = Duration::from_secs(40);
+
+/// A process of the cluster, as `cluster.json` tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// `gateway`, `worker`, `placement`, `postgres` or `nats`.
+    pub role: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Where it answers.
+    pub url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Manifest {
+    processes: Vec<Member>,
+}
+
+/// A cluster, ready. Members that end are started again, unless it was told `--no-restart`.
+#[derive(Debug)]
+pub struct Cluster {
+    process: Process,
+    manifest: PathBuf,
+    gateways: Vec<Api>,
+}
+
+impl Cluster {
+    pub(crate) async fn start(world: &World, flags: &[&str]) -> Result<Self> {
+        let port = boot::free_port()?;
+        let mut args = vec!["dev-cluster".to_owned(), "--port".to_owned(), port.to_string()];
+        args.extend(world.flags());
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let mut process = Process::start("cluster", &executable()?, &args, &[], &world.logs())?;
+        let manifest = world.data().join("cluster.json");
+        eventually("cluster.json is written", START_SECONDS, async || {
+            if !process.is_running().await {
+                bail!("`dev-cluster` ended: {}", process.stderr());
+            }
+            Ok(manifest.exists().then_some(()))
+        })
+        .await?;
+        let mut cluster = Self { process, manifest, gateways: Vec::new() };
+        for gateway in cluster.of("gateway")? {
+            cluster.gateways.push(Api::new(&gateway.url, KEY)?);
+        }
+        for gateway in &cluster.gateways {
+            eventually("a gateway is ready", 10, async || {
+                Ok(gateway.is_ready().await.then_some(()))
+            })
+            .await?;
+        }
+        Ok(cluster)
+    }
+
+    /// Its processes, as `cluster.json` tells them now.
+    ///
+    /// # Errors
+    /// When the file cannot be read or has another shape.
+    pub fn members(&self) -> Result<Vec<Member>> {
+        let text = fs::read_to_string(&self.manifest)?;
+        let manifest: Manifest = serde_json::from_str(&text).with_context(|| text.clone())?;
+        Ok(manifest.processes)
+    }
+
+    /// The processes of one role.
+    ///
+    /// # Errors
+    /// As [`Cluster::members`].
+    pub fn of(&self, role: &str) -> Result<Vec<Member>> {
+        Ok(self.members()?.into_iter().filter(|member| member.role == role).collect())
+    }
+
+    /// The gateway of that number, from 0. Its URL stays when it is started again.
+    #[must_use]
+    pub fn gateway(&self, number: usize) -> &Api {
+        &self.gateways[number]
+    }
+
+    /// The client subcommands, pointed at the first gateway.
+    ///
+    /// # Errors
+    /// When there is no executable.
+    pub fn cli(&self) -> Result<Cli> {
+        Cli::new(self.gateways[0].url(), KEY)
+    }
+
+    /// Signals the first process of a role; answers which it was.
+    ///
+    /// # Errors
+    /// When there is none, or it has ended.
+    pub fn kill(&self, role: &str, signal: Signal) -> Result<Member> {
+        let member = self.of(role)?.into_iter().next().with_context(|| format!("no {role}"))?;
+        self.signal(member.pid, signal)?;
+        Ok(member)
+    }
+
+    /// Signals a process of the cluster.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn signal(&self, pid: u32, signal: Signal) -> Result<()> {
+        kill_process(known(pid)?, signal).with_context(|| format!("cannot signal {pid}"))
+    }
+
+    /// What placement knows, told by its leader.
+    ///
+    /// # Errors
+    /// When none leads.
+    pub async fn placement(&self) -> Result<Status> {
+        let urls = self.of("placement")?.into_iter().map(|member| member.url).collect();
+        Ok(PlacementAdmin::new(urls, None).status().await?)
+    }
+
+    /// The member of placement that leads.
+    ///
+    /// # Errors
+    /// When none does within ten seconds.
+    pub async fn placement_leader(&self) -> Result<Member> {
+        eventually("placement has a leader", 10, async || {
+            let Ok(status) = self.placement().await else { return Ok(None) };
+            let members = self.of("placement")?;
+            Ok(members.into_iter().find(|member| Some(&member.url) == status.leader_url.as_ref()))
+        })
+        .await
+    }
+
+    /// The processes whose output is kept, for people.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Presses Ctrl-C and waits for the end, which must be in good order, as [`Up::stop`](crate::Up::stop).
+    ///
+    /// # Errors
+    /// When it is not.
+    pub async fn stop(mut self, world: &World) -> Result<()> {
+        self.process.signal(Signal::INT)?;
+        let status = self.process.wait(STOP).await?;
+        ensure!(status.success(), "`dev-cluster` ended with {status}: {}", self.process.tail());
+        let left = processes_naming(world.folder());
+        ensure!(left.is_empty(), "left behind by `dev-cluster`: {left:#?}");
+        Ok(())
+    }
+}
+
+impl Drop for Cluster {
+    /// When a test fails, what the roles have logged is shown next to the cluster's own output.
+    fn drop(&mut self) {
+        use std::io::Write;
+        let Some(logs) = self.manifest.parent().map(|data| data.join("logs")) else { return };
+        if !self.manifest.exists() {
+            return; // it was stopped in good order
+        }
+        for entry in fs::read_dir(logs).into_iter().flatten().flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+            let name = entry.file_name();
+            let _stderr_is_gone =
+                writeln!(std::io::stderr(), "--- {} ---\n{tail}", name.to_string_lossy());
+        }
+    }
+}

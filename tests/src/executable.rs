@@ -1,0 +1,37 @@
+//! Where the executable under test is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+/// The executable: `OC_BIN`, else the one that cargo built beside this test.
+///
+/// # Errors
+/// When there is none, with how to build it.
+pub fn executable() -> Result<PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "a test has no other start-up code")]
+    let given = std::env::var("OC_BIN").ok().filter(|path| !path.is_empty());
+    if let Some(path) = given {
+        let path = PathBuf::from(path);
+        ensure!(path.is_file(), "OC_BIN={} is no file; correct it, or unset it", path.display());
+        return Ok(path);
+    }
+    // A test is TARGET/PROFILE/deps/NAME.
+    let test = std::env::current_exe().context("the test's own executable cannot be found")?;
+    let profile =
+        test.parent().and_then(Path::parent).context("a test lives in TARGET/PROFILE/deps")?;
+    let path = profile.join("opencode-cloud");
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `./dev test`, or `cargo build -p opencode-cloud` first",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// The root of the repository.
+#[must_use]
+pub fn repository() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
+}

@@ -1,0 +1,137 @@
+//! What must hold after every journey and every fault run (design §9), asked of the service from outside.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use simulated_model::{Counts, Handle};
+
+use crate::api::Api;
+use crate::settle::{events_of, eventually};
+
+/// What the oracle looked at, so that a run which looked at nothing can be refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Sessions.
+    pub sessions: usize,
+    /// Durable events.
+    pub events: usize,
+    /// Provider Turns.
+    pub turns: usize,
+    /// Attempt rows.
+    pub attempts: usize,
+    /// Requests that the provider saw.
+    pub wire_requests: usize,
+}
+
+/// Waits until nothing runs, then proves: no violation in the rows, every log is 1..n, projections rebuild
+/// to the byte, every request that was sent explains to its hash, and the provider's ledger is ours.
+///
+/// `model` must have seen every request of this service, and of no other.
+///
+/// # Errors
+/// What does not hold.
+pub async fn oracle(api: &Api, model: &Handle) -> Result<Verdict> {
+    eventually("every session comes to rest", 40, async || {
+        let sessions = api.sessions().await?;
+        Ok(sessions.iter().all(|session| session["busy"] == json!(false)).then_some(()))
+    })
+    .await?;
+    let broken = api.get("/platform/check?settled=true").await?.ok()?;
+    ensure!(broken == json!([]), "broken invariants: {broken:#}");
+    let mut verdict = Verdict::default();
+    let mut sent: BTreeMap<String, u64> = BTreeMap::new();
+    let mut ledger = Ledger::default();
+    for session in api.sessions().await? {
+        let id = session["id"].as_str().context("a session has an id")?;
+        let log = api.log(id).await?;
+        let seqs: Vec<i64> = log.iter().filter_map(|event| event["seq"].as_i64()).collect();
+        let whole: Vec<i64> = (1..).take(log.len()).collect();
+        ensure!(seqs == whole, "I5: the log of {id} has holes or repeats: {seqs:?}");
+        ensure!(
+            session["seq"].as_i64() == seqs.last().copied(),
+            "I5: {session} of {} events",
+            log.len()
+        );
+        rebuilds(api, id).await?;
+        verdict.sessions += 1;
+        verdict.events += log.len();
+        for turn in events_of(&log, "turn.started") {
+            explains(api, &turn["turn"]).await?;
+            verdict.turns += 1;
+        }
+        for attempt in events_of(&log, "attempt.started") {
+            explains(api, &attempt["attempt"]).await?;
+            let hash = attempt["body_hash"].as_str().context("an attempt has a hash")?;
+            *sent.entry(hash.to_owned()).or_default() += 1;
+            verdict.attempts += 1;
+        }
+        for attempt in events_of(&log, "attempt.ended") {
+            ledger.add(attempt);
+        }
+    }
+    let counts = model.counts();
+    verdict.wire_requests = usize::try_from(counts.requests)?;
+    agrees(&counts, &sent, &ledger)?;
+    Ok(verdict)
+}
+
+async fn rebuilds(api: &Api, session: &str) -> Result<()> {
+    let path = format!("/platform/session/{session}/rebuild?check=true");
+    let report = api.post(&path, &json!({})).await?.ok()?;
+    ensure!(report["exact"] == json!(true), "I7: {session} does not rebuild: {report:#}");
+    Ok(())
+}
+
+async fn explains(api: &Api, id: &Value) -> Result<()> {
+    let id = id.as_str().context("an id is a string")?;
+    let told = api.get(&format!("/platform/explain/{id}")).await?;
+    // A turn whose owner died before its first attempt has nothing to explain.
+    if told.status == 404 && id.starts_with("trn_") {
+        return Ok(());
+    }
+    let told = told.ok().with_context(|| format!("explain {id}"))?;
+    ensure!(told["match"] == json!(true), "{id} does not explain: {told:#}");
+    Ok(())
+}
+
+/// What our attempts say that the provider counted.
+#[derive(Debug, Default)]
+struct Ledger {
+    input: i64,
+    output: i64,
+    /// Attempts whose answer did not arrive whole: the provider may have counted more than we know.
+    unfinished: usize,
+}
+
+impl Ledger {
+    fn add(&mut self, attempt: &Value) {
+        self.input += attempt["usage"]["input"].as_i64().unwrap_or(0);
+        self.output += attempt["usage"]["output"].as_i64().unwrap_or(0);
+        if attempt["outcome"] != "completed" {
+            self.unfinished += 1;
+        }
+    }
+}
+
+/// I9: at most one wire request per attempt row, each with the row's body; and usage is the provider's.
+fn agrees(counts: &Counts, sent: &BTreeMap<String, u64>, ours: &Ledger) -> Result<()> {
+    for (hash, seen) in &counts.by_sha256 {
+        let rows = sent.get(hash).copied().unwrap_or(0);
+        ensure!(*seen <= rows, "I9: body {hash} was seen {seen} times and has {rows} attempt rows");
+    }
+    let theirs = [counts.usage.prompt_tokens, counts.usage.completion_tokens];
+    let told = [u64::try_from(ours.input)?, u64::try_from(ours.output)?];
+    if ours.unfinished == 0 {
+        let rows: u64 = sent.values().sum();
+        ensure!(
+            counts.requests == rows,
+            "I9: {} requests for {rows} attempt rows",
+            counts.requests
+        );
+        ensure!(theirs == told, "I9: the provider counted {theirs:?} tokens, we {told:?}");
+    }
+    let within = told.iter().zip(theirs).all(|(told, theirs)| *told <= theirs);
+    ensure!(within, "I9: the provider counted {theirs:?} tokens, we {told:?}");
+    Ok(())
+}

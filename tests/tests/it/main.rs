@@ -1,0 +1,3 @@
+//! Journeys through the real service, as its users take them, with the oracle after each; and the house rules.
+
+mod smoke;
