@@ -116,7 +116,7 @@ pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
 
 pub(crate) fn provider_error(error: &LlmError) -> SessionError {
     SessionError {
-        code: format!("provider.{}", error.reason.code()),
+        code: error.reason.code().to_owned(),
         message: storable(&error.to_string()).into_owned(),
     }
 }
@@ -332,7 +332,7 @@ impl<'r> Drain<'r> {
             FinishReason::ContentFilter | FinishReason::Error => {
                 let filtered = finish == FinishReason::ContentFilter;
                 let error = SessionError {
-                    code: if filtered { "provider.content_policy" } else { "provider.unknown" }.into(),
+                    code: if filtered { "provider.content-filter" } else { "provider.unknown" }.into(),
                     message: if filtered {
                         "the provider withheld the answer because of its content policy; rephrase the prompt"
                     } else {

@@ -168,7 +168,8 @@ pub async fn schema_version(url: &str) -> Result<i64, StoreError> {
 
 async fn connect(url: &str) -> Result<PgConnection, StoreError> {
     let options: PgConnectOptions = url.parse()?;
-    Ok(options.connect().await?)
+    // A migration may be slow; a log that repeats all of its text helps nobody.
+    Ok(options.disable_statement_logging().connect().await?)
 }
 
 async fn read_version(connection: &mut PgConnection) -> Result<i64, StoreError> {
