@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use api::{ApiParts, ApiState, router};
+use axum::serve::ListenerExt;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::net::TcpListener;
 
@@ -54,6 +55,12 @@ pub fn serve(
     let state = ApiState::start(parts);
     let app = router(state.clone());
     let stop = group.token();
+    let listener = listener.tap_io(|stream| {
+        // Live text is many small writes: none may wait for the answer to the one before.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection keeps its delay");
+        }
+    });
     group.spawn(LISTENER, async move {
         axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await
     });

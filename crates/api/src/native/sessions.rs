@@ -89,7 +89,7 @@ pub(crate) fn agent(agent: Option<String>) -> Result<Option<String>, ApiError> {
 }
 
 fn rfc3339(now: domain::TimestampMs) -> String {
-    jiff::Timestamp::from_millisecond(now).map_or_else(|_| now.to_string(), |at| at.to_string())
+    jiff::Timestamp::from_millisecond(now).map_or_else(|_| now.to_string(), |at| format!("{at:.3}"))
 }
 
 /// The session, if it belongs to the project that the path names.

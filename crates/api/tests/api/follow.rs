@@ -44,7 +44,7 @@ async fn prompt(world: &World, gateway: &axum::Router, session: &str, text: &str
     ok(gateway, "POST", &path, &world.key, Some(json!({ "text": text }))).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn followers_get_each_event_once_with_live_text_between() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -77,7 +77,7 @@ async fn followers_get_each_event_once_with_live_text_between() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_goes_on_at_another_gateway_though_every_hint_is_lost() -> Result<()> {
     let world = World::new().await?;
     let lossy = || Arc::new(Dropping::wrap(Arc::new(InProcess::new()), 1.0));
@@ -115,7 +115,7 @@ async fn a_stream_goes_on_at_another_gateway_though_every_hint_is_lost() -> Resu
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_fills_the_gap_of_lost_deltas_and_the_holder_is_asked() -> Result<()> {
     use signals::{Hint, Received, Signals, Topic, WorkerHint};
     let world = World::new().await?;
@@ -150,7 +150,7 @@ async fn a_checkpoint_fills_the_gap_of_lost_deltas_and_the_holder_is_asked() -> 
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_end_with_a_word_when_the_session_goes_or_the_gateway_stops() -> Result<()> {
     let world = World::new().await?;
     let (gateway, state) = world.gateway_on(world.signals.clone());
@@ -170,7 +170,7 @@ async fn streams_end_with_a_word_when_the_session_goes_or_the_gateway_stops() ->
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_read_is_cut_with_a_resync_and_loses_nothing() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();

@@ -53,7 +53,7 @@ macro_rules! snapshot {
     };
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_probes_answer_and_readiness_follows_the_shutdown() -> Result<()> {
     let world = World::new().await?;
     let (gateway, state) = world.gateway_on(world.signals.clone());
@@ -69,7 +69,7 @@ async fn the_probes_answer_and_readiness_follows_the_shutdown() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_project_is_its_directory_and_knows_only_its_own_sessions() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -106,7 +106,7 @@ async fn a_project_is_its_directory_and_knows_only_its_own_sessions() -> Result<
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_id_is_taken_once_per_location() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -127,7 +127,7 @@ async fn a_session_id_is_taken_once_per_location() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exact_retry_of_a_prompt_is_the_first_and_another_is_a_conflict() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -152,7 +152,7 @@ async fn an_exact_retry_of_a_prompt_is_the_first_and_another_is_a_conflict() -> 
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_admitted_prompt_wakes_its_holder_once_placement_has_named_it() -> Result<()> {
     use signals::{Hint, Received, Signals, Topic, WorkerHint};
     let world = World::new().await?;
@@ -183,7 +183,7 @@ async fn an_admitted_prompt_wakes_its_holder_once_placement_has_named_it() -> Re
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_whole_turn_is_shown_logged_explained_and_rebuilt() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();

@@ -15,7 +15,7 @@ fn filled(path: &str, ids: &[(&str, &str)]) -> String {
     ids.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_route_wants_a_key_but_the_committed_exceptions() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -39,7 +39,7 @@ async fn every_route_wants_a_key_but_the_committed_exceptions() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -82,7 +82,7 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_does_only_what_its_scopes_say() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -103,7 +103,7 @@ async fn a_key_does_only_what_its_scopes_say() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_comes_in_three_ways_and_a_typo_is_told() -> Result<()> {
     use base64::Engine;
     let world = World::new().await?;
@@ -121,7 +121,7 @@ async fn a_key_comes_in_three_ways_and_a_typo_is_told() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_have_their_dialects_shape_and_the_request_id() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();

@@ -37,7 +37,7 @@ fn idle(sse: &Sse) -> bool {
     sse.data["type"] == "session.idle"
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_shows_on_event_in_the_order_that_stock_clients_expect() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -110,7 +110,7 @@ async fn a_turn_shows_on_event_in_the_order_that_stock_clients_expect() -> Resul
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_used_through_another_gateway_is_found() -> Result<()> {
     let world = World::new().await?;
     let (here, there) = (world.gateway(), world.gateway());
@@ -144,7 +144,7 @@ async fn a_session_used_through_another_gateway_is_found() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_posted_message_is_held_open_until_its_turn_has_ended() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
@@ -181,7 +181,7 @@ async fn a_posted_message_is_held_open_until_its_turn_has_ended() -> Result<()> 
     Ok(())
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
