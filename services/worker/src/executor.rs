@@ -59,6 +59,7 @@ pub(crate) struct Executor {
     pulse: Arc<Pulse>,
     tasks: TaskGroup,
     drains: TaskGroup,
+    /// Asks running drains to hand over; made anew when a drained node is taken back.
     stopping: CancellationToken,
     inbox: mpsc::UnboundedSender<Message>,
     held: HashMap<LocationRef, Held>,
@@ -78,7 +79,7 @@ impl Executor {
         drains: TaskGroup,
         inbox: mpsc::UnboundedSender<Message>,
     ) -> Self {
-        let stopping = drains.token();
+        let stopping = drains.token().child_token();
         Self {
             options,
             parts,
@@ -102,8 +103,14 @@ impl Executor {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
-                _ = tick.tick() => self.sweep(),
+                () = stop.cancelled() => {
+                    self.give_all_back();
+                    return;
+                }
+                _ = tick.tick() => {
+                    self.follow_drain();
+                    self.sweep();
+                }
                 message = messages.recv() => match message {
                     Some(message) => self.handle(message),
                     None => return,
@@ -202,6 +209,27 @@ impl Executor {
     fn give_back(&mut self, at: &LocationRef) {
         if let Some(held) = self.held.remove(at) {
             self.pulse.release(Lease { location: at.clone(), token: held.token });
+        }
+    }
+
+    /// Drains have ended by now: with the last heartbeat others may take the Locations at once.
+    fn give_all_back(&mut self) {
+        let held: Vec<LocationRef> = self.held.keys().cloned().collect();
+        for at in held {
+            self.give_back(&at);
+        }
+    }
+
+    /// Does what placement asks of the node: hand over at the next boundary, or take work again.
+    fn follow_drain(&mut self) {
+        let drained = self.pulse.is_drained();
+        if drained && !self.stopping.is_cancelled() {
+            info!("the node drains: sessions are handed over at their next boundary");
+            self.stopping.cancel();
+            self.queue.clear();
+        } else if !drained && self.stopping.is_cancelled() && !self.drains.token().is_cancelled() {
+            info!("the node takes work again");
+            self.stopping = self.drains.token().child_token();
         }
     }
 
@@ -335,6 +363,7 @@ impl Executor {
 
     fn release_idle(&mut self) {
         let now = self.parts.runtime.clock.monotonic();
+        let drained = self.pulse.is_drained();
         let busy: HashSet<LocationRef> =
             self.running.keys().map(SessionRef::location_ref).collect();
         let idle: Vec<LocationRef> = self
@@ -343,7 +372,7 @@ impl Executor {
             .filter(|(at, held)| {
                 held.workspace.is_some()
                     && !busy.contains(*at)
-                    && held.idle_since + self.options.idle_release < now
+                    && (drained || held.idle_since + self.options.idle_release < now)
             })
             .map(|(at, _)| at.clone())
             .collect();

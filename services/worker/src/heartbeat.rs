@@ -30,7 +30,10 @@ pub(crate) struct Pulse {
     /// Until when (monotonic) leases are good for starting drains.
     valid_until: Mutex<Duration>,
     pub(crate) busy: AtomicU32,
-    pub(crate) draining: AtomicBool,
+    /// The process stops.
+    pub(crate) leaving: AtomicBool,
+    /// Placement asked the node to drain, and has not taken it back.
+    pub(crate) drained: AtomicBool,
 }
 
 impl Pulse {
@@ -42,7 +45,8 @@ impl Pulse {
             released: Mutex::default(),
             valid_until: Mutex::default(),
             busy: AtomicU32::new(0),
-            draining: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
         })
     }
 
@@ -63,12 +67,17 @@ impl Pulse {
         *until = (*until).max(now + SUSPICION);
     }
 
+    /// Whether the node is to give its Locations back and take no new ones.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
     fn beat(&self, known: u64) -> Heartbeat {
         Heartbeat {
             worker: locked(&self.worker).clone(),
             known,
             released: locked(&self.released).values().cloned().collect(),
-            draining: self.draining.load(Ordering::Relaxed),
+            draining: self.leaving.load(Ordering::Relaxed) || self.is_drained(),
             busy: self.busy.load(Ordering::Relaxed),
         }
     }
@@ -122,9 +131,7 @@ async fn run(
                     }
                 }
                 drop(pending);
-                if reply.drain {
-                    pulse.draining.store(true, Ordering::Relaxed);
-                }
+                pulse.drained.store(reply.drain, Ordering::Relaxed);
                 if let Some(leases) = reply.leases {
                     let kept = leases.into_iter().filter(|lease| !released.contains(lease));
                     if changes.send(LeaseChange::All(kept.collect())).is_err() {

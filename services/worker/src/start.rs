@@ -136,7 +136,7 @@ impl RunningWorker {
     /// Stops: no new drains; running turns reach their next boundary and hand over, or the grace period
     /// ends; leases are given back. What was cut is recovered by its next owner.
     pub async fn shutdown(self, grace: Duration) {
-        self.pulse.draining.store(true, Ordering::Relaxed);
+        self.pulse.leaving.store(true, Ordering::Relaxed);
         self.drains.shutdown(grace).await;
         self.tasks.shutdown(STOP).await;
         self.stop_heartbeat.cancel();
