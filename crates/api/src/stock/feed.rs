@@ -161,7 +161,7 @@ impl Feed {
         loop {
             tokio::select! {
                 Some(session) = touches.recv() => self.follow(session).await,
-                Some((session, step)) = self.cursors.next() => self.take(&session, step),
+                Some((session, step)) = self.cursors.next() => self.take(&session, step.as_ref()),
                 _ = look.tick() => {
                     lonely = if self.frames.receiver_count() == 0 { lonely + 1 } else { 0 };
                     if lonely > LINGER_LOOKS && self.leave() {
@@ -259,7 +259,7 @@ impl Feed {
             async move {
                 let mut cursor = cursor?;
                 match cursor.next().await {
-                    Ok(Step::Gone) => Some(((id, None), None)),
+                    Ok(Step::Gone) => Some(((id, Some(Step::Gone)), None)),
                     Ok(step) => Some(((id, Some(step)), Some(cursor))),
                     Err(error) => {
                         tracing::warn!(%error, "a session leaves the feed until the next look");
@@ -276,29 +276,35 @@ impl Feed {
         Ok(())
     }
 
-    fn take(&mut self, session: &SessionId, step: Option<Step>) {
+    fn take(&mut self, session: &SessionId, step: Option<&Step>) {
         let Some(followed) = self.followed.get_mut(session) else { return };
         followed.moved = Instant::now();
         let events = match step {
             Some(Step::Event(event)) => {
                 self.seen.insert(session.clone(), event.seq);
                 followed.busy = followed.busy_after(&event.event);
-                followed.translator.event(&event)
+                followed.translator.event(event)
             }
-            Some(Step::Delta(delta)) => {
-                followed.translator.delta(&delta, self.feeds.clock.now_ms())
-            }
+            Some(Step::Delta(delta)) => followed.translator.delta(delta, self.feeds.clock.now_ms()),
             Some(Step::Gone) | None => {
-                if let Some(followed) = self.followed.remove(session) {
-                    followed.stop.cancel();
+                let Some(followed) = self.followed.remove(session) else { return };
+                followed.stop.cancel();
+                if step.is_some() && !self.feeds.streams_end().is_cancelled() {
+                    self.seen.remove(session);
+                    let events = followed.translator.deleted(self.feeds.clock.now_ms());
+                    self.send(&followed.directory, followed.translator.project(), &events);
                 }
                 return;
             }
         };
+        let Some(followed) = self.followed.get(session) else { return };
+        self.send(&followed.directory, followed.translator.project(), &events);
+    }
+
+    fn send(&self, directory: &Arc<str>, project: &str, events: &[StockEvent]) {
         for event in events {
-            let frame = frame(&followed.directory, followed.translator.project(), &event);
             // An error means that nobody listens just now.
-            let _ = self.frames.send(frame);
+            let _ = self.frames.send(frame(directory, project, event));
         }
     }
 }

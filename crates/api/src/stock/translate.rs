@@ -172,6 +172,13 @@ impl Translator {
         out.events
     }
 
+    /// The session is no more.
+    pub(super) fn deleted(&self, now: TimestampMs) -> Vec<StockEvent> {
+        let mut out = Out::at(self.context.session.to_string(), now);
+        out.push("session.deleted", json!({ "info": self.session_view() }));
+        out.events
+    }
+
     /// What live text means.
     pub(super) fn delta(&mut self, delta: &Delta, now: TimestampMs) -> Vec<StockEvent> {
         let mut out = Out::at(self.context.session.to_string(), now);

@@ -145,6 +145,21 @@ async fn a_session_used_through_another_gateway_is_found() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_session_is_told() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let mut events = listen(&world, &gateway, "/event").await;
+    let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({}))).await;
+    events.until(|sse| sse.data["type"] == "session.created").await;
+    let path = format!("/session/{}", session["id"].as_str().expect("an id"));
+    assert_eq!(ok(&gateway, "DELETE", &path, &world.key, None).await, json!(true));
+    let frames = events.until(|sse| sse.data["type"] == "session.deleted").await;
+    let told = frames.last().map(|sse| &sse.data["properties"]["sessionID"]);
+    assert_eq!(told, Some(&session["id"]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_posted_message_is_held_open_until_its_turn_has_ended() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();

@@ -221,13 +221,13 @@ impl SseReader {
     /// All frames up to and with the first that `is_last`.
     pub(crate) async fn until(&mut self, is_last: impl Fn(&Sse) -> bool) -> Vec<Sse> {
         let mut frames = Vec::new();
-        let patience = std::time::Duration::from_secs(10);
+        let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
         loop {
-            let next = tokio::time::timeout(patience, self.next()).await;
+            let next = tokio::time::timeout_at(patience, self.next()).await;
             let frame = match next {
                 Ok(Some(frame)) => frame,
                 Ok(None) => panic!("the stream ended after {frames:#?}"),
-                Err(_) => panic!("nothing came after {frames:#?}"),
+                Err(_) => panic!("what was waited for did not come in time, but {frames:#?}"),
             };
             let done = is_last(&frame);
             frames.push(frame);
