@@ -176,7 +176,7 @@ BEGIN
 END $$;
 
 -- Admits a prompt: one row, one event, one commit. 'admitted', 'retry' (the first row stands),
--- 'conflict' (the id is another prompt's) or 'missing'. `seq` is the admission's number.
+-- 'conflict' (the id is another message's) or 'missing'. `seq` is the admission's number.
 CREATE FUNCTION admit_prompt(
     p_org uuid, p_session text, p_message text, p_delivery text, p_digest text, p_wake boolean,
     p_event text, p_stamp bigint, p_now bigint, p_payload text,
@@ -196,6 +196,11 @@ BEGIN
         location := first.location_id;
         admitted_ms := first.admitted_ms;
         payload := first.payload;
+        RETURN;
+    END IF;
+    -- A client that reuses the id of a reply or a notice would stop every later promotion on its key.
+    IF EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message) THEN
+        outcome := 'conflict';
         RETURN;
     END IF;
     UPDATE session_head SET next_seq = next_seq + 1, pending = pending + 1,
@@ -346,6 +351,7 @@ CREATE FUNCTION append_events(
 RETURNS bigint LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     n CONSTANT integer := coalesce(array_length(p_ids, 1), 0);
+    left_over integer;
 BEGIN
     UPDATE session_head SET next_seq = next_seq + n, pending = pending - p_promoted,
         last_id = greatest(last_id, p_stamp),
@@ -356,7 +362,8 @@ BEGIN
         parked_seq = CASE WHEN p_end = 'park' OR (p_end = 'close' AND pending = p_promoted)
             THEN greatest(parked_seq, wake_seq) ELSE parked_seq END,
         recoveries = CASE WHEN p_progress OR p_end IN ('close', 'park') THEN 0 ELSE recoveries END
-    WHERE org_id = p_org AND id = p_session AND claim = p_claim AND next_seq = p_first;
+    WHERE org_id = p_org AND id = p_session AND claim = p_claim AND next_seq = p_first
+    RETURNING pending INTO left_over;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -366,6 +373,14 @@ BEGIN
     FOR i IN 1 .. n LOOP
         PERFORM project_event(p_org, p_session, p_first + i - 1, p_kinds[i], p_now, p_payloads[i]);
     END LOOP;
+    IF p_end = 'close' AND left_over > 0 THEN
+        -- What was only stored does not start another drain. The head is locked: nobody admits meanwhile.
+        UPDATE session_head h SET parked_seq = greatest(h.parked_seq, h.wake_seq)
+        WHERE h.org_id = p_org AND h.id = p_session AND NOT EXISTS (
+            SELECT FROM session_input i WHERE i.org_id = p_org AND i.session_id = p_session
+                AND i.status = 'admitted' AND i.admitted_seq > h.parked_seq
+                AND (i.payload::json->>'wake')::boolean);
+    END IF;
     RETURN p_first + n - 1;
 END $$;
 

@@ -114,41 +114,45 @@ impl Store {
         session: SessionRef,
         token: FencingToken,
     ) -> Result<Started, StoreError> {
-        let mut tx = self.drain_tx(session.org).await?;
-        let row = sqlx::query!(
-            r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, wake_seq, parked_seq,
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.drain_tx(session.org).await?;
+            let row = sqlx::query!(
+                r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, wake_seq, parked_seq,
                       pending, was_open, handed_over, recoveries
                FROM start_drain($1, $2, $3, $4)"#,
-            session.org.0,
-            session.session.as_str(),
-            session.location.as_str(),
-            token.0,
-        )
-        .fetch_one(&mut *tx)
-        .await?;
-        match row.outcome.as_str() {
-            "claimed" => {}
-            "superseded" => return Ok(Started::Superseded),
-            "idle" => return Ok(Started::Idle),
-            "missing" => return Err(StoreError::NotFound),
-            other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
-        }
-        let missing = || StoreError::Unreadable("a claim without its head".into());
-        let head = Head {
-            next_seq: Seq(row.next_seq.ok_or_else(missing)?),
-            last_id: Stamp(row.last_id.ok_or_else(missing)?),
-            interrupt_seq: Seq(row.interrupt_seq.ok_or_else(missing)?),
-            wake_seq: Seq(row.wake_seq.ok_or_else(missing)?),
-            parked_seq: Seq(row.parked_seq.ok_or_else(missing)?),
-            pending: row.pending.ok_or_else(missing)?,
-        };
-        let taken = Taken {
-            was_open: row.was_open.ok_or_else(missing)?,
-            handed_over: row.handed_over.ok_or_else(missing)?,
-            recoveries: row.recoveries.ok_or_else(missing)?,
-        };
-        let claim = Claim(row.claim.ok_or_else(missing)?);
-        Ok(Started::Claimed(Box::new(DrainTx { tx, session, claim, head }), taken))
+                session.org.0,
+                session.session.as_str(),
+                session.location.as_str(),
+                token.0,
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            match row.outcome.as_str() {
+                "claimed" => {}
+                "superseded" => return Ok(Started::Superseded),
+                "idle" => return Ok(Started::Idle),
+                "missing" => return Err(StoreError::NotFound),
+                other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+            }
+            let missing = || StoreError::Unreadable("a claim without its head".into());
+            let head = Head {
+                next_seq: Seq(row.next_seq.ok_or_else(missing)?),
+                last_id: Stamp(row.last_id.ok_or_else(missing)?),
+                interrupt_seq: Seq(row.interrupt_seq.ok_or_else(missing)?),
+                wake_seq: Seq(row.wake_seq.ok_or_else(missing)?),
+                parked_seq: Seq(row.parked_seq.ok_or_else(missing)?),
+                pending: row.pending.ok_or_else(missing)?,
+            };
+            let taken = Taken {
+                was_open: row.was_open.ok_or_else(missing)?,
+                handed_over: row.handed_over.ok_or_else(missing)?,
+                recoveries: row.recoveries.ok_or_else(missing)?,
+            };
+            let claim = Claim(row.claim.ok_or_else(missing)?);
+            Ok(Started::Claimed(Box::new(DrainTx { tx, session, claim, head }), taken))
+        })
+        .await
     }
 
     /// Begins a drain's next transaction: locks the head and proves the claim.
@@ -160,29 +164,33 @@ impl Store {
         session: SessionRef,
         claim: Claim,
     ) -> Result<DrainTx, StoreError> {
-        let mut tx = self.drain_tx(session.org).await?;
-        let row = sqlx::query!(
-            r#"SELECT next_seq AS "next_seq!", last_id AS "last_id!", interrupt_seq AS "interrupt_seq!",
+        let store = self.clone();
+        tasks::detached(async move {
+            let mut tx = store.drain_tx(session.org).await?;
+            let row = sqlx::query!(
+                r#"SELECT next_seq AS "next_seq!", last_id AS "last_id!", interrupt_seq AS "interrupt_seq!",
                       wake_seq AS "wake_seq!", parked_seq AS "parked_seq!", pending AS "pending!"
                FROM prove_claim($1, $2, $3)"#,
-            session.org.0,
-            session.session.as_str(),
-            claim.0,
-        )
-        .fetch_optional(&mut *tx)
-        .await?;
-        let Some(row) = row else {
-            return Err(StoreError::Fenced { session: session.session, held: claim });
-        };
-        let head = Head {
-            next_seq: Seq(row.next_seq),
-            last_id: Stamp(row.last_id),
-            interrupt_seq: Seq(row.interrupt_seq),
-            wake_seq: Seq(row.wake_seq),
-            parked_seq: Seq(row.parked_seq),
-            pending: row.pending,
-        };
-        Ok(DrainTx { tx, session, claim, head })
+                session.org.0,
+                session.session.as_str(),
+                claim.0,
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            let Some(row) = row else {
+                return Err(StoreError::Fenced { session: session.session, held: claim });
+            };
+            let head = Head {
+                next_seq: Seq(row.next_seq),
+                last_id: Stamp(row.last_id),
+                interrupt_seq: Seq(row.interrupt_seq),
+                wake_seq: Seq(row.wake_seq),
+                parked_seq: Seq(row.parked_seq),
+                pending: row.pending,
+            };
+            Ok(DrainTx { tx, session, claim, head })
+        })
+        .await
     }
 }
 

@@ -1,0 +1,185 @@
+-- Selects what must not be. Each branch is named by its invariant (design §9). The log is believed
+-- before the rows: that they agree is what a rebuild proves.
+-- $1: the organisation; $2: also what holds once faults have stopped and nothing runs.
+WITH fact AS MATERIALIZED (
+    SELECT e.session_id, e.seq, e.kind, e.claim, e.payload::json->>'message' AS message,
+        coalesce(e.payload::json->>'turn', e.payload::json#>>'{target,turn}') AS turn,
+        coalesce(e.payload::json->>'call', e.payload::json#>>'{intent,call}') AS call,
+        e.payload::json->>'attempt' AS attempt,
+        (e.payload::json->>'ordinal')::integer AS ordinal,
+        coalesce(e.payload::json->>'outcome', e.payload::json->>'state', e.payload::json#>>'{target,type}') AS word,
+        e.payload::json->>'class' AS class,
+        (e.payload::json->>'wake')::boolean AS wake,
+        coalesce((e.payload::json#>>'{usage,input}')::bigint, 0) AS input_tokens,
+        coalesce((e.payload::json#>>'{usage,output}')::bigint, 0) AS output_tokens
+    FROM session_event e WHERE e.org_id = $1
+),
+-- Every event with what came before it in its log.
+step AS MATERIALIZED (
+    SELECT session_id, seq, kind, claim, turn,
+        max(claim) OVER before AS highest_claim,
+        max(claim) FILTER (WHERE kind = 'drain.ended') OVER before AS ended_claim,
+        count(*) FILTER (WHERE kind = 'turn.started') OVER before
+            - count(*) FILTER (WHERE kind = 'turn.settled') OVER before AS open_turns,
+        max(seq) FILTER (WHERE kind = 'drain.ended') OVER before AS ended_seq,
+        max(seq) FILTER (WHERE kind = 'prompt.admitted' AND wake) OVER before AS wake_seq,
+        max(seq) FILTER (WHERE kind = 'interrupt.requested' AND word <> 'parked') OVER before AS stop_seq,
+        max(seq) FILTER (WHERE kind = 'interrupt.requested' AND word = 'parked') OVER before AS park_seq
+    FROM fact
+    WINDOW before AS (PARTITION BY session_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+input AS MATERIALIZED (
+    SELECT session_id, id, status, admitted_seq, promoted_seq,
+        max(promoted_seq) OVER (class ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_promoted,
+        max(admitted_seq) FILTER (WHERE promoted_seq IS NOT NULL)
+            OVER (class ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last_promoted
+    FROM session_input WHERE org_id = $1
+    WINDOW class AS (PARTITION BY session_id, delivery ORDER BY admitted_seq)
+)
+SELECT invariant AS "invariant!", session AS "session!", found AS "found!" FROM (
+-- I1: an acknowledged prompt has one row and one event, and the head counts what is pending.
+SELECT 'I1' AS invariant, f.session_id AS session, f.message || ' was admitted and has no row' AS found
+FROM fact f LEFT JOIN input i ON i.session_id = f.session_id AND i.admitted_seq = f.seq AND i.id = f.message
+WHERE f.kind = 'prompt.admitted' AND i.id IS NULL
+UNION ALL
+SELECT 'I1', i.session_id, i.id || ' has a row and was never admitted'
+FROM input i LEFT JOIN fact f ON f.session_id = i.session_id AND f.seq = i.admitted_seq
+    AND f.kind = 'prompt.admitted' AND f.message = i.id
+WHERE f.seq IS NULL
+UNION ALL
+SELECT 'I1', h.id, 'pending ' || h.pending || ', rows ' || count(i.id)
+FROM session_head h LEFT JOIN input i ON i.session_id = h.id AND i.status = 'admitted'
+WHERE h.org_id = $1 GROUP BY h.id, h.pending HAVING h.pending <> count(i.id)
+UNION ALL
+-- I2: promoted once, after its admission, and never before an earlier one of its delivery class.
+SELECT 'I2', session_id, message || ' was promoted ' || count(*) || ' times'
+FROM fact WHERE kind = 'prompt.promoted' GROUP BY session_id, message HAVING count(*) > 1
+UNION ALL
+SELECT 'I2', p.session_id, p.message || ' was promoted and not admitted before'
+FROM fact p LEFT JOIN fact a ON a.session_id = p.session_id AND a.kind = 'prompt.admitted'
+    AND a.message = p.message AND a.seq < p.seq
+WHERE p.kind = 'prompt.promoted' AND a.seq IS NULL
+UNION ALL
+SELECT 'I2', session_id, id || ' was overtaken by a later one'
+FROM input WHERE promoted_seq < earlier_promoted OR (status = 'admitted' AND admitted_seq < last_promoted)
+UNION ALL
+-- I3: claims never fall along the log, and none is above the head's.
+SELECT 'I3', session_id, 'claim ' || claim || ' after ' || highest_claim || ' at seq ' || seq
+FROM step WHERE claim < highest_claim
+UNION ALL
+SELECT 'I3', h.id, 'claim ' || max(s.claim) || ' in the log of a head at ' || h.claim
+FROM session_head h JOIN step s ON s.session_id = h.id
+WHERE h.org_id = $1 GROUP BY h.id, h.claim, h.open
+HAVING max(s.claim) > h.claim OR (NOT h.open AND max(s.claim) = h.claim)
+UNION ALL
+-- I4: one drain writes at a time: a turn starts when none is open, and a claim ends with its drain.
+SELECT 'I4', session_id, 'turn ' || turn || ' began while another was open'
+FROM step WHERE kind = 'turn.started' AND open_turns > 0
+UNION ALL
+SELECT 'I4', session_id, 'turn ' || turn || ' was settled ' || count(*) FILTER (WHERE kind = 'turn.settled')
+    || ' times and started ' || count(*) FILTER (WHERE kind = 'turn.started')
+FROM fact WHERE kind IN ('turn.started', 'turn.settled') GROUP BY session_id, turn
+HAVING count(*) FILTER (WHERE kind = 'turn.started') <> 1 OR count(*) FILTER (WHERE kind = 'turn.settled') > 1
+UNION ALL
+SELECT 'I4', session_id, 'claim ' || claim || ' wrote seq ' || seq || ' after its drain had ended'
+FROM step WHERE claim <= ended_claim
+UNION ALL
+-- I5: 1..n without holes, and the head agrees.
+SELECT 'I5', coalesce(h.id, f.session_id), 'head at ' || coalesce(h.next_seq::text, 'none') || ', log has '
+    || count(f.seq) || ' events, ' || coalesce(min(f.seq), 0) || ' to ' || coalesce(max(f.seq), 0)
+FROM (SELECT id, next_seq FROM session_head WHERE org_id = $1) h FULL JOIN fact f ON f.session_id = h.id
+GROUP BY h.id, f.session_id, h.next_seq
+HAVING h.id IS NULL OR count(f.seq) <> h.next_seq - 1 OR coalesce(max(f.seq), 0) <> h.next_seq - 1
+    OR coalesce(min(f.seq), 1) <> 1
+UNION ALL
+-- I6: an interrupted turn has an interrupt between its start and its end;
+SELECT 'I6', s.session_id, 'turn ' || s.turn || ' was interrupted by nobody'
+FROM fact s LEFT JOIN fact b ON b.session_id = s.session_id AND b.kind = 'turn.started' AND b.turn = s.turn
+WHERE s.kind = 'turn.settled' AND s.word = 'interrupted' AND NOT EXISTS (
+    SELECT FROM fact i WHERE i.session_id = s.session_id AND i.kind = 'interrupt.requested'
+        AND i.seq > b.seq AND i.seq < s.seq)
+UNION ALL
+-- one that names a turn met it open;
+SELECT 'I6', i.session_id, 'the interrupt at seq ' || i.seq || ' names turn ' || i.turn || ', which was not open'
+FROM fact i
+LEFT JOIN fact b ON b.session_id = i.session_id AND b.kind = 'turn.started' AND b.turn = i.turn AND b.seq < i.seq
+LEFT JOIN fact s ON s.session_id = i.session_id AND s.kind = 'turn.settled' AND s.turn = i.turn AND s.seq < i.seq
+WHERE i.kind = 'interrupt.requested' AND i.word = 'turn' AND (b.seq IS NULL OR s.seq IS NOT NULL)
+UNION ALL
+-- its drain starts no other turn;
+SELECT 'I6', session_id, 'turn ' || turn || ' began after the interrupt at seq ' || stop_seq || ' of its drain'
+FROM step WHERE kind = 'turn.started' AND stop_seq > coalesce(ended_seq, 0)
+UNION ALL
+-- what it parked waits for a new wake; and the head knows the newest.
+SELECT 'I6', session_id, 'a drain wrote seq ' || seq || ' without a wake after the interrupt at seq ' || park_seq
+FROM step WHERE claim IS NOT NULL AND park_seq > coalesce(wake_seq, 0)
+UNION ALL
+SELECT 'I6', h.id, 'the head says interrupt ' || h.interrupt_seq || ', the log ' || coalesce(max(f.seq), 0)
+FROM session_head h LEFT JOIN fact f ON f.session_id = h.id AND f.kind = 'interrupt.requested'
+WHERE h.org_id = $1 GROUP BY h.id, h.interrupt_seq HAVING h.interrupt_seq <> coalesce(max(f.seq), 0)
+UNION ALL
+-- I8: intent, then body, then one result; an unsafe body at most once, others at most three times.
+SELECT 'I8', session_id, 'call ' || call || ' was settled ' || count(*) || ' times'
+FROM fact WHERE kind = 'tool.settled' GROUP BY session_id, call HAVING count(*) > 1
+UNION ALL
+SELECT 'I8', f.session_id, 'call ' || f.call || ' has ' || f.kind || ' at seq ' || f.seq || ' without an intent'
+FROM fact f LEFT JOIN fact c ON c.session_id = f.session_id AND c.kind = 'tool.called' AND c.call = f.call
+    AND c.seq < f.seq
+WHERE f.kind IN ('tool.started', 'tool.settled') AND c.seq IS NULL
+UNION ALL
+SELECT 'I8', session_id, 'call ' || call || ' has ' || count(*) FILTER (WHERE word = 'started' OR kind = 'tool.started')
+    || ' bodies, class ' || coalesce(max(class), 'unknown')
+FROM fact WHERE kind IN ('tool.called', 'tool.started') GROUP BY session_id, call
+HAVING count(*) FILTER (WHERE word = 'started' OR kind = 'tool.started')
+    > CASE max(class) WHEN 'unsafe' THEN 1 ELSE 3 END
+UNION ALL
+SELECT 'I8', d.session_id, 'call ' || d.call || ' completed without a body'
+FROM fact d WHERE d.kind = 'tool.settled' AND d.word = 'completed' AND NOT EXISTS (
+    SELECT FROM fact b WHERE b.session_id = d.session_id AND b.call = d.call AND b.seq < d.seq
+        AND (b.kind = 'tool.started' OR (b.kind = 'tool.called' AND b.word = 'started')))
+UNION ALL
+SELECT 'I8', b.session_id, 'call ' || b.call || ' started after its result'
+FROM fact b JOIN fact d ON d.session_id = b.session_id AND d.kind = 'tool.settled' AND d.call = b.call AND d.seq < b.seq
+WHERE b.kind = 'tool.started'
+UNION ALL
+SELECT 'I8', c.session_id, 'call ' || c.call || ' had no result when its turn was settled'
+FROM fact c JOIN fact s ON s.session_id = c.session_id AND s.kind = 'turn.settled' AND s.turn = c.turn
+LEFT JOIN fact d ON d.session_id = c.session_id AND d.kind = 'tool.settled' AND d.call = c.call AND d.seq < s.seq
+WHERE c.kind = 'tool.called' AND d.seq IS NULL
+UNION ALL
+SELECT 'I8', h.id, 'idle with an open turn ' || b.turn
+FROM session_head h JOIN fact b ON b.session_id = h.id AND b.kind = 'turn.started'
+LEFT JOIN fact s ON s.session_id = h.id AND s.kind = 'turn.settled' AND s.turn = b.turn
+WHERE h.org_id = $1 AND NOT h.open AND s.seq IS NULL
+UNION ALL
+-- I9: attempts are counted 1..n, each begins once and ends at most once, and a turn uses what they used.
+SELECT 'I9', session_id, 'turn ' || turn || ' has ' || count(*) || ' attempts up to number ' || max(ordinal)
+FROM fact WHERE kind = 'attempt.started' GROUP BY session_id, turn
+HAVING count(*) <> max(ordinal) OR count(DISTINCT ordinal) <> count(*)
+UNION ALL
+SELECT 'I9', session_id, 'attempt ' || attempt || ' ended ' || count(*) FILTER (WHERE kind = 'attempt.ended')
+    || ' times and started ' || count(*) FILTER (WHERE kind = 'attempt.started')
+FROM fact WHERE kind IN ('attempt.started', 'attempt.ended') GROUP BY session_id, attempt
+HAVING count(*) FILTER (WHERE kind = 'attempt.ended') > 1 OR count(*) FILTER (WHERE kind = 'attempt.started') <> 1
+UNION ALL
+SELECT 'I9', a.session_id, 'attempt ' || a.attempt || ' had no end when its turn was settled'
+FROM fact a JOIN fact s ON s.session_id = a.session_id AND s.kind = 'turn.settled' AND s.turn = a.turn
+LEFT JOIN fact e ON e.session_id = a.session_id AND e.kind = 'attempt.ended' AND e.attempt = a.attempt AND e.seq < s.seq
+WHERE a.kind = 'attempt.started' AND e.seq IS NULL
+UNION ALL
+SELECT 'I9', s.session_id, 'turn ' || s.turn || ' says ' || s.input_tokens || '+' || s.output_tokens
+    || ' tokens, its attempts ' || coalesce(sum(a.input_tokens), 0) || '+' || coalesce(sum(a.output_tokens), 0)
+FROM fact s LEFT JOIN fact a ON a.session_id = s.session_id AND a.kind = 'attempt.ended' AND a.turn = s.turn
+WHERE s.kind = 'turn.settled' GROUP BY s.session_id, s.seq, s.turn, s.input_tokens, s.output_tokens
+HAVING s.input_tokens <> coalesce(sum(a.input_tokens), 0) OR s.output_tokens <> coalesce(sum(a.output_tokens), 0)
+UNION ALL
+-- I11: no wake is lost, and in the end nothing is left that should run.
+SELECT 'I11', h.id, 'not ready, and ' || f.message || ' woke it at seq ' || f.seq
+FROM session_head h JOIN fact f ON f.session_id = h.id AND f.kind = 'prompt.admitted' AND f.wake
+JOIN input i ON i.session_id = h.id AND i.id = f.message AND i.status = 'admitted'
+WHERE h.org_id = $1 AND NOT h.ready AND NOT EXISTS (
+    SELECT FROM fact x WHERE x.session_id = h.id AND x.seq > f.seq
+        AND x.kind IN ('interrupt.requested', 'drain.ended'))
+UNION ALL
+SELECT 'I11', id, 'still ready' FROM session_head WHERE org_id = $1 AND $2 AND ready
+) AS violations ORDER BY session, invariant LIMIT 100

@@ -1,0 +1,21 @@
+//! The durable transitions against a real Postgres, with as many writers at once as there will be.
+//!
+//! ```text
+//! world    a database, an organisation, Locations and sessions, and whole rows to compare
+//! script   events of every kind, as a drain would write them
+//! ```
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the kinds it is about")]
+
+mod admission;
+mod cancellation;
+mod drain_end;
+mod fence;
+mod interrupt;
+mod oracle;
+mod random;
+mod rebuild;
+mod schema;
+mod script;
+mod tenancy;
+mod world;

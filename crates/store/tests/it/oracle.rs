@@ -1,0 +1,342 @@
+use std::collections::BTreeSet;
+
+use domain::SessionRef;
+use sqlx::AssertSqlSafe;
+use store::Violation;
+
+use crate::script::every_kind;
+use crate::world::World;
+
+async fn violations(world: &World, settled: bool) -> Vec<Violation> {
+    world.store.violations(world.org, settled).await.expect("the oracle's answer")
+}
+
+/// What the oracle must say of one session: the invariants, and nothing of any other session.
+async fn assert_reports(world: &World, session: &SessionRef, what: &str, invariants: &[&str]) {
+    let found = violations(world, true).await;
+    let here: BTreeSet<&str> = found
+        .iter()
+        .filter(|violation| violation.session == session.session.as_str())
+        .map(|violation| violation.invariant.as_str())
+        .collect();
+    assert_eq!(here, invariants.iter().copied().collect(), "{what}: {found:#?}");
+    assert!(found.iter().all(|v| v.session == session.session.as_str()), "{what}: {found:#?}");
+}
+
+/// Changes rows as nobody but a superuser can; `SESSION` stands for the session's id.
+async fn tamper(world: &World, session: &SessionRef, sql: &str) {
+    let sql = sql.replace("SESSION", &format!("'{}'", session.session));
+    sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&world.root).await.expect(&sql);
+}
+
+/// Appends an event behind the log's end, consistent with the head. `CLAIM` is the log's highest.
+fn append(kind: &str, claim: &str, payload: &str) -> String {
+    format!(
+        "INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, claim, payload)
+         SELECT org_id, id, next_seq, 'evt_' || next_seq, '{kind}', 1, 1, {}, {payload}
+         FROM session_head WHERE id = SESSION;
+         UPDATE session_head SET next_seq = next_seq + 1, claim = claim + 1 WHERE id = SESSION",
+        claim.replace("CLAIM", "(SELECT max(claim) FROM session_event WHERE session_id = SESSION)"),
+    )
+}
+
+/// The payload of the session's first event of a kind.
+fn first(kind: &str) -> String {
+    format!(
+        "(SELECT payload FROM session_event WHERE session_id = SESSION AND kind = '{kind}'
+          ORDER BY seq LIMIT 1)"
+    )
+}
+
+fn set_payload(kind: &str, from: &str, to: &str) -> String {
+    format!(
+        "UPDATE session_event SET payload = replace(payload, '{from}', '{to}')
+         WHERE session_id = SESSION AND kind = '{kind}'"
+    )
+}
+
+/// One of every way to break the rows, with the invariants that it breaks.
+fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
+    let live = "(SELECT claim FROM session_head WHERE id = SESSION)";
+    let last_of = |kind: &str| {
+        format!(
+            "(SELECT max(seq) FROM session_event WHERE session_id = SESSION AND kind = '{kind}')"
+        )
+    };
+    vec![
+        (
+            "an admission whose row is gone",
+            &["I1"],
+            "DELETE FROM session_input WHERE admitted_seq = 2 AND session_id = SESSION".into(),
+        ),
+        (
+            "a row whose admission is another's",
+            &["I1", "I2"],
+            "UPDATE session_input SET id = id || 'x' WHERE admitted_seq = 2 AND session_id = SESSION;
+             UPDATE session_event SET kind = 'retry.scheduled' WHERE seq = 2 AND session_id = SESSION"
+                .into(),
+        ),
+        (
+            "a counter that lost an input",
+            &["I1"],
+            "UPDATE session_head SET pending = 1 WHERE id = SESSION".into(),
+        ),
+        (
+            "a second promotion",
+            &["I2"],
+            append("prompt.promoted", live, &first("prompt.promoted")),
+        ),
+        (
+            "a promotion of what was never admitted",
+            &["I2"],
+            append("prompt.promoted", live, "'{\"message\":\"msg_nobody\"}'"),
+        ),
+        (
+            "promotions in the wrong order",
+            &["I2"],
+            "UPDATE session_input SET promoted_seq = 9 - promoted_seq WHERE session_id = SESSION"
+                .into(),
+        ),
+        (
+            "an input that a later one overtook",
+            &["I1", "I2"],
+            "UPDATE session_input SET status = 'admitted', promoted_seq = NULL
+             WHERE admitted_seq = 2 AND session_id = SESSION"
+                .into(),
+        ),
+        (
+            "a write of an earlier claim between others",
+            &["I3"],
+            "UPDATE session_event SET claim = claim - 1 WHERE seq = 8 AND session_id = SESSION".into(),
+        ),
+        (
+            "a head that gave one claim to two",
+            &["I3"],
+            "UPDATE session_head SET claim = claim - 1 WHERE id = SESSION".into(),
+        ),
+        (
+            "a write after the drain's end under its claim",
+            &["I4"],
+            append("notice.recorded", "CLAIM", "'{\"message\":\"msg_late\"}'"),
+        ),
+        (
+            "a turn that began while another was open",
+            &["I4"],
+            "UPDATE session_event SET seq = -seq WHERE session_id = SESSION AND seq =
+                 (SELECT min(seq) FROM session_event WHERE session_id = SESSION AND kind = 'turn.settled');
+             UPDATE session_event SET seq = seq - 2 WHERE session_id = SESSION AND seq =
+                 (SELECT min(seq) FROM session_event WHERE session_id = SESSION AND kind = 'turn.started'
+                      AND seq > (SELECT -min(seq) FROM session_event WHERE session_id = SESSION));
+             UPDATE session_event SET seq = 2 - seq WHERE session_id = SESSION AND seq < 0"
+                .into(),
+        ),
+        (
+            "a turn that was settled twice",
+            &["I4"],
+            append("turn.settled", live, &first("turn.settled")),
+        ),
+        (
+            "a hole in the log",
+            &["I5"],
+            "DELETE FROM session_event WHERE kind = 'context.updated' AND session_id = SESSION".into(),
+        ),
+        (
+            "a log that begins at 0",
+            &["I5"],
+            "UPDATE session_event SET seq = 0 WHERE seq = 1 AND session_id = SESSION".into(),
+        ),
+        (
+            "a head that is ahead of its log",
+            &["I5"],
+            "UPDATE session_head SET next_seq = next_seq + 1 WHERE id = SESSION".into(),
+        ),
+        (
+            "a log without a head",
+            &["I5"],
+            "DELETE FROM session_head WHERE id = SESSION".into(),
+        ),
+        (
+            "a turn interrupted by nobody",
+            &["I6"],
+            set_payload("turn.settled", "\"outcome\":\"completed\"", "\"outcome\":\"interrupted\""),
+        ),
+        (
+            "an interrupt of a turn that was over",
+            &["I6"],
+            format!(
+                "UPDATE session_event SET payload = json_build_object('target', json_build_object(
+                     'type', 'turn', 'turn', {}::json->>'turn'))::text
+                 WHERE session_id = SESSION AND kind = 'interrupt.requested'",
+                first("turn.settled")
+            ),
+        ),
+        (
+            "a drain that went on after its interrupt",
+            &["I6"],
+            "UPDATE session_event SET kind = 'interrupt.requested', payload = '{\"target\":{\"type\":\"drain\"}}'
+             WHERE session_id = SESSION AND kind = 'context.updated'"
+                .into(),
+        ),
+        (
+            "a drain of what an interrupt had parked",
+            &["I6"],
+            "UPDATE session_event SET kind = 'interrupt.requested', payload = '{\"target\":{\"type\":\"parked\"}}'
+             WHERE session_id = SESSION AND kind = 'epoch.started'"
+                .into(),
+        ),
+        (
+            "a head that missed its interrupt",
+            &["I6"],
+            "UPDATE session_head SET interrupt_seq = 0 WHERE id = SESSION".into(),
+        ),
+        (
+            "a second result of a call",
+            &["I8"],
+            append("tool.settled", live, &first("tool.settled")),
+        ),
+        (
+            "a result without an intent",
+            &["I8"],
+            append("tool.settled", live, "'{\"call\":\"call_nobody\",\"outcome\":\"failed\"}'"),
+        ),
+        (
+            "a second body of an unsafe call",
+            &["I8"],
+            "UPDATE session_event SET kind = 'tool.started', payload = (SELECT payload FROM session_event
+                 WHERE session_id = SESSION AND kind = 'tool.started')
+             WHERE session_id = SESSION AND seq =
+                 (SELECT seq - 1 FROM session_event WHERE session_id = SESSION AND kind = 'tool.started')"
+                .into(),
+        ),
+        (
+            "a fourth body of a pure call",
+            &["I8"],
+            format!(
+                "{0}; {0}; {0}",
+                append(
+                    "tool.started",
+                    live,
+                    "(SELECT json_build_object('call', payload::json#>>'{intent,call}') FROM session_event
+                      WHERE session_id = SESSION AND kind = 'tool.called' AND payload LIKE '%pure%')"
+                )
+            ),
+        ),
+        (
+            "a result of a call that never began",
+            &["I8"],
+            format!(
+                "{}; UPDATE session_event SET kind = 'retry.scheduled' WHERE session_id = SESSION AND kind = 'tool.started'",
+                set_payload("tool.settled", "\"outcome\":\"unknown\"", "\"outcome\":\"completed\"")
+            ),
+        ),
+        (
+            "a call of a settled turn without a result",
+            &["I8"],
+            format!(
+                "UPDATE session_event SET kind = 'retry.scheduled' WHERE session_id = SESSION AND seq = {}",
+                last_of("tool.settled")
+            ),
+        ),
+        (
+            "an idle session with an open turn",
+            &["I8"],
+            format!(
+                "UPDATE session_event SET kind = 'retry.scheduled' WHERE session_id = SESSION AND seq = {}",
+                last_of("turn.settled")
+            ),
+        ),
+        (
+            "an attempt that is counted wrong",
+            &["I9"],
+            set_payload("attempt.started", "\"ordinal\":2", "\"ordinal\":1"),
+        ),
+        (
+            "an attempt that ended twice",
+            &["I9"],
+            append("attempt.ended", live, &first("attempt.ended")),
+        ),
+        (
+            "an attempt of a settled turn without an end",
+            &["I9"],
+            format!(
+                "UPDATE session_event SET kind = 'retry.scheduled' WHERE session_id = SESSION AND seq = {}",
+                last_of("attempt.ended")
+            ),
+        ),
+        (
+            "a turn that used more than its attempts",
+            &["I9"],
+            set_payload("turn.settled", "\"input\":120", "\"input\":121"),
+        ),
+        (
+            "a session that should still run",
+            &["I11"],
+            "UPDATE session_head SET open = true WHERE id = SESSION".into(),
+        ),
+        (
+            "a wake that the head forgot",
+            &["I11"],
+            "WITH admitted AS (
+                 UPDATE session_head SET next_seq = next_seq + 1, pending = pending + 1
+                 WHERE id = SESSION RETURNING org_id, id, next_seq - 1 AS seq),
+             logged AS (
+                 INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
+                 SELECT org_id, id, seq, 'evt_wake', 'prompt.admitted', 1, 1,
+                     '{\"message\":\"msg_wake\",\"wake\":true}' FROM admitted)
+             INSERT INTO session_input (org_id, id, session_id, delivery, status, payload, admitted_seq,
+                 admitted_ms, projector_version)
+             SELECT org_id, 'msg_wake', id, 'steer', 'admitted', '{\"wake\":true}', seq, 1, 1 FROM admitted"
+                .into(),
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn the_oracle_finds_nothing_in_good_histories_and_every_tampering() {
+    let world = World::new().await;
+    let untouched = every_kind(&world).await;
+    assert_eq!(violations(&world, true).await, []);
+    let mut broken = BTreeSet::new();
+    for (what, invariants, sql) in tamperings() {
+        let session = every_kind(&world).await;
+        tamper(&world, &session, &sql).await;
+        assert_reports(&world, &session, what, invariants).await;
+        broken.extend(invariants);
+        // The next one starts from a good history again.
+        for table in ["session_head", "session_event", "session_input"] {
+            let column = if table == "session_head" { "id" } else { "session_id" };
+            tamper(&world, &session, &format!("DELETE FROM {table} WHERE {column} = SESSION"))
+                .await;
+        }
+    }
+    let checked = ["I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11"];
+    assert_eq!(broken, BTreeSet::from(checked), "each is shown to be able to fail");
+    assert_eq!(violations(&world, true).await, []);
+    assert!(world.rows(&untouched).await.len() > 30);
+}
+
+#[tokio::test]
+async fn work_that_is_under_way_is_no_violation_until_all_should_be_settled() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.admit(&session, "hello").await;
+    assert_eq!(violations(&world, false).await, []);
+    assert_reports(&world, &session, "ready", &["I11"]).await;
+    let found = violations(&world, true).await;
+    let still = Violation {
+        invariant: "I11".into(),
+        session: session.session.to_string(),
+        found: "still ready".into(),
+    };
+    assert_eq!(found, [still]);
+}
+
+/// A tenant's check says nothing of another's sessions.
+#[tokio::test]
+async fn the_oracle_looks_at_one_organisation() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.admit(&session, "hello").await;
+    let (stranger, ..) = crate::world::organisation(&world.store).await;
+    assert_eq!(world.store.violations(stranger, true).await.expect("an answer"), []);
+}

@@ -1,0 +1,280 @@
+//! Many workers, sessions and clients at once, doing anything at any time; the oracle judges.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use domain::{
+    Claim, Delivery, DrainOutcome, FencingToken, InterruptTarget, PromptAdmitted, Seq,
+    SessionEvent, SessionRef, TurnOutcome,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use store::{DrainEnd, DrainTx, Started, StoreError};
+use tokio::task::JoinSet;
+
+use crate::script::{TestTurn, ended, promoted};
+use crate::world::{World, name};
+
+const WORKERS: usize = 5;
+const CLIENTS: usize = 4;
+const SESSIONS: usize = 5;
+const RUN: Duration = Duration::from_secs(3);
+
+/// What happened, so that a run in which nothing did is rejected.
+#[derive(Debug, Default)]
+struct Counts {
+    admitted: AtomicUsize,
+    interrupts: AtomicUsize,
+    fences: AtomicUsize,
+    commits: AtomicUsize,
+    fenced: AtomicUsize,
+    superseded: AtomicUsize,
+    recovered: AtomicUsize,
+    abandoned: AtomicUsize,
+}
+
+struct Run {
+    world: World,
+    sessions: Vec<SessionRef>,
+    /// The newest token that anybody minted.
+    minted: AtomicI64,
+    counts: Counts,
+    until: Instant,
+}
+
+fn count(counter: &AtomicUsize) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Run {
+    fn any(&self, random: &mut StdRng) -> &SessionRef {
+        &self.sessions[random.random_range(0..self.sessions.len())]
+    }
+}
+
+/// What a drain knows of its session from the log.
+struct Known {
+    open: Option<TestTurn>,
+    interrupts_before: Seq,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_workers_and_clients_do_the_oracle_finds_nothing() {
+    let seed: u64 = rand::random();
+    println!("seed {seed}");
+    let world = World::new().await;
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(world.session().await);
+    }
+    world.fence(1).await;
+    let until = Instant::now() + RUN;
+    let (minted, counts) = (AtomicI64::new(1), Counts::default());
+    let run = Arc::new(Run { world, sessions, minted, counts, until });
+    let mut tasks = JoinSet::new();
+    for n in 0..WORKERS + CLIENTS {
+        let run = run.clone();
+        let random = StdRng::seed_from_u64(seed.wrapping_add(n as u64));
+        tasks.spawn(async move {
+            if n < WORKERS { worker(&run, random).await } else { client(&run, random).await }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    run.world.assert_sound(false).await;
+
+    // Faults have stopped: one owner finishes what is left.
+    let token = run.minted.load(Ordering::Relaxed) + 1;
+    run.world.fence(token).await;
+    let mut random = StdRng::seed_from_u64(seed);
+    for session in &run.sessions {
+        while run.world.head(session).await.ready {
+            drain(&run, session, token, &mut random, false).await;
+        }
+    }
+    run.world.assert_sound(true).await;
+    let counts = format!("{:?}", run.counts);
+    assert!(!counts.contains("(0)") && !counts.contains(": 0"), "seed {seed}: {counts}");
+}
+
+async fn client(run: &Run, mut random: StdRng) {
+    let mut sent = Vec::new();
+    while Instant::now() < run.until {
+        let session = run.any(&mut random);
+        match random.random_range(0..10) {
+            0 => {
+                let id = session.session.clone();
+                run.world
+                    .store
+                    .interrupt(run.world.org, id, run.world.tick())
+                    .await
+                    .expect("an answer");
+                count(&run.counts.interrupts);
+            }
+            1 if !sent.is_empty() => {
+                let (session, prompt) = &sent[random.random_range(0..sent.len())];
+                let again = run.world.try_admit(session, prompt).await.expect("found");
+                assert_eq!(again.admission, store::Admission::Retry);
+            }
+            _ => {
+                let queue = random.random_bool(0.4);
+                let prompt = PromptAdmitted {
+                    delivery: if queue { Delivery::Queue } else { Delivery::Steer },
+                    wake: random.random_bool(0.8),
+                    ..run.world.prompt("anything")
+                };
+                run.world.try_admit(session, &prompt).await.expect("admitted");
+                sent.push((session.clone(), prompt));
+                count(&run.counts.admitted);
+            }
+        }
+    }
+}
+
+async fn worker(run: &Run, mut random: StdRng) {
+    let mut token = 1;
+    while Instant::now() < run.until {
+        match random.random_range(0..12) {
+            // A new lease; the other workers go on with theirs until they are told.
+            0 => {
+                token = run.minted.fetch_add(1, Ordering::Relaxed) + 1;
+                match run.world.store.raise_fence(run.world.at(), FencingToken(token)).await {
+                    Ok(()) => count(&run.counts.fences),
+                    Err(StoreError::Superseded) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            1..3 => token = run.minted.load(Ordering::Relaxed),
+            _ => {
+                let session = run.any(&mut random).clone();
+                drain(run, &session, token, &mut random, true).await;
+            }
+        }
+    }
+}
+
+/// One Session Drain. With `faults` it may stop anywhere without a word.
+async fn drain(run: &Run, session: &SessionRef, token: i64, random: &mut StdRng, faults: bool) {
+    let started = run.world.store.start_drain(session.clone(), FencingToken(token)).await;
+    let (mut tx, taken) = match started {
+        Ok(Started::Claimed(tx, taken)) => (*tx, taken),
+        Ok(Started::Superseded) => return count(&run.counts.superseded),
+        Ok(Started::Idle) => return,
+        other => panic!("{}", name(&other)),
+    };
+    if taken.was_open {
+        count(&run.counts.recovered);
+    }
+    let claim = tx.claim();
+    let mut known = look_back(&mut tx, taken.was_open).await;
+    loop {
+        if faults && random.random_bool(0.05) {
+            // Its transaction is rolled back, and it is never heard of again.
+            return count(&run.counts.abandoned);
+        }
+        let (events, end) = next_write(run, &mut tx, &mut known, random, faults).await;
+        if let Err(error) = run.world.write(tx, &events, end).await {
+            panic!("with the head locked: {error:?}");
+        }
+        count(&run.counts.commits);
+        if end != DrainEnd::Keep {
+            return;
+        }
+        match resume(run, session, claim).await {
+            Some(next) => tx = next,
+            None => return,
+        }
+    }
+}
+
+async fn resume(run: &Run, session: &SessionRef, claim: Claim) -> Option<DrainTx> {
+    match run.world.store.resume_drain(session.clone(), claim).await {
+        Ok(tx) => Some(tx),
+        Err(StoreError::Fenced { .. }) => {
+            count(&run.counts.fenced);
+            None
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+async fn look_back(tx: &mut DrainTx, was_open: bool) -> Known {
+    let log = tx.events_after(Seq(0)).await.expect("a log");
+    let mut known = Known { open: None, interrupts_before: Seq(0) };
+    let mut interrupt = None;
+    for recorded in &log {
+        match &recorded.event {
+            SessionEvent::TurnStarted(started) => known.open = Some(TestTurn::started(started)),
+            SessionEvent::AttemptStarted(started) => {
+                known.open = known.open.map(|turn| turn.with_attempt(&started.attempt));
+            }
+            SessionEvent::TurnSettled(_) => known.open = None,
+            SessionEvent::InterruptRequested(asked) if asked.target != InterruptTarget::Parked => {
+                interrupt = Some(recorded.seq);
+            }
+            SessionEvent::DrainEnded(_) => interrupt = None,
+            _ => {}
+        }
+    }
+    // An interrupt of the drain that was left open is ours to apply.
+    known.interrupts_before = match interrupt {
+        Some(seq) if was_open => Seq(seq.0 - 1),
+        _ => tx.head().interrupt_seq,
+    };
+    known
+}
+
+/// What a Session Drain would write next, given what it has locked.
+async fn next_write(
+    run: &Run,
+    tx: &mut DrainTx,
+    known: &mut Known,
+    random: &mut StdRng,
+    faults: bool,
+) -> (Vec<SessionEvent>, DrainEnd) {
+    let mut mint = tx.mint(run.world.tick());
+    if tx.head().interrupt_seq > known.interrupts_before {
+        let mut events = Vec::new();
+        if let Some(turn) = known.open.take() {
+            events.extend(turn.stop(TurnOutcome::Interrupted));
+        }
+        events.push(ended(DrainOutcome::Interrupted));
+        return (events, DrainEnd::Close);
+    }
+    if let Some(turn) = &known.open {
+        if faults && random.random_bool(0.3) {
+            return (Vec::new(), DrainEnd::Keep);
+        }
+        let mut events = if random.random_bool(0.8) {
+            turn.reply(&mut mint).to_vec()
+        } else {
+            turn.stop(TurnOutcome::Lost).to_vec()
+        };
+        known.open = None;
+        if random.random_bool(0.1) {
+            events.push(ended(DrainOutcome::Failed));
+            return (events, DrainEnd::Close);
+        }
+        return (events, DrainEnd::Keep);
+    }
+    if faults && random.random_bool(0.1) {
+        return (Vec::new(), DrainEnd::HandOver);
+    }
+    let pending = tx.pending_inputs().await.expect("inputs");
+    if !pending.is_empty() && random.random_bool(0.05) {
+        return (vec![ended(DrainOutcome::Failed)], DrainEnd::Park);
+    }
+    let (steers, queued): (Vec<_>, Vec<_>) =
+        pending.into_iter().partition(|(.., prompt)| prompt.delivery == Delivery::Steer);
+    let prompts = if steers.is_empty() { queued.into_iter().take(1).collect() } else { steers };
+    let mut events: Vec<_> = prompts.iter().map(|(.., prompt)| promoted(prompt)).collect();
+    let Some((.., prompt)) = prompts.last() else {
+        return (vec![ended(DrainOutcome::Completed)], DrainEnd::Close);
+    };
+    let turn = TestTurn::new(&mut mint, &prompt.message);
+    events.extend(turn.start());
+    known.open = Some(turn);
+    (events, DrainEnd::Keep)
+}

@@ -1,0 +1,117 @@
+use std::collections::BTreeSet;
+
+use domain::{Seq, SessionEvent};
+use store::RebuildReport;
+
+use crate::script::every_kind;
+use crate::world::World;
+
+#[tokio::test]
+async fn a_rebuild_of_every_kind_of_event_gives_the_same_rows() {
+    let world = World::new().await;
+    let session = every_kind(&world).await;
+    let kinds = world.kinds(&session).await;
+    let written: BTreeSet<&str> = kinds.iter().map(String::as_str).collect();
+    let known: BTreeSet<&str> = SessionEvent::KINDS.iter().copied().collect();
+    assert_eq!(written, known, "the script must have every kind");
+    let exact = RebuildReport {
+        session: session.session.clone(),
+        events: kinds.len(),
+        missing: Vec::new(),
+        added: Vec::new(),
+    };
+    let before = world.rows(&session).await;
+    for check in [true, false, true] {
+        let id = session.session.clone();
+        let report = world.store.rebuild(world.org, id, check).await.expect("a rebuild");
+        assert_eq!(report, exact);
+        assert_eq!(world.rows(&session).await, before);
+    }
+    // Every projection has a row, so that none is exact for want of rows.
+    for table in [
+        "session",
+        "session_input",
+        "context_epoch",
+        "mid_conversation_system_message",
+        "message",
+        "part",
+        "provider_turn",
+        "provider_attempt",
+        "tool_result",
+    ] {
+        let start = format!("{table}: ");
+        assert!(before.iter().any(|row| row.starts_with(&start)), "{table} has no row");
+    }
+    world.assert_sound(true).await;
+}
+
+#[tokio::test]
+async fn the_log_reads_back_in_order_page_by_page() {
+    let world = World::new().await;
+    let session = every_kind(&world).await;
+    let id = || session.session.clone();
+    let all = world.store.events(world.org, id(), Seq(0), i64::MAX).await.expect("a log");
+    let seqs: Vec<i64> = all.iter().map(|event| event.seq.0).collect();
+    assert_eq!(seqs, (1..=i64::try_from(all.len()).expect("small")).collect::<Vec<_>>());
+    let mut paged = Vec::new();
+    loop {
+        let after = paged.last().map_or(Seq(0), |event: &domain::RecordedEvent| event.seq);
+        let page = world.store.events(world.org, id(), after, 4).await.expect("a page");
+        if page.is_empty() {
+            break;
+        }
+        assert!(page.len() <= 4);
+        paged.extend(page);
+    }
+    assert_eq!(paged, all);
+    let ids: BTreeSet<&str> = all.iter().map(|event| event.id.as_str()).collect();
+    assert_eq!(ids.len(), all.len());
+}
+
+#[tokio::test]
+async fn a_tampered_projection_is_reported_and_repaired() {
+    let world = World::new().await;
+    let session = every_kind(&world).await;
+    let good = world.rows(&session).await;
+    for (tamper, missing, added) in [
+        ("UPDATE session SET title = 'mine'", 1, 1),
+        ("UPDATE session_input SET delivery = 'queue'", 2, 2),
+        ("UPDATE part SET text = text || ' ' WHERE kind = 'reasoning'", 1, 1),
+        ("DELETE FROM tool_result WHERE class = 'pure'", 0, 1),
+        ("DELETE FROM context_epoch", 0, 1),
+        ("UPDATE mid_conversation_system_message SET rendered = ''", 1, 1),
+        ("UPDATE provider_attempt SET body_hash = '' WHERE ordinal = 2", 1, 1),
+        ("UPDATE provider_turn SET projector_version = 0 WHERE outcome = 'lost'", 1, 1),
+        (
+            "INSERT INTO message (org_id, id, session_id, seq, role, created_ms, projector_version)
+             SELECT org_id, 'msg_stray', id, 1, 'user', 1, 1 FROM session",
+            1,
+            0,
+        ),
+    ] {
+        sqlx::raw_sql(tamper).execute(&world.root).await.expect(tamper);
+        let rebuild = |check| world.store.rebuild(world.org, session.session.clone(), check);
+        let tampered = world.rows(&session).await;
+        let report = rebuild(true).await.expect("a check");
+        assert_eq!((report.missing.len(), report.added.len()), (missing, added), "{report:?}");
+        assert_eq!(world.rows(&session).await, tampered, "a check changes nothing");
+        assert_eq!(rebuild(false).await.expect("a rebuild"), report);
+        assert_eq!(world.rows(&session).await, good, "{tamper}");
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_session_leaves_no_row_and_its_drain_is_fenced() {
+    let world = World::new().await;
+    let (session, kept) = (every_kind(&world).await, world.session().await);
+    world.admit(&session, "hello").await;
+    let claim = world.drain(&session, 1, &[], store::DrainEnd::Keep).await;
+    let others = world.rows(&kept).await;
+    world.store.delete_session(world.org, session.session.clone()).await.expect("deleted");
+    assert_eq!(world.rows(&session).await, Vec::<String>::new());
+    let answer = world.resume(&session, claim, &[], store::DrainEnd::Keep).await;
+    assert!(crate::world::is_fenced(&answer), "{answer:?}");
+    assert_eq!(world.refused(&session, 1).await, "not found");
+    assert_eq!(world.rows(&kept).await, others);
+    world.assert_sound(true).await;
+}

@@ -1,0 +1,140 @@
+use sqlx::{Connection, PgConnection};
+use store::{SCHEMA_VERSION, StoreError};
+
+use crate::script::every_kind;
+use crate::world::World;
+
+/// Every object of the schema with its definition.
+async fn shape(world: &World) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT 'column ' || table_name || '.' || column_name || ' ' || data_type
+         FROM information_schema.columns WHERE table_schema = 'public'
+         UNION ALL SELECT 'function ' || pg_get_functiondef(p.oid) FROM pg_proc p
+             WHERE pronamespace = 'public'::regnamespace
+         UNION ALL SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'public'
+         UNION ALL SELECT 'policy ' || p::text FROM pg_policies p
+         UNION ALL SELECT 'migration ' || m::text FROM _sqlx_migrations m ORDER BY 1",
+    )
+    .fetch_all(&world.root)
+    .await
+    .expect("the catalog")
+}
+
+#[tokio::test]
+async fn migrating_again_changes_nothing() {
+    let world = World::new().await;
+    let session = every_kind(&world).await;
+    let (before, rows) = (shape(&world).await, world.rows(&session).await);
+    assert!(before.len() > 100, "{}", before.len());
+    store::migrate(&world.database.url("oc_migrate")).await.expect("nothing to do");
+    assert_eq!(shape(&world).await, before);
+    assert_eq!(world.rows(&session).await, rows);
+    let version = store::schema_version(&world.database.store_url()).await.expect("a version");
+    assert_eq!(version, SCHEMA_VERSION);
+}
+
+#[tokio::test]
+async fn data_of_a_newer_schema_is_refused_with_what_to_do() {
+    let world = World::new().await;
+    let newer = SCHEMA_VERSION + 1;
+    sqlx::query(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+         VALUES ($1, 'from the future', true, '', 0)",
+    )
+    .bind(newer)
+    .execute(&world.root)
+    .await
+    .expect("a row");
+    let before = shape(&world).await;
+    let error = store::migrate(&world.database.url("oc_migrate")).await.expect_err("newer");
+    let StoreError::Schema(message) = error else { panic!("{error:?}") };
+    let expected = format!(
+        "the data is of schema {newer} and this build knows {SCHEMA_VERSION}: \
+         start a newer build, or restore a backup made by this one"
+    );
+    assert_eq!(message, expected);
+    assert_eq!(shape(&world).await, before);
+    let version = store::schema_version(&world.database.store_url()).await.expect("a version");
+    assert_eq!(version, newer);
+}
+
+/// A later table cannot forget it: whatever has `org_id` belongs to a tenant.
+#[tokio::test]
+async fn every_table_of_a_tenant_is_closed_to_the_others() {
+    let world = World::new().await;
+    let open: Vec<String> = sqlx::query_scalar(
+        "SELECT c.relname || CASE
+             WHEN NOT (c.relrowsecurity AND c.relforcerowsecurity) THEN ': FORCE ROW LEVEL SECURITY is missing'
+             WHEN o.rolname <> 'oc_owner' THEN ': owned by ' || o.rolname
+             ELSE ': oc_app needs the one policy \"tenant\", for all commands' END
+         FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
+         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id' AND NOT a.attisdropped
+         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'm', 'v', 'f')
+             AND (NOT (c.relrowsecurity AND c.relforcerowsecurity) OR o.rolname <> 'oc_owner'
+                 OR ARRAY['tenant'] <> ARRAY(SELECT p.policyname::text FROM pg_policies p
+                     WHERE p.schemaname = 'public' AND p.tablename = c.relname
+                         AND p.roles && ARRAY['oc_app', 'public']::name[])
+                 OR NOT EXISTS (SELECT FROM pg_policies p
+                     WHERE p.schemaname = 'public' AND p.tablename = c.relname AND p.policyname = 'tenant'
+                         AND p.cmd = 'ALL' AND p.permissive = 'PERMISSIVE' AND p.qual = p.with_check
+                         AND p.qual = '(org_id = (NULLIF(current_setting(''oc.org''::text, true), ''''::text))::uuid)'))
+         ORDER BY 1",
+    )
+    .fetch_all(&world.root)
+    .await
+    .expect("the catalog");
+    assert_eq!(open, Vec::<String>::new());
+
+    let shared: Vec<String> = sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_class c
+         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT EXISTS (
+             SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'org_id')
+         ORDER BY 1",
+    )
+    .fetch_all(&world.root)
+    .await
+    .expect("the catalog");
+    // What belongs to no tenant; a table that joins them must hold nothing of one.
+    assert_eq!(shared, ["_sqlx_migrations", "cluster"]);
+}
+
+#[tokio::test]
+async fn every_key_leads_with_the_organisation_and_functions_pin_their_search_path() {
+    let world = World::new().await;
+    let keys: Vec<String> = sqlx::query_scalar(
+        "SELECT i.indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'org_id'
+         WHERE c.relnamespace = 'public'::regnamespace AND i.indkey[0] <> a.attnum ORDER BY 1",
+    )
+    .fetch_all(&world.root)
+    .await
+    .expect("the catalog");
+    // A key is looked up by its hash before its tenant is known.
+    assert_eq!(keys, ["api_key_hash_key"]);
+    let loose: Vec<String> = sqlx::query_scalar(
+        "SELECT p.proname::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+         WHERE p.pronamespace = 'public'::regnamespace AND (p.prosecdef
+             OR has_function_privilege('oc_sched', p.oid, 'EXECUTE')
+             OR (p.prosqlbody IS NULL AND NOT coalesce('search_path=public, pg_temp' = ANY (p.proconfig), false)))",
+    )
+    .fetch_all(&world.root)
+    .await
+    .expect("the catalog");
+    assert_eq!(loose, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn provisioning_again_keeps_roles_and_data() {
+    let world = World::new().await;
+    let session = every_kind(&world).await;
+    let rows = world.rows(&session).await;
+    let url = world.database.url("oc_app");
+    let password = store::url_password(&url).expect("a URL").expect("a password");
+    // The roles are the server's, which other tests share: the passwords stay what they are.
+    let passwords = store::RolePasswords { migrate: password.clone(), serve: password };
+    for _ in 0..2 {
+        store::provision(&world.database.superuser_url(), &passwords).await.expect("provisioned");
+    }
+    PgConnection::connect(&url).await.expect("still let in");
+    assert_eq!(world.rows(&session).await, rows);
+}

@@ -1,0 +1,308 @@
+//! What every test starts from, and what it compares: whole rows, before and after.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
+
+use domain::{
+    Claim, Delivery, FencingToken, IdMint, LocationId, LocationRef, MessageId, OrgId, PartId,
+    ProjectId, PromptAdmitted, PromptPart, SessionCreated, SessionEvent, SessionId, SessionRef,
+    Stamp, TimestampMs, TurnOutcome,
+};
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+use store::{
+    AdmittedPrompt, Append, DrainEnd, DrainTx, LocationKind, NewPrompt, NewSession, Started, Store,
+    StoreError, StoreOptions, Taken,
+};
+use testkit::TestDatabase;
+
+pub(crate) const NOW: TimestampMs = 1_795_293_590_000;
+
+/// A session's hot row, whole.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub(crate) struct HeadRow {
+    pub(crate) next_seq: i64,
+    pub(crate) claim: i64,
+    pub(crate) pending: i32,
+    pub(crate) open: bool,
+    pub(crate) handed_over: bool,
+    pub(crate) recoveries: i16,
+    pub(crate) wake_seq: i64,
+    pub(crate) parked_seq: i64,
+    pub(crate) interrupt_seq: i64,
+    pub(crate) ready: bool,
+}
+
+/// One organisation with a project and a Location, in a database of its own.
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) org: OrgId,
+    pub(crate) project: ProjectId,
+    pub(crate) location: LocationId,
+    /// A superuser: for looking at what no role may see, and for tampering.
+    pub(crate) root: PgPool,
+    clock: AtomicI64,
+    pub(crate) database: TestDatabase,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let database = testkit::database().await.expect("a test database");
+        let store = Store::connect(&StoreOptions::new(database.store_url())).expect("a URL");
+        let root = PgPoolOptions::new()
+            .max_connections(4)
+            .connect(&database.superuser_url())
+            .await
+            .expect("a superuser's connection");
+        let (org, project, location) = organisation(&store).await;
+        Self { store, org, project, location, root, clock: AtomicI64::new(NOW), database }
+    }
+
+    /// A time later than every one before.
+    pub(crate) fn tick(&self) -> TimestampMs {
+        self.clock.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn mint(&self) -> IdMint {
+        IdMint::after(Stamp::default(), self.tick())
+    }
+
+    pub(crate) fn at(&self) -> LocationRef {
+        LocationRef { org: self.org, location: self.location.clone() }
+    }
+
+    /// Another Location of the project.
+    pub(crate) async fn another_location(&self) -> LocationId {
+        let directory = format!("/workspace/{}", self.tick());
+        let (kind, now) = (LocationKind::Managed, self.tick());
+        let made = self.store.ensure_location(self.org, self.project.clone(), kind, directory, now);
+        made.await.expect("a Location").id
+    }
+
+    pub(crate) async fn session(&self) -> SessionRef {
+        self.session_at(&self.location).await
+    }
+
+    pub(crate) async fn session_at(&self, location: &LocationId) -> SessionRef {
+        let id = SessionId::mint(&mut self.mint());
+        let created = SessionCreated {
+            project: self.project.clone(),
+            location: location.clone(),
+            directory: "/workspace".into(),
+            title: "New session".into(),
+            agent: "build".into(),
+            model: None,
+        };
+        let new = NewSession { id: id.clone(), created, now: self.tick() };
+        assert!(self.store.create_session(self.org, new).await.expect("a new session"));
+        SessionRef { org: self.org, location: location.clone(), session: id }
+    }
+
+    pub(crate) fn prompt(&self, text: &str) -> PromptAdmitted {
+        let mut mint = self.mint();
+        PromptAdmitted {
+            message: MessageId::mint(&mut mint),
+            delivery: Delivery::Steer,
+            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: text.to_owned() }],
+            agent: None,
+            model: None,
+            wake: true,
+            digest: text.to_owned(),
+        }
+    }
+
+    pub(crate) async fn try_admit(
+        &self,
+        session: &SessionRef,
+        prompt: &PromptAdmitted,
+    ) -> Result<AdmittedPrompt, StoreError> {
+        let (session, prompt) = (session.session.clone(), prompt.clone());
+        self.store.admit_prompt(self.org, NewPrompt { session, prompt, now: self.tick() }).await
+    }
+
+    pub(crate) async fn admit(&self, session: &SessionRef, text: &str) -> PromptAdmitted {
+        let prompt = self.prompt(text);
+        self.try_admit(session, &prompt).await.expect("an admission");
+        prompt
+    }
+
+    /// Admits without a wake.
+    pub(crate) async fn admit_only(&self, session: &SessionRef, text: &str) -> PromptAdmitted {
+        let prompt = PromptAdmitted { wake: false, ..self.prompt(text) };
+        self.try_admit(session, &prompt).await.expect("an admission");
+        prompt
+    }
+
+    pub(crate) async fn fence(&self, token: i64) {
+        self.store.raise_fence(self.at(), FencingToken(token)).await.expect("the highest token");
+    }
+
+    /// Starts a drain that must start.
+    pub(crate) async fn start(&self, session: &SessionRef, token: i64) -> (DrainTx, Taken) {
+        match self.store.start_drain(session.clone(), FencingToken(token)).await {
+            Ok(Started::Claimed(tx, taken)) => (*tx, taken),
+            other => panic!("not claimed but {}", name(&other)),
+        }
+    }
+
+    /// How a start that must not claim went.
+    pub(crate) async fn refused(&self, session: &SessionRef, token: i64) -> &'static str {
+        name(&self.store.start_drain(session.clone(), FencingToken(token)).await)
+    }
+
+    /// Commits a drain's write; promotions and progress are counted from `events`.
+    pub(crate) async fn write(
+        &self,
+        tx: DrainTx,
+        events: &[SessionEvent],
+        end: DrainEnd,
+    ) -> Result<(), StoreError> {
+        let promoted = events.iter().filter(|event| event.kind() == "prompt.promoted").count();
+        let progress = events.iter().any(|event| match event {
+            SessionEvent::ToolSettled(_) => true,
+            SessionEvent::TurnSettled(settled) => settled.outcome != TurnOutcome::Lost,
+            _ => false,
+        });
+        let promoted = i32::try_from(promoted).expect("few");
+        let now = self.tick();
+        let mut mint = tx.mint(now);
+        tx.commit(&mut mint, now, Append { events, promoted, progress, end, components: &[] }).await
+    }
+
+    /// Starts a drain and commits `events` with its claim.
+    pub(crate) async fn drain(
+        &self,
+        session: &SessionRef,
+        token: i64,
+        events: &[SessionEvent],
+        end: DrainEnd,
+    ) -> Claim {
+        let (tx, _) = self.start(session, token).await;
+        let claim = tx.claim();
+        self.write(tx, events, end).await.expect("the claim's own write");
+        claim
+    }
+
+    /// Goes on under `claim`.
+    pub(crate) async fn resume(
+        &self,
+        session: &SessionRef,
+        claim: Claim,
+        events: &[SessionEvent],
+        end: DrainEnd,
+    ) -> Result<(), StoreError> {
+        let tx = self.store.resume_drain(session.clone(), claim).await?;
+        self.write(tx, events, end).await
+    }
+
+    pub(crate) async fn head(&self, session: &SessionRef) -> HeadRow {
+        sqlx::query_as("SELECT * FROM session_head WHERE org_id = $1 AND id = $2")
+            .bind(session.org.0)
+            .bind(session.session.as_str())
+            .fetch_one(&self.root)
+            .await
+            .expect("a head")
+    }
+
+    /// Everything that is stored of a session: its head, its log and its projections.
+    pub(crate) async fn rows(&self, session: &SessionRef) -> Vec<String> {
+        sqlx::query_scalar(
+            "SELECT 'head: ' || h::text FROM session_head h WHERE org_id = $1 AND id = $2
+             UNION ALL SELECT 'event: ' || e::text FROM session_event e
+                 WHERE org_id = $1 AND session_id = $2
+             UNION ALL SELECT name || ': ' || line FROM projection_rows($1, $2) ORDER BY 1",
+        )
+        .bind(session.org.0)
+        .bind(session.session.as_str())
+        .fetch_all(&self.root)
+        .await
+        .expect("rows")
+    }
+
+    /// The log's kinds, in order.
+    pub(crate) async fn kinds(&self, session: &SessionRef) -> Vec<String> {
+        sqlx::query_scalar(
+            "SELECT kind FROM session_event WHERE org_id = $1 AND session_id = $2 ORDER BY seq",
+        )
+        .bind(session.org.0)
+        .bind(session.session.as_str())
+        .fetch_all(&self.root)
+        .await
+        .expect("a log")
+    }
+
+    /// Waits until `count` backends of this database wait for a lock.
+    pub(crate) async fn until_waiting(&self, count: i64) {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        for _ in 0..20_000 {
+            let now: i64 =
+                sqlx::query_scalar(waiting).fetch_one(&self.root).await.expect("a count");
+            if now >= count {
+                return;
+            }
+        }
+        panic!("nobody came to wait for a lock");
+    }
+
+    /// The oracle and a rebuild of every session find nothing wrong.
+    pub(crate) async fn assert_sound(&self, settled: bool) {
+        let found = self.store.violations(self.org, settled).await.expect("the oracle's answer");
+        assert_eq!(found, []);
+        let sessions: Vec<String> =
+            sqlx::query_scalar("SELECT id FROM session_head WHERE org_id = $1")
+                .bind(self.org.0)
+                .fetch_all(&self.root)
+                .await
+                .expect("heads");
+        for session in sessions {
+            let id: SessionId = session.parse().expect("an id");
+            let report = self.store.rebuild(self.org, id, true).await.expect("a rebuild");
+            assert!(report.is_exact(), "{report:?}");
+        }
+    }
+}
+
+/// A new organisation with a project and a Location.
+pub(crate) async fn organisation(store: &Store) -> (OrgId, ProjectId, LocationId) {
+    let org = OrgId::random();
+    store.ensure_organisation(org, "Acme".into(), NOW).await.expect("an organisation");
+    let project = store.ensure_project(org, "/workspace".into(), NOW).await.expect("a project").id;
+    let (kind, directory) = (LocationKind::Managed, "/workspace".to_owned());
+    let made = store.ensure_location(org, project.clone(), kind, directory, NOW).await;
+    (org, project, made.expect("a Location").id)
+}
+
+pub(crate) fn name(started: &Result<Started, StoreError>) -> &'static str {
+    match started {
+        Ok(Started::Claimed(..)) => "claimed",
+        Ok(Started::Superseded) => "superseded",
+        Ok(Started::Idle) => "idle",
+        Err(StoreError::NotFound) => "not found",
+        Err(_) => "failed",
+    }
+}
+
+pub(crate) fn is_fenced<T>(result: &Result<T, StoreError>) -> bool {
+    matches!(result, Err(StoreError::Fenced { .. }))
+}
+
+/// Polls `future` at most `polls` times and drops it then, as a handler whose client goes away.
+pub(crate) async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(move |context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
