@@ -30,7 +30,7 @@ impl fmt::Display for FencingToken {
 
 /// Which life of the placement group minted a token; one Postgres row, raised by `placement init`,
 /// by `restore` and when a standby is promoted. At most 2^23 - 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u32);
 

@@ -104,16 +104,21 @@ fn failed(screen: &mut Screen, error: &CliError) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
+/// What is logged unless `OPENCODE_CLOUD_LOG` says otherwise.
+const LOG_FILTER: &str = "warn,opencode_cloud=info,worker=info,placement=info";
+/// `json` for machines; anything else is for people.
+const LOG_FORMAT: &str = "OPENCODE_CLOUD_LOG_FORMAT";
+
 /// Runs a server subcommand: logs to standard error, and a token that SIGINT and SIGTERM cancel.
 fn server<F>(work: impl FnOnce(CancellationToken) -> F) -> Result<u8, CliError>
 where
     F: Future<Output = Result<u8, ServeError>>,
 {
-    boot::telemetry::init(
-        LogFormat::Compact,
-        "warn,opencode_cloud=info,worker=info,placement=info",
-    )
-    .map_err(ServeError::from)?;
+    let filter = std::env::var_os(boot::telemetry::LOG_VARIABLE);
+    let filter = filter.as_ref().and_then(|filter| filter.to_str()).unwrap_or(LOG_FILTER);
+    let json = std::env::var_os(LOG_FORMAT).is_some_and(|format| format == "json");
+    let format = if json { LogFormat::Json } else { LogFormat::Compact };
+    boot::telemetry::init(format, filter).map_err(ServeError::from)?;
     let stop = boot::signals::watch().map_err(ServeError::from)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Io { doing: "cannot start", source })?;

@@ -257,9 +257,13 @@ async fn open_session(
         let session = client.session(id).await?;
         return Ok((session.id, session.seq));
     }
-    let directory = directory(args.directory.as_deref(), client.is_local())?;
-    let project = client.init_project(&directory).await?;
-    let session = client.create_session(&project.id, &directory, model).await?;
+    // A service on another machine does not have this directory: without --directory it keeps a workspace.
+    let directory = match (&args.directory, client.is_local()) {
+        (None, false) => None,
+        (given, is_local) => Some(directory(given.as_deref(), is_local)?),
+    };
+    let project = client.init_project(directory.as_deref()).await?;
+    let session = client.create_session(&project.id, directory.as_deref(), model).await?;
     Ok((session.id, Seq(0)))
 }
 

@@ -9,7 +9,7 @@
 use async_trait::async_trait;
 use axum::Router;
 use axum::routing::get;
-use domain::SessionRef;
+use domain::{Generation, SessionRef};
 use placement::{PlacementNode, ReadyWork, ReadyWorkError};
 use store::Store;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
@@ -29,6 +29,10 @@ impl ReadyWork for StoreReadyWork {
     ) -> Result<Vec<SessionRef>, ReadyWorkError> {
         let ready = self.0.ready_sessions(after.cloned(), i64::from(limit)).await?;
         Ok(ready.into_iter().map(|row| row.session).collect())
+    }
+
+    async fn generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
+        Ok(Some(self.0.cluster().await?.generation))
     }
 }
 

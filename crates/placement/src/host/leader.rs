@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Host;
 use super::job::{Job, MAX_RELEASED, MAX_WAITING, Waiter};
-use super::sweep::sweep;
+use super::sweep::{read_generation, sweep};
 use super::watch::Watch;
 use super::writer::Writer;
 use crate::rules::{Batch, Load};
@@ -44,8 +44,9 @@ impl From<PlacementError> for Refused {
 
 /// Leads until this future is dropped or a write fails.
 pub(crate) async fn lead(host: &Host) {
+    read_generation(host).await;
     // Committed by this term: all that earlier leaders committed is applied here now.
-    let first = Batch::new(host.generation, Vec::new());
+    let first = Batch::new(host.generation(), Vec::new());
     if let Err(error) = host.raft.client_write(first).await {
         tracing::info!(%error, "placement does not lead after all");
         return;

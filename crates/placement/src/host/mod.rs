@@ -26,6 +26,7 @@ mod watch;
 mod writer;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use domain::{Clock, Generation, Incarnation};
@@ -46,7 +47,8 @@ const MAX_QUORUM_AGE_MS: u64 = 1_500;
 /// What all parts of a member share.
 pub(crate) struct Host {
     pub(crate) id: u64,
-    pub(crate) generation: Generation,
+    /// What our entries say; only raised.
+    pub(crate) generation: AtomicU32,
     pub(crate) secret: Option<String>,
     pub(crate) timing: Timing,
     pub(crate) clock: Arc<dyn Clock>,
@@ -86,6 +88,19 @@ impl Host {
         let leader = metrics.current_leader.filter(|leader| *leader != self.id)?;
         let node = metrics.membership_config.membership().get_node(&leader)?;
         Some(node.addr.clone())
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn raise_generation(&self, known: Generation) {
+        self.generation.fetch_max(known.0, Ordering::AcqRel);
+    }
+
+    /// Whether this group has had workers, and so may have minted tokens.
+    pub(crate) fn has_minted(&self) -> bool {
+        !self.live().is_empty()
     }
 
     pub(crate) fn live(&self) -> BTreeSet<Incarnation> {

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ impl PlacementNode {
         };
         let host = Arc::new(Host {
             id: *id,
-            generation: options.generation,
+            generation: AtomicU32::new(options.generation.0),
             secret: options.secret,
             timing: options.timing,
             clock: options.clock,

@@ -2,7 +2,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::SessionRef;
+use domain::{Generation, SessionRef};
 
 use super::Host;
 use super::job::{Job, Waiter};
@@ -20,8 +20,8 @@ const BREATH: Duration = Duration::from_millis(100);
 /// What the store could not answer; logged, and asked again at the next sweep.
 pub type ReadyWorkError = Box<dyn Error + Send + Sync>;
 
-/// The store, as the sweep sees it: which sessions are ready. (The store asks as role `oc_sched`, which
-/// reads ids and nothing else.)
+/// The store, as placement sees it: which sessions are ready, and the generation. (The store asks as role
+/// `oc_sched`, which reads ids and nothing else.)
 #[async_trait]
 pub trait ReadyWork: Send + Sync + 'static {
     /// Up to `limit` *ready* sessions in one fixed order (such as organisation, Location, session),
@@ -35,6 +35,41 @@ pub trait ReadyWork: Send + Sync + 'static {
         after: Option<&SessionRef>,
         limit: u32,
     ) -> Result<Vec<SessionRef>, ReadyWorkError>;
+
+    /// What new tokens must begin with, as it stands now; a member that becomes leader asks, since it may
+    /// have been raised after the member started (`placement init`, a restore). `None`: not known here.
+    ///
+    /// # Errors
+    /// Anything: a leader of a group that has tokens goes on with its own.
+    async fn generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
+        Ok(None)
+    }
+}
+
+/// Brings the leader's generation up to the store's. A group that has minted tokens goes on without the
+/// store's word; one that has not waits for it, for its first tokens must outrank all earlier ones.
+pub(crate) async fn read_generation(host: &Host) {
+    let mut told = false;
+    loop {
+        let asked = tokio::time::timeout(LOOK_TIME, host.ready_work.generation()).await;
+        let error: ReadyWorkError = match asked {
+            Ok(Ok(known)) => {
+                host.raise_generation(known.unwrap_or_default());
+                return;
+            }
+            Ok(Err(error)) => error,
+            Err(_) => "no answer in time".into(),
+        };
+        if host.has_minted() {
+            tracing::warn!(%error, "the generation cannot be read; the group goes on with its own");
+            return;
+        }
+        if !told {
+            tracing::warn!(%error, "the generation cannot be read; a new group waits for it");
+            told = true;
+        }
+        tokio::time::sleep(BREATH).await;
+    }
 }
 
 /// Places ready sessions whose Location nobody alive holds: what makes a lost hint cost latency only.

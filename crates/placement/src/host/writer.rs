@@ -66,7 +66,7 @@ impl<'a> Writer<'a> {
             if plan.commands.is_empty() {
                 continue;
             }
-            let batch = Batch::new(self.host.generation, plan.commands);
+            let batch = Batch::new(self.host.generation(), plan.commands);
             match self.host.raft.client_write(batch).await {
                 Ok(written) => self.settle(plan.purposes, written.data),
                 Err(error) => {

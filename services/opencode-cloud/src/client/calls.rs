@@ -22,7 +22,7 @@ impl Client {
     ///
     /// # Errors
     /// As every call: [`ClientError`] says what to do.
-    pub async fn init_project(&self, directory: &str) -> Result<ProjectView, ClientError> {
+    pub async fn init_project(&self, directory: Option<&str>) -> Result<ProjectView, ClientError> {
         let request = self.request(Method::POST, "/project/init");
         let request = request.json(&json!({ "directory": directory }));
         self.typed(request, "the project", self.pace().answer).await
@@ -35,7 +35,7 @@ impl Client {
     pub async fn create_session(
         &self,
         project: &ProjectId,
-        directory: &str,
+        directory: Option<&str>,
         model: Option<&ModelChoice>,
     ) -> Result<SessionView, ClientError> {
         let mut body = json!({ "directory": directory });

@@ -25,7 +25,7 @@ pub struct ListenArgs {
 }
 
 /// Which model answers.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ModelArgs {
     /// Base URL of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1
     #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_MODEL_URL")]
@@ -33,6 +33,14 @@ pub struct ModelArgs {
     /// The model of sessions that choose none; otherwise the first that the server lists
     #[arg(long, value_name = "NAME", env = "OPENCODE_CLOUD_MODEL")]
     pub model: Option<String>,
+    /// What the provider at --model-url is called in `provider/model`
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "custom",
+        env = "OPENCODE_CLOUD_MODEL_PROVIDER"
+    )]
+    pub model_provider: String,
     /// Key for --model-url
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_MODEL_KEY", hide_env_values = true)]
     pub model_key: Option<String>,

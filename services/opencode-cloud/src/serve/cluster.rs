@@ -211,6 +211,11 @@ impl Cluster {
         if let Some(url) = args.model.model_url.clone().or_else(|| simulated.map(|s| s.url())) {
             model.push(format!("--model-url={url}"));
         }
+        let provider = match simulated {
+            Some(_) => "simulated",
+            None => &args.model.model_provider,
+        };
+        model.push(format!("--model-provider={provider}"));
         for (flag, value) in [
             ("--model", &args.model.model),
             ("--model-key", &args.model.model_key),

@@ -52,7 +52,7 @@ pub(crate) async fn models(args: &ModelArgs) -> Result<Models, ServeError> {
             None => first_listed(&client, &endpoint).await,
         };
         let kind = ModelKind::Url(url.clone());
-        return Ok(single(client, "custom", model, endpoint, kind, None));
+        return Ok(single(client, &args.model_provider, model, endpoint, kind, None));
     }
     if let Some(key) = args.openai_api_key.as_ref().filter(|key| !key.trim().is_empty()) {
         let endpoint = Endpoint::new(OPENAI_URL).with_api_key(Secret::new(key));

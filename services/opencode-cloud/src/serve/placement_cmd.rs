@@ -61,6 +61,26 @@ pub enum What {
         #[command(flatten)]
         group: GroupArgs,
     },
+    /// Raise the generation of fencing tokens: after a restore of the database, and when a standby is
+    /// promoted. The members take it up with their next leader: restart them one by one
+    RaiseGeneration {
+        /// The database, as oc_migrate
+        #[arg(
+            long,
+            value_name = "URL",
+            env = "OPENCODE_CLOUD_DATABASE_URL",
+            hide_env_values = true
+        )]
+        database_url: String,
+    },
+    /// Give a drained node work again
+    Undrain {
+        /// The node's name
+        node: String,
+        /// How to reach the group.
+        #[command(flatten)]
+        group: GroupArgs,
+    },
     /// Take a node out of work: its workers finish at the next boundary and give their Locations back
     Drain {
         /// The node's name
@@ -123,8 +143,16 @@ pub async fn execute(what: What, screen: &mut Screen) -> Result<u8, ServeError> 
             if group.placement_peers.is_empty() {
                 group.placement_peers = members.iter().map(|member| member.url.clone()).collect();
             }
+            let admin = group.admin();
+            let known = admin.status().await.map_err(failed)?;
+            if !known.members.is_empty() {
+                return Err(ServeError::Usage(
+                    "the first of these members belongs to a group already; use `placement add` for others".into(),
+                ));
+            }
+            // The group's first leader reads it: its tokens outrank those of every earlier group.
             let generation = Store::raise_generation(&database_url).await?;
-            group.admin().init(&members).await.map_err(failed)?;
+            admin.init(&members).await.map_err(failed)?;
             format!("the group is founded in generation {}", generation.0)
         }
         What::Status { group } => {
@@ -140,6 +168,14 @@ pub async fn execute(what: What, screen: &mut Screen) -> Result<u8, ServeError> 
         What::Remove { id, group } => {
             group.admin().remove_member(id).await.map_err(failed)?;
             format!("member {id} is removed")
+        }
+        What::RaiseGeneration { database_url } => {
+            let generation = Store::raise_generation(&database_url).await?;
+            format!("the generation is {} from the next leader on", generation.0)
+        }
+        What::Undrain { node, group } => {
+            group.admin().undrain_node(&node).await.map_err(failed)?;
+            format!("node {node} takes work again")
         }
         What::Drain { node, group } => {
             group.admin().drain_node(&node).await.map_err(failed)?;
