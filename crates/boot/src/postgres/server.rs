@@ -147,6 +147,8 @@ impl Server {
     fn arguments(&self) -> Vec<OsString> {
         let settings = [
             ("listen_addresses", "127.0.0.1"),
+            // A client that died while it logged in holds up what waits for its database.
+            ("authentication_timeout", "5s"),
             ("unix_socket_permissions", "0700"),
             ("password_encryption", "scram-sha-256"),
             ("shared_buffers", "128MB"),
