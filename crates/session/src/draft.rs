@@ -25,6 +25,10 @@ impl Draft {
         mut mint: IdMint,
         now: TimestampMs,
     ) -> Result<Self, StoreError> {
+        if history.seq() >= tx.head().next_seq {
+            // Of a session that was deleted and made again under its id.
+            history = History::new();
+        }
         let new = tx.events_after(history.seq()).await?;
         history.extend(&new);
         mint.raise(tx.head().last_id);

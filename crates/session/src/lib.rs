@@ -14,6 +14,7 @@ mod boundary;
 mod control;
 mod draft;
 mod drain;
+mod ending;
 mod live;
 mod models;
 mod observe;

@@ -9,9 +9,10 @@ use store::DrainEnd;
 
 use crate::draft::Draft;
 use crate::drain::{Drain, Next, Stop};
+use crate::ending::{end_attempt, settle_open_calls, settle_turn};
 use crate::observe::Observation;
 use crate::toolbox::{Found, settled_as};
-use crate::turn::{Turn, end_attempt, settle_open_calls, settle_turn};
+use crate::turn::Turn;
 
 const UNKNOWN: &str = "The worker that ran this call stopped before the result was recorded. Whether the \
 call had its effect is unknown: check the state of the workspace before you repeat it.";

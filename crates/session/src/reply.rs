@@ -37,9 +37,12 @@ impl Reply {
         self.kept.push(0);
     }
 
-    /// Whether a user may have seen something of it.
-    pub(crate) fn is_visible(&self) -> bool {
-        !self.parts.is_empty()
+    /// Whether a user may have seen something of it: any text, or a call that is `seen`.
+    pub(crate) fn is_visible(&self, seen: impl Fn(&CallId) -> bool) -> bool {
+        self.parts.iter().any(|part| match part {
+            ReplyPart::ToolCall { call } => seen(call),
+            ReplyPart::Text { .. } | ReplyPart::Reasoning { .. } => true,
+        })
     }
 
     /// Bytes of text that no checkpoint has kept.

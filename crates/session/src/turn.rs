@@ -1,12 +1,10 @@
-//! One Provider Turn: the call, its tools beside the stream, and its settlement.
+//! One Provider Turn while it streams: its attempts, its text, and its tools beside it.
 
 use std::time::Duration;
 
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, DrainOutcome, MessageId,
-    NoticeKind, NoticeRecorded, PartId, RetryScheduled, SessionError, TextCheckpointed, ToolCalled,
-    ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome, TurnReplied,
-    TurnSettled, TurnUsage,
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, MessageId, PartId,
+    RetryScheduled, TextCheckpointed, ToolCalled, ToolIntent, ToolSettled, ToolState, TurnId,
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -23,35 +21,31 @@ use crate::boundary::TurnPlan;
 use crate::control::interrupted_after;
 use crate::draft::Draft;
 use crate::drain::{Drain, Next, Stop};
+use crate::ending::{provider_error, token_usage};
 use crate::reply::{Reply, storable};
-use crate::toolbox::settled_as;
-
-/// What the model is told after its own reply was cut off.
-pub(crate) const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
-Continue from where it stopped; do not repeat what was already said or done.</notice>";
 
 /// The open turn, as far as rows do not hold it.
 pub(crate) struct Turn<'r> {
     pub(crate) turn: TurnId,
     pub(crate) message: MessageId,
-    reply: Reply,
+    pub(crate) reply: Reply,
     /// The provider's name of the text or reasoning part that is open, and ours.
     part: Option<(String, PartId)>,
     /// Calls whose intent is not committed.
-    unintended: Vec<ToolIntent>,
-    intend_at: Option<Instant>,
+    pub(crate) unintended: Vec<ToolIntent>,
+    pub(crate) intend_at: Option<Instant>,
     checkpoint_at: Option<Instant>,
     pub(crate) batch: Batch<'r>,
-    finish: Option<FinishReason>,
-    usage: Option<Usage>,
+    pub(crate) finish: Option<FinishReason>,
+    pub(crate) usage: Option<Usage>,
 }
 
 /// Bodies that run, and results that are not committed.
 pub(crate) struct Batch<'r> {
-    bodies: FuturesUnordered<BoxFuture<'r, ToolSettled>>,
-    done: Vec<ToolSettled>,
-    commit_at: Option<Instant>,
-    cancel: CancellationToken,
+    pub(crate) bodies: FuturesUnordered<BoxFuture<'r, ToolSettled>>,
+    pub(crate) done: Vec<ToolSettled>,
+    pub(crate) commit_at: Option<Instant>,
+    pub(crate) cancel: CancellationToken,
 }
 
 enum Streamed {
@@ -80,6 +74,22 @@ impl<'r> Turn<'r> {
             usage: None,
         }
     }
+
+    /// Whether anyone may have seen something of the reply. A call without a durable intent is not seen.
+    fn is_visible(&self) -> bool {
+        let seen = |call: &CallId| self.unintended.iter().all(|intent| intent.call != *call);
+        self.reply.is_visible(seen)
+    }
+
+    /// Forgets what an attempt without visible output left, before the next one; returns what it used.
+    fn forget_attempt(&mut self) -> Option<Usage> {
+        self.reply = Reply::default();
+        self.part = None;
+        self.unintended.clear();
+        self.intend_at = None;
+        self.finish = None;
+        self.usage.take()
+    }
 }
 
 impl<'r> Batch<'r> {
@@ -97,31 +107,14 @@ impl<'r> Batch<'r> {
         self.commit_at.get_or_insert_with(|| Instant::now() + delay);
     }
 
-    fn take_done(&mut self) -> Vec<ToolSettled> {
+    pub(crate) fn take_done(&mut self) -> Vec<ToolSettled> {
         self.commit_at = None;
         std::mem::take(&mut self.done)
     }
 }
 
-pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
-    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
-    TurnUsage {
-        input: count(usage.input_tokens),
-        output: count(usage.output_tokens),
-        reasoning: count(usage.reasoning_tokens),
-        cache_read: count(usage.cache_read_tokens),
-        cache_write: count(usage.cache_write_tokens),
-    }
-}
-
-pub(crate) fn provider_error(error: &LlmError) -> SessionError {
-    SessionError {
-        code: error.reason.code().to_owned(),
-        message: storable(&error.to_string()).into_owned(),
-    }
-}
-
-async fn at(deadline: Option<Instant>) {
+/// Waits for a time that may not be set.
+pub(crate) async fn at(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
@@ -137,7 +130,7 @@ impl<'r> Drain<'r> {
             match Box::pin(self.stream(&plan, &mut turn)).await? {
                 Streamed::Whole => return self.replied(&plan.started, turn).await,
                 Streamed::Interrupted => return self.interrupt_turn(turn).await,
-                Streamed::Failed(error) if turn.reply.is_visible() => {
+                Streamed::Failed(error) if turn.is_visible() => {
                     return self.cut(&plan.started, turn, &error).await;
                 }
                 Streamed::Failed(error) => {
@@ -146,8 +139,9 @@ impl<'r> Drain<'r> {
                         let error = provider_error(&error);
                         return self.fail_turn(&plan.started.attempt, turn, error).await;
                     };
-                    plan.started = self.schedule_retry(&plan.started, &error, delay).await?;
-                    if self.wait(&mut turn, delay).await? {
+                    let usage = turn.forget_attempt();
+                    plan.started = self.schedule_retry(&plan.started, usage, &error, delay).await?;
+                    if self.finish_bodies(&mut turn, delay).await? {
                         return self.interrupt_turn(turn).await;
                     }
                 }
@@ -155,7 +149,7 @@ impl<'r> Drain<'r> {
         }
     }
 
-    fn next_delay(&mut self, error: &LlmError) -> Option<Duration> {
+    pub(crate) fn next_delay(&mut self, error: &LlmError) -> Option<Duration> {
         self.failures += 1;
         let rand = rand::rng().random();
         self.runtime.settings.retry.next_delay(self.failures, &error.reason, rand)
@@ -186,15 +180,16 @@ impl<'r> Drain<'r> {
                 Some(done) = turn.batch.bodies.next() => {
                     turn.batch.finished(done, settings.result_delay);
                 }
+                // What is due comes first: a fast stream always has something.
+                () = at(turn.intend_at) => self.commit_intents(turn).await?,
+                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
+                () = at(turn.checkpoint_at) => self.checkpoint(turn).await?,
+                () = control.resync.notified() => self.live.resync(),
                 event = stream.next() => match event {
                     Some(Ok(event)) => self.take(turn, event),
                     Some(Err(error)) => return Ok(Streamed::Failed(error)),
                     None => return Ok(Streamed::Whole),
                 },
-                () = at(turn.intend_at) => self.commit_intents(turn).await?,
-                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
-                () = at(turn.checkpoint_at) => self.checkpoint(turn).await?,
-                () = control.resync.notified() => self.live.resync(),
             }
             if turn.reply.unkept() >= settings.checkpoint_bytes {
                 self.checkpoint(turn).await?;
@@ -274,7 +269,7 @@ impl<'r> Drain<'r> {
         Ok(())
     }
 
-    fn draft_intents(&self, draft: &mut Draft, turn: &mut Turn<'r>) -> Vec<ToolIntent> {
+    pub(crate) fn draft_intents(&self, draft: &mut Draft, turn: &mut Turn<'r>) -> Vec<ToolIntent> {
         turn.intend_at = None;
         let intents = std::mem::take(&mut turn.unintended);
         for intent in &intents {
@@ -289,7 +284,7 @@ impl<'r> Drain<'r> {
         intents
     }
 
-    fn start(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
+    pub(crate) fn start(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
         for intent in intents {
             let cancel = turn.batch.token();
             turn.batch.start(self.toolbox.body(turn.turn.clone(), intent, cancel));
@@ -297,7 +292,7 @@ impl<'r> Drain<'r> {
     }
 
     /// Commits results that have waited long enough for their batch.
-    async fn commit_results(&mut self, batch: &mut Batch<'r>) -> Result<(), Stop> {
+    pub(crate) async fn commit_results(&mut self, batch: &mut Batch<'r>) -> Result<(), Stop> {
         let mut draft = self.resume().await?;
         for settled in batch.take_done() {
             draft.push(settled);
@@ -321,187 +316,11 @@ impl<'r> Drain<'r> {
         self.commit(draft, DrainEnd::Keep).await
     }
 
-    /// The stream ended as it should: commits the reply, and without calls the turn's end with it.
-    async fn replied(
-        &mut self,
-        started: &AttemptStarted,
-        mut turn: Turn<'r>,
-    ) -> Result<Next, Stop> {
-        let finish = turn.finish.unwrap_or(FinishReason::Unknown);
-        match finish {
-            FinishReason::ContentFilter | FinishReason::Error => {
-                let filtered = finish == FinishReason::ContentFilter;
-                let error = SessionError {
-                    code: if filtered { "provider.content-filter" } else { "provider.unknown" }.into(),
-                    message: if filtered {
-                        "the provider withheld the answer because of its content policy; rephrase the prompt"
-                    } else {
-                        "the provider ended the answer with an error; try again"
-                    }
-                    .into(),
-                };
-                return self.fail_turn(&started.attempt, turn, error).await;
-            }
-            FinishReason::Stop
-            | FinishReason::Length
-            | FinishReason::ToolCalls
-            | FinishReason::Unknown => {}
-        }
-        let observed = self.observe().await;
-        let mut draft = self.resume().await?;
-        if self.is_interrupted(draft.history()) {
-            self.history = draft.abandon().await?;
-            return self.interrupt_turn(turn).await;
-        }
-        draft.push(AttemptEnded {
-            attempt: started.attempt.clone(),
-            turn: turn.turn.clone(),
-            outcome: AttemptOutcome::Completed,
-            usage: turn.usage.map(token_usage),
-            error: None,
-        });
-        let intents = self.draft_intents(&mut draft, &mut turn);
-        draft.push(TurnReplied {
-            turn: turn.turn.clone(),
-            message: turn.message.clone(),
-            parts: std::mem::take(&mut turn.reply).into_parts(|_| true),
-            finish: finish.as_str().to_owned(),
-        });
-        self.failures = 0;
-        let calls = draft.history().open_turn().is_some_and(|open| !open.calls.is_empty());
-        if !calls {
-            settle_turn(&mut draft, &turn, TurnOutcome::Completed, None);
-            return self.boundary(draft, false, observed).await;
-        }
-        self.commit(draft, DrainEnd::Keep).await?;
-        self.start(&mut turn, intents);
-        self.settle(turn, TurnOutcome::Completed).await
-    }
-
-    /// Waits for the turn's bodies, then settles it and goes on to the next boundary.
-    pub(crate) async fn settle(
-        &mut self,
-        mut turn: Turn<'r>,
-        outcome: TurnOutcome,
-    ) -> Result<Next, Stop> {
-        if self.finish_bodies(&mut turn).await? {
-            return self.interrupt_turn(turn).await;
-        }
-        let observed = self.observe().await;
-        let mut draft = self.resume().await?;
-        if self.is_interrupted(draft.history()) {
-            self.history = draft.abandon().await?;
-            return self.interrupt_turn(turn).await;
-        }
-        for settled in turn.batch.take_done() {
-            draft.push(settled);
-        }
-        settle_turn(&mut draft, &turn, outcome, None);
-        if outcome == TurnOutcome::Cut {
-            let message = MessageId::mint(draft.mint());
-            let text = CONTINUE.to_owned();
-            draft.push(NoticeRecorded { message, kind: NoticeKind::Continuation, text });
-        }
-        self.boundary(draft, true, observed).await
-    }
-
-    /// Runs the bodies to their ends, committing results that wait too long. True: interrupted.
-    async fn finish_bodies(&mut self, turn: &mut Turn<'r>) -> Result<bool, Stop> {
-        let delay = self.runtime.settings.result_delay;
-        let control = self.control.clone();
-        let mut interrupts = control.interrupt.clone();
-        let known = self.interrupts_before;
-        while !turn.batch.bodies.is_empty() {
-            tokio::select! {
-                biased;
-                () = control.fenced.cancelled() => return Err(Stop::Fenced),
-                () = interrupted_after(&mut interrupts, known) => return Ok(true),
-                Some(done) = turn.batch.bodies.next() => turn.batch.finished(done, delay),
-                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
-                () = control.resync.notified() => self.live.resync(),
-            }
-            if self.is_interrupted(&self.history) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Ends the turn on an interrupt: the stream is gone, its tools are stopped, all is settled.
-    pub(crate) async fn interrupt_turn(&mut self, mut turn: Turn<'r>) -> Result<Next, Stop> {
-        self.stop_bodies(&mut turn).await?;
-        let mut draft = self.resume().await?;
-        end_attempt(&mut draft, &turn, AttemptOutcome::Interrupted, None);
-        close_reply(&mut draft, &mut turn, "interrupted");
-        for settled in turn.batch.take_done() {
-            draft.push(settled);
-        }
-        settle_open_calls(
-            &mut draft,
-            &turn.turn,
-            ToolOutcomeKind::Interrupted,
-            "interrupted by the user",
-        );
-        settle_turn(&mut draft, &turn, TurnOutcome::Interrupted, None);
-        self.end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close).await
-    }
-
-    /// Ends the turn on an error that no retry will help. Tools that had started run to their ends.
-    async fn fail_turn(
-        &mut self,
-        attempt: &AttemptId,
-        mut turn: Turn<'r>,
-        error: SessionError,
-    ) -> Result<Next, Stop> {
-        if self.finish_bodies(&mut turn).await? {
-            return self.interrupt_turn(turn).await;
-        }
-        let mut draft = self.resume().await?;
-        draft.push(AttemptEnded {
-            attempt: attempt.clone(),
-            turn: turn.turn.clone(),
-            outcome: AttemptOutcome::Failed,
-            usage: turn.usage.map(token_usage),
-            error: Some(error.clone()),
-        });
-        close_reply(&mut draft, &mut turn, "error");
-        for settled in turn.batch.take_done() {
-            draft.push(settled);
-        }
-        settle_turn(&mut draft, &turn, TurnOutcome::Failed, Some(error.clone()));
-        self.end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close).await
-    }
-
-    /// The stream broke after visible output: keeps what came, and continues durably.
-    async fn cut(
-        &mut self,
-        started: &AttemptStarted,
-        mut turn: Turn<'r>,
-        error: &LlmError,
-    ) -> Result<Next, Stop> {
-        let Some(delay) = self.next_delay(error) else {
-            return self.fail_turn(&started.attempt, turn, provider_error(error)).await;
-        };
-        let mut draft = self.resume().await?;
-        draft.push(AttemptEnded {
-            attempt: started.attempt.clone(),
-            turn: turn.turn.clone(),
-            outcome: AttemptOutcome::Cut,
-            usage: turn.usage.map(token_usage),
-            error: Some(provider_error(error)),
-        });
-        close_reply(&mut draft, &mut turn, "cut");
-        self.commit(draft, DrainEnd::Keep).await?;
-        if self.wait(&mut turn, delay).await? {
-            return self.interrupt_turn(turn).await;
-        }
-        self.settle(turn, TurnOutcome::Cut).await
-    }
-
     /// Commits the failure, the wait and the next attempt's intent at once.
     async fn schedule_retry(
         &mut self,
         failed: &AttemptStarted,
+        usage: Option<Usage>,
         error: &LlmError,
         delay: Duration,
     ) -> Result<AttemptStarted, Stop> {
@@ -511,7 +330,7 @@ impl<'r> Drain<'r> {
             attempt: failed.attempt.clone(),
             turn: failed.turn.clone(),
             outcome: AttemptOutcome::Failed,
-            usage: None,
+            usage: usage.map(token_usage),
             error: Some(error.clone()),
         });
         let wait_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
@@ -526,122 +345,4 @@ impl<'r> Drain<'r> {
         self.commit(draft, DrainEnd::Keep).await?;
         Ok(next)
     }
-
-    /// Waits out a back-off; bodies that run go on. True: interrupted.
-    async fn wait(&mut self, turn: &mut Turn<'r>, delay: Duration) -> Result<bool, Stop> {
-        let result_delay = self.runtime.settings.result_delay;
-        let control = self.control.clone();
-        let mut interrupts = control.interrupt.clone();
-        let known = self.interrupts_before;
-        let over = Instant::now() + delay;
-        loop {
-            if self.is_interrupted(&self.history) {
-                return Ok(true);
-            }
-            tokio::select! {
-                biased;
-                () = control.fenced.cancelled() => return Err(Stop::Fenced),
-                () = interrupted_after(&mut interrupts, known) => return Ok(true),
-                Some(done) = turn.batch.bodies.next() => turn.batch.finished(done, result_delay),
-                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
-                () = sleep_until(over) => return Ok(false),
-            }
-        }
-    }
-
-    /// Tells the bodies to stop and takes what they still say within the time for it.
-    async fn stop_bodies(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
-        turn.batch.cancel.cancel();
-        let deadline = Instant::now() + self.runtime.settings.stop_tools;
-        while !turn.batch.bodies.is_empty() {
-            tokio::select! {
-                biased;
-                () = self.control.fenced.cancelled() => return Err(Stop::Fenced),
-                Some(done) = turn.batch.bodies.next() => turn.batch.done.push(done),
-                () = sleep_until(deadline) => break,
-            }
-        }
-        turn.batch.bodies.clear();
-        Ok(())
-    }
-}
-
-/// Ends the attempt that is open, if one is.
-pub(crate) fn end_attempt(
-    draft: &mut Draft,
-    turn: &Turn<'_>,
-    outcome: AttemptOutcome,
-    error: Option<SessionError>,
-) {
-    let open = draft.history().open_turn().and_then(|open| open.attempt.clone());
-    if let Some(attempt) = open {
-        draft.push(AttemptEnded {
-            attempt,
-            turn: turn.turn.clone(),
-            outcome,
-            usage: turn.usage.map(token_usage),
-            error,
-        });
-    }
-}
-
-/// Commits what came of a reply that is not whole, without the calls that have no intent.
-fn close_reply(draft: &mut Draft, turn: &mut Turn<'_>, finish: &str) {
-    turn.unintended.clear();
-    turn.intend_at = None;
-    let Some(open) = draft.history().open_turn() else { return };
-    if open.reply.is_some() {
-        return;
-    }
-    let known: Vec<CallId> = open.calls.iter().map(|(call, _)| call.clone()).collect();
-    let parts = std::mem::take(&mut turn.reply).into_parts(|call| known.contains(call));
-    if !parts.is_empty() {
-        draft.push(TurnReplied {
-            turn: turn.turn.clone(),
-            message: turn.message.clone(),
-            parts,
-            finish: finish.to_owned(),
-        });
-    }
-}
-
-/// Settles every call that has no result.
-pub(crate) fn settle_open_calls(
-    draft: &mut Draft,
-    turn: &TurnId,
-    outcome: ToolOutcomeKind,
-    output: &str,
-) {
-    let open: Vec<CallId> = draft
-        .history()
-        .open_turn()
-        .map(|open| open.calls.iter())
-        .into_iter()
-        .flatten()
-        .filter(|(_, call)| call.settled.is_none())
-        .map(|(id, _)| id.clone())
-        .collect();
-    let now = draft.now();
-    for call in open {
-        draft.push(settled_as(turn.clone(), call, outcome, output, now));
-    }
-}
-
-/// Settles the turn; every call of it has its result.
-pub(crate) fn settle_turn(
-    draft: &mut Draft,
-    turn: &Turn<'_>,
-    outcome: TurnOutcome,
-    error: Option<SessionError>,
-) {
-    debug_assert!(draft.history().open_turn().is_none_or(history::OpenTurn::is_settled));
-    let usage = draft.history().open_turn().map(|open| open.usage).unwrap_or_default();
-    draft.push(TurnSettled {
-        turn: turn.turn.clone(),
-        message: turn.message.clone(),
-        outcome,
-        usage,
-        error,
-    });
-    draft.progress();
 }

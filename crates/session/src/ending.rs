@@ -1,0 +1,325 @@
+//! How a Provider Turn ends: whole, cut, failed or interrupted, with all its calls settled.
+
+use std::time::Duration;
+
+use domain::{
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, DrainOutcome, MessageId,
+    NoticeKind, NoticeRecorded, SessionError, ToolOutcomeKind, TurnId, TurnOutcome, TurnReplied,
+    TurnSettled, TurnUsage,
+};
+use futures::StreamExt;
+use llm_client::LlmError;
+use llm_protocol::{FinishReason, Usage};
+use store::DrainEnd;
+use tokio::time::{Instant, sleep_until};
+
+use crate::control::interrupted_after;
+use crate::draft::Draft;
+use crate::drain::{Drain, Next, Stop};
+use crate::reply::storable;
+use crate::toolbox::settled_as;
+use crate::turn::{Turn, at};
+
+/// What the model is told after its own reply was cut off.
+const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
+Continue from where it stopped; do not repeat what was already said or done.</notice>";
+
+pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    TurnUsage {
+        input: count(usage.input_tokens),
+        output: count(usage.output_tokens),
+        reasoning: count(usage.reasoning_tokens),
+        cache_read: count(usage.cache_read_tokens),
+        cache_write: count(usage.cache_write_tokens),
+    }
+}
+
+pub(crate) fn provider_error(error: &LlmError) -> SessionError {
+    SessionError {
+        code: error.reason.code().to_owned(),
+        message: storable(&error.to_string()).into_owned(),
+    }
+}
+
+impl<'r> Drain<'r> {
+    /// The stream ended as it should: commits the reply, and without calls the turn's end with it.
+    pub(crate) async fn replied(
+        &mut self,
+        started: &AttemptStarted,
+        mut turn: Turn<'r>,
+    ) -> Result<Next, Stop> {
+        let finish = turn.finish.unwrap_or(FinishReason::Unknown);
+        match finish {
+            FinishReason::ContentFilter | FinishReason::Error => {
+                let filtered = finish == FinishReason::ContentFilter;
+                let error = SessionError {
+                    code: if filtered { "provider.content-filter" } else { "provider.unknown" }.into(),
+                    message: if filtered {
+                        "the provider withheld the answer because of its content policy; rephrase the prompt"
+                    } else {
+                        "the provider ended the answer with an error; try again"
+                    }
+                    .into(),
+                };
+                return self.fail_turn(&started.attempt, turn, error).await;
+            }
+            FinishReason::Stop
+            | FinishReason::Length
+            | FinishReason::ToolCalls
+            | FinishReason::Unknown => {}
+        }
+        let observed = self.observe().await;
+        let mut draft = self.resume().await?;
+        if self.is_interrupted(draft.history()) {
+            self.history = draft.abandon().await?;
+            return self.interrupt_turn(turn).await;
+        }
+        draft.push(AttemptEnded {
+            attempt: started.attempt.clone(),
+            turn: turn.turn.clone(),
+            outcome: AttemptOutcome::Completed,
+            usage: turn.usage.map(token_usage),
+            error: None,
+        });
+        let intents = self.draft_intents(&mut draft, &mut turn);
+        draft.push(TurnReplied {
+            turn: turn.turn.clone(),
+            message: turn.message.clone(),
+            parts: std::mem::take(&mut turn.reply).into_parts(|_| true),
+            finish: finish.as_str().to_owned(),
+        });
+        self.failures = 0;
+        let calls = draft.history().open_turn().is_some_and(|open| !open.calls.is_empty());
+        if !calls {
+            settle_turn(&mut draft, &turn, TurnOutcome::Completed, None);
+            return self.boundary(draft, false, observed).await;
+        }
+        self.commit(draft, DrainEnd::Keep).await?;
+        self.start(&mut turn, intents);
+        self.settle(turn, TurnOutcome::Completed).await
+    }
+
+    /// Waits for the turn's bodies, then settles it and goes on to the next boundary.
+    pub(crate) async fn settle(
+        &mut self,
+        mut turn: Turn<'r>,
+        outcome: TurnOutcome,
+    ) -> Result<Next, Stop> {
+        if self.finish_bodies(&mut turn, Duration::ZERO).await? {
+            return self.interrupt_turn(turn).await;
+        }
+        let observed = self.observe().await;
+        let mut draft = self.resume().await?;
+        if self.is_interrupted(draft.history()) {
+            self.history = draft.abandon().await?;
+            return self.interrupt_turn(turn).await;
+        }
+        for settled in turn.batch.take_done() {
+            draft.push(settled);
+        }
+        settle_turn(&mut draft, &turn, outcome, None);
+        if outcome == TurnOutcome::Cut {
+            let message = MessageId::mint(draft.mint());
+            let text = CONTINUE.to_owned();
+            draft.push(NoticeRecorded { message, kind: NoticeKind::Continuation, text });
+        }
+        self.boundary(draft, true, observed).await
+    }
+
+    /// Runs the bodies to their ends and lets `pause` pass, committing results that wait too long. True:
+    /// interrupted.
+    pub(crate) async fn finish_bodies(
+        &mut self,
+        turn: &mut Turn<'r>,
+        pause: Duration,
+    ) -> Result<bool, Stop> {
+        let delay = self.runtime.settings.result_delay;
+        let control = self.control.clone();
+        let mut interrupts = control.interrupt.clone();
+        let known = self.interrupts_before;
+        let mut pause = (!pause.is_zero()).then(|| Instant::now() + pause);
+        while pause.is_some() || !turn.batch.bodies.is_empty() {
+            if self.is_interrupted(&self.history) {
+                return Ok(true);
+            }
+            tokio::select! {
+                biased;
+                () = control.fenced.cancelled() => return Err(Stop::Fenced),
+                () = interrupted_after(&mut interrupts, known) => return Ok(true),
+                Some(done) = turn.batch.bodies.next() => turn.batch.finished(done, delay),
+                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
+                () = at(pause) => pause = None,
+                () = control.resync.notified() => self.live.resync(),
+            }
+        }
+        Ok(self.is_interrupted(&self.history))
+    }
+
+    /// Ends the turn on an interrupt: the stream is gone, its tools are stopped, all is settled.
+    pub(crate) async fn interrupt_turn(&mut self, mut turn: Turn<'r>) -> Result<Next, Stop> {
+        self.stop_bodies(&mut turn).await?;
+        let mut draft = self.resume().await?;
+        end_attempt(&mut draft, &turn, AttemptOutcome::Interrupted, None);
+        close_reply(&mut draft, &mut turn, "interrupted");
+        for settled in turn.batch.take_done() {
+            draft.push(settled);
+        }
+        settle_open_calls(
+            &mut draft,
+            &turn.turn,
+            ToolOutcomeKind::Interrupted,
+            "interrupted by the user",
+        );
+        settle_turn(&mut draft, &turn, TurnOutcome::Interrupted, None);
+        self.end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close).await
+    }
+
+    /// Ends the turn on an error that no retry will help. Tools that had started run to their ends.
+    pub(crate) async fn fail_turn(
+        &mut self,
+        attempt: &AttemptId,
+        mut turn: Turn<'r>,
+        error: SessionError,
+    ) -> Result<Next, Stop> {
+        if self.finish_bodies(&mut turn, Duration::ZERO).await? {
+            return self.interrupt_turn(turn).await;
+        }
+        let mut draft = self.resume().await?;
+        draft.push(AttemptEnded {
+            attempt: attempt.clone(),
+            turn: turn.turn.clone(),
+            outcome: AttemptOutcome::Failed,
+            usage: turn.usage.map(token_usage),
+            error: Some(error.clone()),
+        });
+        close_reply(&mut draft, &mut turn, "error");
+        for settled in turn.batch.take_done() {
+            draft.push(settled);
+        }
+        settle_turn(&mut draft, &turn, TurnOutcome::Failed, Some(error.clone()));
+        self.end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close).await
+    }
+
+    /// The stream broke after visible output: keeps what came, and continues durably.
+    pub(crate) async fn cut(
+        &mut self,
+        started: &AttemptStarted,
+        mut turn: Turn<'r>,
+        error: &LlmError,
+    ) -> Result<Next, Stop> {
+        let Some(delay) = self.next_delay(error) else {
+            return self.fail_turn(&started.attempt, turn, provider_error(error)).await;
+        };
+        let mut draft = self.resume().await?;
+        draft.push(AttemptEnded {
+            attempt: started.attempt.clone(),
+            turn: turn.turn.clone(),
+            outcome: AttemptOutcome::Cut,
+            usage: turn.usage.map(token_usage),
+            error: Some(provider_error(error)),
+        });
+        close_reply(&mut draft, &mut turn, "cut");
+        self.commit(draft, DrainEnd::Keep).await?;
+        if self.finish_bodies(&mut turn, delay).await? {
+            return self.interrupt_turn(turn).await;
+        }
+        self.settle(turn, TurnOutcome::Cut).await
+    }
+
+    /// Tells the bodies to stop and takes what they still say within the time for it.
+    async fn stop_bodies(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
+        turn.batch.cancel.cancel();
+        let deadline = Instant::now() + self.runtime.settings.stop_tools;
+        while !turn.batch.bodies.is_empty() {
+            tokio::select! {
+                biased;
+                () = self.control.fenced.cancelled() => return Err(Stop::Fenced),
+                Some(done) = turn.batch.bodies.next() => turn.batch.done.push(done),
+                () = sleep_until(deadline) => break,
+            }
+        }
+        turn.batch.bodies.clear();
+        Ok(())
+    }
+}
+
+/// Ends the attempt that is open, if one is.
+pub(crate) fn end_attempt(
+    draft: &mut Draft,
+    turn: &Turn<'_>,
+    outcome: AttemptOutcome,
+    error: Option<SessionError>,
+) {
+    let open = draft.history().open_turn().and_then(|open| open.attempt.clone());
+    if let Some(attempt) = open {
+        draft.push(AttemptEnded {
+            attempt,
+            turn: turn.turn.clone(),
+            outcome,
+            usage: turn.usage.map(token_usage),
+            error,
+        });
+    }
+}
+
+/// Commits what came of a reply that is not whole, without the calls that have no intent.
+fn close_reply(draft: &mut Draft, turn: &mut Turn<'_>, finish: &str) {
+    turn.unintended.clear();
+    turn.intend_at = None;
+    let Some(open) = draft.history().open_turn() else { return };
+    if open.reply.is_some() {
+        return;
+    }
+    let known: Vec<CallId> = open.calls.iter().map(|(call, _)| call.clone()).collect();
+    let parts = std::mem::take(&mut turn.reply).into_parts(|call| known.contains(call));
+    if !parts.is_empty() {
+        draft.push(TurnReplied {
+            turn: turn.turn.clone(),
+            message: turn.message.clone(),
+            parts,
+            finish: finish.to_owned(),
+        });
+    }
+}
+
+/// Settles every call that has no result.
+pub(crate) fn settle_open_calls(
+    draft: &mut Draft,
+    turn: &TurnId,
+    outcome: ToolOutcomeKind,
+    output: &str,
+) {
+    let open: Vec<CallId> = draft
+        .history()
+        .open_turn()
+        .map(|open| open.calls.iter())
+        .into_iter()
+        .flatten()
+        .filter(|(_, call)| call.settled.is_none())
+        .map(|(id, _)| id.clone())
+        .collect();
+    let now = draft.now();
+    for call in open {
+        draft.push(settled_as(turn.clone(), call, outcome, output, now));
+    }
+}
+
+/// Settles the turn; every call of it has its result.
+pub(crate) fn settle_turn(
+    draft: &mut Draft,
+    turn: &Turn<'_>,
+    outcome: TurnOutcome,
+    error: Option<SessionError>,
+) {
+    debug_assert!(draft.history().open_turn().is_none_or(history::OpenTurn::is_settled));
+    let usage = draft.history().open_turn().map(|open| open.usage).unwrap_or_default();
+    draft.push(TurnSettled {
+        turn: turn.turn.clone(),
+        message: turn.message.clone(),
+        outcome,
+        usage,
+        error,
+    });
+    draft.progress();
+}

@@ -1,0 +1,53 @@
+//! How many transactions a drain costs, counted by the server: 2T+1 (design §2.11).
+
+use anyhow::{Context, Result};
+use boot::{DataDir, Durability, Postgres, PostgresOptions};
+use domain::DrainOutcome::Completed;
+use sqlx::{Connection, PgConnection};
+use store::RolePasswords;
+
+use crate::world::World;
+
+/// The next transaction id that the server will assign; asking assigns none.
+async fn next_xid(server: &mut PgConnection) -> Result<i64> {
+    let next = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+    Ok(sqlx::query_scalar(next).fetch_one(server).await?)
+}
+
+#[tokio::test]
+async fn t_turns_are_two_t_and_one_transactions() -> Result<()> {
+    // Ids are assigned for a whole server: other tests must not share it.
+    let folder = testkit::temp_folder()?;
+    let data = DataDir::open(&folder.path().join("data"))?;
+    let options = PostgresOptions { durability: Durability::Off, ..PostgresOptions::default() };
+    let server = Postgres::launch(&data, &options).await?;
+    let url = server.connection.superuser_url("postgres");
+    let password = "only-for-this-test".to_owned();
+    let passwords = RolePasswords { migrate: password.clone(), serve: password };
+    store::provision(&url, &passwords).await?;
+    store::migrate(&store::role_url(&url, "oc_migrate", Some(&passwords.migrate))?).await?;
+    let app = store::role_url(&url, "oc_app", Some(&passwords.serve))?;
+    let world = World::on(app, None, |_| ()).await?;
+    let session = world.session().await?;
+    let mut server = PgConnection::connect(&url).await?;
+    let prompts = [
+        (1, "say 3 words"),
+        (1, "say 4 words"), // with an epoch and stored components
+        (2, "create a.txt containing one"),
+        (4, "read a.txt then edit a.txt replacing one with two then read a.txt"),
+        (2, "read a.txt and also list the files"),
+    ];
+    for (turns, prompt) in prompts {
+        let before = next_xid(&mut server).await?;
+        world.prompt(&session, prompt).await?;
+        assert!(matches!(world.drain(&session).await?, session::DrainExit::Ended(Completed)));
+        let used = next_xid(&mut server).await? - before;
+        let written = world.kinds(&session).await?;
+        let started = written.iter().rev().take_while(|kind| **kind != "prompt.admitted");
+        let started = started.filter(|kind| **kind == "turn.started").count();
+        assert_eq!(started, turns, "{prompt}: {written:?}");
+        let expected = i64::try_from(2 * turns + 1).context("a small number")?;
+        assert_eq!(used, expected, "{prompt}: {written:?}");
+    }
+    world.check().await
+}

@@ -1,0 +1,121 @@
+//! When a prompt that arrives during work becomes part of it.
+
+use anyhow::Result;
+use domain::Delivery::{Queue, Steer};
+use domain::DrainOutcome::Completed;
+use domain::{PromptPart, SessionEvent};
+use simulated_model::{Script, ScriptedCall};
+
+use crate::world::{Session, World};
+
+/// The order of promotions (their texts) and turns.
+async fn order(world: &World, session: &Session) -> Result<Vec<String>> {
+    let line = |event: &SessionEvent| match event {
+        SessionEvent::PromptPromoted(promoted) => {
+            let PromptPart::Text { text, .. } = &promoted.parts[0];
+            Some(text.clone())
+        }
+        SessionEvent::TurnStarted(_) => Some("(turn)".to_owned()),
+        _ => None,
+    };
+    Ok(world.events(session).await?.iter().filter_map(|event| line(&event.event)).collect())
+}
+
+#[tokio::test]
+async fn steers_join_at_the_next_boundary_and_queued_prompts_wait_for_the_end() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    world.script(Script {
+        matches: "begin".into(),
+        round: Some(0),
+        gate: Some("begin".into()),
+        tool_calls: vec![ScriptedCall {
+            name: "glob".into(),
+            arguments: serde_json::json!({"pattern": "*"}),
+            id: None,
+        }],
+        ..Script::default()
+    })?;
+    world.prompt(&session, "begin").await?;
+    let meanwhile = async {
+        world.until_requests(1).await?;
+        world.admit(&session, Queue, "say 1 words").await?;
+        world.admit(&session, Steer, "say 2 words").await?;
+        world.admit(&session, Queue, "say 3 words").await?;
+        world.admit(&session, Steer, "say 4 words").await?;
+        Ok::<_, anyhow::Error>(world.model().open_gate("begin")?)
+    };
+    let (outcomes, admitted) = tokio::join!(world.settle(&session), meanwhile);
+    admitted?;
+    assert_eq!(outcomes?, [Completed]);
+    assert_eq!(
+        order(&world, &session).await?,
+        [
+            "begin",
+            "(turn)",
+            "say 2 words",
+            "say 4 words",
+            "(turn)",
+            "say 1 words",
+            "(turn)",
+            "say 3 words",
+            "(turn)",
+        ]
+    );
+    // The results of the running turn come before what joined it.
+    let roles: Vec<_> = world.requests()?[1].iter().map(|m| m["role"].clone()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool", "user", "user"]);
+    world.check().await
+}
+
+#[tokio::test]
+async fn a_steer_that_arrives_during_the_last_turn_gets_a_turn_of_the_same_drain() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    world.script(Script {
+        matches: "say 2 words".into(),
+        gate: Some("hold".into()),
+        ..Script::default()
+    })?;
+    world.prompt(&session, "say 2 words").await?;
+    let meanwhile = async {
+        world.until_requests(1).await?;
+        world.prompt(&session, "say 3 words").await?;
+        Ok::<_, anyhow::Error>(world.model().open_gate("hold")?)
+    };
+    let (outcomes, admitted) = tokio::join!(world.settle(&session), meanwhile);
+    admitted?;
+    assert_eq!(outcomes?, [Completed]);
+    assert_eq!(world.answer(&session).await?, "w0 w1 w2");
+    world.check().await
+}
+
+#[tokio::test]
+async fn several_steers_are_promoted_together_in_the_order_of_their_admission() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    for n in 1..=5 {
+        world.prompt(&session, &format!("say {n} words")).await?;
+    }
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let told: Vec<_> = order(&world, &session).await?;
+    let expected: Vec<_> = (1..=5).map(|n| format!("say {n} words")).collect();
+    assert_eq!(told[..5], expected);
+    assert_eq!(told[5..], ["(turn)"]);
+    world.check().await
+}
+
+#[tokio::test]
+async fn the_last_allowed_step_answers_without_tools_and_a_prompt_starts_over() -> Result<()> {
+    let world = World::with(|settings| settings.max_steps = 2).await?;
+    let session = world.session().await?;
+    session.file("a.txt", "one\n")?;
+    world.prompt(&session, "read a.txt then read a.txt then read a.txt").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let kinds = world.kinds(&session).await?;
+    assert_eq!(kinds.iter().filter(|kind| **kind == "turn.started").count(), 2);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "notice.recorded").count(), 1);
+    world.prompt(&session, "read a.txt").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    world.check().await
+}

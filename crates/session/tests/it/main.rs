@@ -1,0 +1,19 @@
+//! Session Drains against a real Postgres and the simulated model over real HTTP.
+//!
+//! Every scenario ends with [`world::World::check`]: the oracle's invariants hold, projections are rebuilt
+//! byte for byte, and each request that the model saw is rebuilt from rows (I9).
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test picks the events that it is about")]
+#![expect(clippy::unwrap_used, reason = "a helper's panic fails its test as well")]
+
+mod commits;
+mod context;
+mod failures;
+mod fencing;
+mod inputs;
+mod interrupts;
+mod recovery;
+mod text;
+mod tools;
+mod turns;
+mod world;

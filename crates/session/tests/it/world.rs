@@ -1,0 +1,508 @@
+//! One worker's view of the world: a database, a model, sessions with a directory each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use domain::{
+    AttemptOutcome, Clock, Delivery, DrainOutcome, FencingToken, IdMint, MessageId, ModelRef,
+    OrgId, PartId, PromptAdmitted, PromptPart, RecordedEvent, Seq, SessionCreated, SessionEvent,
+    SessionId, SessionRef, Stamp, SystemClock, TimestampMs,
+};
+use history::{History, hash_hex, rebuild_body};
+use llm_client::retry::Schedule;
+use llm_client::{Client, Endpoint};
+use sandbox::{Environment, LocationLock, ProcessSandbox};
+use serde_json::Value;
+use session::{
+    ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, Runtime,
+    StoredComponents, Workspace, drain, drain_control,
+};
+use signals::InProcess;
+use simulated_model::{Handle, Options, Running, Script, SimulatedModel};
+use store::{Interrupted, LocationKind, MessageRow, NewPrompt, NewSession, Store, StoreOptions};
+use tempfile::TempDir;
+use testkit::TestDatabase;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Nothing here takes as long on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often heads and logs are looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The system's clock, moved ahead.
+#[derive(Default)]
+pub(crate) struct TestClock {
+    system: SystemClock,
+    ahead_ms: AtomicI64,
+}
+
+impl TestClock {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.ahead_ms.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> TimestampMs {
+        self.system.now_ms() + self.ahead_ms.load(Ordering::Relaxed)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.system.monotonic()
+    }
+}
+
+pub(crate) struct World {
+    url: String,
+    _database: Option<TestDatabase>,
+    model: Running,
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) settings: DrainSettings,
+    folder: TempDir,
+    pub(crate) worker: Runtime,
+}
+
+pub(crate) struct Session {
+    pub(crate) at: SessionRef,
+    pub(crate) root: PathBuf,
+    lock: PathBuf,
+    token: AtomicI64,
+}
+
+pub(crate) const ORG: OrgId = OrgId::FIRST;
+
+impl World {
+    pub(crate) async fn new() -> Result<Self> {
+        Self::with(|_| ()).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut DrainSettings)) -> Result<Self> {
+        let database = testkit::database().await?;
+        Self::on(database.store_url(), Some(database), change).await
+    }
+
+    /// On a migrated database of the caller's.
+    pub(crate) async fn on(
+        url: String,
+        database: Option<TestDatabase>,
+        change: impl FnOnce(&mut DrainSettings),
+    ) -> Result<Self> {
+        let mut settings = DrainSettings {
+            retry: Schedule {
+                base: Duration::from_millis(5),
+                max_retries: 2,
+                ..Schedule::default()
+            },
+            intent_delay: Duration::from_millis(30),
+            result_delay: Duration::from_millis(200),
+            checkpoint_every: Duration::from_millis(50),
+            stop_tools: Duration::from_secs(2),
+            ..DrainSettings::default()
+        };
+        change(&mut settings);
+        let model = SimulatedModel::start(Options::default()).await?;
+        let clock = Arc::new(TestClock::default());
+        let folder = testkit::temp_folder()?;
+        let worker = runtime(&url, &model.url(), &clock, &settings, &folder)?;
+        worker.store.ensure_organisation(ORG, "tests".into(), clock.now_ms()).await?;
+        Ok(Self { url, _database: database, model, clock, settings, folder, worker })
+    }
+
+    /// Another worker: it shares nothing with the first but the database, the blobs and the disk.
+    pub(crate) fn another_worker(&self) -> Result<Runtime> {
+        runtime(&self.url, &self.model.url(), &self.clock, &self.settings, &self.folder)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.worker.store
+    }
+
+    pub(crate) fn model(&self) -> &Handle {
+        &self.model.handle
+    }
+
+    pub(crate) fn script(&self, script: Script) -> Result<()> {
+        Ok(self.model().script(script)?)
+    }
+
+    /// A session in a directory of its own, held by the first token.
+    pub(crate) async fn session(&self) -> Result<Session> {
+        let now = self.clock.now_ms();
+        let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
+        let root = self.folder.path().join(id.as_str());
+        std::fs::create_dir(&root)?;
+        let directory = root.to_str().context("a path in UTF-8")?.to_owned();
+        let project = self.store().ensure_project(ORG, directory.clone(), now).await?.id;
+        let kind = LocationKind::Local;
+        let location = self.store();
+        let location =
+            location.ensure_location(ORG, project.clone(), kind, directory.clone(), now).await?;
+        let created = SessionCreated {
+            project,
+            location: location.id.clone(),
+            directory,
+            title: "a test".into(),
+            agent: "build".into(),
+            model: None,
+        };
+        self.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
+        let session = Session {
+            lock: self.folder.path().join(format!("{id}.lock")),
+            at: SessionRef { org: ORG, location: location.id, session: id },
+            root,
+            token: AtomicI64::new(0),
+        };
+        self.take_over(&session).await?;
+        Ok(session)
+    }
+
+    /// Deletes a session, and creates another with its id.
+    pub(crate) async fn recreate(&self, session: &Session) -> Result<()> {
+        let id = session.at.session.clone();
+        let row = self.store().session(ORG, id.clone()).await?;
+        self.store().delete_session(ORG, id.clone()).await?;
+        let created = SessionCreated {
+            project: row.project,
+            location: session.at.location.clone(),
+            directory: row.directory,
+            title: row.title,
+            agent: row.agent,
+            model: None,
+        };
+        let new = NewSession { id, created, now: self.clock.now_ms() };
+        self.store().create_session(ORG, new).await?;
+        Ok(())
+    }
+
+    /// What a worker does with a new token, which it gets.
+    pub(crate) async fn take_over(&self, session: &Session) -> Result<FencingToken> {
+        let token = FencingToken(session.token.fetch_add(1, Ordering::Relaxed) + 1);
+        self.store().raise_fence(session.at.location_ref(), token).await?;
+        let lock = LocationLock { path: session.lock.clone(), token: token.0 };
+        let wait = Duration::from_millis(50);
+        tokio::task::spawn_blocking(move || sandbox::lock::acquire_or_kill(&lock, wait)).await??;
+        Ok(token)
+    }
+
+    pub(crate) async fn prompt(&self, session: &Session, text: &str) -> Result<MessageId> {
+        self.admit(session, Delivery::Steer, text).await
+    }
+
+    pub(crate) async fn admit(
+        &self,
+        session: &Session,
+        delivery: Delivery,
+        text: &str,
+    ) -> Result<MessageId> {
+        let now = self.clock.now_ms();
+        let mut mint = IdMint::after(Stamp::default(), now);
+        let message = MessageId::mint(&mut mint);
+        let prompt = PromptAdmitted {
+            message: message.clone(),
+            delivery,
+            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: text.to_owned() }],
+            agent: None,
+            model: None,
+            wake: true,
+            digest: hash_hex(text.as_bytes()),
+        };
+        let new = NewPrompt { session: session.at.session.clone(), prompt, now };
+        self.store().admit_prompt(ORG, new).await?;
+        Ok(message)
+    }
+
+    pub(crate) async fn interrupt(&self, session: &Session) -> Result<Interrupted> {
+        let id = session.at.session.clone();
+        Ok(self.store().interrupt(ORG, id, self.clock.now_ms()).await?)
+    }
+
+    /// One drain under the newest token, told of interrupts and fences as a worker's sweep would.
+    pub(crate) async fn drain(&self, session: &Session) -> Result<DrainExit> {
+        Ok(self.drain_from(session, History::new()).await?.0)
+    }
+
+    /// The same, with what an earlier drain returned.
+    pub(crate) async fn drain_from(
+        &self,
+        session: &Session,
+        history: History,
+    ) -> Result<(DrainExit, Option<History>)> {
+        let (handle, control) = drain_control(CancellationToken::new());
+        self.drive(&self.worker, session, &handle, control, history).await
+    }
+
+    /// A drain of `worker`, with the sweep beside it.
+    pub(crate) async fn drive(
+        &self,
+        worker: &Runtime,
+        session: &Session,
+        handle: &DrainHandle,
+        control: DrainControl,
+        history: History,
+    ) -> Result<(DrainExit, Option<History>)> {
+        let ended = tokio::select! {
+            ended = timeout(PATIENCE, session.run(worker, control, history)) => ended,
+            failed = self.sweep(session, handle) => return failed.map(|never| match never {}),
+        };
+        let Ok((exit, history)) = ended else {
+            bail!("the drain did not end: {:?}", self.kinds(session).await?)
+        };
+        if let Some(history) = &history {
+            // What the drain kept is what a fresh fold of the rows gives.
+            let mut events = self.events(session).await?;
+            events.retain(|event| event.seq <= history.seq());
+            let mut fresh = History::new();
+            fresh.extend(&events);
+            assert_eq!(format!("{history:?}"), format!("{fresh:?}"));
+        }
+        Ok((exit, history))
+    }
+
+    async fn sweep(
+        &self,
+        session: &Session,
+        handle: &DrainHandle,
+    ) -> Result<std::convert::Infallible> {
+        loop {
+            sleep(LOOK).await;
+            for head in self.store().heads(&[(ORG, session.at.session.clone())]).await? {
+                if handle.claim().is_some_and(|claim| head.claim > claim) {
+                    handle.fence();
+                }
+                handle.interrupted(head.interrupt_seq);
+            }
+        }
+    }
+
+    /// Drains until nothing is left to do; how each drain ended.
+    pub(crate) async fn settle(&self, session: &Session) -> Result<Vec<DrainOutcome>> {
+        let mut outcomes = Vec::new();
+        loop {
+            match self.drain(session).await? {
+                DrainExit::Idle => return Ok(outcomes),
+                DrainExit::Ended(outcome) => outcomes.push(outcome),
+                other => bail!("the drain ended otherwise: {other:?}"),
+            }
+            ensure!(outcomes.len() < 20, "the session never settles: {outcomes:?}");
+        }
+    }
+
+    pub(crate) async fn events(&self, session: &Session) -> Result<Vec<RecordedEvent>> {
+        let id = session.at.session.clone();
+        Ok(self.store().events(ORG, id, Seq(0), i64::MAX).await?)
+    }
+
+    pub(crate) async fn kinds(&self, session: &Session) -> Result<Vec<&'static str>> {
+        Ok(self.events(session).await?.iter().map(|event| event.event.kind()).collect())
+    }
+
+    /// Waits until the log says what is asked for.
+    pub(crate) async fn until<T>(
+        &self,
+        session: &Session,
+        mut found: impl FnMut(&[RecordedEvent]) -> Option<T>,
+    ) -> Result<T> {
+        let waited = timeout(PATIENCE, async {
+            loop {
+                if let Some(found) = found(&self.events(session).await?) {
+                    return Ok(found);
+                }
+                sleep(LOOK).await;
+            }
+        });
+        match waited.await {
+            Ok(found) => found,
+            Err(_) => bail!("it never came: {:?}", self.kinds(session).await?),
+        }
+    }
+
+    pub(crate) async fn until_kind(&self, session: &Session, kind: &str) -> Result<()> {
+        let found = |events: &[RecordedEvent]| {
+            events.iter().any(|event| event.event.kind() == kind).then_some(())
+        };
+        self.until(session, found).await
+    }
+
+    /// Waits for the model's totals.
+    pub(crate) async fn until_requests(&self, count: u64) -> Result<()> {
+        let arrived = self.model().wait_for(|counts| counts.requests >= count);
+        timeout(PATIENCE, arrived).await.context("the request never came")?;
+        Ok(())
+    }
+
+    pub(crate) async fn messages(&self, session: &Session) -> Result<Vec<MessageRow>> {
+        let id = session.at.session.clone();
+        Ok(self.store().transcript(ORG, id, None, 10_000).await?.messages)
+    }
+
+    /// The texts of all messages: role, then text or tool outcome of each part.
+    pub(crate) async fn told(&self, session: &Session) -> Result<Vec<(String, Vec<String>)>> {
+        let part = |part: store::PartRow| match part.call {
+            Some(call) => format!("{}: {}", call.tool, call.outcome.unwrap_or(call.state)),
+            None => part.text.unwrap_or_default(),
+        };
+        let told = |message: MessageRow| {
+            (message.role, message.parts.into_iter().map(part).collect::<Vec<_>>())
+        };
+        Ok(self.messages(session).await?.into_iter().map(told).collect())
+    }
+
+    /// The last thing said.
+    pub(crate) async fn answer(&self, session: &Session) -> Result<String> {
+        let (role, parts) = self.told(session).await?.pop().context("a message")?;
+        ensure!(role == "assistant", "the last message is of the {role}");
+        Ok(parts.concat())
+    }
+
+    /// The `messages` of every request so far, in the order in which they arrived.
+    pub(crate) fn requests(&self) -> Result<Vec<Vec<Value>>> {
+        let read = |body: Option<String>| -> Result<Vec<Value>> {
+            let body: Value = serde_json::from_str(&body.context("a body that was kept")?)?;
+            Ok(body["messages"].as_array().context("messages")?.clone())
+        };
+        self.model().requests().into_iter().map(|request| read(request.body)).collect()
+    }
+
+    /// What must hold after every scenario.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let store = self.store();
+        let violations = store.violations(ORG, true).await?;
+        ensure!(violations.is_empty(), "{violations:#?}");
+        let mut attempts: BTreeMap<String, u64> = BTreeMap::new();
+        let mut answered: BTreeMap<String, u64> = BTreeMap::new();
+        for row in store.sessions(ORG, None, 1_000).await? {
+            let id = row.at.session;
+            let report = store.rebuild(ORG, id.clone(), true).await?;
+            ensure!(report.is_exact(), "{report:#?}");
+            let events = store.events(ORG, id, Seq(0), i64::MAX).await?;
+            let mut hashes = BTreeMap::new();
+            for recorded in &events {
+                match &recorded.event {
+                    SessionEvent::AttemptStarted(started) => {
+                        let attempt = store.attempt(ORG, started.attempt.to_string()).await?;
+                        let names: BTreeMap<String, String> =
+                            serde_json::from_str(&attempt.components)?;
+                        let mut components = BTreeMap::new();
+                        for (name, hash) in names {
+                            components.insert(name, store.component(ORG, &hash).await?);
+                        }
+                        let before: Vec<_> = events
+                            .iter()
+                            .filter(|event| event.seq <= attempt.through)
+                            .cloned()
+                            .collect();
+                        let body = rebuild_body(&before, &components, attempt.wire_version)?;
+                        ensure!(hash_hex(&body) == attempt.body_hash, "{attempt:?} is not rebuilt");
+                        *attempts.entry(attempt.body_hash.clone()).or_default() += 1;
+                        hashes.insert(started.attempt.clone(), attempt.body_hash);
+                    }
+                    SessionEvent::AttemptEnded(ended) => {
+                        let whole = matches!(
+                            ended.outcome,
+                            AttemptOutcome::Completed | AttemptOutcome::Cut
+                        );
+                        if whole {
+                            *answered.entry(hashes[&ended.attempt].clone()).or_default() += 1;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let sent = self.model().counts().by_sha256;
+        for (hash, count) in &sent {
+            let rows = attempts.get(hash).copied().unwrap_or_default();
+            ensure!(*count <= rows, "{count} requests of body {hash} for {rows} attempts");
+        }
+        for (hash, count) in &answered {
+            ensure!(sent.get(hash) >= Some(count), "{hash} was answered and not asked");
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// One drain of `worker`, told nothing. Dropped, it is a worker that died.
+    pub(crate) async fn run(
+        &self,
+        worker: &Runtime,
+        control: DrainControl,
+        history: History,
+    ) -> (DrainExit, Option<History>) {
+        let token = FencingToken(self.token.load(Ordering::Relaxed));
+        let workspace = self.workspace(token);
+        Box::pin(drain(worker, &self.at, token, &workspace, control, history)).await
+    }
+
+    pub(crate) fn workspace(&self, token: FencingToken) -> Workspace {
+        let lock = LocationLock { path: self.lock.clone(), token: token.0 };
+        Workspace::at(self.root.clone(), self.root.display().to_string(), Some(lock))
+    }
+
+    pub(crate) fn file(&self, name: &str, content: &str) -> Result<()> {
+        Ok(std::fs::write(self.root.join(name), content)?)
+    }
+
+    /// A file's content; empty when it is not there.
+    pub(crate) fn content(&self, name: &str) -> String {
+        std::fs::read_to_string(self.root.join(name)).unwrap_or_default()
+    }
+
+    /// Waits for a file that a tool writes.
+    pub(crate) async fn until_file(&self, name: &str) -> Result<String> {
+        let written = async {
+            loop {
+                let content = self.content(name);
+                if content.ends_with('\n') {
+                    return content;
+                }
+                sleep(LOOK).await;
+            }
+        };
+        timeout(PATIENCE, written).await.with_context(|| format!("{name} was never written"))
+    }
+
+    /// Waits until the process whose number is in a file is gone.
+    pub(crate) async fn until_dead(&self, name: &str) -> Result<()> {
+        let pid = self.until_file(name).await?;
+        let place = PathBuf::from("/proc").join(pid.trim());
+        let gone = async {
+            while place.exists() {
+                sleep(LOOK).await;
+            }
+        };
+        timeout(Duration::from_secs(3), gone).await.context("the tool's process lives on")
+    }
+}
+
+fn runtime(
+    url: &str,
+    model: &str,
+    clock: &Arc<TestClock>,
+    settings: &DrainSettings,
+    folder: &TempDir,
+) -> Result<Runtime> {
+    let sandbox = ProcessSandbox::new(
+        env!("CARGO_BIN_EXE_session-testbed").into(),
+        Vec::<String>::new(),
+        Environment::from_vars(std::env::vars_os()),
+        folder.path().to_owned(),
+    );
+    let default = ModelRef { provider: "simulated".into(), model: "simulated".into() };
+    Ok(Runtime {
+        store: Store::connect(&StoreOptions::new(url))?,
+        signals: Arc::new(InProcess::new()),
+        llm: Client::new(llm_client::Options::default())?,
+        tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
+        blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
+        models: Arc::new(ConfiguredModels::single(default, Endpoint::new(model))),
+        clock: clock.clone(),
+        settings: Arc::new(settings.clone()),
+        stored: StoredComponents::default(),
+    })
+}
