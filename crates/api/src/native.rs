@@ -24,6 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/healthz", health::healthz),
         Route::get("/readyz", health::readyz),
         Route::get("/project", projects::list),
+        Route::post("/project", projects::init),
         Route::post("/project/init", projects::init),
         Route::get("/project/{project}/session", sessions::list),
         Route::post("/project/{project}/session", sessions::create_route),

@@ -42,11 +42,11 @@ struct PartRequest {
     text: Option<String>,
 }
 
-/// A model as `provider/model`, or as stock clients name it.
+/// A model as `provider/model`, as the name alone (of the default provider), or as stock clients name it.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum ModelRequest {
-    /// `provider/model`; the model's name may have slashes.
+    /// `provider/model`, where the model's name may have slashes, or a name of the default provider.
     Text(String),
     /// In two fields.
     Fields {
@@ -58,17 +58,12 @@ pub(crate) enum ModelRequest {
 }
 
 impl ModelRequest {
-    pub(crate) fn parse(self) -> Result<ModelRef, ApiError> {
+    pub(crate) fn parse(self, default_provider: &str) -> Result<ModelRef, ApiError> {
         let (provider, model) = match self {
             Self::Fields { provider_id, model_id } => (provider_id, model_id),
             Self::Text(text) => match text.split_once('/') {
                 Some((provider, model)) => (provider.to_owned(), model.to_owned()),
-                None => {
-                    return Err(ApiError::Invalid(format!(
-                        "a model is `provider/model`, not `{}`",
-                        shown(&text)
-                    )));
-                }
+                None => (default_provider.to_owned(), text),
             },
         };
         let good = |name: &str| {
@@ -98,7 +93,11 @@ struct Digested<'a> {
 
 impl AdmitRequest {
     /// The prompt to admit, with the ids that it keeps on every retry of the statement.
-    fn into_prompt(self, now: TimestampMs) -> Result<PromptAdmitted, ApiError> {
+    fn into_prompt(
+        self,
+        now: TimestampMs,
+        default_provider: &str,
+    ) -> Result<PromptAdmitted, ApiError> {
         let mut mint = IdMint::after(Stamp::default(), now);
         let message: MessageId = match self.message_id.as_deref() {
             Some(text) => id(text)?,
@@ -114,7 +113,7 @@ impl AdmitRequest {
         }
         let texts = texts(&self.parts, self.text.as_deref())?;
         let agent = agent(self.agent)?;
-        let model = self.model.map(ModelRequest::parse).transpose()?;
+        let model = self.model.map(|model| model.parse(default_provider)).transpose()?;
         let digested = Digested {
             texts: &texts,
             agent: agent.as_deref(),
@@ -167,7 +166,7 @@ pub(crate) async fn admit(
     request: AdmitRequest,
 ) -> Result<AdmittedPrompt, ApiError> {
     let now = state.clock().now_ms();
-    let prompt = request.into_prompt(now)?;
+    let prompt = request.into_prompt(now, &state.settings().default_model.provider)?;
     let new = NewPrompt { session: session.clone(), prompt, now };
     let admitted = state.store().admit_prompt(org, new).await?;
     let at = SessionRef { org, location: admitted.location.clone(), session };
@@ -190,20 +189,20 @@ mod tests {
     }
 
     fn refusal(json: &str) -> String {
-        request(json).into_prompt(NOW).expect_err("refused").to_string()
+        request(json).into_prompt(NOW, "own").expect_err("refused").to_string()
     }
 
     #[test]
     fn the_digest_is_of_what_was_sent_and_not_of_our_ids() {
         let body = r#"{"messageID":"msg_a","parts":[{"type":"text","text":"hi\u0000"}]}"#;
-        let one = request(body).into_prompt(NOW).expect("a prompt");
-        let two = request(body).into_prompt(NOW + 1).expect("a prompt");
+        let one = request(body).into_prompt(NOW, "own").expect("a prompt");
+        let two = request(body).into_prompt(NOW + 1, "own").expect("a prompt");
         assert_eq!(one.digest, two.digest);
         assert_ne!(one.parts, two.parts);
         let [PromptPart::Text { text, .. }] = one.parts.as_slice() else { panic!("one part") };
         assert_eq!(text, "hi\u{FFFD}");
         let other = r#"{"messageID":"msg_a","text":"hi\u0000","model":"a/b/c"}"#;
-        let other = request(other).into_prompt(NOW).expect("a prompt");
+        let other = request(other).into_prompt(NOW, "own").expect("a prompt");
         assert_ne!(other.digest, one.digest);
         assert_eq!(other.model, Some(ModelRef { provider: "a".into(), model: "b/c".into() }));
     }
@@ -213,7 +212,7 @@ mod tests {
         assert!(refusal(r#"{"parts":[{"type":"text","text":" \n"}]}"#).contains("empty"));
         assert!(refusal("{}").contains("empty"));
         assert!(refusal(r#"{"parts":[{"type":"file"}]}"#).contains("`file`"));
-        assert!(refusal(r#"{"text":"x","model":"gpt"}"#).contains("provider/model"));
+        assert!(refusal(r#"{"text":"x","model":"/"}"#).contains("provider/model"));
         assert!(refusal(r#"{"id":"ses_a","text":"x"}"#).contains("msg_"));
         let mut ahead = IdMint::after(Stamp::default(), NOW + MAX_AHEAD_MS + 1_000);
         let ahead = MessageId::mint(&mut ahead);
@@ -223,11 +222,18 @@ mod tests {
     }
 
     #[test]
+    fn a_model_by_its_name_alone_is_the_default_providers() {
+        let prompt = request(r#"{"text":"x","model":"gpt"}"#).into_prompt(NOW, "own");
+        let own = ModelRef { provider: "own".into(), model: "gpt".into() };
+        assert_eq!(prompt.expect("a prompt").model, Some(own));
+    }
+
+    #[test]
     fn parts_are_minted_above_the_message() {
         let mut late = IdMint::after(Stamp::default(), NOW + 30_000);
         let late = MessageId::mint(&mut late);
         let body = format!(r#"{{"id":"{late}","text":"x"}}"#);
-        let prompt = request(&body).into_prompt(NOW).expect("a prompt");
+        let prompt = request(&body).into_prompt(NOW, "own").expect("a prompt");
         let [PromptPart::Text { id, .. }] = prompt.parts.as_slice() else { panic!("one part") };
         assert!(id.stamp(NOW) > late.stamp(NOW));
     }

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use domain::{OrgId, RecordedEvent, Seq};
-use history::{RebuildError, rebuild_body};
+use history::{Components, RebuildError, rebuild_body};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,9 @@ struct ExplainView {
     turn: String,
     session: String,
     ordinal: i32,
+    /// `provider/model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<String>,
     body_hash: String,
@@ -61,7 +64,12 @@ pub(super) async fn show(
     let attempt = state.store().attempt(access.org, id).await?;
     let names: BTreeMap<String, String> =
         serde_json::from_str(&attempt.components).map_err(ApiError::internal)?;
-    let rebuilt = rebuild(&state, access.org, &attempt, &names).await?;
+    let mut components = BTreeMap::new();
+    for (name, hash) in &names {
+        components.insert(name.clone(), state.store().component(access.org, hash).await?);
+    }
+    let model = Components::read(&components).ok().map(|read| read.model);
+    let rebuilt = rebuild(&state, access.org, &attempt, &components).await?;
     let hash = rebuilt.as_ref().ok().map(|body| hex::encode(Sha256::digest(body)));
     let matches = hash.as_deref() == Some(attempt.body_hash.as_str());
     if query.body.unwrap_or(false) {
@@ -83,6 +91,7 @@ pub(super) async fn show(
         turn: attempt.turn.into(),
         session: attempt.session.into(),
         ordinal: attempt.ordinal,
+        model: model.map(|model| format!("{}/{}", model.provider, model.id)),
         outcome: attempt.outcome,
         body_hash: attempt.body_hash,
         rebuilt_hash: hash,
@@ -100,12 +109,8 @@ async fn rebuild(
     state: &ApiState,
     org: OrgId,
     attempt: &AttemptRow,
-    names: &BTreeMap<String, String>,
+    components: &BTreeMap<String, Vec<u8>>,
 ) -> Result<Result<Vec<u8>, RebuildError>, ApiError> {
-    let mut components = BTreeMap::new();
-    for (name, hash) in names {
-        components.insert(name.clone(), state.store().component(org, hash).await?);
-    }
     let mut events: Vec<RecordedEvent> = Vec::new();
     loop {
         let known = events.last().map_or(Seq(0), |event| event.seq);
@@ -120,5 +125,5 @@ async fn rebuild(
         }
         events.extend(page);
     }
-    Ok(rebuild_body(&events, &components, attempt.wire_version))
+    Ok(rebuild_body(&events, components, attempt.wire_version))
 }

@@ -62,13 +62,14 @@ pub(crate) async fn create(
         None => format!("New session - {}", rfc3339(now)),
     };
     let agent = agent(request.agent)?.unwrap_or_else(|| state.settings().default_agent.clone());
+    let provider = &state.settings().default_model.provider;
     let created = SessionCreated {
         project: location.project.clone(),
         location: location.id.clone(),
         directory: location.directory.clone(),
         title,
         agent,
-        model: request.model.map(ModelRequest::parse).transpose()?,
+        model: request.model.map(|model| model.parse(provider)).transpose()?,
     };
     let new = NewSession { id: session.clone(), created, now };
     state.store().create_session(org, new).await?;
