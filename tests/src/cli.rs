@@ -57,7 +57,11 @@ impl Ended {
 }
 
 impl Cli {
-    pub(crate) fn new(url: &str, key: &str) -> Result<Self> {
+    /// For the service at `url`, with `key`.
+    ///
+    /// # Errors
+    /// When there is no executable.
+    pub fn new(url: &str, key: &str) -> Result<Self> {
         let directory = std::env::temp_dir();
         Ok(Self { program: executable()?, url: url.to_owned(), key: key.to_owned(), directory })
     }

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use crate::api::Api;
 use crate::cli::Cli;
 use crate::executable::executable;
-use crate::orphans::processes_naming;
+
 use crate::process::{Process, known};
 use crate::settle::eventually;
-use crate::world::{KEY, World};
+use crate::world::{KEY, World, none_left};
 
 /// How long a start may take: ten processes of a debug build, on two cores that do other things too.
 const START_SECONDS: u64 = 60;
@@ -162,9 +162,7 @@ impl Cluster {
         self.process.signal(Signal::INT)?;
         let status = self.process.wait(STOP).await?;
         ensure!(status.success(), "`dev-cluster` ended with {status}: {}", self.process.tail());
-        let left = processes_naming(world.folder());
-        ensure!(left.is_empty(), "left behind by `dev-cluster`: {left:#?}");
-        Ok(())
+        none_left(world).await
     }
 }
 

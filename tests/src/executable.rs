@@ -16,11 +16,11 @@ pub fn executable() -> Result<PathBuf> {
         ensure!(path.is_file(), "OC_BIN={} is no file; correct it, or unset it", path.display());
         return Ok(path);
     }
-    // A test is TARGET/PROFILE/deps/NAME.
-    let test = std::env::current_exe().context("the test's own executable cannot be found")?;
-    let profile =
-        test.parent().and_then(Path::parent).context("a test lives in TARGET/PROFILE/deps")?;
-    let path = profile.join("opencode-cloud");
+    // A test is TARGET/PROFILE/deps/NAME, a driver of this package TARGET/PROFILE/NAME.
+    let this = std::env::current_exe().context("this executable cannot be found")?;
+    let folder = this.parent().context("an executable is in a folder")?;
+    let profile = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+    let path = profile.context("a test lives in TARGET/PROFILE/deps")?.join("opencode-cloud");
     ensure!(
         path.is_file(),
         "{} is missing: run `./dev test`, or `cargo build -p opencode-cloud` first",

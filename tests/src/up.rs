@@ -1,17 +1,18 @@
 //! `opencode-cloud up` as a process.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 
 use crate::api::Api;
-use crate::cli::Cli;
+use crate::cli::{Cli, Ended, finish};
 use crate::executable::executable;
 use crate::orphans::processes_naming;
-use crate::process::Process;
+use crate::process::{Process, without_our_settings};
 use crate::settle::eventually;
-use crate::world::{KEY, World};
+use crate::world::{KEY, World, none_left};
 
 /// How long a start may take, on a machine that does other things too.
 const START_SECONDS: u64 = 45;
@@ -33,8 +34,22 @@ impl Up {
             args.extend(["--port", "0"].map(str::to_owned)); // any; it prints which
         }
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        Self::launch(world, &args, &[], Some(KEY)).await
+    }
+
+    /// Starts a service with exactly these arguments and these variables, and waits until it is ready. It
+    /// is asked with `key`; `None` takes the key that it prints at its first start.
+    ///
+    /// # Errors
+    /// When it does not get ready, with what it said.
+    pub async fn launch(
+        world: &World,
+        args: &[String],
+        environment: &[(String, String)],
+        key: Option<&str>,
+    ) -> Result<Self> {
         let before = std::fs::read_to_string(world.logs().join("up.out")).unwrap_or_default();
-        let mut process = Process::start("up", &executable()?, &args, &[], &world.logs())?;
+        let mut process = Process::start("up", &executable()?, args, environment, &world.logs())?;
         let url = eventually("`up` prints where it is", START_SECONDS, async || {
             if !process.is_running().await {
                 bail!("`up` ended: {}", process.stderr());
@@ -46,7 +61,10 @@ impl Up {
             Ok(url.map(|(url, _)| url.to_owned()))
         })
         .await?;
-        let api = Api::new(&url, KEY)?;
+        let printed = process.stdout();
+        let once = printed.split_once("shown once): ").and_then(|(_, rest)| rest.lines().next());
+        let key = key.or(once).context("`up` printed no key")?;
+        let api = Api::new(&url, key)?;
         eventually("/readyz answers 200", 10, async || Ok(api.is_ready().await.then_some(())))
             .await?;
         Ok(Self { process, api })
@@ -81,9 +99,18 @@ impl Up {
         self.process.signal(Signal::INT)?;
         let status = self.process.wait(STOP).await?;
         ensure!(status.success(), "`up` ended with {status}: {}", self.process.tail());
-        let left = processes_naming(world.folder());
-        ensure!(left.is_empty(), "left behind by `up`: {left:#?}");
-        Ok(())
+        none_left(world).await
+    }
+
+    /// Runs the executable with arguments that it is to refuse; answers how it ended.
+    ///
+    /// # Errors
+    /// When it does not end by itself.
+    pub async fn refused(args: &[String], environment: &[(String, String)]) -> Result<Ended> {
+        let mut command = Command::new(executable()?);
+        without_our_settings(&mut command);
+        command.args(args).envs(environment.iter().cloned()).current_dir(std::env::temp_dir());
+        finish(command, None).await
     }
 
     /// Kills it, and waits until everything that it had started has ended too.

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::orphans::processes_naming;
 use crate::process::known;
+use crate::settle::eventually;
 use crate::{Cluster, Up};
 
 /// The key of the services that a [`World`] starts.
@@ -117,6 +118,14 @@ impl World {
     pub async fn cluster(&self, flags: &[&str]) -> Result<Cluster> {
         Cluster::start(self, flags).await
     }
+}
+
+/// Nothing names the world's folder any more. Watchers (ours too) end a moment after what they watch.
+pub(crate) async fn none_left(world: &World) -> Result<()> {
+    let gone = eventually("nobody is left behind", 3, async || {
+        Ok(processes_naming(world.folder()).is_empty().then_some(()))
+    });
+    gone.await.with_context(|| format!("{:#?}", processes_naming(world.folder())))
 }
 
 impl Drop for World {

@@ -1,3 +1,12 @@
 //! Journeys through the real service, as its users take them, with the oracle after each; and the house rules.
+//!
+//! Those that start processes are named in `.config/nextest.toml`, so that few of them run at once.
 
-mod smoke;
+mod admission;
+mod cluster;
+mod contract;
+mod life;
+mod refusals;
+mod stock;
+mod streams;
+mod tidy;

@@ -1,0 +1,85 @@
+//! The life of `up`: first boot, Ctrl-C, and deaths of its own, with nothing lost and nobody left behind.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use journeys::{Up, World, events_of, eventually, oracle, processes_naming};
+use serde_json::json;
+use simulated_model::{Script, ScriptedCall};
+
+fn words(args: &[&str]) -> Vec<String> {
+    args.iter().map(|arg| (*arg).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn what_was_there_is_there_after_every_end() -> Result<()> {
+    let world = World::new().await?;
+    let (data, model) = (world.data().display().to_string(), world.model_url());
+    let flags = words(&["up", "--port", "0", "--data-dir", &data, "--model-url", &model]);
+    let up = Up::launch(&world, &flags, &[], None).await?;
+    let key = up.api().key().to_owned();
+    ensure!(up.process().stdout().matches(&key).count() >= 1, "the key is printed");
+    let place = world.workspace("kept")?;
+    let session = up.api().session(&place).await?;
+    ensure!(up.api().prompt(&session, "create a.txt containing hello", 20).await? == "completed");
+    oracle(up.api(), world.model()).await?;
+    up.stop(&world).await?;
+
+    // `serve`, told everything by its environment: no second key, no hints, and all is as it was.
+    let told_before = fs::read_to_string(world.logs().join("up.out"))?;
+    let port = boot::free_port()?;
+    let environment = [
+        ("OPENCODE_CLOUD_PORT", port.to_string()),
+        ("OPENCODE_CLOUD_DATA_DIR", data.clone()),
+        ("OPENCODE_CLOUD_MODEL_URL", model.clone()),
+        ("OPENCODE_CLOUD_BOOTSTRAP_KEY", "another-key-that-is-long-enough".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value));
+    let up = Up::launch(&world, &words(&["serve"]), &environment, Some(&key)).await?;
+    ensure!(up.api().url().ends_with(&format!(":{port}")), "{}", up.api().url());
+    let told = up.process().stdout();
+    let told = told.strip_prefix(&told_before).context("output is appended")?;
+    ensure!(!told.contains(&key) && !told.contains("Try,"), "{told}");
+    let bootstrapped = journeys::Api::new(up.api().url(), "another-key-that-is-long-enough")?;
+    ensure!(bootstrapped.sessions().await?.len() == 1);
+    let list = up.cli()?.run(&["session", "list"]).await?;
+    ensure!(list.out.contains(&session), "{list:?}");
+    ensure!(up.api().prompt(&session, "read a.txt", 20).await? == "completed");
+    let last = world.model().requests().pop().and_then(|request| request.body);
+    ensure!(last.is_some_and(|body| body.contains("create a.txt containing hello")));
+
+    // Killed in the middle of an unsafe body, with a prompt that it has just acknowledged elsewhere.
+    let command = "echo ran >> ran.txt; sleep 600";
+    let call =
+        ScriptedCall { name: "shell".into(), arguments: json!({ "command": command }), id: None };
+    let calls = |matches: &str, round, tool_calls| Script {
+        matches: matches.into(),
+        round: Some(round),
+        tool_calls,
+        ..Script::default()
+    };
+    world.model().script(calls("go on", 0, vec![call]))?;
+    world.model().script(Script { text: Some("so be it".into()), ..calls("go on", 1, vec![]) })?;
+    let cut = up.api().admit(&session, "go on").await?;
+    eventually("the body runs", 20, async || Ok(place.join("ran.txt").exists().then_some(())))
+        .await?;
+    let other = up.api().session(&world.workspace("other")?).await?;
+    let acknowledged = up.api().admit(&other, "create b.txt containing bye").await?;
+    up.kill(&world).await?;
+
+    let up = Up::launch(&world, &flags, &[], Some(&key)).await?;
+    ensure!(up.api().outcome(&other, &acknowledged, 20).await? == "completed");
+    ensure!(up.api().outcome(&session, &cut, 20).await? == "completed");
+    ensure!(world.workspace("other")?.join("b.txt").exists(), "an acknowledged prompt runs");
+    ensure!(fs::read_to_string(place.join("ran.txt"))? == "ran\n", "an unsafe body runs once");
+    let log = up.api().log(&session).await?;
+    let settled = events_of(&log, "tool.settled");
+    let last = settled.last().context("a result, never silence")?;
+    ensure!(last["outcome"] == "unknown", "{last}");
+    let running = processes_naming(&place);
+    ensure!(running.is_empty(), "a tool outlived its worker: {running:?}");
+    oracle(up.api(), world.model()).await?;
+    let told = up.process().stdout();
+    ensure!(told.matches("shown once").count() == 1, "the key is shown once: {told}");
+    up.stop(&world).await
+}

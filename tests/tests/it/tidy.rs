@@ -1,0 +1,267 @@
+//! House rules as tests. Each says why it is one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use journeys::repository;
+use serde_json::Value;
+
+/// Every file of the repository that is text, by its path from the root.
+fn files() -> Result<Vec<(String, String)>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(repository());
+    let output = git.output().context("git tells which files are the repository's")?;
+    ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
+    let read = |path: &str| {
+        let text = fs::read_to_string(repository().join(path)).ok()?; // removed, or no text
+        Some((path.to_owned(), text))
+    };
+    let files: Vec<_> = String::from_utf8(output.stdout)?.lines().filter_map(read).collect();
+    ensure!(files.len() > 100, "only {} files were found", files.len());
+    Ok(files)
+}
+
+fn rust_files() -> Result<Vec<(String, String)>> {
+    Ok(files()?.into_iter().filter(|(path, _)| path.ends_with(".rs")).collect())
+}
+
+fn metadata(more: &[&str]) -> Result<Value> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["metadata", "--format-version", "1", "--offline", "--locked"]);
+    let output = cargo.args(more).current_dir(repository()).output()?;
+    ensure!(output.status.success(), "cargo: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Each package of ours with the names of what it depends on, development dependencies apart.
+fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let metadata = metadata(&["--no-deps"])?;
+    let packages = metadata["packages"].as_array().context("packages")?;
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let of = |package: &Value| {
+        let all = package["dependencies"].as_array().into_iter().flatten();
+        all.filter(|dependency| dependency["kind"] != "dev").map(name).collect()
+    };
+    Ok(packages.iter().map(|package| (name(package), of(package))).collect())
+}
+
+/// From the words at the bottom to the executable at the top. A crate may use those below its own layer.
+const LAYERS: [(&str, &[&str]); 6] = [
+    ("words", &["domain", "context", "llm-protocol", "history", "tasks"]),
+    (
+        "mechanism",
+        &[
+            "store",
+            "signals",
+            "blobs",
+            "llm-client",
+            "sandbox",
+            "placement-api",
+            "placement",
+            "boot",
+            "simulated-model",
+        ],
+    ),
+    ("product", &["auth", "tools"]),
+    ("edge", &["api", "session"]),
+    ("services", &["gateway", "worker", "placement-service"]),
+    ("executable", &["opencode-cloud"]),
+];
+
+/// Arrows within a layer, each one-way.
+const WITHIN: [(&str, &str); 4] = [
+    ("history", "domain"),
+    ("history", "llm-protocol"),
+    ("placement", "placement-api"),
+    ("placement", "signals"),
+];
+
+/// Test packages stand beside the layers and may use all of them.
+const TESTS: [&str; 3] = ["testkit", "journeys", "load-tests"];
+
+/// Why: what is below can be understood, tested and replaced without what is above; a cycle ends that.
+#[test]
+fn crates_depend_downwards_only() -> Result<()> {
+    let layer = |name: &str| LAYERS.iter().position(|(_, crates)| crates.contains(&name));
+    let all = dependencies()?;
+    let ours: BTreeSet<&str> = all.keys().map(String::as_str).collect();
+    for (from, dependencies) in all.iter().filter(|(from, _)| !TESTS.contains(&from.as_str())) {
+        let above =
+            layer(from).with_context(|| format!("{from} has no layer; give it one in LAYERS"))?;
+        for to in dependencies.iter().map(String::as_str).filter(|to| ours.contains(to)) {
+            ensure!(!TESTS.contains(&to), "{from} uses {to} outside of its tests");
+            let below = layer(to).with_context(|| format!("{to} has no layer"))?;
+            let is_fine = below < above || WITHIN.contains(&(from.as_str(), to));
+            ensure!(is_fine, "{from} ({}) uses {to} ({})", LAYERS[above].0, LAYERS[below].0);
+        }
+    }
+    Ok(())
+}
+
+/// Why: both can be published alone, and a protocol can be read without knowing what a session is.
+#[test]
+fn the_protocol_crates_know_nothing_of_ours() -> Result<()> {
+    let all = dependencies()?;
+    let ours = |name: &str| -> Result<Vec<&String>> {
+        let found = all.get(name).with_context(|| format!("there is no {name}"))?;
+        Ok(found.iter().filter(|dependency| all.contains_key(*dependency)).collect())
+    };
+    ensure!(ours("llm-protocol")?.is_empty(), "{:?}", ours("llm-protocol")?);
+    ensure!(ours("llm-client")? == ["llm-protocol"], "{:?}", ours("llm-client")?);
+    Ok(())
+}
+
+/// Why: a gateway is stateless and many; consensus belongs to the few members of placement.
+#[test]
+fn the_gateway_does_not_link_consensus() -> Result<()> {
+    let metadata = metadata(&[])?;
+    let nodes = metadata["resolve"]["nodes"].as_array().context("nodes")?;
+    let by_id: BTreeMap<&str, &Value> =
+        nodes.iter().filter_map(|node| Some((node["id"].as_str()?, node))).collect();
+    let named = |id: &str, name: &str| {
+        let package = id.rsplit('/').next().unwrap_or(id).replace('#', "@");
+        package.split('@').any(|word| word == name)
+    };
+    let mut open: Vec<&str> = by_id.keys().copied().filter(|id| named(id, "gateway")).collect();
+    ensure!(open.len() == 1, "{open:?}");
+    let mut seen = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        ensure!(!named(id, "openraft") && !named(id, "redb"), "the gateway links {id}");
+        let dependencies = by_id.get(id).and_then(|node| node["deps"].as_array());
+        for dependency in dependencies.into_iter().flatten() {
+            let kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
+            if kinds.into_iter().any(|kind| kind["kind"].is_null()) {
+                open.extend(dependency["pkg"].as_str());
+            }
+        }
+    }
+    ensure!(seen.iter().any(|id| named(id, "axum")), "the walk reached nothing");
+    Ok(())
+}
+
+/// Why: a transition is one function over one transaction, with its tenant and its claim. SQL beside the
+/// store would be a way around all three, and would not be checked at compile time.
+#[test]
+fn sql_stays_in_the_store() -> Result<()> {
+    let allowed = ["store", "testkit", "journeys", "load-tests"];
+    for (name, dependencies) in dependencies()? {
+        let has_it = dependencies.contains("sqlx");
+        ensure!(!has_it || allowed.contains(&name.as_str()), "{name} depends on sqlx");
+    }
+    let is_test = |path: &str| path.contains("/tests/") || path.starts_with("tests/");
+    let beside = ["crates/store/", "crates/testkit/", "load-tests/"];
+    for (path, text) in rust_files()? {
+        if is_test(&path) || beside.iter().any(|folder| path.starts_with(folder)) {
+            continue;
+        }
+        ensure!(!text.contains("sqlx::"), "{path} uses sqlx");
+    }
+    Ok(())
+}
+
+/// Why: a file that became the system is where projects rot. Past the bound, its doc says why it is one.
+#[test]
+fn a_long_file_says_why_it_is_long() -> Result<()> {
+    const MAX_LINES: usize = 600;
+    for (path, text) in rust_files()? {
+        let lines = text.lines().count();
+        let says_why = text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .any(|line| line.contains("Long because"));
+        ensure!(
+            lines <= MAX_LINES || says_why,
+            "{path} has {lines} lines and no `//! Long because …`"
+        );
+    }
+    Ok(())
+}
+
+/// Why: a code that people meet and nobody explains is an alarm without a door.
+#[test]
+fn every_error_code_has_a_page() -> Result<()> {
+    let folders = ["crates/session/", "crates/llm-protocol/src/error.rs", "services/worker/src/"];
+    let mut codes = BTreeSet::new();
+    for (path, text) in rust_files()? {
+        if folders.iter().any(|folder| path.starts_with(folder)) && !path.contains("/tests/") {
+            codes.extend(text.lines().filter(|line| !line.contains("span!(")).flat_map(codes_in));
+        }
+    }
+    ensure!(codes.len() >= 15, "only {codes:?} were found");
+    let mut pages = BTreeSet::new();
+    for entry in fs::read_dir(repository().join("docs/errors"))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).context("a name")?.to_owned();
+        if name != "README" {
+            let text = fs::read_to_string(&path)?;
+            let whole = text.starts_with(&format!("# `{name}`")) && text.contains("What to do:");
+            ensure!(whole, "docs/errors/{name}.md says what happened, and what to do");
+            pages.insert(name);
+        }
+    }
+    let missing: Vec<_> = codes.difference(&pages).collect();
+    let stale: Vec<_> = pages.difference(&codes).collect();
+    ensure!(missing.is_empty(), "write docs/errors/CODE.md for {missing:?}");
+    ensure!(stale.is_empty(), "no code says {stale:?} any more; remove their pages");
+    let index = fs::read_to_string(repository().join("docs/errors/README.md"))?;
+    for code in &codes {
+        ensure!(
+            index.contains(&format!("({code}.md)")),
+            "docs/errors/README.md does not list {code}"
+        );
+    }
+    Ok(())
+}
+
+/// String literals of a line that look like a code.
+fn codes_in(line: &str) -> Vec<String> {
+    const AREAS: [&str; 6] = ["provider", "model", "context", "session", "turn", "workspace"];
+    let is_word = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '-'))
+    };
+    let is_code = |text: &&str| {
+        text.split_once('.').is_some_and(|(area, rest)| AREAS.contains(&area) && is_word(rest))
+    };
+    // Event kinds look the same, and are no errors.
+    let kinds = domain::SessionEvent::KINDS;
+    let literals = line.split('"').skip(1).step_by(2).filter(is_code);
+    literals.filter(|text| !kinds.contains(text)).map(str::to_owned).collect()
+}
+
+/// Why: what is not written yet is an issue, not a surprise at run time.
+#[test]
+fn nothing_is_left_to_do() -> Result<()> {
+    let marks = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("FIX", "ME")];
+    for (path, text) in rust_files()? {
+        for mark in marks {
+            ensure!(!text.contains(mark), "{path} has {mark}");
+        }
+    }
+    Ok(())
+}
+
+/// Why: what names the machine that it was written on works nowhere else, and tells strangers about it.
+#[test]
+fn nothing_names_the_machine_it_was_written_on() -> Result<()> {
+    let checkout = repository().canonicalize()?;
+    let mut names = vec![checkout.to_str().context("UTF-8")?.to_owned()];
+    // The folder that checkouts are in, unless every machine has one of that name.
+    let usual =
+        ["home", "tmp", "usr", "opt", "var", "srv", "root", "mnt", "github", "runner", "build"];
+    let first = checkout.iter().nth(1).and_then(|name| name.to_str()).context("a folder")?;
+    if !usual.contains(&first) {
+        names.push(format!("/{first}/"));
+    }
+    names.push(concat!("/", "work", "/").to_owned());
+    for (path, text) in files()? {
+        for name in &names {
+            ensure!(!text.contains(name), "{path} names {name}");
+        }
+    }
+    Ok(())
+}
