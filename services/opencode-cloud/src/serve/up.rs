@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 use signals::{InProcess, Signals};
 use store::{RolePasswords, Store, StoreOptions};
 use tasks::{CancellationToken, TaskGroup};
+use tokio::net::TcpListener;
 
 use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
@@ -90,6 +91,40 @@ pub async fn execute(
             (Some(postgres), options)
         }
     };
+    let place =
+        Place { data: &data, address, local, listener, options, postgres: postgres.as_ref() };
+    let served = serve(&args, place, &stop, &mut progress).await;
+    // Also when the service could not start: nothing of ours stays behind a refusal.
+    if let Some(postgres) = postgres {
+        postgres.stop().await;
+    }
+    if served.is_ok() {
+        progress.say("stopped; everything is kept in the data folder");
+    }
+    drop(data);
+    served
+}
+
+/// What the roles stand on.
+struct Place<'p> {
+    data: &'p DataDir,
+    address: SocketAddr,
+    /// Whether sessions may run in any directory of this machine.
+    local: bool,
+    listener: TcpListener,
+    options: StoreOptions,
+    /// Ours, where it is ours.
+    postgres: Option<&'p Postgres>,
+}
+
+/// Runs the roles until the end is asked for or one of them cannot go on.
+async fn serve(
+    args: &UpArgs,
+    place: Place<'_>,
+    stop: &CancellationToken,
+    progress: &mut Progress<'_>,
+) -> Result<u8, ServeError> {
+    let Place { data, address, local, listener, options, postgres } = place;
     let store = Store::connect(&options)?;
     let sched = store::role_url(&options.url, "oc_sched", options.password.as_deref())?;
     check_schema(store::schema_version(&sched).await?)?;
@@ -147,7 +182,7 @@ pub async fn execute(
     )?;
     progress.ready(&gateway.url(), &key, &model.kind, &model.configured.default.model)?;
 
-    let stopped = wait(&stop, &root, postgres.as_ref()).await;
+    let stopped = wait(stop, &root, postgres).await;
     progress.say("stopping: running turns get a few seconds to reach a boundary");
     gateway.shutdown().await;
     worker.shutdown(GRACE).await;
@@ -157,11 +192,6 @@ pub async fn execute(
         simulated.shutdown().await;
     }
     store.close().await;
-    if let Some(postgres) = postgres {
-        postgres.stop().await;
-    }
-    progress.say("stopped; everything is kept in the data folder");
-    drop(data);
     stopped
 }
 
