@@ -118,11 +118,13 @@ impl<'r> Drain<'r> {
         for settled in turn.batch.take_done() {
             draft.push(settled);
         }
+        let unknown = draft.history().open_turn().is_some_and(has_unknown);
         settle_turn(&mut draft, &turn, outcome, None);
+        if unknown {
+            notice(&mut draft, NoticeKind::Recovery, RECOVERED);
+        }
         if outcome == TurnOutcome::Cut {
-            let message = MessageId::mint(draft.mint());
-            let text = CONTINUE.to_owned();
-            draft.push(NoticeRecorded { message, kind: NoticeKind::Continuation, text });
+            notice(&mut draft, NoticeKind::Continuation, CONTINUE);
         }
         self.boundary(draft, true, observed).await
     }
@@ -242,6 +244,23 @@ impl<'r> Drain<'r> {
         turn.batch.bodies.clear();
         Ok(())
     }
+}
+
+/// What the model is told after a takeover that left the outcome of a call unknown.
+const RECOVERED: &str = "<notice>The worker that ran this session stopped, and another one took over. A call whose \
+result says that its outcome is unknown may or may not have had its effect: check that before you go on.</notice>";
+
+/// Whether a takeover settled a call without knowing its outcome.
+fn has_unknown(open: &history::OpenTurn) -> bool {
+    open.calls.iter().any(|(_, call)| {
+        call.settled.as_ref().is_some_and(|settled| settled.outcome == ToolOutcomeKind::Unknown)
+    })
+}
+
+/// Adds a text of ours that the model will see.
+fn notice(draft: &mut Draft, kind: NoticeKind, text: &str) {
+    let message = MessageId::mint(draft.mint());
+    draft.push(NoticeRecorded { message, kind, text: text.to_owned() });
 }
 
 /// Ends the attempt that is open, if one is.

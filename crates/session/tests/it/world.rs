@@ -108,14 +108,17 @@ impl World {
         let model = SimulatedModel::start(Options::default()).await?;
         let clock = Arc::new(TestClock::default());
         let folder = testkit::temp_folder()?;
-        let worker = runtime(&url, &model.url(), &clock, &settings, &folder)?;
+        let llm = Client::new(llm_client::Options::default())?;
+        let worker = runtime(&url, &model.url(), llm, &clock, &settings, &folder)?;
         worker.store.ensure_organisation(ORG, "tests".into(), clock.now_ms()).await?;
         Ok(Self { url, _database: database, model, clock, settings, folder, worker })
     }
 
     /// Another worker: it shares nothing with the first but the database, the blobs and the disk.
     pub(crate) fn another_worker(&self) -> Result<Runtime> {
-        runtime(&self.url, &self.model.url(), &self.clock, &self.settings, &self.folder)
+        // The client of providers is shared: to make one reads all the system's certificates.
+        let llm = self.worker.llm.clone();
+        runtime(&self.url, &self.model.url(), llm, &self.clock, &self.settings, &self.folder)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -483,6 +486,7 @@ impl Session {
 fn runtime(
     url: &str,
     model: &str,
+    llm: Client,
     clock: &Arc<TestClock>,
     settings: &DrainSettings,
     folder: &TempDir,
@@ -497,7 +501,7 @@ fn runtime(
     Ok(Runtime {
         store: Store::connect(&StoreOptions::new(url))?,
         signals: Arc::new(InProcess::new()),
-        llm: Client::new(llm_client::Options::default())?,
+        llm,
         tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
         blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
         models: Arc::new(ConfiguredModels::single(default, Endpoint::new(model))),
