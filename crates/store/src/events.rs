@@ -3,6 +3,19 @@ use domain::{Claim, OrgId, RecordedEvent, Seq, SessionEvent, SessionId};
 use crate::pool::Tx;
 use crate::{Store, StoreError};
 
+/// An event from its row.
+macro_rules! recorded {
+    ($row:ident) => {
+        Ok(RecordedEvent {
+            seq: Seq($row.seq),
+            id: $row.id.parse()?,
+            time: $row.time_ms,
+            claim: $row.claim.map(Claim),
+            event: SessionEvent::read(&$row.kind, $row.version, &$row.payload)?,
+        })
+    };
+}
+
 /// The log of a session after `after`, in order, at most `limit` events.
 pub(crate) async fn read_events(
     tx: &mut Tx,
@@ -21,21 +34,11 @@ pub(crate) async fn read_events(
     )
     .fetch_all(&mut **tx)
     .await?;
-    rows.into_iter()
-        .map(|row| {
-            Ok(RecordedEvent {
-                seq: Seq(row.seq),
-                id: row.id.parse()?,
-                time: row.time_ms,
-                claim: row.claim.map(Claim),
-                event: SessionEvent::read(&row.kind, row.version, &row.payload)?,
-            })
-        })
-        .collect()
+    rows.into_iter().map(|row| recorded!(row)).collect()
 }
 
 impl Store {
-    /// A page of a session's log, in order.
+    /// A page of a session's log, in order: one round trip, since gateways read on with every commit.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.
@@ -46,26 +49,30 @@ impl Store {
         after: Seq,
         limit: i64,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
-        let store = self.clone();
+        let pool = self.gateway().clone();
         tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let events = read_events(&mut tx, org, &session, after, limit).await?;
-            if events.is_empty() {
-                // Every session has its first event, so only an empty tail needs the question.
-                let there = sqlx::query_scalar!(
-                    r#"SELECT EXISTS (SELECT FROM session_head WHERE org_id = $1 AND id = $2) AS "there!""#,
-                    org.0,
-                    session.as_str(),
-                )
-                .fetch_one(&mut *tx)
-                .await?;
-                if !there {
-                    return Err(StoreError::NotFound);
-                }
-            }
-            tx.commit().await?;
-            Ok(events)
+            let rows = sqlx::query!(
+                r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!",
+                       time_ms AS "time_ms!", claim, payload AS "payload!"
+                   FROM read_log($1, $2, $3, $4)"#,
+                org.0,
+                session.as_str(),
+                after.0,
+                limit,
+            )
+            .fetch_all(&pool)
+            .await
+            .map_err(missing)?;
+            rows.into_iter().map(|row| recorded!(row)).collect()
         })
         .await
     }
+}
+
+/// `read_log` raises this for a session that is not there.
+const MISSING: &str = "OC003";
+
+fn missing(error: sqlx::Error) -> StoreError {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    if code.as_deref() == Some(MISSING) { StoreError::NotFound } else { error.into() }
 }

@@ -50,13 +50,20 @@ pub(crate) type Tx = Transaction<'static, Postgres>;
 
 /// Ends a transaction whose holder stopped, and notices a dead host within 3 s: either would hold up
 /// a takeover for as long.
-const SESSION_SETTINGS: [(&str, &str); 6] = [
+///
+/// Every statement of ours has one right plan, an index's, whatever its parameters. So it is planned once
+/// a connection, and not by the size that a table had in that moment: a plan that scanned a table while
+/// it was small would be kept until somebody analyses the table.
+const SESSION_SETTINGS: [(&str, &str); 9] = [
     ("idle_in_transaction_session_timeout", "1s"),
     ("statement_timeout", "30s"),
     ("tcp_keepalives_idle", "1"),
     ("tcp_keepalives_interval", "1"),
     ("tcp_keepalives_count", "2"),
     ("application_name", "opencode-cloud"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("jit", "off"),
 ];
 
 impl Store {

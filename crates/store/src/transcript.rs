@@ -106,28 +106,42 @@ impl Store {
         let store = self.clone();
         tasks::detached(async move {
             let mut tx = store.tenant(org).await?;
-            let there = sqlx::query_scalar!(
-                "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2",
+            let ids: Vec<String> = match &message {
+                Some(message) => vec![message.to_string()],
+                None => {
+                    sqlx::query_scalar!(
+                        "SELECT id FROM message WHERE org_id = $1 AND session_id = $2
+                         ORDER BY seq DESC LIMIT $3",
+                        org.0,
+                        session.as_str(),
+                        limit,
+                    )
+                    .fetch_all(&mut *tx)
+                    .await?
+                }
+            };
+            // By their ids alone: with the session too, one message could cost a read of all of them.
+            let mut rows = sqlx::query!(
+                "SELECT * FROM message WHERE org_id = $1 AND id = ANY($2) ORDER BY seq",
                 org.0,
-                session.as_str(),
-            )
-            .fetch_optional(&mut *tx)
-            .await?;
-            if there.is_none() {
-                return Err(StoreError::NotFound);
-            }
-            let rows = sqlx::query!(
-                "SELECT * FROM (SELECT * FROM message WHERE org_id = $1 AND session_id = $2
-                     AND ($3::text IS NULL OR id = $3) ORDER BY seq DESC LIMIT $4) AS newest
-                 ORDER BY seq",
-                org.0,
-                session.as_str(),
-                message.as_ref().map(MessageId::as_str),
-                limit,
+                &ids,
             )
             .fetch_all(&mut *tx)
             .await?;
-            let ids: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
+            rows.retain(|row| row.session_id == session.as_str());
+            if rows.is_empty() {
+                let there = sqlx::query_scalar!(
+                    "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    session.as_str(),
+                )
+                .fetch_optional(&mut *tx)
+                .await?;
+                return match (there, &message) {
+                    (None, _) | (_, Some(_)) => Err(StoreError::NotFound),
+                    (Some(_), None) => Ok(Transcript { messages: Vec::new() }),
+                };
+            }
             let parts = sqlx::query!(
                 r#"SELECT p.id, p.message_id, p.kind, p.text, c.id AS "call_id?",
                        c.provider_call AS "provider_call?", c.tool AS "tool?", c.state AS "state?",
@@ -201,9 +215,6 @@ impl Store {
                     })
                 })
                 .collect::<Result<Vec<_>, StoreError>>()?;
-            if message.is_some() && messages.is_empty() {
-                return Err(StoreError::NotFound);
-            }
             Ok(Transcript { messages })
         })
         .await

@@ -238,14 +238,14 @@ async fn write_until_fenced(world: &World, session: &SessionRef, token: i64) -> 
         domain::NoticeRecorded { message, kind, text: "working".into() }.into()
     };
     world.write(tx, &[notice(world)], DrainEnd::Keep).await.expect("the lock is held");
-    let mut commits = 1;
-    loop {
+    for commits in 1..5_000 {
         match world.resume(session, claim, &[notice(world)], DrainEnd::Keep).await {
-            Ok(()) => commits += 1,
+            Ok(()) => {}
             Err(StoreError::Fenced { .. }) => return commits,
             Err(error) => panic!("{error:?}"),
         }
     }
+    panic!("the drain was never fenced")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
