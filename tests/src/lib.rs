@@ -16,6 +16,7 @@ mod api;
 mod cli;
 mod cluster;
 mod executable;
+pub mod faults;
 mod oracle;
 mod orphans;
 mod process;

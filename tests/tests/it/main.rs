@@ -5,6 +5,7 @@
 mod admission;
 mod cluster;
 mod contract;
+mod faults;
 mod life;
 mod refusals;
 mod stock;

@@ -1,0 +1,144 @@
+//! What must hold beyond the oracle: what clients were told, what followers saw, what tools really did.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+
+use super::coverage::Sight;
+use super::shared::{Shared, locked};
+use super::workload::{EFFECTS, line_of};
+use crate::settle::events_of;
+use crate::sql::superuser_url;
+use crate::world::World;
+
+/// Looks at one session's whole log, its follower and its clients' acknowledgements.
+pub(crate) fn judge_session(shared: &Shared, session: usize, log: &[Value]) {
+    let id = &shared.sessions[session];
+    let followed = &locked(&shared.followed[session]).events;
+    if followed != log {
+        let first = followed.iter().zip(log).position(|(one, other)| one != other);
+        shared.violated(format!(
+            "I5: the follower of {id} has {} events, the log {}; the first that differs: {first:?}",
+            followed.len(),
+            log.len()
+        ));
+    }
+    for prompt in locked(&shared.acknowledged).iter().filter(|prompt| prompt.session == session) {
+        if let Err(what) = kept(log, &prompt.message) {
+            shared.violated(format!("acknowledged {} of {id}: {what}", prompt.message));
+        }
+    }
+    see(shared, log);
+}
+
+/// An acknowledged prompt: admitted once, and promoted once or durably stopped.
+fn kept(log: &[Value], message: &str) -> Result<(), String> {
+    let seqs = |kind: &str| -> Vec<i64> {
+        log.iter()
+            .filter(|event| event["type"] == kind && event["data"]["message"] == message)
+            .filter_map(|event| event["seq"].as_i64())
+            .collect()
+    };
+    let (admitted, promoted) = (seqs("prompt.admitted"), seqs("prompt.promoted"));
+    let [admitted] = admitted.as_slice() else {
+        return Err(format!("admitted {} times", admitted.len()));
+    };
+    if promoted.len() > 1 {
+        return Err(format!("promoted {} times", promoted.len()));
+    }
+    let stops = |event: &Value| {
+        event["type"] == "interrupt.requested"
+            || (event["type"] == "drain.ended" && event["data"]["outcome"] != "completed")
+    };
+    let after = |event: &&Value| event["seq"].as_i64() > Some(*admitted);
+    if promoted.is_empty() && !log.iter().filter(after).any(stops) {
+        return Err("neither promoted nor stopped by anything".to_owned());
+    }
+    Ok(())
+}
+
+/// Notes which paths of the service the log shows.
+fn see(shared: &Shared, log: &[Value]) {
+    for event in log {
+        let outcome = event["data"]["outcome"].as_str().unwrap_or_default();
+        let sight = match (event["type"].as_str().unwrap_or_default(), outcome) {
+            ("turn.settled", "interrupted") => Sight::TurnInterrupted,
+            ("turn.settled", "cut") => Sight::ReplyCut,
+            ("turn.settled", "lost") => Sight::TurnLost,
+            ("tool.settled", "unknown") => Sight::OutcomeUnknown,
+            ("retry.scheduled", _) => Sight::AttemptRetried,
+            _ => continue,
+        };
+        shared.saw(sight);
+    }
+}
+
+/// The real effects in a Location against the calls in its sessions' logs: a body ran at most once, exactly
+/// once if its call completed, never without a call, and no step was asked for twice.
+pub(crate) fn judge_effects(shared: &Shared, location: &Path, logs: &[&[Value]]) {
+    let text = fs::read_to_string(location.join(EFFECTS)).unwrap_or_default();
+    let mut ran: HashMap<&str, usize> = HashMap::new();
+    for line in text.lines() {
+        *ran.entry(line).or_default() += 1;
+    }
+    let mut called: HashSet<String> = HashSet::new();
+    for log in logs {
+        let settled: HashMap<&str, &str> = events_of(log, "tool.settled")
+            .into_iter()
+            .filter_map(|data| Some((data["call"].as_str()?, data["outcome"].as_str()?)))
+            .collect();
+        for data in events_of(log, "tool.called") {
+            let intent = &data["intent"];
+            let arguments = intent["arguments"].as_str().unwrap_or_default();
+            let arguments: Value = serde_json::from_str(arguments).unwrap_or(Value::Null);
+            let command = arguments["command"].as_str().unwrap_or_default();
+            let (Some(line), Some(call)) = (line_of(command), intent["call"].as_str()) else {
+                continue;
+            };
+            let times = ran.get(line).copied().unwrap_or(0);
+            let outcome = settled.get(call).copied().unwrap_or("none");
+            if times > 1 || (outcome == "completed" && times != 1) {
+                shared.violated(format!("I8: {call} ({line}) is {outcome} and ran {times} times"));
+            }
+            if !called.insert(line.to_owned()) {
+                shared.violated(format!("the call for {line} was made twice, again as {call}"));
+            }
+        }
+    }
+    for line in ran.keys().filter(|line| !called.contains(**line)) {
+        shared.violated(format!("I8: `{line}` was done in {} by no call", location.display()));
+    }
+}
+
+/// What the processes said and what they left at the database.
+pub(crate) async fn judge_processes(shared: &Shared, world: &World) -> Result<()> {
+    for entry in fs::read_dir(world.data().join("logs"))? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let bad = |line: &&str| line.contains("panicked") || line.contains("internal error");
+        if let Some(line) = text.lines().find(bad) {
+            shared.violated(format!("{} says: {line}", path.display()));
+        }
+    }
+    let mut superuser = PgConnection::connect(&superuser_url(&world.data())?).await?;
+    let (left,): (i64,) = sqlx::query_as(
+        "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'oc_%'
+         AND state LIKE 'idle in transaction%' AND state_change < now() - interval '2 seconds'",
+    )
+    .fetch_one(&mut superuser)
+    .await?;
+    superuser.close().await?;
+    if left > 0 {
+        shared.violated(format!("{left} connections are left in the middle of a transaction"));
+    }
+    Ok(())
+}
+
+/// Whether a session of this list still has something to do.
+pub(crate) fn is_busy(sessions: &[Value]) -> bool {
+    sessions.iter().any(|session| session["busy"] != json!(false))
+}

@@ -1,0 +1,30 @@
+//! Fault runs: a real cluster under load while its parts are killed, stopped and cut off, then the oracle.
+//!
+//! ```text
+//! seed ─▶ plan (pure) ───────────▶ injector ─SIGKILL, SIGSTOP, pg_terminate_backend─▶ cluster
+//!      └▶ workload (pure) ─▶ clients, a session each ─admit, retry, drop, interrupt──▶   │
+//!                            followers, a session each ◀─logs, now here, now there───────┘
+//! faults stop ─▶ everything settles ─▶ oracle + judge ─▶ a verdict, if coverage says that faults took effect
+//! ```
+//!
+//! Invariant: a run in which a kind of fault had no effect (nobody was killed in the middle of a turn, no zombie
+//! was fenced, …) is refused as *not exercised*, whatever its verdict.
+//! Choices follow from the seed; their timing is the machine's, so that a seed narrows a failure down and
+//! does not replay it.
+
+mod client;
+mod coverage;
+mod follower;
+mod injector;
+mod judge;
+mod plan;
+mod rolling;
+mod run;
+mod shared;
+mod tool_processes;
+mod workload;
+
+pub use coverage::{Coverage, Sight};
+pub use plan::{Fault, Step, plan};
+pub use rolling::{Rolled, rolling_restarts};
+pub use run::{FaultRun, Report};

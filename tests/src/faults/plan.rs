@@ -1,0 +1,96 @@
+//! Which faults, in which order, how far apart. Pure.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// SIGKILL for a worker that runs a tool.
+    KillWorker,
+    /// SIGSTOP for a worker that runs a tool, and SIGCONT when its lease has long passed on.
+    StopWorker,
+    /// SIGKILL for the leader of placement.
+    KillLeader,
+    /// SIGSTOP for the leader of placement, and SIGCONT when another has long led.
+    StopLeader,
+    /// SIGKILL for a gateway.
+    KillGateway,
+    /// SIGSTOP for a gateway, and SIGCONT when its clients have given it up.
+    StopGateway,
+    /// SIGKILL for NATS.
+    KillNats,
+    /// `pg_terminate_backend` for connections of the service, busy ones first.
+    KillBackends,
+    /// SIGKILL for a database process, after which Postgres ends all connections and recovers from its log.
+    CrashPostgres,
+}
+
+/// A fault and the pause before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// How long after the fault before it.
+    pub after: Duration,
+    /// What happens.
+    pub fault: Fault,
+}
+
+/// One round, in any order. Enough of each that every kind takes effect at least as often as
+/// [`Coverage`](super::Coverage) wants, though the odd one meets nobody at work.
+const ROUND: &[Fault] = &[
+    Fault::KillWorker,
+    Fault::KillWorker,
+    Fault::KillWorker,
+    Fault::StopWorker,
+    Fault::StopWorker,
+    Fault::KillLeader,
+    Fault::StopLeader,
+    Fault::KillGateway,
+    Fault::KillGateway,
+    Fault::StopGateway,
+    Fault::KillNats,
+    Fault::KillBackends,
+    Fault::KillBackends,
+    Fault::KillBackends,
+];
+
+/// The faults of a run: so many rounds, each in an order of its own. Postgres crashes once in each but the first: its
+/// recovery flushes every file that it has, which on a busy disk takes longer than all else in a short run.
+#[must_use]
+pub fn plan(seed: u64, rounds: u32) -> Vec<Step> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut steps = Vec::new();
+    for round in 0..rounds {
+        let mut faults = ROUND.to_vec();
+        faults.extend((round > 0).then_some(Fault::CrashPostgres));
+        faults.shuffle(&mut random);
+        for fault in faults {
+            let after = Duration::from_millis(random.random_range(600..2_400));
+            steps.push(Step { after, fault });
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_plan_and_every_round_has_every_fault() {
+        assert_eq!(plan(7, 3), plan(7, 3));
+        assert_ne!(plan(7, 3), plan(8, 3));
+        let mut rest = plan(7, 3);
+        for crashes in [0, 1, 1] {
+            let length = ROUND.len() + crashes;
+            let mut faults: Vec<Fault> = rest.drain(..length).map(|step| step.fault).collect();
+            faults.sort_unstable();
+            assert_eq!(faults[..ROUND.len()], *ROUND);
+            assert_eq!(faults[ROUND.len()..], [Fault::CrashPostgres][..crashes]);
+        }
+        assert_eq!(rest, []);
+    }
+}
