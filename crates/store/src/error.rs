@@ -34,6 +34,28 @@ pub enum StoreError {
     Database(#[from] sqlx::Error),
 }
 
+/// `cannot_connect_now`: Postgres is starting, recovering or stopping.
+const CANNOT_CONNECT_NOW: &str = "57P03";
+
+impl StoreError {
+    /// Whether Postgres says that it is there and takes no connections yet: wait, it is no mistake of
+    /// whoever gave its URL.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        match self {
+            Self::Database(error) => error
+                .as_database_error()
+                .is_some_and(|error| error.code().as_deref() == Some(CANNOT_CONNECT_NOW)),
+            Self::NotFound
+            | Self::Conflict { .. }
+            | Self::Fenced { .. }
+            | Self::Superseded
+            | Self::Schema(_)
+            | Self::Unreadable(_) => false,
+        }
+    }
+}
+
 impl From<domain::UnknownEvent> for StoreError {
     fn from(error: domain::UnknownEvent) -> Self {
         Self::Unreadable(error.to_string())

@@ -106,11 +106,35 @@ struct Common {
     clock: Arc<dyn Clock>,
 }
 
+/// How often a database that is starting is asked again.
+const DATABASE_LOOK: Duration = Duration::from_millis(250);
+
+/// The schema's version, once the database takes connections. One that recovers from a crash takes none for a
+/// while: a role that gave up would be started again and again, each time later. Any other failure is told at once.
+async fn schema_version(url: &str, stop: &CancellationToken) -> Result<i64, ServeError> {
+    let mut told = false;
+    loop {
+        match store::schema_version(url).await {
+            Err(error) if error.is_starting() && !stop.is_cancelled() => {
+                if !told {
+                    tracing::warn!(%error, "waiting for the database, which is starting");
+                }
+                told = true;
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = tokio::time::sleep(DATABASE_LOOK) => {}
+                }
+            }
+            answer => return Ok(answer?),
+        }
+    }
+}
+
 impl Common {
-    async fn connect(args: &ClusterArgs) -> Result<Self, ServeError> {
+    async fn connect(args: &ClusterArgs, stop: &CancellationToken) -> Result<Self, ServeError> {
         let options = StoreOptions::new(args.database_url.clone());
         let sched = store::role_url(&options.url, "oc_sched", None)?;
-        check_schema(store::schema_version(&sched).await?)?;
+        check_schema(schema_version(&sched, stop).await?)?;
         let nats = Nats::connect(&args.nats_url, &args.cluster)
             .await
             .map_err(|error| ServeError::stopped("NATS", &error))?;
@@ -156,7 +180,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let address = SocketAddr::new(args.listen.bind, args.listen.port);
     check_local_paths(args.listen.allow_local_paths, address)?;
     let listener = boot::listen(address).await?;
-    let common = Common::connect(&args.cluster).await?;
+    let common = Common::connect(&args.cluster, &stop).await?;
     if let Some(key) = &args.bootstrap_key {
         first_key(&common.store, &*common.clock, Some(key)).await?;
     }
@@ -191,7 +215,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let address = listener
         .local_addr()
         .map_err(|error| ServeError::stopped("the internal listener has no address", &error))?;
-    let common = Common::connect(&args.cluster).await?;
+    let common = Common::connect(&args.cluster, &stop).await?;
     let model = models(&args.model).await?;
     let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
     let root = TaskGroup::root("worker");
@@ -230,7 +254,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
 pub async fn placement(args: PlacementArgs, stop: CancellationToken) -> Result<u8, ServeError> {
     let secret = args.cluster.cluster_secret.clone();
     let listener = internal(args.bind, args.port, secret.as_ref()).await?;
-    let common = Common::connect(&args.cluster).await?;
+    let common = Common::connect(&args.cluster, &stop).await?;
     let root = TaskGroup::root("placement");
     let node = placement_role::start(
         PlacementSetup {
