@@ -18,8 +18,9 @@ CREATE FUNCTION project_event(
 RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     projector CONSTANT smallint := 1;
-    p CONSTANT json := p_payload::json;
-    u json;
+    -- Parsed once: json would read the whole text again for every field.
+    p CONSTANT jsonb := p_payload::jsonb;
+    u jsonb;
 BEGIN
     CASE p_kind
     WHEN 'session.created' THEN
@@ -41,7 +42,7 @@ BEGIN
             p#>>'{model,model}', (p->>'admitted')::bigint, p_time, projector);
         INSERT INTO part (org_id, id, session_id, message_id, seq, place, kind, text, projector_version)
         SELECT p_org, item->>'id', p_session, p->>'message', p_seq, place, 'text', item->>'text', projector
-        FROM json_array_elements(p->'parts') WITH ORDINALITY AS parts (item, place);
+        FROM jsonb_array_elements(p->'parts') WITH ORDINALITY AS parts (item, place);
         UPDATE session SET agent = p->>'agent', provider = p#>>'{model,provider}',
             model = p#>>'{model,model}', updated_ms = p_time
         WHERE org_id = p_org AND id = p_session;
@@ -68,7 +69,7 @@ BEGIN
             body_hash, epoch, through_seq, components, started_ms, projector_version)
         VALUES (p_org, p->>'attempt', p_session, p->>'turn', (p->>'ordinal')::integer, p_seq,
             (p->>'wire_version')::integer, p->>'body_hash', (p->>'epoch')::integer,
-            (p->>'through')::bigint, p->>'components', p_time, projector);
+            (p->>'through')::bigint, p_payload::json->>'components', p_time, projector);
     WHEN 'attempt.ended' THEN
         UPDATE provider_attempt SET outcome = p->>'outcome', error_code = p#>>'{error,code}',
             error_message = p#>>'{error,message}', input_tokens = (p#>>'{usage,input}')::bigint,
@@ -104,12 +105,12 @@ BEGIN
         UPDATE message SET finish = p->>'finish' WHERE org_id = p_org AND id = p->>'message';
         INSERT INTO part (org_id, id, session_id, message_id, seq, place, kind, text, projector_version)
         SELECT p_org, item->>'id', p_session, p->>'message', p_seq, place, item->>'type', item->>'text', projector
-        FROM json_array_elements(p->'parts') WITH ORDINALITY AS parts (item, place)
+        FROM jsonb_array_elements(p->'parts') WITH ORDINALITY AS parts (item, place)
         WHERE item->>'type' IN ('text', 'reasoning')
         ON CONFLICT (org_id, id) DO UPDATE SET place = excluded.place, text = excluded.text;
         IF p_payload LIKE '%"tool-call"%' THEN
             UPDATE part SET place = parts.place
-            FROM json_array_elements(p->'parts') WITH ORDINALITY AS parts (item, place)
+            FROM jsonb_array_elements(p->'parts') WITH ORDINALITY AS parts (item, place)
             WHERE part.org_id = p_org AND part.session_id = p_session AND part.message_id = p->>'message'
                 AND item->>'type' = 'tool-call' AND part.call_id = item->>'call';
         END IF;
@@ -296,6 +297,12 @@ DECLARE
     fence_now bigint;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
+    -- A hint that came late must take no transaction id. A wake that commits after this look sends its own.
+    IF EXISTS (SELECT FROM session_head h WHERE h.org_id = p_org AND h.id = p_session
+        AND h.location_id = p_location AND NOT h.ready) THEN
+        outcome := 'idle';
+        RETURN;
+    END IF;
     PERFORM pg_advisory_xact_lock_shared(location_lock(p_org, p_location));
     SELECT fence INTO fence_now FROM location WHERE org_id = p_org AND id = p_location;
     IF fence_now IS DISTINCT FROM p_token THEN
@@ -382,6 +389,21 @@ BEGIN
                 AND (i.payload::json->>'wake')::boolean);
     END IF;
     RETURN p_first + n - 1;
+END $$;
+
+-- A page of a session's log in one statement, for gateways, which read on with every commit.
+CREATE FUNCTION read_log(p_org uuid, p_session text, p_after bigint, p_limit bigint)
+RETURNS TABLE (seq bigint, id text, kind text, version integer, time_ms bigint, claim bigint, payload text)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    PERFORM set_config('oc.org', p_org::text, true);
+    RETURN QUERY SELECT e.seq, e.id, e.kind, e.version, e.time_ms, e.claim, e.payload
+        FROM session_event e WHERE e.org_id = p_org AND e.session_id = p_session AND e.seq > p_after
+        ORDER BY e.seq LIMIT p_limit;
+    -- Every session has its first event, so only an empty page needs the question.
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM session_head h WHERE h.org_id = p_org AND h.id = p_session) THEN
+        RAISE EXCEPTION 'no session %', p_session USING ERRCODE = 'OC003';
+    END IF;
 END $$;
 
 -- Every projected row of a session as text, in a fixed order: what a rebuild must reproduce.
