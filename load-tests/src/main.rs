@@ -1,1 +1,88 @@
-fn main() {}
+//! Drives a release build of OpenCode Cloud and prints what it measured, one JSON line a figure.
+//!
+//! ```text
+//! load-tests ─HTTP→ opencode-cloud up | dev-cluster ─→ its Postgres
+//!      │                        └─HTTP→ opencode-cloud simulated-model (a process of its own)
+//!      └─ reads CPU time and memory of each from /proc, counts transactions and rows in Postgres
+//! ```
+//!
+//! It starts all that it drives in a temporary folder on free ports of loopback, and stops it all. Every
+//! run is bounded in count and time. Each line carries the commit probe of its own run: how long one
+//! client takes for a durable insert of one row into the same Postgres.
+//! The README of this folder has the marks and what was measured.
+
+mod output;
+mod run;
+mod scenario;
+mod stats;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::output::Reporter;
+
+/// What to measure.
+#[derive(Debug, Parser)]
+#[command(name = "load-tests", max_term_width = 100)]
+struct Cli {
+    /// The executable to measure: a release build
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OC_BIN",
+        default_value = "target/release/opencode-cloud"
+    )]
+    bin: PathBuf,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Prompts admitted a second and a CPU-second, and how long one takes at half the highest rate
+    Admit(scenario::admit::Args),
+    /// From a prompt to the provider's request on the wire, for a leased and an unleased Location
+    Start(scenario::start::Args),
+    /// Turns a second at 1, 8, 32 and 128 sessions, their CPU, and memory after a thousand
+    Turns(scenario::turns::Args),
+    /// Transaction ids that a drain takes
+    Commits(scenario::commits::Args),
+    /// What a turn costs after a thousand messages, against ten
+    History(scenario::history::Args),
+    /// Admission beside a million idle sessions, against a thousand
+    Idle(scenario::idle::Args),
+    /// How long until the sessions of a killed worker drain again
+    Takeover(scenario::takeover::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error.into()),
+    };
+    let mut out = Reporter::new();
+    let ran = runtime.block_on(async {
+        let bin = run::executable(&cli.bin)?;
+        match cli.what {
+            What::Admit(args) => scenario::admit::run(&bin, &args, &mut out).await,
+            What::Start(args) => scenario::start::run(&bin, &args, &mut out).await,
+            What::Turns(args) => scenario::turns::run(&bin, &args, &mut out).await,
+            What::Commits(args) => scenario::commits::run(&bin, &args, &mut out).await,
+            What::History(args) => scenario::history::run(&bin, &args, &mut out).await,
+            What::Idle(args) => scenario::idle::run(&bin, &args, &mut out).await,
+            What::Takeover(args) => scenario::takeover::run(&bin, &args, &mut out).await,
+        }
+    });
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    output::note(&format!("error: {error:#}"));
+    ExitCode::FAILURE
+}

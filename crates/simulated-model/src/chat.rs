@@ -57,8 +57,10 @@ enum Todo {
 
 impl Model {
     fn read(&self, headers: &HeaderMap, body: &[u8]) -> (Todo, Ticket) {
+        let arrived_us = now_us();
         let sha256: [u8; 32] = Sha256::digest(body).into();
         let mut arrival = Arrival {
+            arrived_us,
             sha256,
             body,
             prompt: String::new(),
@@ -148,6 +150,16 @@ impl Model {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// The wall clock, which a driver of load on the same machine shares.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it goes into the log alone: no answer depends on it"
+)]
+fn now_us() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.ok().and_then(|since| u64::try_from(since.as_micros()).ok()).unwrap_or_default()
 }
 
 /// An error in the shape of the protocol.

@@ -35,6 +35,8 @@ pub enum Outcome {
 pub struct RequestRecord {
     /// Its number, from 1, in the order of arrival; clearing the log does not start over.
     pub seq: u64,
+    /// When its body was complete here: microseconds since 1970, for figures of latency on one machine.
+    pub arrived_us: u64,
     /// The SHA-256 of the exact body, as lower-case hex.
     pub sha256: String,
     /// The size of the body.
@@ -88,6 +90,7 @@ pub struct Counts {
 
 /// What is known of a request when it arrives.
 pub(crate) struct Arrival<'a> {
+    pub(crate) arrived_us: u64,
     pub(crate) sha256: [u8; 32],
     pub(crate) body: &'a [u8],
     pub(crate) prompt: String,
@@ -126,6 +129,7 @@ struct State {
 
 struct Entry {
     seq: u64,
+    arrived_us: u64,
     sha256: [u8; 32],
     body_bytes: usize,
     body: Option<Box<[u8]>>,
@@ -155,6 +159,7 @@ impl Log {
         state.kept_body_bytes += body.as_ref().map_or(0, |body| body.len());
         state.ring.push_back(Entry {
             seq,
+            arrived_us: arrival.arrived_us,
             sha256: arrival.sha256,
             body_bytes,
             body,
@@ -289,6 +294,7 @@ impl Entry {
     fn record(&self) -> RequestRecord {
         RequestRecord {
             seq: self.seq,
+            arrived_us: self.arrived_us,
             sha256: hex::encode(self.sha256),
             body_bytes: self.body_bytes as u64,
             body: self.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned()),
@@ -348,6 +354,7 @@ mod tests {
 
     fn arrive(log: &Arc<Log>, body: &'static str) -> Ticket {
         log.begin(Arrival {
+            arrived_us: 7,
             sha256: [u8::try_from(body.len()).expect("short"); 32],
             body: body.as_bytes(),
             prompt: format!("prompt of {body}"),

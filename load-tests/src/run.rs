@@ -1,0 +1,96 @@
+//! What is driven, and what is looked at while it is.
+
+pub(crate) mod cluster;
+pub(crate) mod cpu;
+pub(crate) mod http;
+pub(crate) mod model;
+pub(crate) mod peer;
+pub(crate) mod postgres;
+pub(crate) mod probe;
+pub(crate) mod sessions;
+pub(crate) mod up;
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use boot::{GuardedChild, GuardedCommand, StopSignal};
+use hyper::Method;
+use tempfile::TempDir;
+
+use self::http::Http;
+
+/// The key of every service that is started here.
+pub(crate) const KEY: &str = "load-tests-only-key-0123456789";
+/// How long a server may take to answer at first.
+const START: Duration = Duration::from_secs(90);
+/// How long a server may take to stop.
+const STOP: Duration = Duration::from_secs(30);
+
+/// The executable as an absolute path.
+pub(crate) fn executable(bin: &Path) -> anyhow::Result<PathBuf> {
+    bin.canonicalize().with_context(|| {
+        format!(
+            "{} is not there: build it with `cargo build --release -p opencode-cloud` and name it with \
+             --bin or OC_BIN",
+            bin.display()
+        )
+    })
+}
+
+/// A folder that Postgres, which may run as another user, can enter.
+pub(crate) fn folder() -> anyhow::Result<TempDir> {
+    let passable = std::fs::Permissions::from_mode(0o711);
+    Ok(tempfile::Builder::new().prefix("oc-load-").permissions(passable).tempdir()?)
+}
+
+/// A server that is stopped with us, however we end.
+pub(crate) struct Server {
+    child: GuardedChild,
+    pub(crate) pid: u32,
+}
+
+impl Server {
+    /// Starts it; what it says goes to `log`.
+    pub(crate) fn start(
+        program: &Path,
+        log: &Path,
+        prepare: impl FnOnce(&mut std::process::Command),
+    ) -> anyhow::Result<Self> {
+        let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = GuardedCommand::new(program, StopSignal::Terminate);
+        command.command().stdout(out.try_clone()?).stderr(out);
+        prepare(command.command());
+        let child = command.spawn()?;
+        let pid = child.pid().context("a server ended at once")?;
+        Ok(Self { child, pid })
+    }
+
+    /// Waits until GET of `url` answers with success.
+    pub(crate) async fn ready(&mut self, url: &str, path: &str, log: &Path) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            let ended = tokio::time::timeout(Duration::ZERO, self.child.wait()).await.is_ok();
+            if ended || began.elapsed() > START {
+                let said = std::fs::read_to_string(log).unwrap_or_default();
+                bail!("{url} did not become ready; it said:\n{said}");
+            }
+            let asked = async {
+                let mut http = Http::connect(url, Some(KEY)).await?;
+                http.call(Method::GET, path, String::new()).await
+            };
+            let answer = tokio::time::timeout(Duration::from_secs(2), asked).await;
+            if matches!(answer, Ok(Ok((status, _))) if status.is_success()) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        self.child.stop(STOP).await?;
+        Ok(())
+    }
+}

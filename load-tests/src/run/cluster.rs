@@ -1,0 +1,108 @@
+//! The service as separate processes, with a model beside them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use boot::free_port;
+use placement_api::PlacementAdmin;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::http::Http;
+use super::model::Model;
+use super::postgres::Postgres;
+use super::{KEY, Server, folder};
+
+/// Sessions that each worker may run at once: enough for those of a dead one too.
+const SLOTS: usize = 2_000;
+
+/// A process of the cluster.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) role: String,
+    pub(crate) pid: u32,
+    pub(crate) url: String,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    processes: Vec<Process>,
+}
+
+/// A cluster that runs.
+pub(crate) struct Cluster {
+    server: Server,
+    pub(crate) model: Model,
+    pub(crate) postgres: Postgres,
+    pub(crate) url: String,
+    manifest: PathBuf,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts it; processes that end stay ended.
+    pub(crate) async fn start(bin: &Path, workers: u16) -> anyhow::Result<Self> {
+        let folder = folder()?;
+        let model = Model::start(bin, folder.path()).await?;
+        let port = free_port()?;
+        let url = format!("http://127.0.0.1:{port}");
+        let (log, data) = (folder.path().join("cluster.log"), folder.path().join("data"));
+        let mut server = Server::start(bin, &log, |command| {
+            command.args(["dev-cluster", "--no-restart"]).arg(format!("--workers={workers}"));
+            command.arg(format!("--port={port}")).arg(format!("--bootstrap-key={KEY}"));
+            command.arg(format!("--data-dir={}", data.display()));
+            command.arg(format!("--model-url={}/v1", model.url));
+            command.env("OPENCODE_CLOUD_SLOTS", SLOTS.to_string());
+        })?;
+        server.ready(&url, "/readyz", &log).await?;
+        let manifest = data.join("cluster.json");
+        for _ in 0..200 {
+            if manifest.exists() {
+                let postgres = Postgres::of(&data).await?;
+                return Ok(Self { server, model, postgres, url, manifest, folder });
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        bail!("{} was not written", manifest.display())
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) async fn http(&self) -> anyhow::Result<Http> {
+        Http::connect(&self.url, Some(KEY)).await
+    }
+
+    /// The processes of a role that run.
+    pub(crate) fn processes(&self, role: &str) -> anyhow::Result<Vec<Process>> {
+        let manifest: Manifest = serde_json::from_str(&std::fs::read_to_string(&self.manifest)?)?;
+        Ok(manifest.processes.into_iter().filter(|process| process.role == role).collect())
+    }
+
+    /// The placement member that leads.
+    pub(crate) async fn leader(&self) -> anyhow::Result<Process> {
+        let members = self.processes("placement")?;
+        let urls = members.iter().map(|member| member.url.clone()).collect();
+        let leader = PlacementAdmin::new(urls, None).status().await?.leader_url;
+        let leader = leader.context("placement has no leader")?;
+        members
+            .into_iter()
+            .find(|member| member.url == leader)
+            .with_context(|| format!("the leader {leader} is not of this cluster"))
+    }
+
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.postgres.pool.close().await;
+        self.server.stop().await?;
+        self.model.stop().await
+    }
+}
+
+/// SIGKILL for a process of a cluster of ours.
+pub(crate) fn kill(process: &Process) -> anyhow::Result<()> {
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).context("no pid")?;
+    kill_process(pid, Signal::KILL)
+        .with_context(|| format!("cannot kill the {} {}", process.role, process.pid))
+}

@@ -1,0 +1,63 @@
+//! Making sessions and prompting them, over the routes of stock clients, so that the released server can
+//! be driven in the same way.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::http::Http;
+
+/// A server that is driven.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) url: String,
+    pub(crate) key: Option<String>,
+    pub(crate) directory: PathBuf,
+}
+
+impl Target {
+    pub(crate) async fn http(&self) -> anyhow::Result<Http> {
+        Http::connect(&self.url, self.key.as_deref()).await
+    }
+
+    /// A new session in the target's directory.
+    pub(crate) async fn session(&self, http: &mut Http) -> anyhow::Result<String> {
+        session_in(http, &self.directory).await
+    }
+
+    /// Prompts and waits for the whole answer.
+    pub(crate) async fn prompt(
+        &self,
+        http: &mut Http,
+        session: &str,
+        text: &str,
+    ) -> anyhow::Result<()> {
+        let directory = self.directory.display();
+        let path = format!("/session/{session}/message?directory={directory}");
+        let body = json!({ "parts": [{ "type": "text", "text": text }] });
+        let answer = http.json(Method::POST, &path, &body).await?;
+        let error = &answer["info"]["error"];
+        anyhow::ensure!(error.is_null(), "the turn failed: {error}");
+        Ok(())
+    }
+}
+
+/// A new session; the directory's path needs no escaping, since we chose it.
+pub(crate) async fn session_in(http: &mut Http, directory: &Path) -> anyhow::Result<String> {
+    let path = format!("/session?directory={}", directory.display());
+    let made = http.json(Method::POST, &path, &json!({})).await?;
+    made["id"].as_str().map(str::to_owned).context("the new session has no id")
+}
+
+/// Admits a prompt and does not wait for what comes of it.
+pub(crate) async fn admit(
+    http: &mut Http,
+    session: &str,
+    text: &str,
+    resume: bool,
+) -> anyhow::Result<Value> {
+    let path = format!("/platform/session/{session}/message");
+    http.json(Method::POST, &path, &json!({ "text": text, "resume": resume })).await
+}

@@ -1,0 +1,86 @@
+//! The service in one process, with its Postgres and a model beside it.
+
+use std::path::{Path, PathBuf};
+
+use boot::free_port;
+use tempfile::TempDir;
+
+use super::cpu::{self, Used};
+use super::http::Http;
+use super::model::Model;
+use super::postgres::Postgres;
+use super::probe::{self, Probe};
+use super::sessions::Target;
+use super::{KEY, Server, folder};
+
+/// All that one run drives.
+pub(crate) struct Up {
+    server: Server,
+    pub(crate) model: Model,
+    pub(crate) postgres: Postgres,
+    pub(crate) url: String,
+    /// Where sessions work.
+    pub(crate) workspace: PathBuf,
+    folder: TempDir,
+}
+
+impl Up {
+    /// Starts it and waits until it is ready.
+    pub(crate) async fn start(bin: &Path) -> anyhow::Result<Self> {
+        let folder = folder()?;
+        let workspace = folder.path().join("workspace");
+        std::fs::create_dir(&workspace)?;
+        let model = Model::start(bin, folder.path()).await?;
+        let port = free_port()?;
+        let url = format!("http://127.0.0.1:{port}");
+        let (log, data) = (folder.path().join("up.log"), folder.path().join("data"));
+        let mut server = Server::start(bin, &log, |command| {
+            command.arg("serve");
+            command.arg(format!("--port={port}")).arg(format!("--bootstrap-key={KEY}"));
+            command.arg(format!("--data-dir={}", data.display()));
+            command.arg(format!("--model-url={}/v1", model.url));
+            command.current_dir(&workspace);
+        })?;
+        server.ready(&url, "/readyz", &log).await?;
+        let postgres = Postgres::of(&data).await?;
+        Ok(Self { server, model, postgres, url, workspace, folder })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.pid
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A connection to the service, with the key.
+    pub(crate) async fn http(&self) -> anyhow::Result<Http> {
+        Http::connect(&self.url, Some(KEY)).await
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target { url: self.url.clone(), key: Some(KEY.into()), directory: self.workspace.clone() }
+    }
+
+    pub(crate) async fn probe(&self) -> anyhow::Result<Probe> {
+        probe::commits(&self.postgres).await
+    }
+
+    /// What everyone has used so far.
+    pub(crate) fn used(&self) -> anyhow::Result<Used> {
+        Ok(Used {
+            service: cpu::of(self.pid())?,
+            postgres: cpu::of_tree(self.postgres.pid)?,
+            model: cpu::of(self.model.pid())?,
+            driver: cpu::of(std::process::id())?,
+        })
+    }
+
+    /// Stops everything and removes the folder.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.postgres.pool.close().await;
+        self.server.stop().await?;
+        self.model.stop().await
+    }
+}

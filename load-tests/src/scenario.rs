@@ -1,0 +1,9 @@
+//! What is measured: one module a subcommand.
+
+pub(crate) mod admit;
+pub(crate) mod commits;
+pub(crate) mod history;
+pub(crate) mod idle;
+pub(crate) mod start;
+pub(crate) mod takeover;
+pub(crate) mod turns;
