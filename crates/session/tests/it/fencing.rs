@@ -47,9 +47,9 @@ async fn a_drain_that_slept_through_a_takeover_is_fenced_at_its_next_write() -> 
 async fn a_fenced_drains_tools_die() -> Result<()> {
     let world = World::new().await?;
     let session = world.session().await?;
-    world.script(calls("work", 0, vec![shell("echo $$ > pid; sleep 60; echo late > late")]))?;
-    world.script(says("work", 1, "what now?"))?;
-    world.prompt(&session, "work").await?;
+    world.script(calls("tidy up", 0, vec![shell("echo $$ > pid; sleep 60; echo late > late")]))?;
+    world.script(says("tidy up", 1, "what now?"))?;
+    world.prompt(&session, "tidy up").await?;
     let takeover = async {
         session.until_file("pid").await?;
         world.until_kind(&session, "turn.replied").await?;
