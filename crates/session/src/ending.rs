@@ -248,7 +248,7 @@ impl<'r> Drain<'r> {
 
 /// What the model is told after a takeover that left the outcome of a call unknown.
 const RECOVERED: &str = "<notice>The worker that ran this session stopped, and another one took over. A call whose \
-result says that its outcome is unknown may or may not have had its effect: check that before you go on.</notice>";
+result says that its outcome is unknown may or may not have had its effect: check the workspace first.</notice>";
 
 /// Whether a takeover settled a call without knowing its outcome.
 fn has_unknown(open: &history::OpenTurn) -> bool {
