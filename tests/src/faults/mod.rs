@@ -27,4 +27,4 @@ mod workload;
 pub use coverage::{Coverage, Sight};
 pub use plan::{Fault, Step, plan};
 pub use rolling::{Rolled, rolling_restarts};
-pub use run::{FaultRun, Report};
+pub use run::{FaultRun, NotExercised, Report};

@@ -27,6 +27,19 @@ use crate::oracle::{Verdict, oracle};
 use crate::settle::{eventually, within};
 use crate::world::World;
 
+/// No verdict: faults that were planned had no effect, each with how often it was seen and how often it takes.
+/// Nothing was found wrong; run again, with another seed.
+#[derive(Debug)]
+pub struct NotExercised(pub Vec<String>);
+
+impl fmt::Display for NotExercised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "not exercised: {}", self.0.join(", "))
+    }
+}
+
+impl std::error::Error for NotExercised {}
+
 /// How long the last prompts may take to be acknowledged once faults have stopped.
 const LAST_PROMPTS_SECONDS: u64 = 100;
 /// How long everything may take to come to rest after that: what waits is run, on a disk that may be slow.
@@ -184,7 +197,9 @@ impl FaultRun {
             violations.join("\n")
         );
         let missing = shared.coverage().missing(&plan(self.seed, self.rounds));
-        ensure!(missing.is_empty(), "not exercised: {}", missing.join(", "));
+        if !missing.is_empty() {
+            return Err(NotExercised(missing).into());
+        }
         asked
     }
 }
