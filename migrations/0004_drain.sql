@@ -1,0 +1,1 @@
+-- A drain's writes, each one statement: what it is based on is looked at without a lock before.

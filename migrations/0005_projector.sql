@@ -1,0 +1,1 @@
+-- Folds a batch of events into the projections at once; admission tries the common case first.

@@ -1,0 +1,1 @@
+-- What gateways read with every prompt, in one statement each.
