@@ -1,4 +1,6 @@
-use domain::{OrgId, Seq, SessionId};
+use std::collections::BTreeSet;
+
+use domain::{OrgId, RecordedEvent, Seq, SessionId};
 
 use crate::events::read_events;
 use crate::{Store, StoreError};
@@ -26,6 +28,9 @@ impl RebuildReport {
 
 /// Differences that a report carries per side.
 const SHOWN: usize = 20;
+
+/// Events that one statement folds.
+const PAGE: i64 = 256;
 
 impl Store {
     /// Folds a session's events into its projections anew, under the head's lock. With `check`, only
@@ -55,19 +60,15 @@ impl Store {
             sqlx::query!("SELECT drop_projections($1, $2)", org.0, session.as_str())
                 .execute(&mut *tx)
                 .await?;
-            let events = read_events(&mut tx, org, &session, Seq(0), i64::MAX).await?;
-            for event in &events {
-                sqlx::query!(
-                    "SELECT project_event($1, $2, $3, $4, $5, $6)",
-                    org.0,
-                    session.as_str(),
-                    event.seq.0,
-                    event.event.kind(),
-                    event.time,
-                    event.event.payload(),
-                )
-                .execute(&mut *tx)
-                .await?;
+            let mut folded = 0;
+            let mut known = Seq(0);
+            loop {
+                let page = read_events(&mut tx, org, &session, known, PAGE).await?;
+                if page.is_empty() {
+                    break;
+                }
+                known = project(&mut tx, org, &session, known, &page).await?;
+                folded += page.len();
             }
             let after = rows(&mut tx, org, &session).await?;
             if check {
@@ -75,12 +76,12 @@ impl Store {
             } else {
                 tx.commit().await?;
             }
-            let differs = |a: &[String], b: &[String]| {
-                a.iter().filter(|row| !b.contains(row)).take(SHOWN).cloned().collect()
+            let differs = |a: &BTreeSet<String>, b: &BTreeSet<String>| {
+                a.difference(b).take(SHOWN).cloned().collect()
             };
             Ok(RebuildReport {
                 session,
-                events: events.len(),
+                events: folded,
                 missing: differs(&before, &after),
                 added: differs(&after, &before),
             })
@@ -89,11 +90,43 @@ impl Store {
     }
 }
 
+/// Folds the page of the log after `known`, as this build writes its events; the last number of it.
+async fn project(
+    tx: &mut crate::pool::Tx,
+    org: OrgId,
+    session: &SessionId,
+    known: Seq,
+    page: &[RecordedEvent],
+) -> Result<Seq, StoreError> {
+    let mut last = known;
+    for event in page {
+        if event.seq.0 != last.0 + 1 {
+            return Err(StoreError::Unreadable(format!("the log has no event {}", last.0 + 1)));
+        }
+        last = event.seq;
+    }
+    let times: Vec<i64> = page.iter().map(|event| event.time).collect();
+    let kinds: Vec<String> = page.iter().map(|event| event.event.kind().to_owned()).collect();
+    let payloads: Vec<String> = page.iter().map(|event| event.event.payload()).collect();
+    sqlx::query!(
+        "SELECT project_events($1, $2, $3, $4, $5, $6)",
+        org.0,
+        session.as_str(),
+        known.0 + 1,
+        &times,
+        &kinds,
+        &payloads,
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(last)
+}
+
 async fn rows(
     tx: &mut crate::pool::Tx,
     org: OrgId,
     session: &SessionId,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<BTreeSet<String>, StoreError> {
     let rows = sqlx::query!(
         r#"SELECT name AS "name!", line AS "line!" FROM projection_rows($1, $2)"#,
         org.0,

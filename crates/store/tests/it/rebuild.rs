@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use domain::{Seq, SessionEvent};
+use domain::{Seq, SessionEvent, SessionRef};
 use store::RebuildReport;
 
 use crate::script::every_kind;
@@ -43,6 +43,58 @@ async fn a_rebuild_of_every_kind_of_event_gives_the_same_rows() {
         assert!(before.iter().any(|row| row.starts_with(&start)), "{table} has no row");
     }
     world.assert_sound(true).await;
+}
+
+/// Live batches and a rebuild's pages end at different events.
+#[tokio::test]
+async fn where_a_batch_of_events_ends_makes_no_difference() {
+    let world = World::new().await;
+    let session = every_kind(&world).await;
+    let rows = world.rows(&session).await;
+    let log: Vec<(i64, String, String)> = sqlx::query_as(
+        "SELECT time_ms, kind, payload FROM session_event WHERE org_id = $1 AND session_id = $2 ORDER BY seq",
+    )
+    .bind(session.org.0)
+    .bind(session.session.as_str())
+    .fetch_all(&world.root)
+    .await
+    .expect("a log");
+    for size in 1..=log.len() {
+        fold(&world, &session, log.chunks(size)).await;
+        assert_eq!(world.rows(&session).await, rows, "batches of {size}");
+        fold(&world, &session, [&log[..size], &log[size..]]).await;
+        assert_eq!(world.rows(&session).await, rows, "a batch of {size} and the rest");
+    }
+}
+
+/// Drops a session's projections and folds its log anew, batch by batch.
+async fn fold<'a>(
+    world: &World,
+    session: &SessionRef,
+    batches: impl IntoIterator<Item = &'a [(i64, String, String)]>,
+) {
+    let mut tx = world.root.begin().await.expect("a transaction");
+    sqlx::query("SELECT drop_projections($1, $2)")
+        .bind(session.org.0)
+        .bind(session.session.as_str())
+        .execute(&mut *tx)
+        .await
+        .expect("dropped");
+    let mut next = 1;
+    for batch in batches {
+        sqlx::query("SELECT project_events($1, $2, $3, $4, $5, $6)")
+            .bind(session.org.0)
+            .bind(session.session.as_str())
+            .bind(next)
+            .bind(batch.iter().map(|(time, ..)| *time).collect::<Vec<_>>())
+            .bind(batch.iter().map(|(_, kind, _)| kind.clone()).collect::<Vec<_>>())
+            .bind(batch.iter().map(|(.., payload)| payload.clone()).collect::<Vec<_>>())
+            .execute(&mut *tx)
+            .await
+            .expect("folded");
+        next += i64::try_from(batch.len()).expect("small");
+    }
+    tx.commit().await.expect("a commit");
 }
 
 #[tokio::test]
