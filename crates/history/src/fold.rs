@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::{
-    AttemptId, CallId, InterruptTarget, MessageId, ModelRef, PartId, RecordedEvent, ReplyPart, Seq,
-    SessionEvent, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId,
-    TurnUsage,
+    AttemptId, CallId, InterruptTarget, MessageId, ModelRef, PartId, PromptAdmitted, RecordedEvent,
+    ReplyPart, Seq, SessionEvent, TimestampMs, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled,
+    ToolState, TurnId, TurnUsage,
 };
 use llm_protocol::{
     LlmRequest, Message, Part, SystemPart, TextPart, ToolCall, ToolContent, ToolResult,
@@ -15,8 +16,16 @@ use crate::Components;
 /// bug of the caller; folding them in pieces gives the same as at once.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    seq: Seq,
+    /// Only grows.
     messages: Vec<Message>,
+    state: State,
+}
+
+/// All but the conversation: little, and cheap to copy.
+#[derive(Debug, Clone, Default)]
+struct State {
+    seq: Seq,
+    pending: Vec<PendingInput>,
     epoch: Option<EpochState>,
     open: Option<OpenTurn>,
     model: Option<ModelRef>,
@@ -24,6 +33,24 @@ pub struct History {
     last_prompt: Option<MessageId>,
     steps: i32,
     interrupt: Option<Seq>,
+}
+
+/// A [`History`] as it was at some point, to go back to.
+#[derive(Debug)]
+pub struct Mark {
+    messages: usize,
+    state: State,
+}
+
+/// An admitted input that is not promoted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingInput {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// When it was admitted.
+    pub admitted: TimestampMs,
+    /// What was admitted.
+    pub prompt: Arc<PromptAdmitted>,
 }
 
 /// The active Context Epoch.
@@ -85,50 +112,69 @@ impl History {
     /// Folds events, in order.
     pub fn extend<'a>(&mut self, events: impl IntoIterator<Item = &'a RecordedEvent>) {
         for recorded in events {
-            self.apply(recorded.seq, &recorded.event);
+            self.apply(recorded.seq, recorded.time, &recorded.event);
         }
+    }
+
+    /// Where the fold is now. Events that are drafted and never written are folded and taken back by it.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { messages: self.messages.len(), state: self.state.clone() }
+    }
+
+    /// Unfolds everything since `mark`, which must be an earlier point of this very fold.
+    pub fn back_to(&mut self, mark: Mark) {
+        debug_assert!(mark.state.seq <= self.state.seq, "a mark is of the past");
+        self.messages.truncate(mark.messages);
+        self.state = mark.state;
+    }
+
+    /// Inputs that are admitted and not promoted, in the order of their admission.
+    #[must_use]
+    pub fn pending(&self) -> &[PendingInput] {
+        &self.state.pending
     }
 
     /// The last event folded.
     #[must_use]
     pub fn seq(&self) -> Seq {
-        self.seq
+        self.state.seq
     }
 
     /// The active Context Epoch; `None` before the first.
     #[must_use]
     pub fn epoch(&self) -> Option<&EpochState> {
-        self.epoch.as_ref()
+        self.state.epoch.as_ref()
     }
 
     /// The turn that is not settled.
     #[must_use]
     pub fn open_turn(&self) -> Option<&OpenTurn> {
-        self.open.as_ref()
+        self.state.open.as_ref()
     }
 
     /// The agent chosen last.
     #[must_use]
     pub fn agent(&self) -> &str {
-        &self.agent
+        &self.state.agent
     }
 
     /// The model chosen last, if any was.
     #[must_use]
     pub fn model(&self) -> Option<&ModelRef> {
-        self.model.as_ref()
+        self.state.model.as_ref()
     }
 
     /// The user message promoted last.
     #[must_use]
     pub fn last_prompt(&self) -> Option<&MessageId> {
-        self.last_prompt.as_ref()
+        self.state.last_prompt.as_ref()
     }
 
     /// Turns since the last batch of promoted inputs.
     #[must_use]
     pub fn steps(&self) -> i32 {
-        self.steps
+        self.state.steps
     }
 
     /// The conversation so far.
@@ -150,7 +196,7 @@ impl History {
         let mut request =
             LlmRequest::new(components.model.id.clone(), std::mem::take(&mut self.messages));
         request.system.push(SystemPart::text(components.agent.clone()));
-        if let Some(epoch) = &self.epoch {
+        if let Some(epoch) = &self.state.epoch {
             request.system.push(SystemPart::text(epoch.baseline.clone()));
         }
         request.tools.clone_from(&components.tools);
@@ -165,32 +211,33 @@ impl History {
     /// An interrupt of the drain that has not ended, by its place in the log.
     #[must_use]
     pub fn interrupt(&self) -> Option<Seq> {
-        self.interrupt
+        self.state.interrupt
     }
 
-    /// Folds the event that is at `seq`, or will be once the caller's transaction commits.
-    pub fn apply(&mut self, seq: Seq, event: &SessionEvent) {
-        debug_assert_eq!(seq.0, self.seq.0 + 1, "the log has no holes");
-        self.seq = seq;
+    /// Folds the event that is at `seq` since `time`, or will be once the caller's transaction commits.
+    pub fn apply(&mut self, seq: Seq, time: TimestampMs, event: &SessionEvent) {
+        debug_assert_eq!(seq.0, self.state.seq.0 + 1, "the log has no holes");
+        self.state.seq = seq;
         match event {
             SessionEvent::SessionCreated(created) => {
-                self.agent.clone_from(&created.agent);
-                self.model.clone_from(&created.model);
+                self.state.agent.clone_from(&created.agent);
+                self.state.model.clone_from(&created.model);
             }
             SessionEvent::PromptPromoted(promoted) => {
+                self.state.pending.retain(|input| input.prompt.message != promoted.message);
                 let texts = promoted.parts.iter().map(|part| {
                     let domain::PromptPart::Text { text, .. } = part;
                     Part::text(text.clone())
                 });
                 self.messages
                     .push(Message { role: llm_protocol::Role::User, content: texts.collect() });
-                self.agent.clone_from(&promoted.agent);
-                self.model = Some(promoted.model.clone());
-                self.last_prompt = Some(promoted.message.clone());
-                self.steps = 0;
+                self.state.agent.clone_from(&promoted.agent);
+                self.state.model = Some(promoted.model.clone());
+                self.state.last_prompt = Some(promoted.message.clone());
+                self.state.steps = 0;
             }
             SessionEvent::EpochStarted(epoch) => {
-                self.epoch = Some(EpochState {
+                self.state.epoch = Some(EpochState {
                     number: epoch.epoch,
                     baseline: epoch.baseline.clone(),
                     snapshot: epoch.snapshot.clone(),
@@ -198,13 +245,13 @@ impl History {
             }
             SessionEvent::ContextUpdated(update) => {
                 self.messages.push(Message::system(update.rendered.clone()));
-                if let Some(epoch) = &mut self.epoch {
+                if let Some(epoch) = &mut self.state.epoch {
                     epoch.snapshot.clone_from(&update.snapshot);
                 }
             }
             SessionEvent::TurnStarted(started) => {
-                self.steps = started.step;
-                self.open = Some(OpenTurn {
+                self.state.steps = started.step;
+                self.state.open = Some(OpenTurn {
                     turn: started.turn.clone(),
                     message: started.message.clone(),
                     attempt: None,
@@ -226,21 +273,28 @@ impl History {
             | SessionEvent::ToolStarted(_)
             | SessionEvent::ToolSettled(_)
             | SessionEvent::TurnReplied(_) => {
-                if let Some(open) = &mut self.open {
+                if let Some(open) = &mut self.state.open {
                     open.apply(event);
                 }
             }
             SessionEvent::TurnSettled(_) => {
-                if let Some(open) = self.open.take() {
+                if let Some(open) = self.state.open.take() {
                     self.messages.extend(open.into_messages());
                 }
             }
             SessionEvent::InterruptRequested(requested) => match requested.target {
-                InterruptTarget::Turn { .. } | InterruptTarget::Drain => self.interrupt = Some(seq),
+                InterruptTarget::Turn { .. } | InterruptTarget::Drain => {
+                    self.state.interrupt = Some(seq)
+                }
                 InterruptTarget::Parked => {}
             },
-            SessionEvent::DrainEnded(_) => self.interrupt = None,
-            SessionEvent::PromptAdmitted(_) | SessionEvent::RetryScheduled(_) => {}
+            SessionEvent::DrainEnded(_) => self.state.interrupt = None,
+            SessionEvent::PromptAdmitted(prompt) => self.state.pending.push(PendingInput {
+                seq,
+                admitted: time,
+                prompt: Arc::new(prompt.clone()),
+            }),
+            SessionEvent::RetryScheduled(_) => {}
         }
     }
 }

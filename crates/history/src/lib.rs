@@ -15,5 +15,5 @@ mod fold;
 mod rebuild;
 
 pub use components::{Components, ModelEntry, hash_hex};
-pub use fold::{CallState, EpochState, History, OpenTurn};
+pub use fold::{CallState, EpochState, History, Mark, OpenTurn, PendingInput};
 pub use rebuild::{RebuildError, rebuild_body};

@@ -1,4 +1,4 @@
-//! The Safe Provider-Turn Boundary: one transaction that promotes input, admits context and commits the
+//! The Safe Provider-Turn Boundary: one write that promotes input, admits context and commits the
 //! next turn's intent, or ends the drain.
 
 use std::collections::BTreeMap;
@@ -7,18 +7,18 @@ use bytes::Bytes;
 use context::{ContextSnapshot, Reconciled};
 use domain::{
     AttemptId, AttemptStarted, ContextUpdated, Delivery, DrainEnded, DrainOutcome, EpochStarted,
-    MessageId, NoticeKind, NoticeRecorded, PromptAdmitted, PromptPromoted, Seq, SessionError,
-    TimestampMs, TurnId, TurnStarted,
+    MessageId, NoticeKind, NoticeRecorded, PromptPromoted, SessionError, TurnId, TurnStarted,
 };
-use history::{Components, hash_hex};
+use history::{Components, PendingInput, hash_hex};
 use llm_client::Endpoint;
 use llm_protocol::{Generation, Protocol, ToolChoice};
 use serde_json::Map;
 use store::DrainEnd;
 
-use crate::draft::Draft;
-use crate::drain::{Drain, DrainExit, Next, Stop};
+use crate::draft::{Draft, Verdict};
+use crate::drain::{DrainExit, Next};
 use crate::observe::Observation;
+use crate::stage::Stage;
 
 /// A turn whose intent and first attempt are committed.
 pub(crate) struct TurnPlan {
@@ -36,36 +36,33 @@ tools. Say what was done, what is left, and what you recommend to do next.</noti
 
 /// Which of the pending inputs a boundary promotes. While the turn's work continues only steers join it;
 /// otherwise all steers, or else the oldest queued one.
-fn promotable(
-    pending: Vec<(Seq, TimestampMs, PromptAdmitted)>,
-    continuing: bool,
-) -> Vec<(TimestampMs, PromptAdmitted)> {
-    let (steers, queued): (Vec<_>, Vec<_>) =
-        pending.into_iter().partition(|(.., prompt)| prompt.delivery == Delivery::Steer);
-    let take = if continuing || !steers.is_empty() { usize::MAX } else { 1 };
-    let from = if continuing || !steers.is_empty() { steers } else { queued };
-    from.into_iter().take(take).map(|(_, admitted, prompt)| (admitted, prompt)).collect()
+fn promotable(pending: &[PendingInput], continuing: bool) -> Vec<PendingInput> {
+    let of = |delivery| pending.iter().filter(move |input| input.prompt.delivery == delivery);
+    let steers: Vec<_> = of(Delivery::Steer).cloned().collect();
+    if continuing || !steers.is_empty() {
+        return steers;
+    }
+    of(Delivery::Queue).take(1).cloned().collect()
 }
 
-impl Drain<'_> {
-    /// Crosses the boundary in `draft`'s transaction. `continuing`: the model has results to answer.
-    pub(crate) async fn boundary(
-        &mut self,
-        mut draft: Draft,
+impl<'r> Stage<'r> {
+    /// Crosses the boundary, or ends the drain. `continuing`: the model has results to answer.
+    pub(crate) fn cross(
+        &self,
+        draft: &mut Draft<'_>,
         continuing: bool,
-        observed: Observation,
-    ) -> Result<Next, Stop> {
+        observed: &Observation,
+    ) -> Verdict<Next<'r>> {
         if self.is_interrupted(draft.history()) {
-            return self.end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close).await;
+            return end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close);
         }
-        let pending = draft.tx().pending_inputs().await?;
-        if self.control.stopping.is_cancelled() && (continuing || !pending.is_empty()) {
-            self.commit(draft, DrainEnd::HandOver).await?;
-            return Ok(Next::End(DrainExit::HandedOver));
+        let waits = !draft.history().pending().is_empty();
+        if self.control.stopping.is_cancelled() && (continuing || waits) {
+            return Verdict::Write(Next::End(DrainExit::HandedOver), DrainEnd::HandOver);
         }
-        let prompts = promotable(pending, continuing);
+        let prompts = promotable(draft.history().pending(), continuing);
         if prompts.is_empty() && !continuing {
-            return self.end(draft, DrainOutcome::Completed, None, DrainEnd::Close).await;
+            return end(draft, DrainOutcome::Completed, None, DrainEnd::Close);
         }
         let fresh = draft.history().epoch().is_none();
         if fresh {
@@ -81,47 +78,43 @@ impl Drain<'_> {
                         code: "context.unavailable".into(),
                         message: format!("{blocked}; send another prompt to try again"),
                     };
-                    return self
-                        .end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Park)
-                        .await;
+                    return end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Park);
                 }
             }
         }
-        for (admitted, prompt) in prompts {
-            self.promote(&mut draft, admitted, prompt);
+        for input in prompts {
+            self.promote(draft, &input);
         }
-        if !fresh && let Err(error) = reconcile(&mut draft, &observed) {
-            return self.end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close).await;
+        if !fresh && let Err(error) = reconcile(draft, observed) {
+            return end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close);
         }
-        match self.begin_turn(&mut draft) {
-            Ok(plan) => {
-                self.commit(draft, DrainEnd::Keep).await?;
-                let stored = plan.started.components.values().cloned();
-                self.runtime.stored.note(self.session.org, stored);
-                Ok(Next::Turn(Box::new(plan)))
-            }
-            Err(error) => self.end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close).await,
+        match self.begin_turn(draft) {
+            Ok(plan) => Verdict::Write(Next::Turn(Box::new(plan)), DrainEnd::Keep),
+            Err(error) => end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close),
         }
     }
 
-    fn promote(&self, draft: &mut Draft, admitted: TimestampMs, prompt: PromptAdmitted) {
+    fn promote(&self, draft: &mut Draft<'_>, input: &PendingInput) {
+        let prompt = &input.prompt;
         let model = prompt
             .model
-            .or_else(|| draft.history().model().cloned())
-            .unwrap_or_else(|| self.runtime.models.default.clone());
-        let agent = prompt.agent.unwrap_or_else(|| draft.history().agent().to_owned());
+            .as_ref()
+            .or_else(|| draft.history().model())
+            .unwrap_or(&self.runtime.models.default)
+            .clone();
+        let agent = prompt.agent.as_deref().unwrap_or_else(|| draft.history().agent()).to_owned();
         draft.push(PromptPromoted {
-            message: prompt.message,
-            parts: prompt.parts,
+            message: prompt.message.clone(),
+            parts: prompt.parts.clone(),
             agent,
             model,
-            admitted,
+            admitted: input.admitted,
         });
         draft.promoted();
     }
 
     /// Samples agent and model, and drafts the turn and its first attempt.
-    fn begin_turn(&self, draft: &mut Draft) -> Result<TurnPlan, SessionError> {
+    fn begin_turn(&self, draft: &mut Draft<'_>) -> Result<TurnPlan, SessionError> {
         let settings = &self.runtime.settings;
         let resolved = self.runtime.models.resolve(draft.history().model())?;
         let parent = draft.history().last_prompt().cloned().ok_or_else(|| SessionError {
@@ -195,23 +188,21 @@ impl Drain<'_> {
             body: body.into(),
         })
     }
+}
 
-    /// Ends the drain in `draft`'s transaction.
-    pub(crate) async fn end(
-        &mut self,
-        mut draft: Draft,
-        outcome: DrainOutcome,
-        error: Option<SessionError>,
-        how: DrainEnd,
-    ) -> Result<Next, Stop> {
-        draft.push(DrainEnded { outcome, error });
-        self.commit(draft, how).await?;
-        Ok(Next::End(DrainExit::Ended(outcome)))
-    }
+/// Ends the drain.
+pub(crate) fn end<'r>(
+    draft: &mut Draft<'_>,
+    outcome: DrainOutcome,
+    error: Option<SessionError>,
+    how: DrainEnd,
+) -> Verdict<Next<'r>> {
+    draft.push(DrainEnded { outcome, error });
+    Verdict::Write(Next::End(DrainExit::Ended(outcome)), how)
 }
 
 /// At most one Mid-Conversation System Message, after what was promoted or settled.
-fn reconcile(draft: &mut Draft, observed: &Observation) -> Result<(), SessionError> {
+fn reconcile(draft: &mut Draft<'_>, observed: &Observation) -> Result<(), SessionError> {
     let Some(epoch) = draft.history().epoch() else { return Ok(()) };
     let told = ContextSnapshot::read(&epoch.snapshot).map_err(|error| SessionError {
         code: "context.unreadable".into(),
@@ -229,11 +220,13 @@ fn reconcile(draft: &mut Draft, observed: &Observation) -> Result<(), SessionErr
 
 #[cfg(test)]
 mod tests {
-    use domain::{IdMint, Stamp};
+    use std::sync::Arc;
+
+    use domain::{IdMint, PromptAdmitted, Seq, Stamp};
 
     use super::*;
 
-    fn input(mint: &mut IdMint, delivery: Delivery) -> (Seq, TimestampMs, PromptAdmitted) {
+    fn input(mint: &mut IdMint, delivery: Delivery) -> PendingInput {
         let prompt = PromptAdmitted {
             message: MessageId::mint(mint),
             delivery,
@@ -243,28 +236,21 @@ mod tests {
             wake: true,
             digest: String::new(),
         };
-        (Seq(1), 1, prompt)
+        PendingInput { seq: Seq(1), admitted: 1, prompt: Arc::new(prompt) }
     }
 
     #[test]
     fn steers_join_work_that_continues_and_queued_input_waits() {
         let mut mint = IdMint::after(Stamp::default(), 1);
-        let mut all = || {
-            vec![
-                input(&mut mint, Delivery::Queue),
-                input(&mut mint, Delivery::Steer),
-                input(&mut mint, Delivery::Queue),
-                input(&mut mint, Delivery::Steer),
-            ]
+        let all = [Delivery::Queue, Delivery::Steer, Delivery::Queue, Delivery::Steer]
+            .map(|delivery| input(&mut mint, delivery));
+        let deliveries = |promoted: Vec<PendingInput>| {
+            promoted.into_iter().map(|input| input.prompt.delivery).collect::<Vec<_>>()
         };
-        let deliveries = |promoted: Vec<(TimestampMs, PromptAdmitted)>| {
-            promoted.into_iter().map(|(_, prompt)| prompt.delivery).collect::<Vec<_>>()
-        };
-        assert_eq!(deliveries(promotable(all(), true)), [Delivery::Steer; 2]);
-        assert_eq!(deliveries(promotable(all(), false)), [Delivery::Steer; 2]);
-        let queued: Vec<_> =
-            all().into_iter().filter(|(.., prompt)| prompt.delivery == Delivery::Queue).collect();
-        assert_eq!(deliveries(promotable(queued.clone(), false)), [Delivery::Queue]);
-        assert!(promotable(queued, true).is_empty());
+        assert_eq!(deliveries(promotable(&all, true)), [Delivery::Steer; 2]);
+        assert_eq!(deliveries(promotable(&all, false)), [Delivery::Steer; 2]);
+        let queued = [all[0].clone(), all[2].clone()];
+        assert_eq!(promotable(&queued, false), [queued[0].clone()]);
+        assert!(promotable(&queued, true).is_empty());
     }
 }

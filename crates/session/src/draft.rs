@@ -1,14 +1,11 @@
 use domain::{IdMint, Seq, SessionEvent, TimestampMs};
 use history::History;
-use store::{Append, DrainEnd, DrainTx, StoreError};
+use store::{Append, DrainEnd};
 
-/// Events that one transaction will add. Each is folded as it is pushed, so that what comes after it (a
-/// request's body, say) is made of exactly what the rows will say.
-///
-/// The history is inside: a draft that is dropped takes it away, since it is ahead of the rows then.
-pub(crate) struct Draft {
-    tx: DrainTx,
-    history: History,
+/// Events that one write will add. Each is folded as it is pushed, so that what comes after it (a request's
+/// body, say) is made of exactly what the rows will say. Pure: a decision is a function of what it holds.
+pub(crate) struct Draft<'h> {
+    history: &'h mut History,
     mint: IdMint,
     now: TimestampMs,
     events: Vec<SessionEvent>,
@@ -17,24 +14,27 @@ pub(crate) struct Draft {
     progress: bool,
 }
 
-impl Draft {
-    /// Brings `history` up to the head that `tx` has locked.
-    pub(crate) async fn begin(
-        mut tx: DrainTx,
-        mut history: History,
-        mut mint: IdMint,
-        now: TimestampMs,
-    ) -> Result<Self, StoreError> {
-        if history.seq() >= tx.head().next_seq {
-            // Of a session that was deleted and made again under its id.
-            history = History::new();
+/// What is to become of a draft.
+pub(crate) enum Verdict<T> {
+    /// It is written, and the drain goes on or not.
+    Write(T, DrainEnd),
+    /// Nothing is written; nothing was pushed.
+    Leave(T),
+}
+
+impl<T> Verdict<T> {
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Verdict<U> {
+        match self {
+            Self::Write(decided, end) => Verdict::Write(f(decided), end),
+            Self::Leave(decided) => Verdict::Leave(f(decided)),
         }
-        let new = tx.events_after(history.seq()).await?;
-        history.extend(&new);
-        mint.raise(tx.head().last_id);
-        mint = IdMint::after(mint.last(), now);
-        Ok(Self {
-            tx,
+    }
+}
+
+impl<'h> Draft<'h> {
+    /// Nothing yet, after what `history` has folded.
+    pub(crate) fn new(history: &'h mut History, mint: IdMint, now: TimestampMs) -> Self {
+        Self {
             history,
             mint,
             now,
@@ -42,21 +42,21 @@ impl Draft {
             components: Vec::new(),
             promoted: 0,
             progress: false,
-        })
+        }
     }
 
     pub(crate) fn push(&mut self, event: impl Into<SessionEvent>) {
         let event = event.into();
-        self.history.apply(Seq(self.history.seq().0 + 1), &event);
+        self.history.apply(Seq(self.history.seq().0 + 1), self.now, &event);
         self.events.push(event);
     }
 
     pub(crate) fn history(&self) -> &History {
-        &self.history
+        self.history
     }
 
     pub(crate) fn history_mut(&mut self) -> &mut History {
-        &mut self.history
+        self.history
     }
 
     pub(crate) fn mint(&mut self) -> &mut IdMint {
@@ -65,10 +65,6 @@ impl Draft {
 
     pub(crate) fn now(&self) -> TimestampMs {
         self.now
-    }
-
-    pub(crate) fn tx(&mut self) -> &mut DrainTx {
-        &mut self.tx
     }
 
     /// Counts an input as promoted.
@@ -86,23 +82,18 @@ impl Draft {
         self.components.extend(components);
     }
 
-    /// Gives the history back without a change. Only for a draft to which nothing was pushed.
-    pub(crate) async fn abandon(self) -> Result<History, StoreError> {
-        debug_assert!(self.events.is_empty(), "the history would be ahead of the rows");
-        self.tx.rollback().await?;
-        Ok(self.history)
+    /// Ids that come after those of this draft.
+    pub(crate) fn ids(&self) -> IdMint {
+        self.mint.clone()
     }
 
-    /// Commits, and gives the history back.
-    pub(crate) async fn commit(mut self, end: DrainEnd) -> Result<(History, IdMint), StoreError> {
-        let append = Append {
+    pub(crate) fn append(&self, end: DrainEnd) -> Append<'_> {
+        Append {
             events: &self.events,
             promoted: self.promoted,
             progress: self.progress,
             end,
             components: &self.components,
-        };
-        self.tx.commit(&mut self.mint, self.now, append).await?;
-        Ok((self.history, self.mint))
+        }
     }
 }

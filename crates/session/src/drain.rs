@@ -1,90 +1,20 @@
 //! One Session Drain, from its claim to its end.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use domain::{Claim, Clock, DrainOutcome, FencingToken, IdMint, OrgId, Seq, SessionRef, Stamp};
+use domain::{DrainOutcome, FencingToken, Seq, SessionRef};
 use history::History;
-use llm_client::Client;
-use signals::Signals;
-use store::{DrainEnd, DrainTx, Started, Store, StoreError, Taken};
+use store::{DrainWrite, Hold, Started, StoreError, Taken};
 use tracing::{Instrument, info_span, warn};
 
 use crate::boundary::TurnPlan;
 use crate::control::DrainControl;
-use crate::draft::Draft;
+use crate::draft::{Draft, Verdict};
 use crate::live::Live;
-use crate::models::ConfiguredModels;
+use crate::log::Log;
 use crate::observe::{Observation, observe};
-use crate::settings::DrainSettings;
-use crate::toolbox::Toolbox;
+use crate::recover::Recovery;
+use crate::runtime::Runtime;
+use crate::stage::Stage;
 use crate::workspace::Workspace;
-
-/// What every drain of a worker shares. Cheap to clone.
-#[derive(Clone)]
-pub struct Runtime {
-    /// The database.
-    pub store: Store,
-    /// Hints to followers.
-    pub signals: Arc<dyn Signals>,
-    /// Calls providers.
-    pub llm: Client,
-    /// The tools.
-    pub tools: Arc<tools::Registry>,
-    /// Where large outputs go.
-    pub blobs: blobs::Blobs,
-    /// The models that can be called.
-    pub models: Arc<ConfiguredModels>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// How drains behave.
-    pub settings: Arc<DrainSettings>,
-    /// Components that are known to be stored.
-    pub stored: StoredComponents,
-}
-
-impl Runtime {
-    /// Which of these (hash, bytes) must be stored with an attempt that names them.
-    pub(crate) fn new_components(
-        &self,
-        org: OrgId,
-        components: Vec<(String, Vec<u8>)>,
-    ) -> Vec<(Vec<u8>, Vec<u8>)> {
-        components
-            .into_iter()
-            .filter(|(hash, _)| !self.stored.contains(org, hash))
-            .filter_map(|(hash, bytes)| Some((hex::decode(hash).ok()?, bytes)))
-            .collect()
-    }
-}
-
-/// Remembers which request components are stored, so that they are not sent again with every turn.
-/// Bounded: it forgets everything when it holds 10,000.
-#[derive(Debug, Clone, Default)]
-pub struct StoredComponents {
-    known: Arc<Mutex<HashSet<(OrgId, String)>>>,
-}
-
-impl StoredComponents {
-    const BOUND: usize = 10_000;
-
-    fn contains(&self, org: OrgId, hash: &str) -> bool {
-        self.lock().contains(&(org, hash.to_owned()))
-    }
-
-    /// Notes what a committed attempt named.
-    pub(crate) fn note(&self, org: OrgId, hashes: impl IntoIterator<Item = String>) {
-        let mut known = self.lock();
-        if known.len() > Self::BOUND {
-            known.clear();
-        }
-        known.extend(hashes.into_iter().map(|hash| (org, hash)));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<(OrgId, String)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// How a drain ended, for whoever started it.
 #[derive(Debug)]
@@ -107,6 +37,7 @@ pub enum DrainExit {
 #[derive(Debug)]
 pub(crate) enum Stop {
     Fenced,
+    Superseded,
     Store(StoreError),
 }
 
@@ -114,9 +45,9 @@ impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Fenced { .. } => Self::Fenced,
+            StoreError::Superseded => Self::Superseded,
             error @ (StoreError::NotFound
             | StoreError::Conflict { .. }
-            | StoreError::Superseded
             | StoreError::Schema(_)
             | StoreError::Unreadable(_)
             | StoreError::Database(_)) => Self::Store(error),
@@ -138,57 +69,42 @@ pub async fn drain(
 ) -> (DrainExit, Option<History>) {
     let span = info_span!("session.drain", org.id = %session.org, session.id = %session.session);
     let mut drain = Drain {
-        runtime,
-        session,
-        workspace,
-        toolbox: Toolbox::new(runtime, session, workspace),
-        control,
-        history,
-        mint: IdMint::after(Stamp::default(), runtime.clock.now_ms()),
+        stage: Stage::new(runtime, session, workspace, control),
+        log: Log::new(runtime, session, history),
         live: Live::new(runtime.signals.clone(), session),
-        claim: Claim(0),
-        interrupts_before: Seq(0),
         failures: 0,
     };
     match Box::pin(drain.run(token)).instrument(span).await {
-        Ok(exit) => (exit, Some(drain.history)),
+        Ok(exit) => (exit, Some(drain.log.into_history())),
         Err(Stop::Fenced) => (DrainExit::Fenced, None),
+        Err(Stop::Superseded) => (DrainExit::Superseded, None),
         Err(Stop::Store(error)) => (DrainExit::Failed(error), None),
     }
 }
 
 pub(crate) struct Drain<'r> {
-    pub(crate) runtime: &'r Runtime,
-    pub(crate) session: &'r SessionRef,
-    pub(crate) workspace: &'r Workspace,
-    pub(crate) toolbox: Toolbox<'r>,
-    pub(crate) control: DrainControl,
-    pub(crate) history: History,
-    pub(crate) mint: IdMint,
+    pub(crate) stage: Stage<'r>,
+    pub(crate) log: Log<'r>,
     pub(crate) live: Live,
-    pub(crate) claim: Claim,
-    /// The newest interrupt that is not this drain's to apply.
-    pub(crate) interrupts_before: Seq,
     /// Failures since the last whole reply: they share one retry budget.
     pub(crate) failures: u32,
 }
 
 /// What the drain does next.
-pub(crate) enum Next {
+pub(crate) enum Next<'r> {
     /// Run a turn whose intent is committed.
     Turn(Box<TurnPlan>),
+    /// Go on with a turn that an earlier owner left.
+    Recover(Box<Recovery<'r>>),
     /// The end is committed.
     End(DrainExit),
 }
 
-impl Drain<'_> {
+impl<'r> Drain<'r> {
     async fn run(&mut self, token: FencingToken) -> Result<DrainExit, Stop> {
         let observed = self.observe().await;
-        let started = self.runtime.store.start_drain(self.session.clone(), token).await?;
-        let mut next = match started {
-            Started::Claimed(tx, taken) => self.claimed(*tx, taken, observed).await?,
-            Started::Superseded => return Ok(DrainExit::Superseded),
-            Started::Idle => return Ok(DrainExit::Idle),
+        let Some(mut next) = self.take_up(token, &observed).await? else {
+            return Ok(DrainExit::Idle);
         };
         loop {
             next = match next {
@@ -197,69 +113,110 @@ impl Drain<'_> {
                     let span = info_span!("session.turn", turn.id = %plan.turn);
                     Box::pin(self.turn(*plan)).instrument(span).await?
                 }
+                Next::Recover(recovery) => Box::pin(self.recover(*recovery)).await?,
             };
         }
     }
 
-    /// Goes on in the claim's own transaction: with the first boundary, or with recovery.
-    async fn claimed(
+    /// Looks at the session and claims it with the drain's first write. `None`: there is nothing to do.
+    async fn take_up(
         &mut self,
-        tx: DrainTx,
+        token: FencingToken,
+        observed: &Observation,
+    ) -> Result<Option<Next<'r>>, Stop> {
+        let mut hold = Hold::Look;
+        loop {
+            let (write, taken) = match self.log.look(token, hold).await? {
+                Started::Ready(write, taken, _) => (write, taken),
+                Started::Superseded => return Err(Stop::Superseded),
+                Started::Idle => return Ok(None),
+            };
+            if let Some(next) = self.claim(*write, taken, observed).await? {
+                return Ok(Some(next));
+            }
+            hold = Hold::Lock;
+        }
+    }
+
+    /// The drain's first write: the claim together with the first boundary, or with recovery. `None`: the
+    /// session has changed since the look.
+    async fn claim(
+        &mut self,
+        write: DrainWrite,
         taken: Taken,
-        observed: Observation,
-    ) -> Result<Next, Stop> {
-        self.claim = tx.claim();
-        let newest_interrupt = tx.head().interrupt_seq;
-        let draft = self.draft(tx).await?;
+        observed: &Observation,
+    ) -> Result<Option<Next<'r>>, Stop> {
+        let claim = write.claim();
+        let newest_interrupt = write.head().interrupt_seq;
         // An interrupt of work that is still open is this drain's to apply; any other is history.
-        self.interrupts_before = match draft.history().interrupt() {
+        self.stage.interrupts_before = match self.log.history().interrupt() {
             Some(seq) if taken.was_open => Seq(seq.0 - 1),
             _ => newest_interrupt,
         };
-        self.control.claimed(self.claim);
-        if let Some(error) = self.workspace.unavailable() {
-            return self.give_up(draft, error.clone()).await;
+        let decided =
+            self.log.try_write(write, |draft| self.stage.open(draft, taken, observed)).await?;
+        let Some(next) = decided else { return Ok(None) };
+        self.stage.control.claimed(claim);
+        self.live.committed(self.log.history().seq());
+        self.written(&next);
+        if let Next::Recover(_) = &next
+            && !taken.handed_over
+        {
+            warn!(recoveries = taken.recoveries, "recovering what an earlier owner left");
         }
-        if taken.recoveries > self.runtime.settings.max_recoveries {
-            let error = crate::recover::exhausted(taken.recoveries);
-            return self.give_up(draft, error).await;
-        }
-        if draft.history().open_turn().is_some() {
-            if !taken.handed_over {
-                warn!(recoveries = taken.recoveries, "recovering what an earlier owner left");
-            }
-            return Box::pin(self.recover(draft, observed)).await;
-        }
-        let continuing = taken.was_open && draft.history().wants_turn();
-        self.boundary(draft, continuing, observed).await
+        Ok(Some(next))
     }
 
-    /// Begins the drain's next transaction.
-    pub(crate) async fn resume(&mut self) -> Result<Draft, Stop> {
-        let tx = self.runtime.store.resume_drain(self.session.clone(), self.claim).await?;
-        self.draft(tx).await
+    /// Decides on the log as it is known and writes the decision, then tells followers.
+    pub(crate) async fn write<T>(
+        &mut self,
+        mut decide: impl FnMut(&Stage<'r>, &mut Draft<'_>) -> Verdict<T>,
+    ) -> Result<T, Stop> {
+        let known = self.log.history().seq();
+        let decided = self.log.write(|draft| decide(&self.stage, draft)).await?;
+        if self.log.history().seq() > known {
+            self.live.committed(self.log.history().seq());
+        }
+        Ok(decided)
     }
 
-    async fn draft(&mut self, tx: DrainTx) -> Result<Draft, Stop> {
-        let history = std::mem::take(&mut self.history);
-        let now = self.runtime.clock.now_ms();
-        Ok(Draft::begin(tx, history, self.mint.clone(), now).await?)
-    }
-
-    /// Commits what was drafted and tells followers.
-    pub(crate) async fn commit(&mut self, draft: Draft, end: DrainEnd) -> Result<(), Stop> {
-        (self.history, self.mint) = draft.commit(end).await?;
-        self.live.committed(self.history.seq());
-        Ok(())
+    /// Notes what a boundary has written: the components of its attempt are stored.
+    pub(crate) fn written(&self, next: &Next<'r>) {
+        if let Next::Turn(plan) = next {
+            let stored = plan.started.components.values().cloned();
+            self.stage.runtime.stored.note(self.stage.session.org, stored);
+        }
     }
 
     /// Looks at the Context Sources. I/O: never with a transaction open.
     pub(crate) async fn observe(&self) -> Observation {
-        observe(self.runtime, self.workspace).await
+        observe(self.stage.runtime, self.stage.workspace).await
     }
 
-    /// Whether `history` holds an interrupt that this drain must apply.
-    pub(crate) fn is_interrupted(&self, history: &History) -> bool {
-        history.interrupt().is_some_and(|seq| seq > self.interrupts_before)
+    /// Whether the log as it is known holds an interrupt that this drain must apply.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.stage.is_interrupted(self.log.history())
+    }
+}
+
+impl<'r> Stage<'r> {
+    /// What the first write of a drain says.
+    fn open(
+        &self,
+        draft: &mut Draft<'_>,
+        taken: Taken,
+        observed: &Observation,
+    ) -> Verdict<Next<'r>> {
+        if let Some(error) = self.workspace.unavailable() {
+            return self.give_up(draft, error.clone());
+        }
+        if taken.recoveries > self.runtime.settings.max_recoveries {
+            return self.give_up(draft, crate::recover::exhausted(taken.recoveries));
+        }
+        if draft.history().open_turn().is_some() {
+            return self.take_over(draft, observed);
+        }
+        let continuing = taken.was_open && draft.history().wants_turn();
+        self.cross(draft, continuing, observed)
     }
 }

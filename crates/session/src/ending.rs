@@ -13,8 +13,9 @@ use llm_protocol::{FinishReason, Usage};
 use store::DrainEnd;
 use tokio::time::{Instant, sleep_until};
 
+use crate::boundary::end;
 use crate::control::interrupted_after;
-use crate::draft::Draft;
+use crate::draft::{Draft, Verdict};
 use crate::drain::{Drain, Next, Stop};
 use crate::reply::storable;
 use crate::toolbox::settled_as;
@@ -42,13 +43,22 @@ pub(crate) fn provider_error(error: &LlmError) -> SessionError {
     }
 }
 
+/// What a reply's write decided.
+enum Replied<'r> {
+    Interrupted,
+    /// Its calls are committed as *started*.
+    Calls,
+    /// It had none: the turn is settled, and the boundary behind it crossed.
+    Crossed(Next<'r>),
+}
+
 impl<'r> Drain<'r> {
     /// The stream ended as it should: commits the reply, and without calls the turn's end with it.
     pub(crate) async fn replied(
         &mut self,
         started: &AttemptStarted,
         mut turn: Turn<'r>,
-    ) -> Result<Next, Stop> {
+    ) -> Result<Next<'r>, Stop> {
         let finish = turn.finish.unwrap_or(FinishReason::Unknown);
         match finish {
             FinishReason::ContentFilter | FinishReason::Error => {
@@ -70,34 +80,45 @@ impl<'r> Drain<'r> {
             | FinishReason::Unknown => {}
         }
         let observed = self.observe().await;
-        let mut draft = self.resume().await?;
-        if self.is_interrupted(draft.history()) {
-            self.history = draft.abandon().await?;
-            return self.interrupt_turn(turn).await;
+        let replied = self
+            .write(|stage, draft| {
+                if stage.is_interrupted(draft.history()) {
+                    return Verdict::Leave(Replied::Interrupted);
+                }
+                draft.push(AttemptEnded {
+                    attempt: started.attempt.clone(),
+                    turn: turn.turn.clone(),
+                    outcome: AttemptOutcome::Completed,
+                    usage: turn.usage.map(token_usage),
+                    error: None,
+                });
+                stage.draft_intents(draft, &turn);
+                draft.push(TurnReplied {
+                    turn: turn.turn.clone(),
+                    message: turn.message.clone(),
+                    parts: turn.reply.parts(|_| true),
+                    finish: finish.as_str().to_owned(),
+                });
+                if draft.history().open_turn().is_some_and(|open| !open.calls.is_empty()) {
+                    return Verdict::Write(Replied::Calls, DrainEnd::Keep);
+                }
+                settle_turn(draft, &turn, TurnOutcome::Completed, None);
+                stage.cross(draft, false, &observed).map(Replied::Crossed)
+            })
+            .await?;
+        match replied {
+            Replied::Interrupted => self.interrupt_turn(turn).await,
+            Replied::Crossed(next) => {
+                self.failures = 0;
+                self.written(&next);
+                Ok(next)
+            }
+            Replied::Calls => {
+                self.failures = 0;
+                self.start_intended(&mut turn);
+                self.settle(turn, TurnOutcome::Completed).await
+            }
         }
-        draft.push(AttemptEnded {
-            attempt: started.attempt.clone(),
-            turn: turn.turn.clone(),
-            outcome: AttemptOutcome::Completed,
-            usage: turn.usage.map(token_usage),
-            error: None,
-        });
-        let intents = self.draft_intents(&mut draft, &mut turn);
-        draft.push(TurnReplied {
-            turn: turn.turn.clone(),
-            message: turn.message.clone(),
-            parts: std::mem::take(&mut turn.reply).into_parts(|_| true),
-            finish: finish.as_str().to_owned(),
-        });
-        self.failures = 0;
-        let calls = draft.history().open_turn().is_some_and(|open| !open.calls.is_empty());
-        if !calls {
-            settle_turn(&mut draft, &turn, TurnOutcome::Completed, None);
-            return self.boundary(draft, false, observed).await;
-        }
-        self.commit(draft, DrainEnd::Keep).await?;
-        self.start(&mut turn, intents);
-        self.settle(turn, TurnOutcome::Completed).await
     }
 
     /// Waits for the turn's bodies, then settles it and goes on to the next boundary.
@@ -105,28 +126,31 @@ impl<'r> Drain<'r> {
         &mut self,
         mut turn: Turn<'r>,
         outcome: TurnOutcome,
-    ) -> Result<Next, Stop> {
+    ) -> Result<Next<'r>, Stop> {
         if self.finish_bodies(&mut turn, Duration::ZERO).await? {
             return self.interrupt_turn(turn).await;
         }
         let observed = self.observe().await;
-        let mut draft = self.resume().await?;
-        if self.is_interrupted(draft.history()) {
-            self.history = draft.abandon().await?;
-            return self.interrupt_turn(turn).await;
-        }
-        for settled in turn.batch.take_done() {
-            draft.push(settled);
-        }
-        let unknown = draft.history().open_turn().is_some_and(has_unknown);
-        settle_turn(&mut draft, &turn, outcome, None);
-        if unknown {
-            notice(&mut draft, NoticeKind::Recovery, RECOVERED);
-        }
-        if outcome == TurnOutcome::Cut {
-            notice(&mut draft, NoticeKind::Continuation, CONTINUE);
-        }
-        self.boundary(draft, true, observed).await
+        let next = self
+            .write(|stage, draft| {
+                if stage.is_interrupted(draft.history()) {
+                    return Verdict::Leave(None);
+                }
+                turn.batch.draft_done(draft);
+                let unknown = draft.history().open_turn().is_some_and(has_unknown);
+                settle_turn(draft, &turn, outcome, None);
+                if unknown {
+                    notice(draft, NoticeKind::Recovery, RECOVERED);
+                }
+                if outcome == TurnOutcome::Cut {
+                    notice(draft, NoticeKind::Continuation, CONTINUE);
+                }
+                stage.cross(draft, true, &observed).map(Some)
+            })
+            .await?;
+        let Some(next) = next else { return self.interrupt_turn(turn).await };
+        self.written(&next);
+        Ok(next)
     }
 
     /// Runs the bodies to their ends and lets `pause` pass, committing results that wait too long. True:
@@ -136,13 +160,13 @@ impl<'r> Drain<'r> {
         turn: &mut Turn<'r>,
         pause: Duration,
     ) -> Result<bool, Stop> {
-        let delay = self.runtime.settings.result_delay;
-        let control = self.control.clone();
+        let delay = self.stage.runtime.settings.result_delay;
+        let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
-        let known = self.interrupts_before;
+        let known = self.stage.interrupts_before;
         let mut pause = (!pause.is_zero()).then(|| Instant::now() + pause);
         while pause.is_some() || !turn.batch.bodies.is_empty() {
-            if self.is_interrupted(&self.history) {
+            if self.is_interrupted() {
                 return Ok(true);
             }
             tokio::select! {
@@ -155,26 +179,22 @@ impl<'r> Drain<'r> {
                 () = control.resync.notified() => self.live.resync(),
             }
         }
-        Ok(self.is_interrupted(&self.history))
+        Ok(self.is_interrupted())
     }
 
     /// Ends the turn on an interrupt: the stream is gone, its tools are stopped, all is settled.
-    pub(crate) async fn interrupt_turn(&mut self, mut turn: Turn<'r>) -> Result<Next, Stop> {
+    pub(crate) async fn interrupt_turn(&mut self, mut turn: Turn<'r>) -> Result<Next<'r>, Stop> {
         self.stop_bodies(&mut turn).await?;
-        let mut draft = self.resume().await?;
-        end_attempt(&mut draft, &turn, AttemptOutcome::Interrupted, None);
-        close_reply(&mut draft, &mut turn, "interrupted");
-        for settled in turn.batch.take_done() {
-            draft.push(settled);
-        }
-        settle_open_calls(
-            &mut draft,
-            &turn.turn,
-            ToolOutcomeKind::Interrupted,
-            "interrupted by the user",
-        );
-        settle_turn(&mut draft, &turn, TurnOutcome::Interrupted, None);
-        self.end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close).await
+        self.write(|_, draft| {
+            end_attempt(draft, &turn, AttemptOutcome::Interrupted, None);
+            close_reply(draft, &turn, "interrupted");
+            turn.batch.draft_done(draft);
+            let interrupted = ToolOutcomeKind::Interrupted;
+            settle_open_calls(draft, &turn.turn, interrupted, "interrupted by the user");
+            settle_turn(draft, &turn, TurnOutcome::Interrupted, None);
+            end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close)
+        })
+        .await
     }
 
     /// Ends the turn on an error that no retry will help. Tools that had started run to their ends.
@@ -183,24 +203,24 @@ impl<'r> Drain<'r> {
         attempt: &AttemptId,
         mut turn: Turn<'r>,
         error: SessionError,
-    ) -> Result<Next, Stop> {
+    ) -> Result<Next<'r>, Stop> {
         if self.finish_bodies(&mut turn, Duration::ZERO).await? {
             return self.interrupt_turn(turn).await;
         }
-        let mut draft = self.resume().await?;
-        draft.push(AttemptEnded {
-            attempt: attempt.clone(),
-            turn: turn.turn.clone(),
-            outcome: AttemptOutcome::Failed,
-            usage: turn.usage.map(token_usage),
-            error: Some(error.clone()),
-        });
-        close_reply(&mut draft, &mut turn, "error");
-        for settled in turn.batch.take_done() {
-            draft.push(settled);
-        }
-        settle_turn(&mut draft, &turn, TurnOutcome::Failed, Some(error.clone()));
-        self.end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close).await
+        self.write(|_, draft| {
+            draft.push(AttemptEnded {
+                attempt: attempt.clone(),
+                turn: turn.turn.clone(),
+                outcome: AttemptOutcome::Failed,
+                usage: turn.usage.map(token_usage),
+                error: Some(error.clone()),
+            });
+            close_reply(draft, &turn, "error");
+            turn.batch.draft_done(draft);
+            settle_turn(draft, &turn, TurnOutcome::Failed, Some(error.clone()));
+            end(draft, DrainOutcome::Failed, Some(error.clone()), DrainEnd::Close)
+        })
+        .await
     }
 
     /// The stream broke after visible output: keeps what came, and continues durably.
@@ -209,20 +229,23 @@ impl<'r> Drain<'r> {
         started: &AttemptStarted,
         mut turn: Turn<'r>,
         error: &LlmError,
-    ) -> Result<Next, Stop> {
+    ) -> Result<Next<'r>, Stop> {
         let Some(delay) = self.next_delay(error) else {
             return self.fail_turn(&started.attempt, turn, provider_error(error)).await;
         };
-        let mut draft = self.resume().await?;
-        draft.push(AttemptEnded {
-            attempt: started.attempt.clone(),
-            turn: turn.turn.clone(),
-            outcome: AttemptOutcome::Cut,
-            usage: turn.usage.map(token_usage),
-            error: Some(provider_error(error)),
-        });
-        close_reply(&mut draft, &mut turn, "cut");
-        self.commit(draft, DrainEnd::Keep).await?;
+        self.write(|_, draft| {
+            draft.push(AttemptEnded {
+                attempt: started.attempt.clone(),
+                turn: turn.turn.clone(),
+                outcome: AttemptOutcome::Cut,
+                usage: turn.usage.map(token_usage),
+                error: Some(provider_error(error)),
+            });
+            close_reply(draft, &turn, "cut");
+            Verdict::Write((), DrainEnd::Keep)
+        })
+        .await?;
+        turn.forget_unintended();
         if self.finish_bodies(&mut turn, delay).await? {
             return self.interrupt_turn(turn).await;
         }
@@ -232,11 +255,11 @@ impl<'r> Drain<'r> {
     /// Tells the bodies to stop and takes what they still say within the time for it.
     async fn stop_bodies(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
         turn.batch.cancel.cancel();
-        let deadline = Instant::now() + self.runtime.settings.stop_tools;
+        let deadline = Instant::now() + self.stage.runtime.settings.stop_tools;
         while !turn.batch.bodies.is_empty() {
             tokio::select! {
                 biased;
-                () = self.control.fenced.cancelled() => return Err(Stop::Fenced),
+                () = self.stage.control.fenced.cancelled() => return Err(Stop::Fenced),
                 Some(done) = turn.batch.bodies.next() => turn.batch.done.push(done),
                 () = sleep_until(deadline) => break,
             }
@@ -258,14 +281,14 @@ fn has_unknown(open: &history::OpenTurn) -> bool {
 }
 
 /// Adds a text of ours that the model will see.
-fn notice(draft: &mut Draft, kind: NoticeKind, text: &str) {
+fn notice(draft: &mut Draft<'_>, kind: NoticeKind, text: &str) {
     let message = MessageId::mint(draft.mint());
     draft.push(NoticeRecorded { message, kind, text: text.to_owned() });
 }
 
 /// Ends the attempt that is open, if one is.
 pub(crate) fn end_attempt(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     turn: &Turn<'_>,
     outcome: AttemptOutcome,
     error: Option<SessionError>,
@@ -282,16 +305,13 @@ pub(crate) fn end_attempt(
     }
 }
 
-/// Commits what came of a reply that is not whole, without the calls that have no intent.
-fn close_reply(draft: &mut Draft, turn: &mut Turn<'_>, finish: &str) {
-    turn.unintended.clear();
-    turn.intend_at = None;
+/// What came of a reply that is not whole, without the calls that have no intent.
+fn close_reply(draft: &mut Draft<'_>, turn: &Turn<'_>, finish: &str) {
     let Some(open) = draft.history().open_turn() else { return };
     if open.reply.is_some() {
         return;
     }
-    let known: Vec<CallId> = open.calls.iter().map(|(call, _)| call.clone()).collect();
-    let parts = std::mem::take(&mut turn.reply).into_parts(|call| known.contains(call));
+    let parts = turn.reply.parts(|call| open.call(call).is_some());
     if !parts.is_empty() {
         draft.push(TurnReplied {
             turn: turn.turn.clone(),
@@ -304,7 +324,7 @@ fn close_reply(draft: &mut Draft, turn: &mut Turn<'_>, finish: &str) {
 
 /// Settles every call that has no result.
 pub(crate) fn settle_open_calls(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     turn: &TurnId,
     outcome: ToolOutcomeKind,
     output: &str,
@@ -326,7 +346,7 @@ pub(crate) fn settle_open_calls(
 
 /// Settles the turn; every call of it has its result.
 pub(crate) fn settle_turn(
-    draft: &mut Draft,
+    draft: &mut Draft<'_>,
     turn: &Turn<'_>,
     outcome: TurnOutcome,
     error: Option<SessionError>,

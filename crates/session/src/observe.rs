@@ -3,7 +3,7 @@ use std::path::Path;
 use context::{ContextSnapshot, EnvironmentFacts, SystemContext, date, environment};
 use jiff::tz::TimeZone;
 
-use crate::drain::Runtime;
+use crate::runtime::Runtime;
 use crate::workspace::Workspace;
 
 /// What was seen of the Context Sources before a transaction; rendered within it, against the snapshot.

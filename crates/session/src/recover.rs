@@ -7,10 +7,12 @@ use domain::{
 use history::{CallState, OpenTurn};
 use store::DrainEnd;
 
-use crate::draft::Draft;
+use crate::boundary::end;
+use crate::draft::{Draft, Verdict};
 use crate::drain::{Drain, Next, Stop};
 use crate::ending::{end_attempt, settle_open_calls, settle_turn};
 use crate::observe::Observation;
+use crate::stage::Stage;
 use crate::toolbox::{Found, settled_as};
 use crate::turn::Turn;
 
@@ -65,24 +67,34 @@ fn kept_reply(open: &OpenTurn) -> Vec<ReplyPart> {
     texts.chain(calls).collect()
 }
 
-impl<'r> Drain<'r> {
-    /// Goes on with the open turn, in the claim's transaction first.
-    pub(crate) async fn recover(
-        &mut self,
-        mut draft: Draft,
-        observed: Observation,
-    ) -> Result<Next, Stop> {
+/// A turn that an earlier owner left, once its judgement is committed.
+pub(crate) struct Recovery<'r> {
+    turn: Turn<'r>,
+    /// Whose bodies run (again).
+    run: Vec<ToolIntent>,
+    /// Whose effects are looked for first; the body that would run then.
+    probe: Vec<(ToolIntent, i32)>,
+    outcome: TurnOutcome,
+}
+
+impl<'r> Stage<'r> {
+    /// What a drain's first write says of the turn that is open.
+    pub(crate) fn take_over(
+        &self,
+        draft: &mut Draft<'_>,
+        observed: &Observation,
+    ) -> Verdict<Next<'r>> {
         let Some(open) = draft.history().open_turn().cloned() else {
-            return self.boundary(draft, true, observed).await;
+            return self.cross(draft, true, observed);
         };
-        let mut turn = Turn::new(open.turn.clone(), open.message.clone());
-        end_attempt(&mut draft, &turn, AttemptOutcome::Lost, None);
+        let turn = Turn::new(open.turn.clone(), open.message.clone());
+        end_attempt(draft, &turn, AttemptOutcome::Lost, None);
         let replied = open.reply.is_some();
         if !replied {
             let parts = kept_reply(&open);
             if parts.is_empty() && !self.is_interrupted(draft.history()) {
-                settle_lost(&mut draft, &turn);
-                return self.boundary(draft, true, observed).await;
+                settle_lost(draft, &turn);
+                return self.cross(draft, true, observed);
             }
             if !parts.is_empty() {
                 draft.push(TurnReplied {
@@ -95,24 +107,22 @@ impl<'r> Drain<'r> {
         }
         if self.is_interrupted(draft.history()) {
             let text = "interrupted by the user";
-            settle_open_calls(&mut draft, &open.turn, ToolOutcomeKind::Interrupted, text);
-            settle_turn(&mut draft, &turn, TurnOutcome::Interrupted, None);
-            return self.end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close).await;
+            settle_open_calls(draft, &open.turn, ToolOutcomeKind::Interrupted, text);
+            settle_turn(draft, &turn, TurnOutcome::Interrupted, None);
+            return end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close);
         }
         let cut = !replied || open.finish.as_deref() == Some("cut");
-        let (run, probe) = self.judge(&mut draft, &open);
-        self.commit(draft, DrainEnd::Keep).await?;
-        self.start_again(&mut turn, run);
-        self.probe_all(&mut turn, probe).await?;
+        let (run, probe) = self.judge(draft, &open);
         let outcome = if cut { TurnOutcome::Cut } else { TurnOutcome::Completed };
-        self.settle(turn, outcome).await
+        let recovery = Recovery { turn, run, probe, outcome };
+        Verdict::Write(Next::Recover(Box::new(recovery)), DrainEnd::Keep)
     }
 
     /// Settles what must not run again, and drafts the start of what will. Returns what to start, and
     /// what to look at first.
     fn judge(
         &self,
-        draft: &mut Draft,
+        draft: &mut Draft<'_>,
         open: &OpenTurn,
     ) -> (Vec<ToolIntent>, Vec<(ToolIntent, i32)>) {
         let (mut run, mut probe) = (Vec::new(), Vec::new());
@@ -133,11 +143,31 @@ impl<'r> Drain<'r> {
         (run, probe)
     }
 
-    fn start_again(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
-        for intent in intents {
-            let cancel = turn.batch.token();
-            turn.batch.start(self.toolbox.body(turn.turn.clone(), intent, cancel));
+    /// Ends the drain on an error that stands in the way of any work, settling what was open.
+    pub(crate) fn give_up(&self, draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next<'r>> {
+        if let Some(open) = draft.history().open_turn().cloned() {
+            let turn = Turn::new(open.turn.clone(), open.message.clone());
+            end_attempt(draft, &turn, AttemptOutcome::Lost, None);
+            let parts = kept_reply(&open);
+            if open.reply.is_none() && !parts.is_empty() {
+                let finish = "cut".to_owned();
+                let (turn, message) = (open.turn.clone(), open.message.clone());
+                draft.push(TurnReplied { turn, message, parts, finish });
+            }
+            settle_open_calls(draft, &open.turn, ToolOutcomeKind::Unknown, UNKNOWN);
+            settle_turn(draft, &turn, TurnOutcome::Failed, Some(error.clone()));
         }
+        end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Park)
+    }
+}
+
+impl<'r> Drain<'r> {
+    /// Goes on with the open turn as it was judged.
+    pub(crate) async fn recover(&mut self, recovery: Recovery<'r>) -> Result<Next<'r>, Stop> {
+        let Recovery { mut turn, run, probe, outcome } = recovery;
+        self.start_bodies(&mut turn, run);
+        self.probe_all(&mut turn, probe).await?;
+        self.settle(turn, outcome).await
     }
 
     /// Looks for the effects of *probe* calls, and runs those whose effect is missing.
@@ -148,60 +178,39 @@ impl<'r> Drain<'r> {
     ) -> Result<(), Stop> {
         let mut again = Vec::new();
         for (intent, body) in calls {
-            match self.toolbox.probe(turn.turn.clone(), &intent).await {
+            match self.stage.toolbox.probe(turn.turn.clone(), &intent).await {
                 Found::Done(settled) => {
-                    turn.batch.finished(settled, self.runtime.settings.result_delay);
+                    turn.batch.finished(settled, self.stage.runtime.settings.result_delay);
                 }
                 Found::NotDone => again.push((intent, body)),
                 Found::Unclear => {
-                    let now = self.runtime.clock.now_ms();
+                    let now = self.stage.runtime.clock.now_ms();
                     let unknown = ToolOutcomeKind::Unknown;
                     let call = intent.call.clone();
                     let settled = settled_as(turn.turn.clone(), call, unknown, UNKNOWN, now);
-                    turn.batch.finished(settled, self.runtime.settings.result_delay);
+                    turn.batch.finished(settled, self.stage.runtime.settings.result_delay);
                 }
             }
         }
         if again.is_empty() {
             return Ok(());
         }
-        let mut draft = self.resume().await?;
-        for (intent, body) in &again {
-            draft.push(ToolStarted {
-                turn: turn.turn.clone(),
-                call: intent.call.clone(),
-                body: *body,
-            });
-        }
-        self.commit(draft, DrainEnd::Keep).await?;
-        self.start_again(turn, again.into_iter().map(|(intent, _)| intent).collect());
-        Ok(())
-    }
-
-    /// Ends the drain on an error that stands in the way of any work, settling what was open.
-    pub(crate) async fn give_up(
-        &mut self,
-        mut draft: Draft,
-        error: SessionError,
-    ) -> Result<Next, Stop> {
-        if let Some(open) = draft.history().open_turn().cloned() {
-            let turn = Turn::new(open.turn.clone(), open.message.clone());
-            end_attempt(&mut draft, &turn, AttemptOutcome::Lost, None);
-            let parts = kept_reply(&open);
-            if open.reply.is_none() && !parts.is_empty() {
-                let finish = "cut".to_owned();
-                let (turn, message) = (open.turn.clone(), open.message.clone());
-                draft.push(TurnReplied { turn, message, parts, finish });
+        let id = turn.turn.clone();
+        self.write(|_, draft| {
+            for (intent, body) in &again {
+                let (turn, call) = (id.clone(), intent.call.clone());
+                draft.push(ToolStarted { turn, call, body: *body });
             }
-            settle_open_calls(&mut draft, &open.turn, ToolOutcomeKind::Unknown, UNKNOWN);
-            settle_turn(&mut draft, &turn, TurnOutcome::Failed, Some(error.clone()));
-        }
-        self.end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Park).await
+            Verdict::Write((), DrainEnd::Keep)
+        })
+        .await?;
+        self.start_bodies(turn, again.into_iter().map(|(intent, _)| intent).collect());
+        Ok(())
     }
 }
 
 /// Settles a turn of which nothing is durable. No progress: the counter of recoveries stands.
-fn settle_lost(draft: &mut Draft, turn: &Turn<'_>) {
+fn settle_lost(draft: &mut Draft<'_>, turn: &Turn<'_>) {
     let usage = draft.history().open_turn().map(|open| open.usage).unwrap_or_default();
     draft.push(domain::TurnSettled {
         turn: turn.turn.clone(),

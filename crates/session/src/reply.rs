@@ -76,14 +76,12 @@ impl Reply {
     }
 
     /// The parts, without the calls that `keep` refuses.
-    pub(crate) fn into_parts(self, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
-        self.parts
-            .into_iter()
-            .filter(|part| match part {
-                ReplyPart::ToolCall { call } => keep(call),
-                ReplyPart::Text { .. } | ReplyPart::Reasoning { .. } => true,
-            })
-            .collect()
+    pub(crate) fn parts(&self, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
+        let kept = |part: &&ReplyPart| match part {
+            ReplyPart::ToolCall { call } => keep(call),
+            ReplyPart::Text { .. } | ReplyPart::Reasoning { .. } => true,
+        };
+        self.parts.iter().filter(kept).cloned().collect()
     }
 }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tools::{Limits, OrgOutputs, Probe, ToolCall, ToolContext, settle};
 use tracing::{Instrument, info_span, warn};
 
-use crate::drain::Runtime;
+use crate::runtime::Runtime;
 use crate::workspace::Workspace;
 
 /// The Location's tools, from intent to settlement.

@@ -19,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::boundary::TurnPlan;
 use crate::control::interrupted_after;
-use crate::draft::Draft;
+use crate::draft::{Draft, Verdict};
 use crate::drain::{Drain, Next, Stop};
 use crate::ending::{provider_error, token_usage};
 use crate::reply::{Reply, storable};
+use crate::stage::Stage;
 
 /// The open turn, as far as rows do not hold it.
 pub(crate) struct Turn<'r> {
@@ -81,12 +82,17 @@ impl<'r> Turn<'r> {
         self.reply.is_visible(seen)
     }
 
+    /// Forgets calls that the model will not see, since no intent of them was committed.
+    pub(crate) fn forget_unintended(&mut self) {
+        self.unintended.clear();
+        self.intend_at = None;
+    }
+
     /// Forgets what an attempt without visible output left, before the next one; returns what it used.
     fn forget_attempt(&mut self) -> Option<Usage> {
         self.reply = Reply::default();
         self.part = None;
-        self.unintended.clear();
-        self.intend_at = None;
+        self.forget_unintended();
         self.finish = None;
         self.usage.take()
     }
@@ -107,9 +113,17 @@ impl<'r> Batch<'r> {
         self.commit_at.get_or_insert_with(|| Instant::now() + delay);
     }
 
-    pub(crate) fn take_done(&mut self) -> Vec<ToolSettled> {
+    /// The results that are not committed.
+    pub(crate) fn draft_done(&self, draft: &mut Draft<'_>) {
+        for settled in &self.done {
+            draft.push(settled.clone());
+        }
+    }
+
+    /// They are committed now.
+    pub(crate) fn committed(&mut self) {
         self.commit_at = None;
-        std::mem::take(&mut self.done)
+        self.done.clear();
     }
 }
 
@@ -123,7 +137,7 @@ pub(crate) async fn at(deadline: Option<Instant>) {
 
 impl<'r> Drain<'r> {
     /// Runs the turn whose intent is committed, up to the next boundary.
-    pub(crate) async fn turn(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
+    pub(crate) async fn turn(&mut self, mut plan: TurnPlan) -> Result<Next<'r>, Stop> {
         let mut turn = Turn::new(plan.turn.clone(), plan.message.clone());
         self.live.begin(plan.message.clone());
         loop {
@@ -152,16 +166,17 @@ impl<'r> Drain<'r> {
     pub(crate) fn next_delay(&mut self, error: &LlmError) -> Option<Duration> {
         self.failures += 1;
         let rand = rand::rng().random();
-        self.runtime.settings.retry.next_delay(self.failures, &error.reason, rand)
+        self.stage.runtime.settings.retry.next_delay(self.failures, &error.reason, rand)
     }
 
     /// One wire request, until its stream ends.
     async fn stream(&mut self, plan: &TurnPlan, turn: &mut Turn<'r>) -> Result<Streamed, Stop> {
-        let settings = self.runtime.settings.clone();
-        let control = self.control.clone();
+        let settings = self.stage.runtime.settings.clone();
+        let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
-        let known = self.interrupts_before;
-        let opening = self.runtime.llm.stream(&plan.endpoint, plan.protocol, plan.body.clone());
+        let known = self.stage.interrupts_before;
+        let opening =
+            self.stage.runtime.llm.stream(&plan.endpoint, plan.protocol, plan.body.clone());
         let opened = tokio::select! {
             biased;
             () = control.fenced.cancelled() => return Err(Stop::Fenced),
@@ -194,7 +209,7 @@ impl<'r> Drain<'r> {
             if turn.reply.unkept() >= settings.checkpoint_bytes {
                 self.checkpoint(turn).await?;
             }
-            if self.is_interrupted(&self.history) {
+            if self.is_interrupted() {
                 return Ok(Streamed::Interrupted);
             }
         }
@@ -204,14 +219,14 @@ impl<'r> Drain<'r> {
     fn take(&mut self, turn: &mut Turn<'r>, event: LlmEvent) {
         match event {
             LlmEvent::TextStart { id } | LlmEvent::ReasoningStart { id } => {
-                turn.part = Some((id, PartId::mint(&mut self.mint)));
+                turn.part = Some((id, PartId::mint(&mut self.log.mint)));
             }
             LlmEvent::TextDelta { id, text } => {
                 let part = self.part(turn, id);
                 let text = storable(&text);
                 turn.reply.text(&part, &text);
                 self.live.push(&part, DeltaKind::Text, &text);
-                let every = self.runtime.settings.checkpoint_every;
+                let every = self.stage.runtime.settings.checkpoint_every;
                 turn.checkpoint_at.get_or_insert_with(|| Instant::now() + every);
             }
             LlmEvent::ReasoningDelta { id, text } => {
@@ -222,15 +237,15 @@ impl<'r> Drain<'r> {
             }
             LlmEvent::ToolCall(call) => {
                 let intent = ToolIntent {
-                    call: CallId::mint(&mut self.mint),
-                    part: PartId::mint(&mut self.mint),
+                    call: CallId::mint(&mut self.log.mint),
+                    part: PartId::mint(&mut self.log.mint),
                     provider_call: storable(&call.id).into_owned(),
                     tool: storable(&call.name).into_owned(),
                     arguments: storable(&call.arguments).into_owned(),
                 };
                 turn.reply.call(intent.call.clone());
                 turn.unintended.push(intent);
-                let delay = self.runtime.settings.intent_delay;
+                let delay = self.stage.runtime.settings.intent_delay;
                 turn.intend_at.get_or_insert_with(|| Instant::now() + delay);
             }
             LlmEvent::StepFinish { reason, usage } | LlmEvent::Finish { reason, usage } => {
@@ -249,7 +264,7 @@ impl<'r> Drain<'r> {
         match &turn.part {
             Some((open, part)) if *open == id => part.clone(),
             _ => {
-                let part = PartId::mint(&mut self.mint);
+                let part = PartId::mint(&mut self.log.mint);
                 turn.part = Some((id, part.clone()));
                 part
             }
@@ -258,47 +273,45 @@ impl<'r> Drain<'r> {
 
     /// Commits the intents that wait, then starts their bodies.
     async fn commit_intents(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
-        let mut draft = self.resume().await?;
-        if self.is_interrupted(draft.history()) {
-            self.history = draft.abandon().await?;
-            return Ok(());
+        let interrupted = self
+            .write(|stage, draft| {
+                if stage.is_interrupted(draft.history()) {
+                    return Verdict::Leave(true);
+                }
+                stage.draft_intents(draft, turn);
+                Verdict::Write(false, DrainEnd::Keep)
+            })
+            .await?;
+        if !interrupted {
+            self.start_intended(turn);
         }
-        let intents = self.draft_intents(&mut draft, turn);
-        self.commit(draft, DrainEnd::Keep).await?;
-        self.start(turn, intents);
         Ok(())
     }
 
-    pub(crate) fn draft_intents(&self, draft: &mut Draft, turn: &mut Turn<'r>) -> Vec<ToolIntent> {
+    /// Starts the bodies of calls whose intents are committed now.
+    pub(crate) fn start_intended(&self, turn: &mut Turn<'r>) {
         turn.intend_at = None;
         let intents = std::mem::take(&mut turn.unintended);
-        for intent in &intents {
-            draft.push(ToolCalled {
-                turn: turn.turn.clone(),
-                message: turn.message.clone(),
-                class: self.toolbox.class(&intent.tool),
-                intent: intent.clone(),
-                state: ToolState::Started,
-            });
-        }
-        intents
+        self.start_bodies(turn, intents);
     }
 
-    pub(crate) fn start(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
+    pub(crate) fn start_bodies(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
         for intent in intents {
             let cancel = turn.batch.token();
-            turn.batch.start(self.toolbox.body(turn.turn.clone(), intent, cancel));
+            turn.batch.start(self.stage.toolbox.body(turn.turn.clone(), intent, cancel));
         }
     }
 
     /// Commits results that have waited long enough for their batch.
     pub(crate) async fn commit_results(&mut self, batch: &mut Batch<'r>) -> Result<(), Stop> {
-        let mut draft = self.resume().await?;
-        for settled in batch.take_done() {
-            draft.push(settled);
-        }
-        draft.progress();
-        self.commit(draft, DrainEnd::Keep).await
+        self.write(|_, draft| {
+            batch.draft_done(draft);
+            draft.progress();
+            Verdict::Write((), DrainEnd::Keep)
+        })
+        .await?;
+        batch.committed();
+        Ok(())
     }
 
     /// Keeps the text of a long stream.
@@ -308,12 +321,16 @@ impl<'r> Drain<'r> {
         if unkept.is_empty() {
             return Ok(());
         }
-        let mut draft = self.resume().await?;
-        for (part, offset, text) in unkept {
-            let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-            draft.push(TextCheckpointed { turn: turn.turn.clone(), part, offset, text });
-        }
-        self.commit(draft, DrainEnd::Keep).await
+        let id = turn.turn.clone();
+        self.write(|_, draft| {
+            for (part, offset, text) in &unkept {
+                let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
+                let (turn, part, text) = (id.clone(), part.clone(), text.clone());
+                draft.push(TextCheckpointed { turn, part, offset, text });
+            }
+            Verdict::Write((), DrainEnd::Keep)
+        })
+        .await
     }
 
     /// Commits the failure, the wait and the next attempt's intent at once.
@@ -324,25 +341,45 @@ impl<'r> Drain<'r> {
         error: &LlmError,
         delay: Duration,
     ) -> Result<AttemptStarted, Stop> {
-        let mut draft = self.resume().await?;
         let error = provider_error(error);
-        draft.push(AttemptEnded {
-            attempt: failed.attempt.clone(),
-            turn: failed.turn.clone(),
-            outcome: AttemptOutcome::Failed,
-            usage: usage.map(token_usage),
-            error: Some(error.clone()),
-        });
         let wait_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-        let next = AttemptStarted {
-            attempt: AttemptId::mint(draft.mint()),
-            ordinal: failed.ordinal + 1,
-            ..failed.clone()
-        };
-        let at = draft.now().saturating_add(wait_ms);
-        draft.push(RetryScheduled { turn: failed.turn.clone(), ordinal: next.ordinal, at, error });
-        draft.push(next.clone());
-        self.commit(draft, DrainEnd::Keep).await?;
-        Ok(next)
+        self.write(|_, draft| {
+            draft.push(AttemptEnded {
+                attempt: failed.attempt.clone(),
+                turn: failed.turn.clone(),
+                outcome: AttemptOutcome::Failed,
+                usage: usage.map(token_usage),
+                error: Some(error.clone()),
+            });
+            let next = AttemptStarted {
+                attempt: AttemptId::mint(draft.mint()),
+                ordinal: failed.ordinal + 1,
+                ..failed.clone()
+            };
+            draft.push(RetryScheduled {
+                turn: failed.turn.clone(),
+                ordinal: next.ordinal,
+                at: draft.now().saturating_add(wait_ms),
+                error: error.clone(),
+            });
+            draft.push(next.clone());
+            Verdict::Write(next, DrainEnd::Keep)
+        })
+        .await
+    }
+}
+
+impl Stage<'_> {
+    /// The intents that wait, as *started*: a body may run once they are committed.
+    pub(crate) fn draft_intents(&self, draft: &mut Draft<'_>, turn: &Turn<'_>) {
+        for intent in &turn.unintended {
+            draft.push(ToolCalled {
+                turn: turn.turn.clone(),
+                message: turn.message.clone(),
+                class: self.toolbox.class(&intent.tool),
+                intent: intent.clone(),
+                state: ToolState::Started,
+            });
+        }
     }
 }

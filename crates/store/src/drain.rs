@@ -1,16 +1,27 @@
-//! What a Session Drain writes: its start, and one transaction per durable transition after it.
+//! What a Session Drain writes: one statement per durable transition, the first of which starts it.
 
 use domain::{
-    Claim, EventId, FencingToken, IdMint, OrgId, PromptAdmitted, RecordedEvent, Seq, SessionEvent,
-    SessionId, SessionRef, Stamp, TimestampMs,
+    Claim, EventId, FencingToken, IdMint, RecordedEvent, Seq, SessionEvent, SessionRef, Stamp,
+    TimestampMs,
 };
 
-use crate::component::insert_components;
 use crate::events::read_events;
 use crate::pool::Tx;
 use crate::{Store, StoreError};
 
-/// What a drain knows of its head while it holds the lock.
+/// Events that a look at the head brings with it; what a session has beyond it is read in pages.
+const PAGE: i64 = 1_000;
+
+/// How sure a drain wants to be that its write is still right when it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// Looks without a lock. The write is refused as [`Written::Stale`] if the head has moved since.
+    Look,
+    /// Locks the head until the write: for who has been refused.
+    Lock,
+}
+
+/// What a drain's write is based on.
 #[derive(Debug, Clone)]
 pub struct Head {
     /// The number that the next event gets.
@@ -19,53 +30,53 @@ pub struct Head {
     pub last_id: Stamp,
     /// The newest interrupt; 0 without one.
     pub interrupt_seq: Seq,
-    /// The newest wake.
-    pub wake_seq: Seq,
-    /// Wakes up to here are spent or parked.
-    pub parked_seq: Seq,
-    /// Admitted inputs that are not promoted.
-    pub pending: i32,
 }
 
-impl Head {
-    /// Whether a promotable input waits that someone wants run.
-    #[must_use]
-    pub fn has_work(&self) -> bool {
-        self.pending > 0 && self.wake_seq > self.parked_seq
-    }
-}
-
-/// How a drain's start went.
+/// How a look at a session that may want a drain went.
 pub enum Started {
-    /// The session is ours; the transaction is open and holds the head's lock.
-    Claimed(Box<DrainTx>, Taken),
+    /// It has work, and these events are new. Nothing is claimed before the write.
+    Ready(Box<DrainWrite>, Taken, Vec<RecordedEvent>),
     /// A higher token has acted at the Location: give it up.
     Superseded,
     /// There is nothing to do: a hint that was late, or another drain was faster.
     Idle,
 }
 
-/// What a drain's start found.
+/// What a drain finds when it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// An earlier drain had not ended.
+    /// An earlier drain has not ended.
     pub was_open: bool,
-    /// It had stopped on purpose, at a boundary.
+    /// It stopped on purpose, at a boundary.
     pub handed_over: bool,
     /// Takeovers in a row without progress, this one included.
     pub recoveries: i16,
 }
 
-/// A drain's transaction: the head is locked and the claim proved. Dropped without
-/// [`commit`](Self::commit), it changes nothing.
-pub struct DrainTx {
-    tx: Tx,
+/// The next write of a drain, not written yet: a head that was seen, or is locked. Dropped, it changes
+/// nothing.
+pub struct DrainWrite {
+    store: Store,
+    /// The transaction that holds the lock, if one does.
+    locked: Option<Tx>,
     session: SessionRef,
-    claim: Claim,
+    /// The token of a drain that starts with this write.
+    starts: Option<FencingToken>,
+    seen: Claim,
     head: Head,
 }
 
-/// Whether the drain goes on after an append.
+/// What came of a drain's write.
+pub enum Written {
+    /// It is durable; the drain's next write can be based on this.
+    Next(Box<DrainWrite>),
+    /// The head has moved since the look, and nothing was written: look again, with [`Hold::Lock`].
+    Stale,
+    /// A higher token has acted at the Location, and nothing was written: give it up.
+    Superseded,
+}
+
+/// Whether the drain goes on after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainEnd {
     /// It goes on.
@@ -89,7 +100,7 @@ impl DrainEnd {
     }
 }
 
-/// What one transaction of a drain adds.
+/// What one write of a drain adds.
 pub struct Append<'a> {
     /// The events, in order; they get the head's next numbers.
     pub events: &'a [SessionEvent],
@@ -104,8 +115,11 @@ pub struct Append<'a> {
 }
 
 impl Store {
-    /// Starts a drain: takes the Location's lock shared, finds `token` still its fence, raises the claim
-    /// and marks the session open, all in the transaction that is returned open.
+    /// Looks whether a session wants a drain, and at its events after `known`. From 1 on, if the log no
+    /// longer reaches to `known`: the session was deleted and made again under its id.
+    ///
+    /// The drain starts with the write: only then the token is compared with the Location's fence under its
+    /// lock, the claim raised and the session marked open, in one transaction with the events.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when the session is not at this Location.
@@ -113,49 +127,79 @@ impl Store {
         &self,
         session: SessionRef,
         token: FencingToken,
+        known: Seq,
+        hold: Hold,
     ) -> Result<Started, StoreError> {
         let store = self.clone();
         tasks::detached(async move {
-            let mut tx = store.drain_tx(session.org).await?;
-            let row = sqlx::query!(
-                r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, wake_seq, parked_seq,
-                      pending, was_open, handed_over, recoveries
-               FROM start_drain($1, $2, $3, $4)"#,
+            let mut locked = match hold {
+                Hold::Look => None,
+                Hold::Lock => Some(store.drain_tx(session.org).await?),
+            };
+            let look = sqlx::query!(
+                r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, was_open, handed_over,
+                       recoveries, after, ids, kinds, versions, times, claims AS "claims: Vec<Option<i64>>", payloads
+                   FROM look_at_drain($1, $2, $3, $4, $5, $6, $7)"#,
                 session.org.0,
                 session.session.as_str(),
                 session.location.as_str(),
                 token.0,
-            )
-            .fetch_one(&mut *tx)
-            .await?;
+                known.0,
+                PAGE,
+                hold == Hold::Lock,
+            );
+            let row = match &mut locked {
+                Some(tx) => look.fetch_one(&mut **tx).await?,
+                None => look.fetch_one(store.drains()).await?,
+            };
             match row.outcome.as_str() {
-                "claimed" => {}
+                "ready" => {}
                 "superseded" => return Ok(Started::Superseded),
                 "idle" => return Ok(Started::Idle),
                 "missing" => return Err(StoreError::NotFound),
                 other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
             }
-            let missing = || StoreError::Unreadable("a claim without its head".into());
+            let missing = || StoreError::Unreadable("a look without its head".into());
             let head = Head {
                 next_seq: Seq(row.next_seq.ok_or_else(missing)?),
                 last_id: Stamp(row.last_id.ok_or_else(missing)?),
                 interrupt_seq: Seq(row.interrupt_seq.ok_or_else(missing)?),
-                wake_seq: Seq(row.wake_seq.ok_or_else(missing)?),
-                parked_seq: Seq(row.parked_seq.ok_or_else(missing)?),
-                pending: row.pending.ok_or_else(missing)?,
             };
+            let (was_open, handed_over) =
+                (row.was_open.ok_or_else(missing)?, row.handed_over.ok_or_else(missing)?);
+            let earlier = row.recoveries.ok_or_else(missing)?;
             let taken = Taken {
-                was_open: row.was_open.ok_or_else(missing)?,
-                handed_over: row.handed_over.ok_or_else(missing)?,
-                recoveries: row.recoveries.ok_or_else(missing)?,
+                was_open,
+                handed_over,
+                recoveries: earlier + i16::from(was_open && !handed_over),
             };
-            let claim = Claim(row.claim.ok_or_else(missing)?);
-            Ok(Started::Claimed(Box::new(DrainTx { tx, session, claim, head }), taken))
+            let seen = Claim(row.claim.ok_or_else(missing)?);
+            let after = Seq(row.after.ok_or_else(missing)?);
+            let page = Page {
+                ids: row.ids.unwrap_or_default(),
+                kinds: row.kinds.unwrap_or_default(),
+                versions: row.versions.unwrap_or_default(),
+                times: row.times.unwrap_or_default(),
+                claims: row.claims.unwrap_or_default(),
+                payloads: row.payloads.unwrap_or_default(),
+            };
+            let mut events = page.events(after)?;
+            let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
+            while last(&events).0 + 1 < head.next_seq.0 {
+                let (org, id) = (session.org, session.session.clone());
+                let page = store.events(org, id, last(&events), PAGE).await?;
+                if page.is_empty() {
+                    return Err(StoreError::NotFound); // deleted meanwhile
+                }
+                events.extend(page.into_iter().take_while(|event| event.seq < head.next_seq));
+            }
+            let write = DrainWrite { store, locked, session, starts: Some(token), seen, head };
+            Ok(Started::Ready(Box::new(write), taken, events))
         })
         .await
     }
 
-    /// Begins a drain's next transaction: locks the head and proves the claim.
+    /// Locks the head for a drain's next write, and reads the events after `known`.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the claim has passed on: stop at once.
@@ -163,14 +207,14 @@ impl Store {
         &self,
         session: SessionRef,
         claim: Claim,
-    ) -> Result<DrainTx, StoreError> {
+        known: Seq,
+    ) -> Result<(DrainWrite, Vec<RecordedEvent>), StoreError> {
         let store = self.clone();
         tasks::detached(async move {
             let mut tx = store.drain_tx(session.org).await?;
             let row = sqlx::query!(
-                r#"SELECT next_seq AS "next_seq!", last_id AS "last_id!", interrupt_seq AS "interrupt_seq!",
-                      wake_seq AS "wake_seq!", parked_seq AS "parked_seq!", pending AS "pending!"
-               FROM prove_claim($1, $2, $3)"#,
+                r#"SELECT next_seq AS "next_seq!", last_id AS "last_id!", interrupt_seq AS "interrupt_seq!"
+                   FROM prove_claim($1, $2, $3)"#,
                 session.org.0,
                 session.session.as_str(),
                 claim.0,
@@ -184,24 +228,27 @@ impl Store {
                 next_seq: Seq(row.next_seq),
                 last_id: Stamp(row.last_id),
                 interrupt_seq: Seq(row.interrupt_seq),
-                wake_seq: Seq(row.wake_seq),
-                parked_seq: Seq(row.parked_seq),
-                pending: row.pending,
             };
-            Ok(DrainTx { tx, session, claim, head })
+            let new = if known.0 + 1 < head.next_seq.0 {
+                read_events(&mut tx, session.org, &session.session, known, i64::MAX).await?
+            } else {
+                Vec::new()
+            };
+            let locked = Some(tx);
+            Ok((DrainWrite { store, locked, session, starts: None, seen: claim, head }, new))
         })
         .await
     }
 }
 
-impl DrainTx {
-    /// The claim that this drain holds.
+impl DrainWrite {
+    /// The claim that its events are written under.
     #[must_use]
     pub fn claim(&self) -> Claim {
-        self.claim
+        Claim(self.seen.0 + i64::from(self.starts.is_some()))
     }
 
-    /// The head, as locked.
+    /// The head, as seen or locked.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
@@ -213,98 +260,114 @@ impl DrainTx {
         IdMint::after(self.head.last_id, now)
     }
 
-    /// Everything in the log after `known`, in order.
+    /// Writes and commits; the events' ids come from `mint`.
     ///
     /// # Errors
-    /// When the database fails or a row cannot be read.
-    pub async fn events_after(&mut self, known: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        if known.0 + 1 >= self.head.next_seq.0 {
-            return Ok(Vec::new());
-        }
-        read_events(&mut self.tx, self.session.org, &self.session.session, known, i64::MAX).await
-    }
-
-    /// The inputs that wait, in the order of their admission.
-    ///
-    /// # Errors
-    /// When the database fails or a row cannot be read.
-    pub async fn pending_inputs(
-        &mut self,
-    ) -> Result<Vec<(Seq, TimestampMs, PromptAdmitted)>, StoreError> {
-        if self.head.pending == 0 {
-            return Ok(Vec::new());
-        }
-        let rows = sqlx::query!(
-            "SELECT admitted_seq, admitted_ms, payload FROM session_input
-             WHERE org_id = $1 AND session_id = $2 AND status = 'admitted' ORDER BY admitted_seq",
-            self.session.org.0,
-            self.session.session.as_str(),
-        )
-        .fetch_all(&mut *self.tx)
-        .await?;
-        rows.into_iter()
-            .map(|row| {
-                let prompt = serde_json::from_str(&row.payload)
-                    .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-                Ok((Seq(row.admitted_seq), row.admitted_ms, prompt))
-            })
-            .collect()
-    }
-
-    /// Appends and commits; the events' ids come from `mint`.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] cannot happen while the head's lock is held, but is answered as such if the
-    /// row is not as it was locked.
+    /// [`StoreError::Fenced`] when the claim has passed on: stop at once.
     pub async fn commit(
-        mut self,
+        self,
         mint: &mut IdMint,
         now: TimestampMs,
         append: Append<'_>,
-    ) -> Result<(), StoreError> {
-        insert_components(&mut self.tx, self.session.org, append.components).await?;
+    ) -> Result<Written, StoreError> {
         let ids: Vec<String> =
             append.events.iter().map(|_| EventId::mint(mint).to_string()).collect();
         let kinds: Vec<String> =
             append.events.iter().map(|event| event.kind().to_owned()).collect();
         let versions: Vec<i32> = append.events.iter().map(SessionEvent::version).collect();
         let payloads: Vec<String> = append.events.iter().map(SessionEvent::payload).collect();
-        let last = sqlx::query_scalar!(
-            "SELECT append_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-            self.session.org.0,
-            self.session.session.as_str(),
-            self.claim.0,
-            self.head.next_seq.0,
-            append.promoted,
-            mint.last().0,
-            append.end.as_str(),
-            append.progress,
-            now,
-            &ids,
-            &kinds,
-            &versions,
-            &payloads,
-        )
-        .fetch_one(&mut *self.tx)
-        .await?;
-        if last.is_none() {
-            return Err(StoreError::Fenced { session: self.session.session, held: self.claim });
-        }
-        self.tx.commit().await?;
-        Ok(())
+        let (hashes, bytes): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
+            append.components.iter().cloned().unzip();
+        let (promoted, end, progress) = (append.promoted, append.end, append.progress);
+        let stamp = mint.last();
+        tasks::detached(async move {
+            let Self { store, mut locked, session, starts, seen, head } = self;
+            let write = sqlx::query_scalar!(
+                r#"SELECT write_drain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+                   AS "outcome!""#,
+                session.org.0,
+                session.session.as_str(),
+                session.location.as_str(),
+                starts.map(|token| token.0),
+                seen.0,
+                head.next_seq.0,
+                promoted,
+                stamp.0,
+                end.as_str(),
+                progress,
+                now,
+                &ids,
+                &kinds,
+                &versions,
+                &payloads,
+                &hashes,
+                &bytes,
+            );
+            let outcome = match &mut locked {
+                Some(tx) => write.fetch_one(&mut **tx).await?,
+                None => write.fetch_one(store.drains()).await?,
+            };
+            match outcome.as_str() {
+                "written" => {}
+                "stale" => return Ok(Written::Stale),
+                "superseded" => return Ok(Written::Superseded),
+                "fenced" => {
+                    return Err(StoreError::Fenced { session: session.session, held: seen });
+                }
+                other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+            }
+            if let Some(tx) = locked {
+                tx.commit().await?;
+            }
+            let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+            let head = Head {
+                next_seq: Seq(head.next_seq.0 + count),
+                last_id: head.last_id.max(stamp),
+                interrupt_seq: head.interrupt_seq,
+            };
+            let seen = Claim(seen.0 + i64::from(starts.is_some()));
+            Ok(Written::Next(Box::new(Self { store, locked: None, session, starts: None, seen, head })))
+        })
+        .await
     }
 
-    /// Ends the transaction without a change; a claim that it made is undone with it.
+    /// Lets the head go without a change; what was seen of it is good for a later write.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn rollback(self) -> Result<(), StoreError> {
-        Ok(self.tx.rollback().await?)
+    pub async fn release(mut self) -> Result<Self, StoreError> {
+        if let Some(tx) = self.locked.take() {
+            tx.rollback().await?;
+        }
+        Ok(self)
     }
+}
 
-    /// The organisation and session that it is about.
-    #[must_use]
-    pub fn session(&self) -> (OrgId, &SessionId) {
-        (self.session.org, &self.session.session)
+/// Events as a look brings them: a column each, in the order of the log.
+struct Page {
+    ids: Vec<String>,
+    kinds: Vec<String>,
+    versions: Vec<i32>,
+    times: Vec<i64>,
+    claims: Vec<Option<i64>>,
+    payloads: Vec<String>,
+}
+
+impl Page {
+    fn events(self, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
+        let rows = self.ids.into_iter().zip(self.kinds).zip(self.versions).zip(self.times);
+        rows.zip(self.claims)
+            .zip(self.payloads)
+            .zip(after.0 + 1..)
+            .map(|((((((id, kind), version), time), claim), payload), seq)| {
+                Ok(RecordedEvent {
+                    seq: Seq(seq),
+                    id: id.parse()?,
+                    time,
+                    claim: claim.map(Claim),
+                    event: SessionEvent::read(&kind, version, &payload)?,
+                })
+            })
+            .collect()
     }
 }

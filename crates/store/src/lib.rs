@@ -33,7 +33,7 @@ mod turn;
 
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
 pub use cluster::ClusterRow;
-pub use drain::{Append, DrainEnd, DrainTx, Head, Started, Taken};
+pub use drain::{Append, DrainEnd, DrainWrite, Head, Hold, Started, Taken, Written};
 pub use error::StoreError;
 pub use interrupt::Interrupted;
 pub use keys::{KeyGrant, NewKey};

@@ -114,6 +114,10 @@ impl Store {
         &self.gateway
     }
 
+    pub(crate) fn drains(&self) -> &PgPool {
+        &self.drain
+    }
+
     /// A transaction for gateways that sees one tenant, begun in one round trip.
     pub(crate) async fn tenant(&self, org: OrgId) -> Result<Tx, StoreError> {
         Ok(self.gateway.begin_with(begin(org)).await?)

@@ -10,9 +10,9 @@ use domain::{
     ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome,
     TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
-use history::{Components, History, ModelEntry, hash_hex};
+use history::{Components, History, ModelEntry, PendingInput, hash_hex};
 use signals::{Delta, DeltaKind, Hint, SessionHint, Signals, Topic};
-use store::{Append, DrainEnd, Started};
+use store::{Append, DrainEnd, Hold, Started};
 
 use crate::world::World;
 
@@ -65,13 +65,16 @@ fn hint(world: &World, at: &SessionRef, seq: Seq) {
 pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
     let now = SystemClock::new().now_ms();
     world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
-    let Started::Claimed(mut tx, _) = world.store.start_drain(at.clone(), FencingToken(1)).await?
+    let token = FencingToken(1);
+    let Started::Ready(tx, _, known) =
+        world.store.start_drain(at.clone(), token, Seq(0), Hold::Lock).await?
     else {
         bail!("the session has no work");
     };
     let claim = tx.claim();
-    let known = tx.events_after(Seq(0)).await?;
-    let inputs = tx.pending_inputs().await?;
+    let mut history = History::new();
+    history.extend(&known);
+    let inputs = history.pending().to_vec();
     let mut mint = tx.mint(now);
     let mut events: Vec<SessionEvent> = Vec::new();
     if !known.iter().any(|event| matches!(event.event, SessionEvent::EpochStarted(_))) {
@@ -79,7 +82,7 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
         events.push(EpochStarted { epoch: 1, baseline, snapshot: "{}".into() }.into());
     }
     let mut parent = None;
-    for (_, admitted, prompt) in &inputs {
+    for PendingInput { admitted, prompt, .. } in &inputs {
         parent = Some(prompt.message.clone());
         events.push(
             PromptPromoted {
@@ -93,8 +96,6 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
         );
     }
     let through = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
-    let mut history = History::new();
-    history.extend(&known);
     let fresh: Vec<RecordedEvent> = (tx.head().next_seq.0..)
         .zip(&events)
         .map(|(seq, event)| RecordedEvent {
@@ -189,7 +190,7 @@ impl Turn {
 
     async fn commit(&self, world: &World, events: &[SessionEvent], end: DrainEnd) -> Result<()> {
         let now = SystemClock::new().now_ms();
-        let tx = world.store.resume_drain(self.at.clone(), self.claim).await?;
+        let (tx, _) = world.store.resume_drain(self.at.clone(), self.claim, Seq(0)).await?;
         let mut mint = tx.mint(now);
         let last = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
         let append = Append { events, promoted: 0, progress: true, end, components: &[] };

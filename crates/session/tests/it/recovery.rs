@@ -227,7 +227,11 @@ async fn a_pure_call_runs_again_and_is_given_up_after_three_bodies() -> Result<(
 
 #[tokio::test]
 async fn an_edit_that_was_done_is_seen_and_one_that_was_not_is_done() -> Result<()> {
-    for done in [true, false] {
+    let mut scenes = vec![true, false];
+    let mut rounds = 0;
+    while let Some(done) = scenes.pop() {
+        rounds += 1;
+        assert!(rounds < 20, "the result was committed before each death");
         let world = World::new().await?;
         let session = world.session().await?;
         session.file("a.txt", "one\n")?;
@@ -243,6 +247,11 @@ async fn an_edit_that_was_done_is_seen_and_one_that_was_not_is_done() -> Result<
         let begun = tokio::time::Instant::now();
         while session.content("a.txt") == "one\n" && begun.elapsed() < Duration::from_secs(2) {
             sleep(Duration::from_millis(10)).await;
+        }
+        if count(&world.events(&session).await?, "tool.settled") > 0 {
+            // It died too late: its last write was on its way already.
+            scenes.push(done);
+            continue;
         }
         session.file("a.txt", if done { "two\n" } else { "one\n" })?;
         world.take_over(&session).await?;

@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::FencingToken;
+use domain::{FencingToken, Seq};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use store::{DrainEnd, NewPrompt, Started};
+use store::{DrainEnd, Hold, NewPrompt, Started};
 use tokio::task::JoinSet;
 
 use crate::script::ended;
@@ -57,14 +57,19 @@ async fn a_caller_dropped_at_any_await_leaves_its_connection_outside_a_transacti
     let mut known = backends(&world).await;
     for polls in 0..12 {
         let token = FencingToken(1);
-        dropped_after(polls, world.store.start_drain(session.clone(), token)).await;
+        dropped_after(polls, world.store.start_drain(session.clone(), token, Seq(0), Hold::Lock))
+            .await;
         until_quiet(&world).await;
         let (tx, _) = world.start(&session, 1).await;
         let claim = tx.claim();
         world.write(tx, &[], DrainEnd::Keep).await.expect("the newest claim");
-        dropped_after(polls, world.store.resume_drain(session.clone(), claim)).await;
+        dropped_after(polls, world.store.resume_drain(session.clone(), claim, Seq(0))).await;
         until_quiet(&world).await;
-        let tx = world.store.resume_drain(session.clone(), claim).await.expect("the claim holds");
+        let (tx, _) = world
+            .store
+            .resume_drain(session.clone(), claim, Seq(0))
+            .await
+            .expect("the claim holds");
         dropped_after(polls, world.write(tx, &[], DrainEnd::Keep)).await;
         until_quiet(&world).await;
         dropped_after(polls, world.store.raise_fence(world.at(), token)).await;
@@ -145,8 +150,9 @@ async fn dropped_callers_leave_no_transaction_and_no_half_admission() {
 
 /// A drain of one write after another, which can be dropped anywhere in between.
 async fn drain(world: &World, session: &domain::SessionRef) -> Result<(), store::StoreError> {
-    let started = world.store.start_drain(session.clone(), FencingToken(1)).await?;
-    let Started::Claimed(tx, _) = started else { return Ok(()) };
+    let started =
+        world.store.start_drain(session.clone(), FencingToken(1), Seq(0), Hold::Lock).await?;
+    let Started::Ready(tx, ..) = started else { return Ok(()) };
     let claim = tx.claim();
     world.write(*tx, &[], DrainEnd::Keep).await?;
     let end = ended(domain::DrainOutcome::Completed);

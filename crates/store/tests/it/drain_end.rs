@@ -1,5 +1,8 @@
-use domain::{Delivery, DrainOutcome, PromptAdmitted, SessionRef, TurnOutcome};
-use store::{DrainEnd, Taken};
+use domain::{
+    Delivery, DrainOutcome, FencingToken, PromptAdmitted, Seq, SessionEvent, SessionRef,
+    TurnOutcome,
+};
+use store::{DrainEnd, Hold, Started, Taken};
 
 use crate::script::{TestTurn, ended, promoted};
 use crate::world::{HeadRow, World};
@@ -114,15 +117,21 @@ async fn parked_inputs_wait_for_a_new_wake_and_run_with_it() {
     assert_eq!(world.refused(&session, 1).await, "idle");
     world.assert_sound(true).await;
     world.admit(&session, "try again").await;
-    let (mut tx, _) = world.start(&session, 1).await;
-    let pending = tx.pending_inputs().await.expect("inputs");
-    let texts: Vec<_> = pending.iter().map(|(_, _, prompt)| prompt.digest.as_str()).collect();
-    assert_eq!(texts, ["cannot start", "no wake", "try again"]);
-    assert_eq!(pending[0].2, parked);
+    let token = FencingToken(1);
+    let started = world.store.start_drain(session.clone(), token, Seq(0), Hold::Look).await;
+    let Ok(Started::Ready(_, _, log)) = started else { panic!("it wants a drain") };
+    let waits: Vec<_> = log
+        .iter()
+        .filter_map(|recorded| match &recorded.event {
+            SessionEvent::PromptAdmitted(prompt) => Some(prompt.digest.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(waits, [parked.digest.as_str(), "no wake", "try again"]);
 }
 
 /// Ends a worker's life without a word, and starts a drain for the next.
-async fn next_owner(world: &World, session: &SessionRef, token: i64) -> (store::DrainTx, Taken) {
+async fn next_owner(world: &World, session: &SessionRef, token: i64) -> (store::DrainWrite, Taken) {
     world.fence(token).await;
     world.start(session, token).await
 }

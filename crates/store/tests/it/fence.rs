@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use domain::{Claim, DrainOutcome, FencingToken, LocationRef, SessionRef};
+use domain::{Claim, DrainOutcome, FencingToken, LocationRef, Seq, SessionRef};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use store::{DrainEnd, Started, StoreError, Taken};
+use store::{DrainEnd, Hold, Started, StoreError, Taken};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -83,7 +83,7 @@ async fn only_the_token_that_is_the_fence_starts_drains() {
     assert!(matches!(lower, Err(StoreError::Superseded)), "{lower:?}");
     assert_eq!(world.rows(&session).await, before);
     let (tx, _) = world.start(&session, 5).await;
-    tx.rollback().await.expect("rolled back");
+    tx.release().await.expect("rolled back");
     // What was rolled back was not claimed.
     assert_eq!(world.rows(&session).await, before);
 }
@@ -106,7 +106,7 @@ async fn tokens_are_compared_with_those_of_their_own_location_only() {
     assert_eq!(world.refused(&misplaced, 3).await, "not found");
     for (session, token) in [(&here, 10), (&there, 3)] {
         let (tx, _) = world.start(session, token).await;
-        world.write(tx, &[], DrainEnd::Keep).await.expect("claimed");
+        world.write(tx, &[], DrainEnd::Keep).await.expect("ready");
     }
     let theirs = world.head(&there).await;
     world.fence(11).await;
@@ -172,9 +172,9 @@ async fn a_fence_waits_for_a_drain_that_is_just_starting_and_then_fences_it() {
     let answer = world.resume(&session, claim, &[], DrainEnd::Keep).await;
     assert!(is_fenced(&answer), "{answer:?}");
     assert_eq!(world.rows(&session).await, before);
-    let (tx, taken) = world.start(&session, 2).await;
+    let (_, taken) = world.start(&session, 2).await;
     assert_eq!(taken, Taken { was_open: true, handed_over: false, recoveries: 1 });
-    assert_eq!(tx.head().pending, 0);
+    assert_eq!(world.head(&session).await.pending, 0);
 }
 
 /// The race of a takeover, unscripted: whatever commits after the fence is raised is of its holder.
@@ -214,7 +214,7 @@ async fn after_a_fence_is_raised_no_earlier_claim_writes() {
         written += drains.join_all().await.into_iter().sum::<usize>();
         for (session, rows) in sessions.iter().zip(at_fence) {
             assert_eq!(world.rows(session).await, rows, "token {token}");
-            assert!(["claimed", "idle"].contains(&world.refused(session, 2 * token).await));
+            assert!(["ready", "idle"].contains(&world.refused(session, 2 * token).await));
         }
     }
     assert!(written > 0, "no drain ever wrote before it was fenced: the race did not happen");
@@ -223,14 +223,15 @@ async fn after_a_fence_is_raised_no_earlier_claim_writes() {
 
 /// Drains until it is told that it may not; counts its commits.
 async fn write_until_fenced(world: &World, session: &SessionRef, token: i64) -> usize {
-    let started = world.store.start_drain(session.clone(), FencingToken(token)).await;
+    let started =
+        world.store.start_drain(session.clone(), FencingToken(token), Seq(0), Hold::Lock).await;
     let (tx, claim) = match started {
-        Ok(Started::Claimed(tx, _)) => {
+        Ok(Started::Ready(tx, ..)) => {
             let claim = tx.claim();
             (*tx, claim)
         }
         Ok(Started::Superseded) => return 0,
-        other => panic!("not claimed but {}", name(&other)),
+        other => panic!("not ready but {}", name(&other)),
     };
     let notice = |world: &World| {
         let message = domain::MessageId::mint(&mut world.mint());

@@ -12,6 +12,7 @@ mod cancellation;
 mod drain_end;
 mod fence;
 mod interrupt;
+mod look;
 mod oracle;
 mod random;
 mod rebuild;

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::{
-    Claim, Delivery, DrainOutcome, FencingToken, InterruptTarget, PromptAdmitted, Seq,
-    SessionEvent, SessionRef, TurnOutcome,
+    Delivery, DrainOutcome, FencingToken, InterruptTarget, PromptAdmitted, Seq, SessionEvent,
+    SessionRef, TurnOutcome,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use store::{DrainEnd, DrainTx, Started, StoreError};
+use store::{DrainEnd, DrainWrite, Hold, Started, StoreError, Written};
 use tokio::task::JoinSet;
 
 use crate::script::{TestTurn, ended, promoted};
@@ -29,6 +29,7 @@ struct Counts {
     fences: AtomicUsize,
     commits: AtomicUsize,
     fenced: AtomicUsize,
+    stale: AtomicUsize,
     superseded: AtomicUsize,
     recovered: AtomicUsize,
     abandoned: AtomicUsize,
@@ -54,9 +55,40 @@ impl Run {
 }
 
 /// What a drain knows of its session from the log.
+#[derive(Clone)]
 struct Known {
+    seq: Seq,
     open: Option<TestTurn>,
+    /// The newest interrupt of work that has not ended.
+    interrupt: Option<Seq>,
     interrupts_before: Seq,
+    pending: Vec<PromptAdmitted>,
+}
+
+impl Known {
+    fn note(&mut self, event: &SessionEvent) {
+        self.seq = Seq(self.seq.0 + 1);
+        match event {
+            SessionEvent::PromptAdmitted(prompt) => self.pending.push(prompt.clone()),
+            SessionEvent::PromptPromoted(promoted) => {
+                self.pending.retain(|prompt| prompt.message != promoted.message);
+            }
+            SessionEvent::TurnStarted(started) => self.open = Some(TestTurn::started(started)),
+            SessionEvent::AttemptStarted(started) => {
+                self.open = self.open.take().map(|turn| turn.with_attempt(&started.attempt));
+            }
+            SessionEvent::TurnSettled(_) => self.open = None,
+            SessionEvent::InterruptRequested(asked) if asked.target != InterruptTarget::Parked => {
+                self.interrupt = Some(self.seq);
+            }
+            SessionEvent::DrainEnded(_) => self.interrupt = None,
+            _ => {}
+        }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupt.is_some_and(|seq| seq > self.interrupts_before)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,89 +187,90 @@ async fn worker(run: &Run, mut random: StdRng) {
     }
 }
 
+fn any_hold(random: &mut StdRng) -> Hold {
+    if random.random_bool(0.5) { Hold::Look } else { Hold::Lock }
+}
+
 /// One Session Drain. With `faults` it may stop anywhere without a word.
 async fn drain(run: &Run, session: &SessionRef, token: i64, random: &mut StdRng, faults: bool) {
-    let started = run.world.store.start_drain(session.clone(), FencingToken(token)).await;
-    let (mut tx, taken) = match started {
-        Ok(Started::Claimed(tx, taken)) => (*tx, taken),
+    let (token, hold) = (FencingToken(token), any_hold(random));
+    let started = run.world.store.start_drain(session.clone(), token, Seq(0), hold).await;
+    let (mut write, taken, log) = match started {
+        Ok(Started::Ready(write, taken, log)) => (*write, taken, log),
         Ok(Started::Superseded) => return count(&run.counts.superseded),
         Ok(Started::Idle) => return,
         other => panic!("{}", name(&other)),
     };
+    let mut known = Known {
+        seq: Seq(0),
+        open: None,
+        interrupt: None,
+        interrupts_before: write.head().interrupt_seq,
+        pending: Vec::new(),
+    };
+    log.iter().for_each(|recorded| known.note(&recorded.event));
+    // An interrupt of the drain that was left open is ours to apply.
+    if let Some(seq) = known.interrupt
+        && taken.was_open
+    {
+        known.interrupts_before = Seq(seq.0 - 1);
+    }
     if taken.was_open {
         count(&run.counts.recovered);
     }
-    let claim = tx.claim();
-    let mut known = look_back(&mut tx, taken.was_open).await;
+    let claim = write.claim();
+    let mut claimed = false;
     loop {
         if faults && random.random_bool(0.05) {
-            // Its transaction is rolled back, and it is never heard of again.
+            // Its transaction, if it has one, is rolled back, and it is never heard of again.
             return count(&run.counts.abandoned);
         }
-        let (events, end) = next_write(run, &mut tx, &mut known, random, faults).await;
-        if let Err(error) = run.world.write(tx, &events, end).await {
-            panic!("with the head locked: {error:?}");
-        }
-        count(&run.counts.commits);
-        if end != DrainEnd::Keep {
+        let (events, end) = next_write(run, &write, &known, random, faults);
+        let next = match run.world.try_write(write, &events, end).await {
+            Ok(Written::Next(next)) => {
+                claimed = true;
+                events.iter().for_each(|event| known.note(event));
+                count(&run.counts.commits);
+                Some(*next)
+            }
+            Ok(Written::Stale) => {
+                count(&run.counts.stale);
+                None
+            }
+            Ok(Written::Superseded) => return count(&run.counts.superseded),
+            Err(StoreError::Fenced { .. }) => return count(&run.counts.fenced),
+            Err(error) => panic!("{error:?}"),
+        };
+        // A start that was refused leaves it to a later drain.
+        if !claimed || (next.is_some() && end != DrainEnd::Keep) {
             return;
         }
-        match resume(run, session, claim).await {
-            Some(next) => tx = next,
-            None => return,
-        }
+        write = match next.filter(|_| any_hold(random) == Hold::Look) {
+            Some(next) => next,
+            None => match run.world.store.resume_drain(session.clone(), claim, known.seq).await {
+                Ok((locked, new)) => {
+                    new.iter().for_each(|recorded| known.note(&recorded.event));
+                    locked
+                }
+                Err(StoreError::Fenced { .. }) => return count(&run.counts.fenced),
+                Err(error) => panic!("{error:?}"),
+            },
+        };
     }
 }
 
-async fn resume(run: &Run, session: &SessionRef, claim: Claim) -> Option<DrainTx> {
-    match run.world.store.resume_drain(session.clone(), claim).await {
-        Ok(tx) => Some(tx),
-        Err(StoreError::Fenced { .. }) => {
-            count(&run.counts.fenced);
-            None
-        }
-        Err(error) => panic!("{error:?}"),
-    }
-}
-
-async fn look_back(tx: &mut DrainTx, was_open: bool) -> Known {
-    let log = tx.events_after(Seq(0)).await.expect("a log");
-    let mut known = Known { open: None, interrupts_before: Seq(0) };
-    let mut interrupt = None;
-    for recorded in &log {
-        match &recorded.event {
-            SessionEvent::TurnStarted(started) => known.open = Some(TestTurn::started(started)),
-            SessionEvent::AttemptStarted(started) => {
-                known.open = known.open.map(|turn| turn.with_attempt(&started.attempt));
-            }
-            SessionEvent::TurnSettled(_) => known.open = None,
-            SessionEvent::InterruptRequested(asked) if asked.target != InterruptTarget::Parked => {
-                interrupt = Some(recorded.seq);
-            }
-            SessionEvent::DrainEnded(_) => interrupt = None,
-            _ => {}
-        }
-    }
-    // An interrupt of the drain that was left open is ours to apply.
-    known.interrupts_before = match interrupt {
-        Some(seq) if was_open => Seq(seq.0 - 1),
-        _ => tx.head().interrupt_seq,
-    };
-    known
-}
-
-/// What a Session Drain would write next, given what it has locked.
-async fn next_write(
+/// What a Session Drain would write next, given what it knows.
+fn next_write(
     run: &Run,
-    tx: &mut DrainTx,
-    known: &mut Known,
+    write: &DrainWrite,
+    known: &Known,
     random: &mut StdRng,
     faults: bool,
 ) -> (Vec<SessionEvent>, DrainEnd) {
-    let mut mint = tx.mint(run.world.tick());
-    if tx.head().interrupt_seq > known.interrupts_before {
+    let mut mint = write.mint(run.world.tick());
+    if known.is_interrupted() {
         let mut events = Vec::new();
-        if let Some(turn) = known.open.take() {
+        if let Some(turn) = &known.open {
             events.extend(turn.stop(TurnOutcome::Interrupted));
         }
         events.push(ended(DrainOutcome::Interrupted));
@@ -252,7 +285,6 @@ async fn next_write(
         } else {
             turn.stop(TurnOutcome::Lost).to_vec()
         };
-        known.open = None;
         if random.random_bool(0.1) {
             events.push(ended(DrainOutcome::Failed));
             return (events, DrainEnd::Close);
@@ -262,19 +294,19 @@ async fn next_write(
     if faults && random.random_bool(0.1) {
         return (Vec::new(), DrainEnd::HandOver);
     }
-    let pending = tx.pending_inputs().await.expect("inputs");
+    let pending = &known.pending;
     if !pending.is_empty() && random.random_bool(0.05) {
         return (vec![ended(DrainOutcome::Failed)], DrainEnd::Park);
     }
-    let (steers, queued): (Vec<_>, Vec<_>) =
-        pending.into_iter().partition(|(.., prompt)| prompt.delivery == Delivery::Steer);
-    let prompts = if steers.is_empty() { queued.into_iter().take(1).collect() } else { steers };
-    let mut events: Vec<_> = prompts.iter().map(|(.., prompt)| promoted(prompt)).collect();
-    let Some((.., prompt)) = prompts.last() else {
+    let (steers, queued): (Vec<&PromptAdmitted>, Vec<&PromptAdmitted>) =
+        pending.iter().partition(|prompt| prompt.delivery == Delivery::Steer);
+    let prompts: Vec<&PromptAdmitted> =
+        if steers.is_empty() { queued.into_iter().take(1).collect() } else { steers };
+    let mut events: Vec<_> = prompts.iter().copied().map(promoted).collect();
+    let Some(prompt) = prompts.last() else {
         return (vec![ended(DrainOutcome::Completed)], DrainEnd::Close);
     };
     let turn = TestTurn::new(&mut mint, &prompt.message);
     events.extend(turn.start());
-    known.open = Some(turn);
     (events, DrainEnd::Keep)
 }

@@ -35,8 +35,7 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
     for (n, answer) in answers.iter().enumerate() {
         assert!(matches!(answer, Err(StoreError::NotFound)), "{n}: {answer:?}");
     }
-    // No Location of theirs has a fence that a token could equal.
-    assert_eq!(world.refused(&foreign, 1).await, "superseded");
+    assert_eq!(world.refused(&foreign, 1).await, "not found");
     assert_eq!(store.sessions(stranger, None, 10).await.expect("a list"), []);
     assert_eq!(world.rows(&session).await, before);
 }

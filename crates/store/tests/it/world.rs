@@ -7,14 +7,14 @@ use std::task::Poll;
 
 use domain::{
     Claim, Delivery, FencingToken, IdMint, LocationId, LocationRef, MessageId, OrgId, PartId,
-    ProjectId, PromptAdmitted, PromptPart, SessionCreated, SessionEvent, SessionId, SessionRef,
-    Stamp, TimestampMs, TurnOutcome,
+    ProjectId, PromptAdmitted, PromptPart, Seq, SessionCreated, SessionEvent, SessionId,
+    SessionRef, Stamp, TimestampMs, TurnOutcome,
 };
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use store::{
-    AdmittedPrompt, Append, DrainEnd, DrainTx, LocationKind, NewPrompt, NewSession, Started, Store,
-    StoreError, StoreOptions, Taken,
+    AdmittedPrompt, Append, DrainEnd, DrainWrite, Hold, LocationKind, NewPrompt, NewSession,
+    Started, Store, StoreError, StoreOptions, Taken, Written,
 };
 use testkit::TestDatabase;
 
@@ -139,26 +139,52 @@ impl World {
         self.store.raise_fence(self.at(), FencingToken(token)).await.expect("the highest token");
     }
 
-    /// Starts a drain that must start.
-    pub(crate) async fn start(&self, session: &SessionRef, token: i64) -> (DrainTx, Taken) {
-        match self.store.start_drain(session.clone(), FencingToken(token)).await {
-            Ok(Started::Claimed(tx, taken)) => (*tx, taken),
-            other => panic!("not claimed but {}", name(&other)),
+    /// Looks at a session that must want a drain.
+    pub(crate) async fn look(
+        &self,
+        session: &SessionRef,
+        token: i64,
+        hold: Hold,
+    ) -> (DrainWrite, Taken) {
+        let token = FencingToken(token);
+        match self.store.start_drain(session.clone(), token, Seq(0), hold).await {
+            Ok(Started::Ready(write, taken, _)) => (*write, taken),
+            other => panic!("not ready but {}", name(&other)),
         }
+    }
+
+    /// Locks a session that must want a drain.
+    pub(crate) async fn start(&self, session: &SessionRef, token: i64) -> (DrainWrite, Taken) {
+        self.look(session, token, Hold::Lock).await
     }
 
     /// How a start that must not claim went.
     pub(crate) async fn refused(&self, session: &SessionRef, token: i64) -> &'static str {
-        name(&self.store.start_drain(session.clone(), FencingToken(token)).await)
+        let token = FencingToken(token);
+        name(&self.store.start_drain(session.clone(), token, Seq(0), Hold::Lock).await)
     }
 
     /// Commits a drain's write; promotions and progress are counted from `events`.
     pub(crate) async fn write(
         &self,
-        tx: DrainTx,
+        write: DrainWrite,
         events: &[SessionEvent],
         end: DrainEnd,
     ) -> Result<(), StoreError> {
+        match self.try_write(write, events, end).await? {
+            Written::Next(_) => Ok(()),
+            Written::Stale => panic!("the head has moved"),
+            Written::Superseded => panic!("the token is not the fence"),
+        }
+    }
+
+    /// Commits a drain's write, if it still may be.
+    pub(crate) async fn try_write(
+        &self,
+        write: DrainWrite,
+        events: &[SessionEvent],
+        end: DrainEnd,
+    ) -> Result<Written, StoreError> {
         let promoted = events.iter().filter(|event| event.kind() == "prompt.promoted").count();
         let progress = events.iter().any(|event| match event {
             SessionEvent::ToolSettled(_) => true,
@@ -167,8 +193,10 @@ impl World {
         });
         let promoted = i32::try_from(promoted).expect("few");
         let now = self.tick();
-        let mut mint = tx.mint(now);
-        tx.commit(&mut mint, now, Append { events, promoted, progress, end, components: &[] }).await
+        let mut mint = write.mint(now);
+        write
+            .commit(&mut mint, now, Append { events, promoted, progress, end, components: &[] })
+            .await
     }
 
     /// Starts a drain and commits `events` with its claim.
@@ -193,8 +221,8 @@ impl World {
         events: &[SessionEvent],
         end: DrainEnd,
     ) -> Result<(), StoreError> {
-        let tx = self.store.resume_drain(session.clone(), claim).await?;
-        self.write(tx, events, end).await
+        let (write, _) = self.store.resume_drain(session.clone(), claim, Seq(0)).await?;
+        self.write(write, events, end).await
     }
 
     pub(crate) async fn head(&self, session: &SessionRef) -> HeadRow {
@@ -277,7 +305,7 @@ pub(crate) async fn organisation(store: &Store) -> (OrgId, ProjectId, LocationId
 
 pub(crate) fn name(started: &Result<Started, StoreError>) -> &'static str {
     match started {
-        Ok(Started::Claimed(..)) => "claimed",
+        Ok(Started::Ready(..)) => "ready",
         Ok(Started::Superseded) => "superseded",
         Ok(Started::Idle) => "idle",
         Err(StoreError::NotFound) => "not found",

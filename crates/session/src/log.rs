@@ -1,0 +1,108 @@
+//! A session's log as its drain knows it, and the way to add to it.
+//!
+//! Invariant: what is decided on is exactly what the decision's events come after. A write names the head
+//! that it was decided on; one that comes too late changes nothing, and is decided anew under the lock.
+
+use domain::{Claim, FencingToken, IdMint, SessionRef, Stamp};
+use history::History;
+use store::{DrainWrite, Hold, Started, StoreError, Written};
+
+use crate::draft::{Draft, Verdict};
+use crate::drain::Stop;
+use crate::runtime::Runtime;
+
+pub(crate) struct Log<'r> {
+    runtime: &'r Runtime,
+    session: &'r SessionRef,
+    history: History,
+    /// Ids above all that the session has seen, those of a stream that are not written yet included.
+    pub(crate) mint: IdMint,
+    claim: Claim,
+    /// The next write, based on the last one: right unless someone else has added to the log.
+    next: Option<Box<DrainWrite>>,
+}
+
+impl<'r> Log<'r> {
+    pub(crate) fn new(runtime: &'r Runtime, session: &'r SessionRef, history: History) -> Self {
+        let mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
+        Self { runtime, session, history, mint, claim: Claim(0), next: None }
+    }
+
+    /// Everything that is known to be written.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub(crate) fn into_history(self) -> History {
+        self.history
+    }
+
+    /// Looks whether the session wants a drain; what is new is folded.
+    pub(crate) async fn look(&mut self, token: FencingToken, hold: Hold) -> Result<Started, Stop> {
+        let known = self.history.seq();
+        let mut started =
+            self.runtime.store.start_drain(self.session.clone(), token, known, hold).await?;
+        if let Started::Ready(_, _, new) = &mut started {
+            if new.first().is_some_and(|first| first.seq <= known) {
+                // Of a session that was deleted and made again under its id.
+                self.history = History::new();
+            }
+            self.history.extend(new.iter());
+            new.clear();
+        }
+        Ok(started)
+    }
+
+    /// Decides and writes; when the log has grown meanwhile, decides again under the head's lock.
+    pub(crate) async fn write<T>(
+        &mut self,
+        mut decide: impl FnMut(&mut Draft<'_>) -> Verdict<T>,
+    ) -> Result<T, Stop> {
+        if let Some(next) = self.next.take()
+            && let Some(decided) = self.try_write(*next, &mut decide).await?
+        {
+            return Ok(decided);
+        }
+        let known = self.history.seq();
+        let resumed = self.runtime.store.resume_drain(self.session.clone(), self.claim, known);
+        let (locked, new) = resumed.await?;
+        self.history.extend(&new);
+        let decided = self.try_write(locked, decide).await?;
+        decided.ok_or_else(|| Stop::Store(StoreError::Unreadable("a locked head has moved".into())))
+    }
+
+    /// Decides and writes once. `None`: the log has grown, and nothing is written.
+    pub(crate) async fn try_write<T>(
+        &mut self,
+        write: DrainWrite,
+        mut decide: impl FnMut(&mut Draft<'_>) -> Verdict<T>,
+    ) -> Result<Option<T>, Stop> {
+        let now = self.runtime.clock.now_ms();
+        self.claim = write.claim();
+        self.mint.raise(write.head().last_id);
+        let before = self.history.mark();
+        let mint = IdMint::after(self.mint.last(), now);
+        let mut draft = Draft::new(&mut self.history, mint, now);
+        let (decided, end) = match decide(&mut draft) {
+            Verdict::Write(decided, end) => (decided, end),
+            Verdict::Leave(decided) => {
+                self.history.back_to(before);
+                self.next = Some(Box::new(write.release().await?));
+                return Ok(Some(decided));
+            }
+        };
+        let mut mint = draft.ids();
+        match write.commit(&mut mint, now, draft.append(end)).await? {
+            Written::Next(next) => {
+                self.mint.raise(mint.last());
+                self.next = Some(next);
+                Ok(Some(decided))
+            }
+            Written::Stale => {
+                self.history.back_to(before);
+                Ok(None)
+            }
+            Written::Superseded => Err(Stop::Superseded),
+        }
+    }
+}
