@@ -19,7 +19,7 @@ use crate::draft::{Draft, Verdict};
 use crate::drain::{Drain, Next, Stop};
 use crate::reply::storable;
 use crate::toolbox::settled_as;
-use crate::turn::{Turn, at};
+use crate::turn::{Said, Turn, at};
 
 /// What the model is told after its own reply was cut off.
 const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
@@ -59,7 +59,7 @@ impl<'r> Drain<'r> {
         started: &AttemptStarted,
         mut turn: Turn<'r>,
     ) -> Result<Next<'r>, Stop> {
-        let finish = turn.finish.unwrap_or(FinishReason::Unknown);
+        let finish = turn.said.finish.unwrap_or(FinishReason::Unknown);
         match finish {
             FinishReason::ContentFilter | FinishReason::Error => {
                 let filtered = finish == FinishReason::ContentFilter;
@@ -87,22 +87,22 @@ impl<'r> Drain<'r> {
                 }
                 draft.push(AttemptEnded {
                     attempt: started.attempt.clone(),
-                    turn: turn.turn.clone(),
+                    turn: turn.said.turn.clone(),
                     outcome: AttemptOutcome::Completed,
-                    usage: turn.usage.map(token_usage),
+                    usage: turn.said.usage.map(token_usage),
                     error: None,
                 });
-                stage.draft_intents(draft, &turn);
+                stage.draft_intents(draft, &turn.said);
                 draft.push(TurnReplied {
-                    turn: turn.turn.clone(),
-                    message: turn.message.clone(),
-                    parts: turn.reply.parts(|_| true),
+                    turn: turn.said.turn.clone(),
+                    message: turn.said.message.clone(),
+                    parts: turn.said.reply.parts(|_| true),
                     finish: finish.as_str().to_owned(),
                 });
                 if draft.history().open_turn().is_some_and(|open| !open.calls.is_empty()) {
                     return Verdict::Write(Replied::Calls, DrainEnd::Keep);
                 }
-                settle_turn(draft, &turn, TurnOutcome::Completed, None);
+                settle_turn(draft, &turn.said, TurnOutcome::Completed, None);
                 stage.cross(draft, false, &observed).map(Replied::Crossed)
             })
             .await?;
@@ -136,9 +136,9 @@ impl<'r> Drain<'r> {
                 if stage.is_interrupted(draft.history()) {
                     return Verdict::Leave(None);
                 }
-                turn.batch.draft_done(draft);
+                turn.said.draft_done(draft);
                 let unknown = draft.history().open_turn().is_some_and(has_unknown);
-                settle_turn(draft, &turn, outcome, None);
+                settle_turn(draft, &turn.said, outcome, None);
                 if unknown {
                     notice(draft, NoticeKind::Recovery, RECOVERED);
                 }
@@ -173,8 +173,8 @@ impl<'r> Drain<'r> {
                 biased;
                 () = control.fenced.cancelled() => return Err(Stop::Fenced),
                 () = interrupted_after(&mut interrupts, known) => return Ok(true),
-                Some(done) = turn.batch.bodies.next() => turn.batch.finished(done, delay),
-                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
+                Some(done) = turn.batch.bodies.next() => turn.finished(done, delay),
+                () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
                 () = at(pause) => pause = None,
                 () = control.resync.notified() => self.live.resync(),
             }
@@ -186,12 +186,12 @@ impl<'r> Drain<'r> {
     pub(crate) async fn interrupt_turn(&mut self, mut turn: Turn<'r>) -> Result<Next<'r>, Stop> {
         self.stop_bodies(&mut turn).await?;
         self.write(|_, draft| {
-            end_attempt(draft, &turn, AttemptOutcome::Interrupted, None);
-            close_reply(draft, &turn, "interrupted");
-            turn.batch.draft_done(draft);
+            end_attempt(draft, &turn.said, AttemptOutcome::Interrupted, None);
+            close_reply(draft, &turn.said, "interrupted");
+            turn.said.draft_done(draft);
             let interrupted = ToolOutcomeKind::Interrupted;
-            settle_open_calls(draft, &turn.turn, interrupted, "interrupted by the user");
-            settle_turn(draft, &turn, TurnOutcome::Interrupted, None);
+            settle_open_calls(draft, &turn.said.turn, interrupted, "interrupted by the user");
+            settle_turn(draft, &turn.said, TurnOutcome::Interrupted, None);
             end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close)
         })
         .await
@@ -210,14 +210,14 @@ impl<'r> Drain<'r> {
         self.write(|_, draft| {
             draft.push(AttemptEnded {
                 attempt: attempt.clone(),
-                turn: turn.turn.clone(),
+                turn: turn.said.turn.clone(),
                 outcome: AttemptOutcome::Failed,
-                usage: turn.usage.map(token_usage),
+                usage: turn.said.usage.map(token_usage),
                 error: Some(error.clone()),
             });
-            close_reply(draft, &turn, "error");
-            turn.batch.draft_done(draft);
-            settle_turn(draft, &turn, TurnOutcome::Failed, Some(error.clone()));
+            close_reply(draft, &turn.said, "error");
+            turn.said.draft_done(draft);
+            settle_turn(draft, &turn.said, TurnOutcome::Failed, Some(error.clone()));
             end(draft, DrainOutcome::Failed, Some(error.clone()), DrainEnd::Close)
         })
         .await
@@ -236,12 +236,12 @@ impl<'r> Drain<'r> {
         self.write(|_, draft| {
             draft.push(AttemptEnded {
                 attempt: started.attempt.clone(),
-                turn: turn.turn.clone(),
+                turn: turn.said.turn.clone(),
                 outcome: AttemptOutcome::Cut,
-                usage: turn.usage.map(token_usage),
+                usage: turn.said.usage.map(token_usage),
                 error: Some(provider_error(error)),
             });
-            close_reply(draft, &turn, "cut");
+            close_reply(draft, &turn.said, "cut");
             Verdict::Write((), DrainEnd::Keep)
         })
         .await?;
@@ -260,7 +260,7 @@ impl<'r> Drain<'r> {
             tokio::select! {
                 biased;
                 () = self.stage.control.fenced.cancelled() => return Err(Stop::Fenced),
-                Some(done) = turn.batch.bodies.next() => turn.batch.done.push(done),
+                Some(done) = turn.batch.bodies.next() => turn.said.done.push(done),
                 () = sleep_until(deadline) => break,
             }
         }
@@ -289,7 +289,7 @@ fn notice(draft: &mut Draft<'_>, kind: NoticeKind, text: &str) {
 /// Ends the attempt that is open, if one is.
 pub(crate) fn end_attempt(
     draft: &mut Draft<'_>,
-    turn: &Turn<'_>,
+    said: &Said,
     outcome: AttemptOutcome,
     error: Option<SessionError>,
 ) {
@@ -297,25 +297,25 @@ pub(crate) fn end_attempt(
     if let Some(attempt) = open {
         draft.push(AttemptEnded {
             attempt,
-            turn: turn.turn.clone(),
+            turn: said.turn.clone(),
             outcome,
-            usage: turn.usage.map(token_usage),
+            usage: said.usage.map(token_usage),
             error,
         });
     }
 }
 
 /// What came of a reply that is not whole, without the calls that have no intent.
-fn close_reply(draft: &mut Draft<'_>, turn: &Turn<'_>, finish: &str) {
+fn close_reply(draft: &mut Draft<'_>, said: &Said, finish: &str) {
     let Some(open) = draft.history().open_turn() else { return };
     if open.reply.is_some() {
         return;
     }
-    let parts = turn.reply.parts(|call| open.call(call).is_some());
+    let parts = said.reply.parts(|call| open.call(call).is_some());
     if !parts.is_empty() {
         draft.push(TurnReplied {
-            turn: turn.turn.clone(),
-            message: turn.message.clone(),
+            turn: said.turn.clone(),
+            message: said.message.clone(),
             parts,
             finish: finish.to_owned(),
         });
@@ -347,15 +347,15 @@ pub(crate) fn settle_open_calls(
 /// Settles the turn; every call of it has its result.
 pub(crate) fn settle_turn(
     draft: &mut Draft<'_>,
-    turn: &Turn<'_>,
+    said: &Said,
     outcome: TurnOutcome,
     error: Option<SessionError>,
 ) {
     debug_assert!(draft.history().open_turn().is_none_or(history::OpenTurn::is_settled));
     let usage = draft.history().open_turn().map(|open| open.usage).unwrap_or_default();
     draft.push(TurnSettled {
-        turn: turn.turn.clone(),
-        message: turn.message.clone(),
+        turn: said.turn.clone(),
+        message: said.message.clone(),
         outcome,
         usage,
         error,

@@ -14,7 +14,7 @@ use crate::ending::{end_attempt, settle_open_calls, settle_turn};
 use crate::observe::Observation;
 use crate::stage::Stage;
 use crate::toolbox::{Found, settled_as};
-use crate::turn::Turn;
+use crate::turn::{Said, Turn};
 
 const UNKNOWN: &str = "The worker that ran this call stopped before the result was recorded. Whether the \
 call had its effect is unknown: check the state of the workspace before you repeat it.";
@@ -88,12 +88,12 @@ impl<'r> Stage<'r> {
             return self.cross(draft, true, observed);
         };
         let turn = Turn::new(open.turn.clone(), open.message.clone());
-        end_attempt(draft, &turn, AttemptOutcome::Lost, None);
+        end_attempt(draft, &turn.said, AttemptOutcome::Lost, None);
         let replied = open.reply.is_some();
         if !replied {
             let parts = kept_reply(&open);
             if parts.is_empty() && !self.is_interrupted(draft.history()) {
-                settle_lost(draft, &turn);
+                settle_lost(draft, &turn.said);
                 return self.cross(draft, true, observed);
             }
             if !parts.is_empty() {
@@ -108,7 +108,7 @@ impl<'r> Stage<'r> {
         if self.is_interrupted(draft.history()) {
             let text = "interrupted by the user";
             settle_open_calls(draft, &open.turn, ToolOutcomeKind::Interrupted, text);
-            settle_turn(draft, &turn, TurnOutcome::Interrupted, None);
+            settle_turn(draft, &turn.said, TurnOutcome::Interrupted, None);
             return end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close);
         }
         let cut = !replied || open.finish.as_deref() == Some("cut");
@@ -147,7 +147,7 @@ impl<'r> Stage<'r> {
     pub(crate) fn give_up(&self, draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next<'r>> {
         if let Some(open) = draft.history().open_turn().cloned() {
             let turn = Turn::new(open.turn.clone(), open.message.clone());
-            end_attempt(draft, &turn, AttemptOutcome::Lost, None);
+            end_attempt(draft, &turn.said, AttemptOutcome::Lost, None);
             let parts = kept_reply(&open);
             if open.reply.is_none() && !parts.is_empty() {
                 let finish = "cut".to_owned();
@@ -155,7 +155,7 @@ impl<'r> Stage<'r> {
                 draft.push(TurnReplied { turn, message, parts, finish });
             }
             settle_open_calls(draft, &open.turn, ToolOutcomeKind::Unknown, UNKNOWN);
-            settle_turn(draft, &turn, TurnOutcome::Failed, Some(error.clone()));
+            settle_turn(draft, &turn.said, TurnOutcome::Failed, Some(error.clone()));
         }
         end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Park)
     }
@@ -178,24 +178,24 @@ impl<'r> Drain<'r> {
     ) -> Result<(), Stop> {
         let mut again = Vec::new();
         for (intent, body) in calls {
-            match self.stage.toolbox.probe(turn.turn.clone(), &intent).await {
+            match self.stage.toolbox.probe(turn.said.turn.clone(), &intent).await {
                 Found::Done(settled) => {
-                    turn.batch.finished(settled, self.stage.runtime.settings.result_delay);
+                    turn.finished(settled, self.stage.runtime.settings.result_delay);
                 }
                 Found::NotDone => again.push((intent, body)),
                 Found::Unclear => {
                     let now = self.stage.runtime.clock.now_ms();
                     let unknown = ToolOutcomeKind::Unknown;
                     let call = intent.call.clone();
-                    let settled = settled_as(turn.turn.clone(), call, unknown, UNKNOWN, now);
-                    turn.batch.finished(settled, self.stage.runtime.settings.result_delay);
+                    let settled = settled_as(turn.said.turn.clone(), call, unknown, UNKNOWN, now);
+                    turn.finished(settled, self.stage.runtime.settings.result_delay);
                 }
             }
         }
         if again.is_empty() {
             return Ok(());
         }
-        let id = turn.turn.clone();
+        let id = turn.said.turn.clone();
         self.write(|_, draft| {
             for (intent, body) in &again {
                 let (turn, call) = (id.clone(), intent.call.clone());
@@ -210,11 +210,11 @@ impl<'r> Drain<'r> {
 }
 
 /// Settles a turn of which nothing is durable. No progress: the counter of recoveries stands.
-fn settle_lost(draft: &mut Draft<'_>, turn: &Turn<'_>) {
+fn settle_lost(draft: &mut Draft<'_>, said: &Said) {
     let usage = draft.history().open_turn().map(|open| open.usage).unwrap_or_default();
     draft.push(domain::TurnSettled {
-        turn: turn.turn.clone(),
-        message: turn.message.clone(),
+        turn: said.turn.clone(),
+        message: said.message.clone(),
         outcome: TurnOutcome::Lost,
         usage,
         error: None,

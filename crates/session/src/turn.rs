@@ -25,26 +25,32 @@ use crate::ending::{provider_error, token_usage};
 use crate::reply::{Reply, storable};
 use crate::stage::Stage;
 
-/// The open turn, as far as rows do not hold it.
+/// The open turn: what it has said, and the bodies of its calls.
 pub(crate) struct Turn<'r> {
+    pub(crate) said: Said,
+    /// The provider's name of the text or reasoning part that is open, and ours.
+    part: Option<(String, PartId)>,
+    intend_at: Option<Instant>,
+    checkpoint_at: Option<Instant>,
+    pub(crate) batch: Batch<'r>,
+}
+
+/// What has come of a turn, as far as rows do not hold it: its next write is made of this.
+pub(crate) struct Said {
     pub(crate) turn: TurnId,
     pub(crate) message: MessageId,
     pub(crate) reply: Reply,
-    /// The provider's name of the text or reasoning part that is open, and ours.
-    part: Option<(String, PartId)>,
     /// Calls whose intent is not committed.
-    pub(crate) unintended: Vec<ToolIntent>,
-    pub(crate) intend_at: Option<Instant>,
-    checkpoint_at: Option<Instant>,
-    pub(crate) batch: Batch<'r>,
+    unintended: Vec<ToolIntent>,
+    /// Results that are not committed.
+    pub(crate) done: Vec<ToolSettled>,
     pub(crate) finish: Option<FinishReason>,
     pub(crate) usage: Option<Usage>,
 }
 
-/// Bodies that run, and results that are not committed.
+/// Bodies that run.
 pub(crate) struct Batch<'r> {
     pub(crate) bodies: FuturesUnordered<BoxFuture<'r, ToolSettled>>,
-    pub(crate) done: Vec<ToolSettled>,
     pub(crate) commit_at: Option<Instant>,
     pub(crate) cancel: CancellationToken,
 }
@@ -58,19 +64,53 @@ enum Streamed {
 impl<'r> Turn<'r> {
     pub(crate) fn new(turn: TurnId, message: MessageId) -> Self {
         Self {
-            turn,
-            message,
-            reply: Reply::default(),
+            said: Said::new(turn, message),
             part: None,
-            unintended: Vec::new(),
             intend_at: None,
             checkpoint_at: None,
             batch: Batch {
                 bodies: FuturesUnordered::new(),
-                done: Vec::new(),
                 commit_at: None,
                 cancel: CancellationToken::new(),
             },
+        }
+    }
+
+    /// Forgets calls that the model will not see, since no intent of them was committed.
+    pub(crate) fn forget_unintended(&mut self) {
+        self.said.unintended.clear();
+        self.intend_at = None;
+    }
+
+    /// Forgets what an attempt without visible output left, before the next one; returns what it used.
+    fn forget_attempt(&mut self) -> Option<Usage> {
+        self.said.reply = Reply::default();
+        self.part = None;
+        self.forget_unintended();
+        self.said.finish = None;
+        self.said.usage.take()
+    }
+
+    /// Fires when its bodies are to stop.
+    fn token(&self) -> CancellationToken {
+        self.batch.cancel.child_token()
+    }
+
+    /// A body has ended; its result may wait for others no longer than `delay`.
+    pub(crate) fn finished(&mut self, done: ToolSettled, delay: Duration) {
+        self.said.done.push(done);
+        self.batch.commit_at.get_or_insert_with(|| Instant::now() + delay);
+    }
+}
+
+impl Said {
+    fn new(turn: TurnId, message: MessageId) -> Self {
+        Self {
+            turn,
+            message,
+            reply: Reply::default(),
+            unintended: Vec::new(),
+            done: Vec::new(),
             finish: None,
             usage: None,
         }
@@ -82,48 +122,11 @@ impl<'r> Turn<'r> {
         self.reply.is_visible(seen)
     }
 
-    /// Forgets calls that the model will not see, since no intent of them was committed.
-    pub(crate) fn forget_unintended(&mut self) {
-        self.unintended.clear();
-        self.intend_at = None;
-    }
-
-    /// Forgets what an attempt without visible output left, before the next one; returns what it used.
-    fn forget_attempt(&mut self) -> Option<Usage> {
-        self.reply = Reply::default();
-        self.part = None;
-        self.forget_unintended();
-        self.finish = None;
-        self.usage.take()
-    }
-}
-
-impl<'r> Batch<'r> {
-    /// Fires when the batch's bodies are to stop.
-    pub(crate) fn token(&self) -> CancellationToken {
-        self.cancel.child_token()
-    }
-
-    pub(crate) fn start(&mut self, body: BoxFuture<'r, ToolSettled>) {
-        self.bodies.push(body);
-    }
-
-    pub(crate) fn finished(&mut self, done: ToolSettled, delay: Duration) {
-        self.done.push(done);
-        self.commit_at.get_or_insert_with(|| Instant::now() + delay);
-    }
-
     /// The results that are not committed.
     pub(crate) fn draft_done(&self, draft: &mut Draft<'_>) {
         for settled in &self.done {
             draft.push(settled.clone());
         }
-    }
-
-    /// They are committed now.
-    pub(crate) fn committed(&mut self) {
-        self.commit_at = None;
-        self.done.clear();
     }
 }
 
@@ -144,7 +147,7 @@ impl<'r> Drain<'r> {
             match Box::pin(self.stream(&plan, &mut turn)).await? {
                 Streamed::Whole => return self.replied(&plan.started, turn).await,
                 Streamed::Interrupted => return self.interrupt_turn(turn).await,
-                Streamed::Failed(error) if turn.is_visible() => {
+                Streamed::Failed(error) if turn.said.is_visible() => {
                     return self.cut(&plan.started, turn, &error).await;
                 }
                 Streamed::Failed(error) => {
@@ -193,11 +196,11 @@ impl<'r> Drain<'r> {
                 () = control.fenced.cancelled() => return Err(Stop::Fenced),
                 () = interrupted_after(&mut interrupts, known) => return Ok(Streamed::Interrupted),
                 Some(done) = turn.batch.bodies.next() => {
-                    turn.batch.finished(done, settings.result_delay);
+                    turn.finished(done, settings.result_delay);
                 }
                 // What is due comes first: a fast stream always has something.
                 () = at(turn.intend_at) => self.commit_intents(turn).await?,
-                () = at(turn.batch.commit_at) => self.commit_results(&mut turn.batch).await?,
+                () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
                 () = at(turn.checkpoint_at) => self.checkpoint(turn).await?,
                 () = control.resync.notified() => self.live.resync(),
                 event = stream.next() => match event {
@@ -206,7 +209,7 @@ impl<'r> Drain<'r> {
                     None => return Ok(Streamed::Whole),
                 },
             }
-            if turn.reply.unkept() >= settings.checkpoint_bytes {
+            if turn.said.reply.unkept() >= settings.checkpoint_bytes {
                 self.checkpoint(turn).await?;
             }
             if self.is_interrupted() {
@@ -224,7 +227,7 @@ impl<'r> Drain<'r> {
             LlmEvent::TextDelta { id, text } => {
                 let part = self.part(turn, id);
                 let text = storable(&text);
-                turn.reply.text(&part, &text);
+                turn.said.reply.text(&part, &text);
                 self.live.push(&part, DeltaKind::Text, &text);
                 let every = self.stage.runtime.settings.checkpoint_every;
                 turn.checkpoint_at.get_or_insert_with(|| Instant::now() + every);
@@ -232,7 +235,7 @@ impl<'r> Drain<'r> {
             LlmEvent::ReasoningDelta { id, text } => {
                 let part = self.part(turn, id);
                 let text = storable(&text);
-                turn.reply.reasoning(&part, &text);
+                turn.said.reply.reasoning(&part, &text);
                 self.live.push(&part, DeltaKind::Reasoning, &text);
             }
             LlmEvent::ToolCall(call) => {
@@ -243,14 +246,14 @@ impl<'r> Drain<'r> {
                     tool: storable(&call.name).into_owned(),
                     arguments: storable(&call.arguments).into_owned(),
                 };
-                turn.reply.call(intent.call.clone());
-                turn.unintended.push(intent);
+                turn.said.reply.call(intent.call.clone());
+                turn.said.unintended.push(intent);
                 let delay = self.stage.runtime.settings.intent_delay;
                 turn.intend_at.get_or_insert_with(|| Instant::now() + delay);
             }
             LlmEvent::StepFinish { reason, usage } | LlmEvent::Finish { reason, usage } => {
-                turn.finish = Some(reason);
-                turn.usage = usage.or(turn.usage);
+                turn.said.finish = Some(reason);
+                turn.said.usage = usage.or(turn.said.usage);
             }
             LlmEvent::TextEnd { .. }
             | LlmEvent::ReasoningEnd { .. }
@@ -278,7 +281,7 @@ impl<'r> Drain<'r> {
                 if stage.is_interrupted(draft.history()) {
                     return Verdict::Leave(true);
                 }
-                stage.draft_intents(draft, turn);
+                stage.draft_intents(draft, &turn.said);
                 Verdict::Write(false, DrainEnd::Keep)
             })
             .await?;
@@ -291,37 +294,38 @@ impl<'r> Drain<'r> {
     /// Starts the bodies of calls whose intents are committed now.
     pub(crate) fn start_intended(&self, turn: &mut Turn<'r>) {
         turn.intend_at = None;
-        let intents = std::mem::take(&mut turn.unintended);
+        let intents = std::mem::take(&mut turn.said.unintended);
         self.start_bodies(turn, intents);
     }
 
     pub(crate) fn start_bodies(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
         for intent in intents {
-            let cancel = turn.batch.token();
-            turn.batch.start(self.stage.toolbox.body(turn.turn.clone(), intent, cancel));
+            let cancel = turn.token();
+            turn.batch.bodies.push(self.stage.toolbox.body(turn.said.turn.clone(), intent, cancel));
         }
     }
 
     /// Commits results that have waited long enough for their batch.
-    pub(crate) async fn commit_results(&mut self, batch: &mut Batch<'r>) -> Result<(), Stop> {
+    pub(crate) async fn commit_results(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
         self.write(|_, draft| {
-            batch.draft_done(draft);
+            turn.said.draft_done(draft);
             draft.progress();
             Verdict::Write((), DrainEnd::Keep)
         })
         .await?;
-        batch.committed();
+        turn.batch.commit_at = None;
+        turn.said.done.clear();
         Ok(())
     }
 
     /// Keeps the text of a long stream.
     async fn checkpoint(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
         turn.checkpoint_at = None;
-        let unkept = turn.reply.take_unkept();
+        let unkept = turn.said.reply.take_unkept();
         if unkept.is_empty() {
             return Ok(());
         }
-        let id = turn.turn.clone();
+        let id = turn.said.turn.clone();
         self.write(|_, draft| {
             for (part, offset, text) in &unkept {
                 let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
@@ -371,11 +375,11 @@ impl<'r> Drain<'r> {
 
 impl Stage<'_> {
     /// The intents that wait, as *started*: a body may run once they are committed.
-    pub(crate) fn draft_intents(&self, draft: &mut Draft<'_>, turn: &Turn<'_>) {
-        for intent in &turn.unintended {
+    pub(crate) fn draft_intents(&self, draft: &mut Draft<'_>, said: &Said) {
+        for intent in &said.unintended {
             draft.push(ToolCalled {
-                turn: turn.turn.clone(),
-                message: turn.message.clone(),
+                turn: said.turn.clone(),
+                message: said.message.clone(),
                 class: self.toolbox.class(&intent.tool),
                 intent: intent.clone(),
                 state: ToolState::Started,
