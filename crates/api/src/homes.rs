@@ -1,32 +1,49 @@
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use domain::{OrgId, ProjectId, SessionId};
+use domain::{LocationId, OrgId, ProjectId, SessionId};
+use store::SessionRow;
 
 /// Sessions remembered; beyond it, all are forgotten and learnt anew.
 const MAX_HOMES: usize = 100_000;
 
-/// Which project a session belongs to: it never changes, and saves admission a query. A deleted session
-/// is found out by the admission itself.
+/// Where a session is. It stays there for as long as it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) project: ProjectId,
+    pub(crate) location: LocationId,
+    /// The Location's directory.
+    pub(crate) directory: String,
+}
+
+/// Where sessions are: it saves admission a query. May be stale, since a session can be deleted, and
+/// created anew elsewhere: only for what the next statement would find out, as admission does.
 #[derive(Default)]
 pub(crate) struct Homes {
-    known: Mutex<HashMap<(OrgId, SessionId), ProjectId>>,
+    known: Mutex<HashMap<(OrgId, SessionId), Arc<Home>>>,
 }
 
 impl Homes {
-    pub(crate) fn is_home(&self, org: OrgId, session: &SessionId, project: &ProjectId) -> bool {
-        self.lock().get(&(org, session.clone())) == Some(project)
+    pub(crate) fn of(&self, org: OrgId, session: &SessionId) -> Option<Arc<Home>> {
+        self.lock().get(&(org, session.clone())).cloned()
     }
 
-    pub(crate) fn remember(&self, org: OrgId, session: SessionId, project: ProjectId) {
+    pub(crate) fn remember(&self, row: SessionRow) -> Arc<Home> {
+        let SessionRow { at, project, directory, .. } = row;
+        let home = Arc::new(Home { project, location: at.location, directory });
         let mut known = self.lock();
         if known.len() >= MAX_HOMES {
             known.clear();
         }
-        known.insert((org, session), project);
+        known.insert((at.org, at.session), home.clone());
+        home
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, SessionId), ProjectId>> {
+    pub(crate) fn forget(&self, org: OrgId, session: &SessionId) {
+        self.lock().remove(&(org, session.clone()));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, SessionId), Arc<Home>>> {
         // No code of others runs under this lock.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,7 +14,7 @@ pub(crate) use admit::{AdmitRequest, admit};
 pub(crate) use messages::{MAX_MESSAGES, context, one, prompt_row, transcript};
 pub(crate) use projects::ProjectView;
 pub(crate) use sessions::{
-    Limit, MAX_SESSIONS, NewSessionRequest, create, delete_session, interrupt,
+    Limit, MAX_SESSIONS, NewSessionRequest, create, delete_session, home, interrupt, relearn,
 };
 
 use crate::route::Route;

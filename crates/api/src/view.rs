@@ -2,10 +2,12 @@
 //! Where a shape wants what we do not have (cost), it is zero.
 
 mod call;
+mod draft;
 mod message;
 mod session;
 mod tokens;
 
+pub(crate) use draft::{Draft, called_row, settle};
 pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
 };

@@ -1,5 +1,6 @@
 use domain::{
-    EventId, IdMint, LocationId, OrgId, PromptAdmitted, Seq, SessionId, Stamp, TimestampMs,
+    EventId, IdMint, LocationId, OrgId, PromptAdmitted, RecordedEvent, Seq, SessionId, Stamp,
+    TimestampMs,
 };
 
 use crate::error::is_unique_violation;
@@ -23,12 +24,25 @@ pub struct AdmittedPrompt {
     pub admission: Admission,
     /// Its place in the session's log.
     pub seq: Seq,
+    /// Its event's id, when this call admitted it.
+    pub event: Option<EventId>,
     /// Where the session runs.
     pub location: LocationId,
     /// When it was first admitted.
     pub admitted_ms: TimestampMs,
     /// What was first admitted.
     pub prompt: PromptAdmitted,
+}
+
+impl AdmittedPrompt {
+    /// Its event as the log holds it, when this call admitted it: who follows the session need not read it
+    /// back.
+    #[must_use]
+    pub fn recorded(&self) -> Option<RecordedEvent> {
+        let id = self.event.clone()?;
+        let event = self.prompt.clone().into();
+        Some(RecordedEvent { seq: self.seq, id, time: self.admitted_ms, claim: None, event })
+    }
 }
 
 /// How a prompt came to be admitted.
@@ -97,6 +111,7 @@ impl Store {
             Ok(AdmittedPrompt {
                 admission,
                 seq: Seq(seq),
+                event: (admission == Admission::First).then_some(event),
                 location: location.parse()?,
                 admitted_ms,
                 prompt: serde_json::from_str(&payload)

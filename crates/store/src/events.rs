@@ -1,6 +1,7 @@
 use domain::{Claim, OrgId, RecordedEvent, Seq, SessionEvent, SessionId};
 
 use crate::pool::Tx;
+use crate::tenant::missing;
 use crate::{Store, StoreError};
 
 /// An event from its row.
@@ -67,12 +68,4 @@ impl Store {
         })
         .await
     }
-}
-
-/// `read_log` raises this for a session that is not there.
-const MISSING: &str = "OC003";
-
-fn missing(error: sqlx::Error) -> StoreError {
-    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-    if code.as_deref() == Some(MISSING) { StoreError::NotFound } else { error.into() }
 }

@@ -28,6 +28,7 @@ mod provision;
 mod rebuild;
 mod schedule;
 mod session;
+mod tenant;
 mod transcript;
 mod turn;
 

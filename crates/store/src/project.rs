@@ -57,32 +57,28 @@ impl Store {
         worktree: String,
         now: TimestampMs,
     ) -> Result<ProjectRow, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let id = ProjectId::mint(&mut IdMint::after(Stamp::default(), now));
-            sqlx::query!(
-                "INSERT INTO project (org_id, id, worktree, created_ms) VALUES ($1, $2, $3, $4)
-                 ON CONFLICT (org_id, worktree) DO NOTHING",
-                org.0,
-                id.as_str(),
-                worktree,
-                now,
-            )
-            .execute(&mut *tx)
-            .await?;
-            let row = sqlx::query!(
-                "SELECT id, worktree, created_ms FROM project WHERE org_id = $1 AND worktree = $2",
-                org.0,
-                worktree,
-            )
-            .fetch_one(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            Ok(ProjectRow {
-                id: row.id.parse()?,
-                worktree: row.worktree,
-                created_ms: row.created_ms,
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let id = ProjectId::mint(&mut IdMint::after(Stamp::default(), now));
+                sqlx::query!(
+                    "INSERT INTO project (org_id, id, worktree, created_ms) VALUES ($1, $2, $3, $4)
+                     ON CONFLICT (org_id, worktree) DO NOTHING",
+                    org.0,
+                    id.as_str(),
+                    worktree,
+                    now,
+                )
+                .execute(&mut **tx)
+                .await?;
+                let row = sqlx::query!(
+                    "SELECT id, worktree, created_ms FROM project
+                     WHERE org_id = $1 AND worktree = $2",
+                    org.0,
+                    worktree,
+                )
+                .fetch_one(&mut **tx)
+                .await?;
+                project(&row.id, row.worktree, row.created_ms)
             })
         })
         .await
@@ -93,26 +89,17 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn projects(&self, org: OrgId) -> Result<Vec<ProjectRow>, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let rows = sqlx::query!(
-                "SELECT id, worktree, created_ms FROM project WHERE org_id = $1
-                 ORDER BY created_ms, id LIMIT 1000",
-                org.0,
-            )
-            .fetch_all(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            rows.into_iter()
-                .map(|row| {
-                    Ok(ProjectRow {
-                        id: row.id.parse()?,
-                        worktree: row.worktree,
-                        created_ms: row.created_ms,
-                    })
-                })
-                .collect()
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    "SELECT id, worktree, created_ms FROM project WHERE org_id = $1
+                     ORDER BY created_ms, id LIMIT 1000",
+                    org.0,
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter().map(|row| project(&row.id, row.worktree, row.created_ms)).collect()
+            })
         })
         .await
     }
@@ -122,22 +109,17 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn project(&self, org: OrgId, id: ProjectId) -> Result<ProjectRow, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let row = sqlx::query!(
-                "SELECT id, worktree, created_ms FROM project WHERE org_id = $1 AND id = $2",
-                org.0,
-                id.as_str(),
-            )
-            .fetch_optional(&mut *tx)
-            .await?
-            .ok_or(StoreError::NotFound)?;
-            tx.commit().await?;
-            Ok(ProjectRow {
-                id: row.id.parse()?,
-                worktree: row.worktree,
-                created_ms: row.created_ms,
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    "SELECT id, worktree, created_ms FROM project WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    id.as_str(),
+                )
+                .fetch_optional(&mut **tx)
+                .await?
+                .ok_or(StoreError::NotFound)?;
+                project(&row.id, row.worktree, row.created_ms)
             })
         })
         .await
@@ -156,49 +138,48 @@ impl Store {
         directory: String,
         now: TimestampMs,
     ) -> Result<LocationRow, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let known = sqlx::query_scalar!(
-                "SELECT id FROM project WHERE org_id = $1 AND id = $2",
-                org.0,
-                project.as_str(),
-            )
-            .fetch_optional(&mut *tx)
-            .await?;
-            if known.is_none() {
-                return Err(StoreError::NotFound);
-            }
-            let id = LocationId::mint(&mut IdMint::after(Stamp::default(), now));
-            sqlx::query!(
-                "INSERT INTO location (org_id, id, project_id, kind, directory, created_ms)
-                 VALUES ($1, $2, $3, $4, $5, $6)
-                 ON CONFLICT (org_id, project_id, directory) DO NOTHING",
-                org.0,
-                id.as_str(),
-                project.as_str(),
-                kind.as_str(),
-                directory,
-                now,
-            )
-            .execute(&mut *tx)
-            .await?;
-            let row = sqlx::query!(
-                "SELECT id, project_id, kind, directory, fence FROM location
-                 WHERE org_id = $1 AND project_id = $2 AND directory = $3",
-                org.0,
-                project.as_str(),
-                directory,
-            )
-            .fetch_one(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            let row = location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)?;
-            if row.kind == kind {
-                Ok(row)
-            } else {
-                Err(StoreError::Conflict { what: "a Location there" })
-            }
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let known = sqlx::query_scalar!(
+                    "SELECT id FROM project WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    project.as_str(),
+                )
+                .fetch_optional(&mut **tx)
+                .await?;
+                if known.is_none() {
+                    return Err(StoreError::NotFound);
+                }
+                let id = LocationId::mint(&mut IdMint::after(Stamp::default(), now));
+                sqlx::query!(
+                    "INSERT INTO location (org_id, id, project_id, kind, directory, created_ms)
+                     VALUES ($1, $2, $3, $4, $5, $6)
+                     ON CONFLICT (org_id, project_id, directory) DO NOTHING",
+                    org.0,
+                    id.as_str(),
+                    project.as_str(),
+                    kind.as_str(),
+                    directory,
+                    now,
+                )
+                .execute(&mut **tx)
+                .await?;
+                let row = sqlx::query!(
+                    "SELECT id, project_id, kind, directory, fence FROM location
+                     WHERE org_id = $1 AND project_id = $2 AND directory = $3",
+                    org.0,
+                    project.as_str(),
+                    directory,
+                )
+                .fetch_one(&mut **tx)
+                .await?;
+                let row = location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)?;
+                if row.kind == kind {
+                    Ok(row)
+                } else {
+                    Err(StoreError::Conflict { what: "a Location there" })
+                }
+            })
         })
         .await
     }
@@ -208,22 +189,26 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn location(&self, org: OrgId, id: LocationId) -> Result<LocationRow, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let row = sqlx::query!(
-                "SELECT id, project_id, kind, directory, fence FROM location WHERE org_id = $1 AND id = $2",
-                org.0,
-                id.as_str(),
-            )
-            .fetch_optional(&mut *tx)
-            .await?
-            .ok_or(StoreError::NotFound)?;
-            tx.commit().await?;
-            location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    "SELECT id, project_id, kind, directory, fence FROM location
+                     WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    id.as_str(),
+                )
+                .fetch_optional(&mut **tx)
+                .await?
+                .ok_or(StoreError::NotFound)?;
+                location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)
+            })
         })
         .await
     }
+}
+
+fn project(id: &str, worktree: String, created_ms: TimestampMs) -> Result<ProjectRow, StoreError> {
+    Ok(ProjectRow { id: id.parse()?, worktree, created_ms })
 }
 
 fn location(

@@ -3,6 +3,7 @@ use domain::{
     TimestampMs, TurnUsage,
 };
 
+use crate::tenant::missing;
 use crate::{Store, StoreError};
 
 /// A session to be created.
@@ -46,14 +47,10 @@ pub struct SessionRow {
 }
 
 macro_rules! session_row {
-    ($org:expr, $row:expr) => {{
-        let row = $row;
+    ($org:expr, $id:expr, $row:expr) => {{
+        let (session, row) = ($id, $row);
         Ok::<SessionRow, StoreError>(SessionRow {
-            at: SessionRef {
-                org: $org,
-                location: row.location_id.parse()?,
-                session: row.id.parse()?,
-            },
+            at: SessionRef { org: $org, location: row.location_id.parse()?, session },
             project: row.project_id.parse()?,
             directory: row.directory,
             title: row.title,
@@ -111,26 +108,30 @@ impl Store {
         .await
     }
 
-    /// One session.
+    /// One session, in one round trip.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn session(&self, org: OrgId, id: SessionId) -> Result<SessionRow, StoreError> {
-        let store = self.clone();
+        let pool = self.gateway().clone();
         tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
             let row = sqlx::query!(
-                "SELECT s.*, h.ready, h.next_seq FROM session s
-                 JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
-                 WHERE s.org_id = $1 AND s.id = $2",
+                r#"SELECT location_id AS "location_id!", project_id AS "project_id!",
+                       directory AS "directory!", title AS "title!", agent AS "agent!", provider, model,
+                       created_ms AS "created_ms!", updated_ms AS "updated_ms!", outcome,
+                       input_tokens AS "input_tokens!", output_tokens AS "output_tokens!",
+                       reasoning_tokens AS "reasoning_tokens!",
+                       cache_read_tokens AS "cache_read_tokens!",
+                       cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
+                       next_seq AS "next_seq!"
+                   FROM read_session($1, $2)"#,
                 org.0,
                 id.as_str(),
             )
-            .fetch_optional(&mut *tx)
-            .await?
-            .ok_or(StoreError::NotFound)?;
-            tx.commit().await?;
-            session_row!(org, row)
+            .fetch_one(&pool)
+            .await
+            .map_err(missing)?;
+            session_row!(org, id, row)
         })
         .await
     }
@@ -145,22 +146,21 @@ impl Store {
         project: Option<ProjectId>,
         limit: i64,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let rows = sqlx::query!(
-                "SELECT s.*, h.ready, h.next_seq FROM session s
-                 JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
-                 WHERE s.org_id = $1 AND ($2::text IS NULL OR s.project_id = $2)
-                 ORDER BY s.created_ms DESC, s.id LIMIT $3",
-                org.0,
-                project.as_ref().map(ProjectId::as_str),
-                limit,
-            )
-            .fetch_all(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            rows.into_iter().map(|row| session_row!(org, row)).collect()
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    "SELECT s.*, h.ready, h.next_seq FROM session s
+                     JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
+                     WHERE s.org_id = $1 AND ($2::text IS NULL OR s.project_id = $2)
+                     ORDER BY s.created_ms DESC, s.id LIMIT $3",
+                    org.0,
+                    project.as_ref().map(ProjectId::as_str),
+                    limit,
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter().map(|row| session_row!(org, row.id.parse()?, row)).collect()
+            })
         })
         .await
     }
@@ -170,31 +170,30 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn delete_session(&self, org: OrgId, id: SessionId) -> Result<(), StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let gone = sqlx::query!(
-                "DELETE FROM session_head WHERE org_id = $1 AND id = $2",
-                org.0,
-                id.as_str(),
-            )
-            .execute(&mut *tx)
-            .await?;
-            if gone.rows_affected() == 0 {
-                return Err(StoreError::NotFound);
-            }
-            sqlx::query!("SELECT drop_projections($1, $2)", org.0, id.as_str())
-                .execute(&mut *tx)
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let gone = sqlx::query!(
+                    "DELETE FROM session_head WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    id.as_str(),
+                )
+                .execute(&mut **tx)
                 .await?;
-            sqlx::query!(
-                "DELETE FROM session_event WHERE org_id = $1 AND session_id = $2",
-                org.0,
-                id.as_str(),
-            )
-            .execute(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            Ok(())
+                if gone.rows_affected() == 0 {
+                    return Err(StoreError::NotFound);
+                }
+                sqlx::query!("SELECT drop_projections($1, $2)", org.0, id.as_str())
+                    .execute(&mut **tx)
+                    .await?;
+                sqlx::query!(
+                    "DELETE FROM session_event WHERE org_id = $1 AND session_id = $2",
+                    org.0,
+                    id.as_str(),
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(())
+            })
         })
         .await
     }

@@ -1,10 +1,9 @@
-use std::collections::BTreeMap;
-
 use domain::{
     CallId, MessageId, ModelRef, OrgId, PartId, Seq, SessionError, SessionId, TimestampMs, TurnId,
     TurnUsage,
 };
 
+use crate::tenant::missing;
 use crate::{Store, StoreError};
 
 /// A message of a session as its projection holds it.
@@ -91,8 +90,69 @@ pub struct Transcript {
     pub messages: Vec<MessageRow>,
 }
 
+/// A message from a row of `read_messages`, without its parts.
+macro_rules! message_row {
+    ($row:ident) => {
+        MessageRow {
+            id: $row.id.parse()?,
+            seq: Seq($row.seq),
+            role: $row.role,
+            parent: $row.parent_id.map(|id| id.parse()).transpose()?,
+            turn: $row.turn_id.map(|id| id.parse()).transpose()?,
+            agent: $row.agent,
+            model: $row
+                .provider
+                .zip($row.model)
+                .map(|(provider, model)| ModelRef { provider, model }),
+            created_ms: $row.created_ms,
+            completed_ms: $row.completed_ms,
+            finish: $row.finish,
+            error: $row
+                .error_code
+                .zip($row.error_message)
+                .map(|(code, message)| SessionError { code, message }),
+            usage: TurnUsage {
+                input: $row.input_tokens,
+                output: $row.output_tokens,
+                reasoning: $row.reasoning_tokens,
+                cache_read: $row.cache_read_tokens,
+                cache_write: $row.cache_write_tokens,
+            },
+            parts: Vec::new(),
+        }
+    };
+}
+
+/// The call of a row of `read_messages`, if it has one.
+macro_rules! call_row {
+    ($row:ident) => {
+        match ($row.call_id, $row.provider_call, $row.tool, $row.state, $row.arguments) {
+            (Some(id), Some(provider_call), Some(tool), Some(state), Some(arguments)) => {
+                Some(CallRow {
+                    id: id.parse()?,
+                    provider_call,
+                    tool,
+                    state,
+                    arguments,
+                    called_ms: $row.called_ms.unwrap_or_default(),
+                    outcome: $row.outcome,
+                    title: $row.title,
+                    output: $row.bounded_text,
+                    structured: $row.structured,
+                    managed_path: $row.managed_path,
+                    truncated: $row.truncated,
+                    started_ms: $row.started_ms,
+                    ended_ms: $row.ended_ms,
+                })
+            }
+            _ => None,
+        }
+    };
+}
+
 impl Store {
-    /// The newest `limit` messages of a session, oldest first; with `message`, only that one.
+    /// The newest `limit` messages of a session, oldest first; with `message`, only that one. One round
+    /// trip.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session, or without the message asked for.
@@ -103,118 +163,41 @@ impl Store {
         message: Option<MessageId>,
         limit: i64,
     ) -> Result<Transcript, StoreError> {
-        let store = self.clone();
+        let pool = self.gateway().clone();
         tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let ids: Vec<String> = match &message {
-                Some(message) => vec![message.to_string()],
-                None => {
-                    sqlx::query_scalar!(
-                        "SELECT id FROM message WHERE org_id = $1 AND session_id = $2
-                         ORDER BY seq DESC LIMIT $3",
-                        org.0,
-                        session.as_str(),
-                        limit,
-                    )
-                    .fetch_all(&mut *tx)
-                    .await?
-                }
-            };
-            // By their ids alone: with the session too, one message could cost a read of all of them.
-            let mut rows = sqlx::query!(
-                "SELECT * FROM message WHERE org_id = $1 AND id = ANY($2) ORDER BY seq",
-                org.0,
-                &ids,
-            )
-            .fetch_all(&mut *tx)
-            .await?;
-            rows.retain(|row| row.session_id == session.as_str());
-            if rows.is_empty() {
-                let there = sqlx::query_scalar!(
-                    "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2",
-                    org.0,
-                    session.as_str(),
-                )
-                .fetch_optional(&mut *tx)
-                .await?;
-                return match (there, &message) {
-                    (None, _) | (_, Some(_)) => Err(StoreError::NotFound),
-                    (Some(_), None) => Ok(Transcript { messages: Vec::new() }),
-                };
-            }
-            let parts = sqlx::query!(
-                r#"SELECT p.id, p.message_id, p.kind, p.text, c.id AS "call_id?",
-                       c.provider_call AS "provider_call?", c.tool AS "tool?", c.state AS "state?",
-                       c.arguments AS "arguments?", c.called_ms AS "called_ms?", c.outcome, c.title,
-                       c.bounded_text, c.structured, c.managed_path, c.truncated, c.started_ms, c.ended_ms
-                   FROM part p LEFT JOIN tool_result c ON c.org_id = p.org_id AND c.id = p.call_id
-                   WHERE p.org_id = $1 AND p.session_id = $2 AND p.message_id = ANY($3)
-                   ORDER BY p.message_id, p.place, p.seq, p.id"#,
+            let rows = sqlx::query!(
+                r#"SELECT id AS "id!", seq AS "seq!", role AS "role!", parent_id, turn_id, agent, provider,
+                       model, created_ms AS "created_ms!", completed_ms, finish, error_code, error_message,
+                       input_tokens AS "input_tokens!", output_tokens AS "output_tokens!",
+                       reasoning_tokens AS "reasoning_tokens!",
+                       cache_read_tokens AS "cache_read_tokens!",
+                       cache_write_tokens AS "cache_write_tokens!", part_id, kind, text, call_id,
+                       provider_call, tool, state, arguments, called_ms, outcome, title, bounded_text,
+                       structured, managed_path, truncated, started_ms, ended_ms
+                   FROM read_messages($1, $2, $3, $4)"#,
                 org.0,
                 session.as_str(),
-                &ids,
+                message.as_ref().map(MessageId::as_str),
+                limit,
             )
-            .fetch_all(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            let mut by_message: BTreeMap<String, Vec<PartRow>> = BTreeMap::new();
-            for row in parts {
-                let call = match (row.call_id, row.provider_call, row.tool, row.state, row.arguments) {
-                    (Some(id), Some(provider_call), Some(tool), Some(state), Some(arguments)) => {
-                        Some(CallRow {
-                            id: id.parse()?,
-                            provider_call,
-                            tool,
-                            state,
-                            arguments,
-                            called_ms: row.called_ms.unwrap_or_default(),
-                            outcome: row.outcome,
-                            title: row.title,
-                            output: row.bounded_text,
-                            structured: row.structured,
-                            managed_path: row.managed_path,
-                            truncated: row.truncated,
-                            started_ms: row.started_ms,
-                            ended_ms: row.ended_ms,
-                        })
+            .fetch_all(&pool)
+            .await
+            .map_err(missing)?;
+            let mut messages: Vec<MessageRow> = Vec::new();
+            for row in rows {
+                let part = match (row.part_id, row.kind) {
+                    (Some(id), Some(kind)) => {
+                        Some(PartRow { id: id.parse()?, kind, text: row.text, call: call_row!(row) })
                     }
                     _ => None,
                 };
-                let part = PartRow { id: row.id.parse()?, kind: row.kind, text: row.text, call };
-                by_message.entry(row.message_id).or_default().push(part);
+                if messages.last().is_none_or(|last| last.id.as_str() != row.id) {
+                    messages.push(message_row!(row));
+                }
+                if let Some(last) = messages.last_mut() {
+                    last.parts.extend(part);
+                }
             }
-            let messages = rows
-                .into_iter()
-                .map(|row| {
-                    Ok(MessageRow {
-                        parts: by_message.remove(&row.id).unwrap_or_default(),
-                        id: row.id.parse()?,
-                        seq: Seq(row.seq),
-                        role: row.role,
-                        parent: row.parent_id.map(|id| id.parse()).transpose()?,
-                        turn: row.turn_id.map(|id| id.parse()).transpose()?,
-                        agent: row.agent,
-                        model: row
-                            .provider
-                            .zip(row.model)
-                            .map(|(provider, model)| ModelRef { provider, model }),
-                        created_ms: row.created_ms,
-                        completed_ms: row.completed_ms,
-                        finish: row.finish,
-                        error: row
-                            .error_code
-                            .zip(row.error_message)
-                            .map(|(code, message)| SessionError { code, message }),
-                        usage: TurnUsage {
-                            input: row.input_tokens,
-                            output: row.output_tokens,
-                            reasoning: row.reasoning_tokens,
-                            cache_read: row.cache_read_tokens,
-                            cache_write: row.cache_write_tokens,
-                        },
-                    })
-                })
-                .collect::<Result<Vec<_>, StoreError>>()?;
             Ok(Transcript { messages })
         })
         .await

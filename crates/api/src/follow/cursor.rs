@@ -6,18 +6,20 @@ use signals::Delta;
 use store::Store;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::frame::Frame;
-use super::hub::{Following, Hub};
+use super::followed::{Following, Want};
+use super::frame::{Frame, Framed};
+use super::hub::Hub;
 use crate::error::ApiError;
 
 const PAGE: i64 = 256;
 
 /// A session's log for our own use: every event after a sequence number, once and in order, with live
-/// text between them. Being behind costs a read, not the stream.
+/// text between them if that is wanted. Being behind costs a read, not the stream.
 pub(crate) struct Cursor {
     hub: Arc<Hub>,
     store: Store,
     session: SessionRef,
+    want: Want,
     seen: Seq,
     following: Following,
     ready: VecDeque<Step>,
@@ -28,34 +30,46 @@ pub(crate) struct Cursor {
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// The next event.
-    Event(Arc<RecordedEvent>),
+    Event(Arc<Framed<RecordedEvent>>),
     /// Live text.
-    Delta(Arc<Delta>),
+    Delta(Arc<Framed<Delta>>),
     /// The session was deleted, or the process stops.
     Gone,
 }
 
 impl Cursor {
-    /// Reads `session` from `after` on.
+    /// Joins those who follow `session`, where its log ends now.
     ///
     /// # Errors
     /// Those of [`Hub::follow`].
-    pub(crate) async fn open(
+    pub(crate) async fn join(
         hub: &Arc<Hub>,
         store: &Store,
         session: SessionRef,
-        after: Seq,
+        want: Want,
     ) -> Result<Self, ApiError> {
-        let following = hub.follow(&session).await?;
+        let following = hub.follow(&session, want).await?;
         Ok(Self {
             hub: hub.clone(),
             store: store.clone(),
             session,
-            seen: after,
+            want,
+            seen: following.tail,
             following,
             ready: VecDeque::new(),
             catching_up: true,
         })
+    }
+
+    /// Where the log ended when it joined.
+    pub(crate) fn joined_at(&self) -> Seq {
+        self.following.tail
+    }
+
+    /// Before its first step: begins after this number instead. What is older than the place where it
+    /// joined costs a read.
+    pub(crate) fn after(self, seen: Seq) -> Self {
+        Self { seen, ..self }
     }
 
     /// The next step. After an error or [`Step::Gone`], there is none.
@@ -72,14 +86,14 @@ impl Cursor {
                 continue;
             }
             match self.following.frames.recv().await {
-                Ok(Frame::Event(event, _)) if event.seq > self.seen => {
+                Ok(Frame::Event(event)) if event.seq > self.seen => {
                     self.seen = event.seq;
                     return Ok(Step::Event(event));
                 }
-                Ok(Frame::Event(..)) => {}
-                Ok(Frame::Delta(delta, _)) => return Ok(Step::Delta(delta)),
+                Ok(Frame::Event(_)) => {}
+                Ok(Frame::Delta(delta)) => return Ok(Step::Delta(delta)),
                 Err(RecvError::Lagged(_)) => {
-                    self.following = self.hub.follow(&self.session).await?;
+                    self.following = self.hub.follow(&self.session, self.want).await?;
                     self.catching_up = true;
                 }
                 Ok(Frame::Gone) | Err(RecvError::Closed) => return Ok(Step::Gone),
@@ -95,7 +109,7 @@ impl Cursor {
             let tail = self.following.tail;
             for event in page.into_iter().take_while(|event| event.seq <= tail) {
                 self.seen = event.seq;
-                self.ready.push_back(Step::Event(Arc::new(event)));
+                self.ready.push_back(Step::Event(Arc::new(Framed::new(event))));
             }
             if !caught {
                 return Ok(());
@@ -103,7 +117,7 @@ impl Cursor {
         }
         self.catching_up = false;
         let live = std::mem::take(&mut self.following.live);
-        self.ready.extend(live.into_iter().map(|delta| Step::Delta(Arc::new(delta))));
+        self.ready.extend(live.into_iter().map(|delta| Step::Delta(Arc::new(Framed::new(delta)))));
         Ok(())
     }
 }

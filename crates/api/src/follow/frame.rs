@@ -1,4 +1,5 @@
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use domain::RecordedEvent;
@@ -6,15 +7,36 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use signals::Delta;
 
-/// What the followers of a session are sent: serialised once, shared by all of them.
+/// What the followers of a session are sent, shared by all of them.
 #[derive(Debug, Clone)]
 pub(crate) enum Frame {
     /// A durable event.
-    Event(Arc<RecordedEvent>, Bytes),
+    Event(Arc<Framed<RecordedEvent>>),
     /// Live text.
-    Delta(Arc<Delta>, Bytes),
+    Delta(Arc<Framed<Delta>>),
     /// The session was deleted.
     Gone,
+}
+
+/// Something with its text for clients: made when the first of them needs it, and only once.
+#[derive(Debug)]
+pub(crate) struct Framed<T> {
+    what: T,
+    bytes: OnceLock<Bytes>,
+}
+
+impl<T> Framed<T> {
+    pub(crate) fn new(what: T) -> Self {
+        Self { what, bytes: OnceLock::new() }
+    }
+}
+
+impl<T> Deref for Framed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.what
+    }
 }
 
 /// A durable event as clients see it.
@@ -49,22 +71,31 @@ pub(crate) fn data_of(event: &RecordedEvent) -> String {
     serde_json::to_string(&view).expect("strings and numbers")
 }
 
-impl Frame {
-    pub(crate) fn event(event: RecordedEvent) -> Self {
-        let kind = event.event.kind();
-        let text = format!("id: {}\nevent: {kind}\ndata: {}\n\n", event.seq, data_of(&event));
-        Self::Event(Arc::new(event), Bytes::from(text))
-    }
-
-    pub(crate) fn delta(delta: Delta) -> Self {
-        let view = DeltaView {
-            message: delta.message.as_str(),
-            part: delta.part.as_str(),
-            kind: delta.kind,
-            offset: delta.offset,
-            text: &delta.text,
+impl Framed<RecordedEvent> {
+    /// As a frame of server-sent events.
+    pub(crate) fn bytes(&self) -> Bytes {
+        let frame = || {
+            let (seq, kind) = (self.seq, self.event.kind());
+            Bytes::from(format!("id: {seq}\nevent: {kind}\ndata: {}\n\n", data_of(self)))
         };
-        let data = serde_json::to_string(&view).expect("strings and numbers");
-        Self::Delta(Arc::new(delta), Bytes::from(format!("event: delta\ndata: {data}\n\n")))
+        self.bytes.get_or_init(frame).clone()
+    }
+}
+
+impl Framed<Delta> {
+    /// As a frame of server-sent events.
+    pub(crate) fn bytes(&self) -> Bytes {
+        let frame = || {
+            let view = DeltaView {
+                message: self.message.as_str(),
+                part: self.part.as_str(),
+                kind: self.kind,
+                offset: self.offset,
+                text: &self.text,
+            };
+            let data = serde_json::to_string(&view).expect("strings and numbers");
+            Bytes::from(format!("event: delta\ndata: {data}\n\n"))
+        };
+        self.bytes.get_or_init(frame).clone()
     }
 }

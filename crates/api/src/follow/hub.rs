@@ -2,14 +2,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use domain::{OrgId, Seq, SessionId, SessionRef};
-use signals::{Delta, Signals};
+use domain::{OrgId, RecordedEvent, Seq, SessionId, SessionRef};
+use signals::Signals;
 use store::Store;
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::broadcast;
 
+use super::followed::{Followed, Following, Want};
 use super::frame::Frame;
-use super::reader::{Followed, Reader};
+use super::reader::Reader;
 use crate::error::ApiError;
 use crate::wake::Waker;
 
@@ -41,13 +42,6 @@ pub(crate) struct Hub {
     streams: CancellationToken,
 }
 
-/// A session that someone follows: everything after `tail` comes as frames, after `live`.
-pub(crate) struct Following {
-    pub(crate) tail: Seq,
-    pub(crate) live: Vec<Delta>,
-    pub(crate) frames: broadcast::Receiver<Frame>,
-}
-
 impl Hub {
     pub(crate) fn start(
         store: Store,
@@ -73,11 +67,37 @@ impl Hub {
     ///
     /// # Errors
     /// 404 when it is gone, 503 when this gateway follows too many.
-    pub(crate) async fn follow(&self, session: &SessionRef) -> Result<Following, ApiError> {
+    pub(super) async fn follow(
+        &self,
+        session: &SessionRef,
+        want: Want,
+    ) -> Result<Following, ApiError> {
         // Held before the reader has started, so that it is not taken for unfollowed meanwhile.
         let (followed, _held) = self.entry(session)?;
-        let joined = followed.join().await.ok_or(ApiError::NotFound("session"))?;
-        Ok(Following { tail: joined.tail, live: joined.live, frames: joined.frames })
+        followed.join(want).await.ok_or(ApiError::NotFound("session"))
+    }
+
+    /// Hands an event that this gateway has committed to those who follow its session here, if someone
+    /// does: it is made only then.
+    pub(crate) fn offer(
+        &self,
+        session: &SessionRef,
+        event: impl FnOnce() -> Option<RecordedEvent>,
+    ) {
+        let key = (session.org, session.session.clone());
+        let followed = self.lock().get(&key).map(|entry| entry.followed.clone());
+        if let Some((followed, event)) = followed.and_then(|followed| Some((followed, event()?))) {
+            followed.offer(event);
+        }
+    }
+
+    /// Ends the following of a session that is not what it was: deleted, perhaps created anew.
+    pub(crate) fn forget(&self, session: &SessionRef) {
+        let key = (session.org, session.session.clone());
+        if let Some(entry) = self.lock().remove(&key) {
+            entry.followed.end();
+            entry.stop.cancel();
+        }
     }
 
     /// Is cancelled when streams shall end: the process stops.
@@ -128,7 +148,7 @@ impl Hub {
 
     /// One query for all followed sessions: commits whose hints were lost, and sessions that are gone.
     async fn tick(&self) {
-        let asked: Vec<Key> = {
+        let asked: Vec<(Key, Seq)> = {
             let mut entries = self.lock();
             entries.retain(|_, entry| {
                 let followers = entry.followed.followers();
@@ -139,12 +159,13 @@ impl Hub {
                 }
                 kept
             });
-            entries.keys().cloned().collect()
+            entries.iter().map(|(key, entry)| (key.clone(), entry.followed.tail())).collect()
         };
         if asked.is_empty() {
             return;
         }
-        let heads = match self.store.heads(&asked).await {
+        let keys: Vec<Key> = asked.iter().map(|(key, _)| key.clone()).collect();
+        let heads = match self.store.heads(&keys).await {
             Ok(heads) => heads,
             Err(error) => {
                 tracing::warn!(%error, "followed sessions could not be looked at");
@@ -154,10 +175,11 @@ impl Hub {
         let heads: HashMap<Key, Seq> =
             heads.into_iter().map(|head| ((head.org, head.session), head.seq)).collect();
         let mut entries = self.lock();
-        for key in asked {
+        for (key, tail) in asked {
             match (heads.get(&key), entries.get(&key)) {
-                (Some(seq), Some(entry)) => entry.followed.note_head(*seq),
-                (None, Some(entry)) => {
+                (Some(seq), Some(entry)) if *seq >= tail => entry.followed.note_head(*seq),
+                // Gone, or made anew since: a log never gets shorter.
+                (_, Some(entry)) => {
                     entry.followed.end();
                     entry.stop.cancel();
                     entries.remove(&key);

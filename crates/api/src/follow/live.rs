@@ -37,13 +37,15 @@ pub(super) enum Added {
 #[derive(Debug, Default)]
 pub(super) struct Live {
     parts: Vec<LivePart>,
+    /// The message whose turn was seen to start last.
+    begun: Option<MessageId>,
     ended: VecDeque<MessageId>,
     kept: usize,
 }
 
 impl Live {
     /// Takes a piece in.
-    pub(super) fn extend(&mut self, delta: &Delta) -> Added {
+    pub(super) fn extend(&mut self, delta: Delta) -> Added {
         if self.ended.contains(&delta.message) {
             return Added::Nothing;
         }
@@ -69,7 +71,7 @@ impl Live {
         if fresh.is_empty() {
             return Added::Nothing;
         }
-        let new = Delta { offset: live.len, text: fresh.to_owned(), ..delta.clone() };
+        let offset = live.len;
         live.len += fresh.len() as u64;
         if self.kept + fresh.len() > MAX_KEPT_BYTES {
             self.kept -= live.text.take().map_or(0, |text| text.len());
@@ -77,7 +79,8 @@ impl Live {
             text.push_str(fresh);
             self.kept += fresh.len();
         }
-        Added::New(new)
+        let text = if known == 0 { delta.text } else { fresh.to_owned() };
+        Added::New(Delta { offset, text, ..delta })
     }
 
     /// What is known so far, for a follower that joins: one piece per part.
@@ -97,13 +100,19 @@ impl Live {
 
     /// Whether a piece of this message would be the first that is heard of it.
     pub(super) fn is_unknown(&self, message: &MessageId) -> bool {
-        !self.ended.contains(message) && !self.parts.iter().any(|live| live.message == *message)
+        self.begun.as_ref() != Some(message)
+            && !self.ended.contains(message)
+            && !self.parts.iter().any(|live| live.message == *message)
     }
 
     /// Takes a durable event in. A checkpoint may hold text whose deltas were lost: that is given back.
     pub(super) fn note(&mut self, event: &SessionEvent) -> Added {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only these three concern live text")]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these concern live text")]
         match event {
+            SessionEvent::TurnStarted(turn) => {
+                self.begun = Some(turn.message.clone());
+                Added::Nothing
+            }
             SessionEvent::TextCheckpointed(checkpoint) => {
                 // Its message is known only from the part's deltas; its text is in the event anyway.
                 let Some(live) = self.parts.iter().find(|live| live.part == checkpoint.part) else {
@@ -117,7 +126,7 @@ impl Live {
                     offset,
                     text: checkpoint.text.clone(),
                 };
-                self.extend(&piece)
+                self.extend(piece)
             }
             SessionEvent::TurnReplied(replied) => {
                 self.end(&replied.message);
@@ -145,7 +154,7 @@ impl Live {
 
 #[cfg(test)]
 mod tests {
-    use domain::{PartId, TextCheckpointed, TurnReplied};
+    use domain::{ModelRef, PartId, TextCheckpointed, TurnReplied, TurnStarted};
 
     use super::*;
 
@@ -162,32 +171,32 @@ mod tests {
     #[test]
     fn pieces_that_overlap_add_only_what_is_new() {
         let mut live = Live::default();
-        assert_eq!(live.extend(&piece(0, "one ")), Added::New(piece(0, "one ")));
-        assert_eq!(live.extend(&piece(0, "one ")), Added::Nothing);
-        assert_eq!(live.extend(&piece(0, "one two")), Added::New(piece(4, "two")));
-        assert_eq!(live.extend(&piece(2, "e ")), Added::Nothing);
+        assert_eq!(live.extend(piece(0, "one ")), Added::New(piece(0, "one ")));
+        assert_eq!(live.extend(piece(0, "one ")), Added::Nothing);
+        assert_eq!(live.extend(piece(0, "one two")), Added::New(piece(4, "two")));
+        assert_eq!(live.extend(piece(2, "e ")), Added::Nothing);
         assert_eq!(live.snapshot(), vec![piece(0, "one two")]);
     }
 
     #[test]
     fn a_gap_is_seen_and_closed_by_the_text_from_the_start() {
         let mut live = Live::default();
-        live.extend(&piece(0, "a"));
-        assert_eq!(live.extend(&piece(2, "c")), Added::Gap);
-        assert_eq!(live.extend(&piece(0, "abc")), Added::New(piece(1, "bc")));
+        live.extend(piece(0, "a"));
+        assert_eq!(live.extend(piece(2, "c")), Added::Gap);
+        assert_eq!(live.extend(piece(0, "abc")), Added::New(piece(1, "bc")));
     }
 
     #[test]
     fn a_piece_that_would_split_a_code_point_adds_nothing() {
         let mut live = Live::default();
-        live.extend(&piece(0, "ab"));
-        assert_eq!(live.extend(&piece(1, "\u{e9}x")), Added::Nothing);
+        live.extend(piece(0, "ab"));
+        assert_eq!(live.extend(piece(1, "\u{e9}x")), Added::Nothing);
     }
 
     #[test]
     fn a_checkpoint_gives_the_text_whose_deltas_were_lost() {
         let mut live = Live::default();
-        live.extend(&piece(0, "one "));
+        live.extend(piece(0, "one "));
         let checkpoint = SessionEvent::from(TextCheckpointed {
             turn: "trn_a".parse().expect("an id"),
             part: "prt_a".parse().expect("an id"),
@@ -200,26 +209,44 @@ mod tests {
     #[test]
     fn a_message_that_has_ended_takes_no_late_text() {
         let mut live = Live::default();
-        live.extend(&piece(0, "one"));
+        live.extend(piece(0, "one"));
         live.note(&SessionEvent::from(TurnReplied {
             turn: "trn_a".parse().expect("an id"),
             message: "msg_a".parse().expect("an id"),
             parts: Vec::new(),
             finish: "stop".into(),
         }));
-        assert_eq!(live.extend(&piece(3, " two")), Added::Nothing);
+        assert_eq!(live.extend(piece(3, " two")), Added::Nothing);
         assert!(live.snapshot().is_empty());
         let other: PartId = "prt_b".parse().expect("an id");
         assert!(live.parts.iter().all(|part| part.part != other));
     }
 
     #[test]
+    fn a_message_is_known_from_the_start_of_its_turn() {
+        let mut live = Live::default();
+        let first = piece(0, "one");
+        assert!(live.is_unknown(&first.message));
+        live.note(&SessionEvent::from(TurnStarted {
+            turn: "trn_a".parse().expect("an id"),
+            message: first.message.clone(),
+            parent: "msg_u".parse().expect("an id"),
+            agent: "build".into(),
+            model: ModelRef { provider: "p".into(), model: "m".into() },
+            epoch: 1,
+            step: 1,
+        }));
+        assert!(!live.is_unknown(&first.message));
+        assert_eq!(live.extend(first.clone()), Added::New(first));
+    }
+
+    #[test]
     fn text_past_the_bound_goes_on_live_but_is_not_kept() {
         let mut live = Live::default();
         let block = "x".repeat(MAX_KEPT_BYTES);
-        assert!(matches!(live.extend(&piece(0, &block)), Added::New(_)));
+        assert!(matches!(live.extend(piece(0, &block)), Added::New(_)));
         let at = MAX_KEPT_BYTES as u64;
-        assert_eq!(live.extend(&piece(at, "y")), Added::New(piece(at, "y")));
+        assert_eq!(live.extend(piece(at, "y")), Added::New(piece(at, "y")));
         assert!(live.snapshot().is_empty());
         assert_eq!(live.kept, 0);
     }

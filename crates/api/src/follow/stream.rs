@@ -15,8 +15,9 @@ use tasks::CancellationToken;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
-use super::frame::Frame;
-use super::hub::{Following, Hub};
+use super::followed::{Following, Want};
+use super::frame::{Frame, Framed};
+use super::hub::Hub;
 use crate::error::ApiError;
 
 /// Below the 55 s of the least patient proxy, with room for two lost ones.
@@ -53,7 +54,7 @@ impl LogStream {
         session: SessionRef,
         after: Seq,
     ) -> Result<Self, ApiError> {
-        let following = hub.follow(&session).await?;
+        let following = hub.follow(&session, Want::Everything).await?;
         let jitter = rand::rng().random_range(0..MAX_AGE.as_secs() / 3);
         let retry_ms = rand::rng().random_range(500..2_000);
         Ok(Self {
@@ -106,9 +107,7 @@ impl LogStream {
                     break; // comes live
                 }
                 self.sent = event.seq;
-                if let Frame::Event(_, bytes) = Frame::event(event) {
-                    self.ready.push_back(bytes);
-                }
+                self.ready.push_back(Framed::new(event).bytes());
             }
             if !caught {
                 return Ok(());
@@ -116,9 +115,7 @@ impl LogStream {
         }
         self.catching_up = false;
         for delta in std::mem::take(&mut self.following.live) {
-            if let Frame::Delta(_, bytes) = Frame::delta(delta) {
-                self.ready.push_back(bytes);
-            }
+            self.ready.push_back(Framed::new(delta).bytes());
         }
         Ok(())
     }
@@ -135,14 +132,14 @@ impl LogStream {
             received = timeout_at(ping.min(self.ends), self.following.frames.recv()) => received,
         };
         match received {
-            Ok(Ok(Frame::Event(event, bytes))) => {
+            Ok(Ok(Frame::Event(event))) => {
                 if event.seq <= self.sent {
                     return None; // the client was ahead of this gateway
                 }
                 self.sent = event.seq;
-                Some(bytes)
+                Some(event.bytes())
             }
-            Ok(Ok(Frame::Delta(_, bytes))) => Some(bytes),
+            Ok(Ok(Frame::Delta(delta))) => Some(delta.bytes()),
             Ok(Ok(Frame::Gone)) => {
                 self.over = true;
                 if self.stop.is_cancelled() {

@@ -6,7 +6,7 @@ use domain::{
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use store::{AdmittedPrompt, NewPrompt};
+use store::{AdmittedPrompt, NewPrompt, StoreError};
 
 use super::sessions::agent;
 use crate::ApiState;
@@ -168,8 +168,16 @@ pub(crate) async fn admit(
     let now = state.clock().now_ms();
     let prompt = request.into_prompt(now, &state.settings().default_model.provider)?;
     let new = NewPrompt { session: session.clone(), prompt, now };
-    let admitted = state.store().admit_prompt(org, new).await?;
+    let admitted = match state.store().admit_prompt(org, new).await {
+        Err(StoreError::NotFound) => {
+            state.homes().forget(org, &session);
+            return Err(StoreError::NotFound.into());
+        }
+        other => other?,
+    };
     let at = SessionRef { org, location: admitted.location.clone(), session };
+    // Before the hint, which then tells our own reader nothing new.
+    state.hub().offer(&at, || admitted.recorded());
     if admitted.prompt.wake {
         state.waker().wake(at.clone());
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use store::{AdmittedPrompt, MessageRow, PartRow, SessionRow};
 
 use super::admit::{AdmitRequest, admit};
-use super::sessions::{Limit, in_project};
+use super::sessions::{Limit, home, in_project, relearn};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id};
@@ -115,6 +115,10 @@ pub(super) async fn admit_and_show(
     request: AdmitRequest,
 ) -> Result<Json<AdmittedView>, ApiError> {
     let admitted = admit(state, org, session.clone(), request).await?;
+    Ok(Json(admitted_view(state, session, &admitted)))
+}
+
+fn admitted_view(state: &ApiState, session: SessionId, admitted: &AdmittedPrompt) -> AdmittedView {
     let context = SessionContext {
         session,
         directory: String::new(), // a user message shows none
@@ -126,7 +130,7 @@ pub(super) async fn admit_and_show(
         delivery: admitted.prompt.delivery.as_str(),
         wake: admitted.prompt.wake,
     };
-    Ok(Json(AdmittedView { message: message(&context, &prompt_row(&admitted)), admission }))
+    AdmittedView { message: message(&context, &prompt_row(admitted)), admission }
 }
 
 pub(super) async fn post(
@@ -137,9 +141,16 @@ pub(super) async fn post(
 ) -> Result<Json<AdmittedView>, ApiError> {
     let (project, session): (ProjectId, SessionId) = (id(&project)?, id(&session)?);
     // A session never changes its project, so that admission stays one statement once it is known.
-    if !state.homes().is_home(access.org, &session, &project) {
-        let row = in_project(&state, access.org, project.as_str(), session.as_str()).await?;
-        state.homes().remember(access.org, row.at.session, row.project);
+    let mut at = home(&state, access.org, &session).await?;
+    if at.project != project {
+        at = relearn(&state, access.org, &session).await?;
     }
-    admit_and_show(&state, access.org, session, request).await
+    if at.project != project {
+        return Err(ApiError::NotFound("session was"));
+    }
+    let admitted = admit(&state, access.org, session.clone(), request).await?;
+    if admitted.location != at.location {
+        state.homes().forget(access.org, &session); // it was deleted and created anew elsewhere
+    }
+    Ok(Json(admitted_view(&state, session, &admitted)))
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::{IdMint, OrgId, ProjectId, SessionCreated, SessionId, SessionRef, Stamp};
@@ -8,6 +10,7 @@ use super::admit::{ModelRequest, plain};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id};
+use crate::homes::Home;
 use crate::resolve::workspace;
 use crate::view::SessionView;
 
@@ -105,6 +108,28 @@ pub(super) async fn in_project(
     if row.project == project { Ok(row) } else { Err(ApiError::NotFound("session was")) }
 }
 
+/// Where a session is, as far as is known here: only for what the next statement would find out.
+pub(crate) async fn home(
+    state: &ApiState,
+    org: OrgId,
+    session: &SessionId,
+) -> Result<Arc<Home>, ApiError> {
+    match state.homes().of(org, session) {
+        Some(home) => Ok(home),
+        None => relearn(state, org, session).await,
+    }
+}
+
+/// Where a session is now.
+pub(crate) async fn relearn(
+    state: &ApiState,
+    org: OrgId,
+    session: &SessionId,
+) -> Result<Arc<Home>, ApiError> {
+    let row = state.store().session(org, session.clone()).await?;
+    Ok(state.homes().remember(row))
+}
+
 pub(super) async fn list(
     access: CanRead,
     State(state): State<ApiState>,
@@ -148,6 +173,8 @@ pub(super) async fn show(
 /// Deletes the session; a drain that has it is fenced by that, and told so.
 pub(crate) async fn delete_session(state: &ApiState, row: SessionRow) -> Result<(), ApiError> {
     state.store().delete_session(row.at.org, row.at.session.clone()).await?;
+    state.homes().forget(row.at.org, &row.at.session);
+    state.hub().forget(&row.at);
     state.waker().interrupt(row.at);
     Ok(())
 }

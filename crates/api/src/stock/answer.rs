@@ -1,20 +1,26 @@
 //! Waits for the work on a prompt to end, by its session's log.
 
-use domain::{DrainOutcome, InterruptTarget, MessageId, SessionError, SessionEvent, TurnOutcome};
-use store::{AdmittedPrompt, SessionRow};
+use std::sync::Arc;
+
+use domain::{
+    DrainOutcome, InterruptTarget, MessageId, OrgId, RecordedEvent, SessionError, SessionEvent,
+    SessionId, SessionRef, TurnOutcome,
+};
+use store::{Admission, AdmittedPrompt, MessageRow};
 
 use super::translate::as_stock;
 use crate::ApiState;
 use crate::error::ApiError;
-use crate::follow::{Cursor, Step};
-use crate::native::{context, one};
-use crate::view::MessageView;
+use crate::follow::{Cursor, Step, Want};
+use crate::homes::Home;
+use crate::native::{AdmitRequest, admit, home, relearn};
+use crate::view::{Draft, MessageView, SessionContext, message};
 
 /// How the work on a prompt ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     /// With this message of the assistant.
-    With(MessageId),
+    With(Box<MessageRow>),
     /// Without any.
     Without(String),
 }
@@ -24,22 +30,28 @@ enum Ended {
 struct Awaited {
     message: MessageId,
     promoted: bool,
-    last: Option<MessageId>,
+    /// The message of the newest turn, as far as it is written.
+    last: Option<Draft>,
 }
 
 impl Awaited {
-    fn note(&mut self, event: &SessionEvent) -> Option<Ended> {
+    fn new(message: MessageId) -> Self {
+        Self { message, promoted: false, last: None }
+    }
+
+    fn note(&mut self, event: &RecordedEvent) -> Option<Ended> {
+        if let Some(draft) = &mut self.last {
+            draft.note(event);
+        }
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these say how work goes on")]
-        match event {
+        match &event.event {
             SessionEvent::PromptPromoted(promoted) if promoted.message == self.message => {
                 self.promoted = true;
             }
-            SessionEvent::TurnStarted(turn) if self.promoted => {
-                self.last = Some(turn.message.clone());
-            }
+            SessionEvent::TurnStarted(_) if self.promoted => self.last = Draft::begin(event),
             SessionEvent::TurnSettled(turn)
                 if turn.outcome == TurnOutcome::Lost
-                    && self.last.as_ref() == Some(&turn.message) =>
+                    && self.last.as_ref().map(Draft::message) == Some(&turn.message) =>
             {
                 self.last = None;
             }
@@ -51,7 +63,7 @@ impl Awaited {
             // A drain that ends has spent the wakes before its end: what it has not promoted stays put.
             SessionEvent::DrainEnded(end) => {
                 return Some(match (self.last.take(), &end.error, end.outcome) {
-                    (Some(message), ..) => Ended::With(message),
+                    (Some(draft), ..) => Ended::With(Box::new(draft.into_row())),
                     (None, Some(SessionError { message, .. }), _) => {
                         Ended::Without(message.clone())
                     }
@@ -69,57 +81,103 @@ impl Awaited {
     }
 }
 
-/// The assistant's last message for an admitted prompt, once the work on it has ended.
-pub(super) async fn answer(
-    state: &ApiState,
-    session: SessionRow,
-    admitted: &AdmittedPrompt,
-) -> Result<MessageView, ApiError> {
-    let mut awaited =
-        Awaited { message: admitted.prompt.message.clone(), promoted: false, last: None };
-    let at = session.at.clone();
-    let mut log = Cursor::open(state.hub(), state.store(), at, admitted.seq).await?;
-    loop {
-        let event = match log.next().await? {
-            Step::Event(event) => event,
-            Step::Delta(_) => continue,
-            Step::Gone => {
-                return Err(ApiError::Unavailable {
-                    message: "the session was deleted or this gateway stops; the work goes on",
-                    cause: None,
-                });
+/// A request that waits for the answer to its prompt: the prompt is admitted, and its session followed from
+/// before that.
+pub(super) struct Held {
+    awaited: Awaited,
+    log: Cursor,
+    session: SessionId,
+    home: Arc<Home>,
+}
+
+impl Held {
+    /// Admits a prompt. Its session is followed first, so that nothing has to be read back.
+    pub(super) async fn admit(
+        state: &ApiState,
+        org: OrgId,
+        session: SessionId,
+        request: AdmitRequest,
+    ) -> Result<Self, ApiError> {
+        let mut home = home(state, org, &session).await?;
+        let mut at = SessionRef { org, location: home.location.clone(), session };
+        let mut log = follow(state, &at).await?;
+        let admitted = admit(state, org, at.session.clone(), request).await?;
+        let is_old = admitted.admission == Admission::First && admitted.seq <= log.joined_at();
+        if is_old || admitted.location != at.location {
+            // It was deleted and created anew since we learnt where it is, or began to follow it.
+            state.hub().forget(&at);
+            home = relearn(state, org, &at.session).await?;
+            at.location = home.location.clone();
+            log = follow(state, &at).await?;
+        }
+        Ok(Self::new(&admitted, log, at.session, home))
+    }
+
+    fn new(admitted: &AdmittedPrompt, log: Cursor, session: SessionId, home: Arc<Home>) -> Self {
+        let awaited = Awaited::new(admitted.prompt.message.clone());
+        Self { awaited, log: log.after(admitted.seq), session, home }
+    }
+
+    /// The assistant's last message, once the work on the prompt has ended: made of the events that tell
+    /// so.
+    pub(super) async fn answer(mut self, state: ApiState) -> Result<MessageView, ApiError> {
+        loop {
+            let event = match self.log.next().await? {
+                Step::Event(event) => event,
+                Step::Delta(_) => continue,
+                Step::Gone => {
+                    return Err(ApiError::Unavailable {
+                        message: "the session was deleted or this gateway stops; the work goes on",
+                        cause: None,
+                    });
+                }
+            };
+            match self.awaited.note(&event) {
+                Some(Ended::With(row)) => {
+                    // An assistant's message names its agent and model itself.
+                    let context = SessionContext {
+                        session: self.session,
+                        directory: self.home.directory.clone(),
+                        agent: state.settings().default_agent.clone(),
+                        model: state.settings().default_model.clone(),
+                    };
+                    return Ok(as_stock(&context, message(&context, &row)));
+                }
+                Some(Ended::Without(why)) => return Err(ApiError::Conflict(why)),
+                None => {}
             }
-        };
-        match awaited.note(&event.event) {
-            Some(Ended::With(message)) => {
-                let view = one(state, &session, message.as_str()).await?;
-                return Ok(as_stock(&context(state, &session), view));
-            }
-            Some(Ended::Without(why)) => return Err(ApiError::Conflict(why)),
-            None => {}
         }
     }
+}
+
+async fn follow(state: &ApiState, at: &SessionRef) -> Result<Cursor, ApiError> {
+    Cursor::join(state.hub(), state.store(), at.clone(), Want::Events).await
 }
 
 #[cfg(test)]
 mod tests {
     use domain::{
-        DrainEnded, InterruptRequested, ModelRef, PromptPromoted, TurnSettled, TurnStarted,
+        DrainEnded, InterruptRequested, ModelRef, PromptPromoted, Seq, TurnSettled, TurnStarted,
         TurnUsage,
     };
 
     use super::*;
 
     fn awaited() -> Awaited {
-        Awaited { message: "msg_u".parse().expect("an id"), promoted: false, last: None }
+        Awaited::new("msg_u".parse().expect("an id"))
+    }
+
+    fn recorded(event: impl Into<SessionEvent>) -> RecordedEvent {
+        let id = "evt_a".parse().expect("an id");
+        RecordedEvent { seq: Seq(1), id, time: 1, claim: None, event: event.into() }
     }
 
     fn model() -> ModelRef {
         ModelRef { provider: "p".into(), model: "m".into() }
     }
 
-    fn promoted(message: &str) -> SessionEvent {
-        SessionEvent::from(PromptPromoted {
+    fn promoted(message: &str) -> RecordedEvent {
+        recorded(PromptPromoted {
             message: message.parse().expect("an id"),
             parts: Vec::new(),
             agent: "build".into(),
@@ -128,8 +186,8 @@ mod tests {
         })
     }
 
-    fn turn(message: &str) -> SessionEvent {
-        SessionEvent::from(TurnStarted {
+    fn turn(message: &str) -> RecordedEvent {
+        recorded(TurnStarted {
             turn: "trn_a".parse().expect("an id"),
             message: message.parse().expect("an id"),
             parent: "msg_u".parse().expect("an id"),
@@ -140,8 +198,8 @@ mod tests {
         })
     }
 
-    fn ended(outcome: DrainOutcome) -> SessionEvent {
-        SessionEvent::from(DrainEnded { outcome, error: None })
+    fn ended(outcome: DrainOutcome) -> RecordedEvent {
+        recorded(DrainEnded { outcome, error: None })
     }
 
     #[test]
@@ -150,8 +208,8 @@ mod tests {
         for event in [turn("msg_0"), promoted("msg_u"), turn("msg_1"), turn("msg_2")] {
             assert_eq!(awaited.note(&event), None);
         }
-        let last = Ended::With("msg_2".parse().expect("an id"));
-        assert_eq!(awaited.note(&ended(DrainOutcome::Completed)), Some(last));
+        let last = awaited.note(&ended(DrainOutcome::Completed));
+        assert!(matches!(last, Some(Ended::With(row)) if row.id.as_str() == "msg_2"));
     }
 
     #[test]
@@ -159,7 +217,7 @@ mod tests {
         let mut awaited = awaited();
         awaited.note(&promoted("msg_u"));
         awaited.note(&turn("msg_1"));
-        let lost = SessionEvent::from(TurnSettled {
+        let lost = recorded(TurnSettled {
             turn: "trn_a".parse().expect("an id"),
             message: "msg_1".parse().expect("an id"),
             outcome: TurnOutcome::Lost,
@@ -172,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_parked_prompt_is_not_waited_for() {
-        let parked = SessionEvent::from(InterruptRequested { target: InterruptTarget::Parked });
+        let parked = recorded(InterruptRequested { target: InterruptTarget::Parked });
         assert!(matches!(awaited().note(&parked), Some(Ended::Without(_))));
         assert!(matches!(
             awaited().note(&ended(DrainOutcome::Interrupted)),

@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::translate::{StockEvent, Translator};
 use crate::ApiSettings;
 use crate::error::ApiError;
-use crate::follow::{Cursor, Hub, Step};
+use crate::follow::{Cursor, Hub, Step, Want};
 use crate::view::SessionContext;
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
@@ -242,7 +242,7 @@ impl Feed {
             let id = at.session.clone();
             store.transcript(at.org, id, None, NEWEST_MESSAGES).await?.messages
         };
-        let cursor = Cursor::open(hub, store, at.clone(), after).await?;
+        let cursor = Cursor::join(hub, store, at.clone(), Want::Everything).await?.after(after);
         let settings = &self.feeds.settings;
         let context = SessionContext {
             session: at.session.clone(),
@@ -302,8 +302,11 @@ impl Feed {
     }
 
     fn send(&self, directory: &Arc<str>, project: &str, events: &[StockEvent]) {
+        if self.frames.receiver_count() == 0 {
+            return; // nobody listens just now, and a feed has no past
+        }
         for event in events {
-            // An error means that nobody listens just now.
+            // An error means that the last listener is just leaving.
             let _ = self.frames.send(frame(directory, project, event));
         }
     }

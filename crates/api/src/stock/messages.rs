@@ -10,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::answer::answer;
+use super::answer::Held;
 use super::translate::as_stock;
 use crate::ApiState;
 use crate::error::ApiError;
@@ -54,14 +54,15 @@ pub(super) async fn post(
     Path(session): Path<String>,
     Body(request): Body<AdmitRequest>,
 ) -> Result<Response, ApiError> {
-    let session = state.store().session(access.org, id(&session)?).await?;
-    let answers = !request.no_reply.unwrap_or(false);
-    let admitted = admit(&state, access.org, session.at.session.clone(), request).await?;
-    if !answers {
-        let view = message(&context(&state, &session), &prompt_row(&admitted));
+    let session = id(&session)?;
+    if request.no_reply.unwrap_or(false) {
+        let row = state.store().session(access.org, session).await?;
+        let admitted = admit(&state, access.org, row.at.session.clone(), request).await?;
+        let view = message(&context(&state, &row), &prompt_row(&admitted));
         return Ok(Json(view).into_response());
     }
-    let mut answer = Box::pin(async move { answer(&state, session, &admitted).await });
+    let held = Held::admit(&state, access.org, session, request).await?;
+    let mut answer = Box::pin(held.answer(state));
     match tokio::time::timeout(SILENT_FOR, &mut answer).await {
         Ok(answered) => Ok(Json(answered?).into_response()),
         Err(_) => Ok(slow(answer)),

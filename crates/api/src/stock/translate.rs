@@ -4,15 +4,16 @@ use std::collections::HashSet;
 
 use domain::{
     CallId, DrainOutcome, EventId, IdMint, PartId, PromptPart, RecordedEvent, ReplyPart,
-    SessionError, SessionEvent, Stamp, TimestampMs, ToolCalled, ToolOutcomeKind, ToolState,
-    TurnOutcome, TurnSettled,
+    SessionError, SessionEvent, Stamp, TimestampMs, ToolCalled, ToolState, TurnOutcome,
+    TurnSettled,
 };
 use serde_json::{Value, json};
 use signals::{Delta, DeltaKind};
 use store::{CallRow, MessageRow, PartRow, SessionRow};
 
 use crate::view::{
-    MessageInfo, MessageView, PartBody, PartView, SessionContext, SessionView, error_view, message,
+    MessageInfo, MessageView, PartBody, PartView, SessionContext, SessionView, called_row,
+    error_view, message, settle,
 };
 
 /// An event in the stock shape.
@@ -123,17 +124,7 @@ impl Translator {
                 self.update_call(&mut out, &started.call, |call| call.state = "started".into());
             }
             SessionEvent::ToolSettled(settled) => {
-                self.update_call(&mut out, &settled.call, |call| {
-                    call.state = "settled".into();
-                    call.outcome = Some(outcome(settled.outcome).into());
-                    call.title = Some(settled.title.clone());
-                    call.output = Some(settled.output.clone());
-                    call.structured.clone_from(&settled.structured);
-                    call.managed_path.clone_from(&settled.managed_path);
-                    call.truncated = Some(settled.truncated);
-                    call.started_ms = Some(settled.started);
-                    call.ended_ms = Some(settled.ended);
-                });
+                self.update_call(&mut out, &settled.call, |call| settle(call, settled));
             }
             SessionEvent::TurnReplied(replied) => {
                 self.replied(&mut out, &replied.parts, &replied.finish);
@@ -279,22 +270,7 @@ impl Translator {
             return;
         };
         let intent = &called.intent;
-        let call = CallRow {
-            id: intent.call.clone(),
-            provider_call: intent.provider_call.clone(),
-            tool: intent.tool.clone(),
-            state: "intended".into(),
-            arguments: intent.arguments.clone(),
-            called_ms: out.time,
-            outcome: None,
-            title: None,
-            output: None,
-            structured: None,
-            managed_path: None,
-            truncated: None,
-            started_ms: None,
-            ended_ms: None,
-        };
+        let call = CallRow { state: "intended".into(), ..called_row(called, out.time) };
         open.parts.retain(|part| part.id != intent.part);
         let id = intent.part.clone();
         open.parts.push(PartRow { id, kind: "tool".into(), text: None, call: Some(call) });
@@ -399,13 +375,4 @@ fn user_row(event: &RecordedEvent, id: &domain::MessageId, parts: &[PromptPart])
         PromptPart::Text { id, text } => text_part(id.clone(), "text", text.clone()),
     };
     MessageRow { parts: parts.iter().map(part).collect(), ..blank(event, id) }
-}
-
-fn outcome(outcome: ToolOutcomeKind) -> &'static str {
-    match outcome {
-        ToolOutcomeKind::Completed => "completed",
-        ToolOutcomeKind::Failed => "failed",
-        ToolOutcomeKind::Interrupted => "interrupted",
-        ToolOutcomeKind::Unknown => "unknown",
-    }
 }

@@ -116,6 +116,21 @@ async fn a_stream_goes_on_at_another_gateway_though_every_hint_is_lost() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_a_session_that_is_made_anew_is_told_that_it_is_gone() -> Result<()> {
+    let world = World::new().await?;
+    let (here, there) = (world.gateway(), world.gateway());
+    let (project, id) = session(&world, &here).await;
+    prompt(&world, &here, &id, "hello").await;
+    let mut stream = follow(&world, &here, &id, None).await;
+    stream.until(|sse| sse.event == "prompt.admitted").await;
+    let path = format!("/project/{project}/session");
+    ok(&there, "DELETE", &format!("{path}/{id}"), &world.key, None).await;
+    ok(&there, "POST", &path, &world.key, Some(json!({ "id": id }))).await;
+    stream.until(|sse| sse.event == "gone").await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_fills_the_gap_of_lost_deltas_and_the_holder_is_asked() -> Result<()> {
     use signals::{Hint, Received, Signals, Topic, WorkerHint};
     let world = World::new().await?;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use domain::TextCheckpointed;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -218,5 +219,82 @@ async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
     let id = session["id"].as_str().expect("an id");
     assert_eq!(get(&format!("/session/{id}")).await, session);
     assert_eq!(get("/project/current").await["id"], session["projectID"]);
+    Ok(())
+}
+
+/// Posts a prompt to a session and answers as its worker would; what the client gets. The worker learns of
+/// it through the gateway `beside`.
+async fn held(
+    world: &World,
+    gateway: &axum::Router,
+    beside: &axum::Router,
+    id: &str,
+    text: &str,
+) -> Result<Value> {
+    let path = format!("/session/{id}/message");
+    let body = Some(json!({ "parts": [{ "type": "text", "text": text }] }));
+    let held = call(gateway, "POST", &path, &world.key, body);
+    let work = async {
+        let log = format!("/platform/session/{id}/log?follow=true");
+        let mut events = listen(world, beside, &log).await;
+        events.until(|sse| sse.data["data"]["parts"][0]["text"] == text).await;
+        let mut turn = begin(world, &at(world, id).await?).await?;
+        turn.say(world, "one ");
+        for (offset, piece) in [(0, "one "), (4, "two")] {
+            let (turn_id, part, text) = (turn.turn.clone(), turn.part.clone(), piece.to_owned());
+            turn.write(world, TextCheckpointed { turn: turn_id, part, offset, text }).await?;
+        }
+        let first = turn.tool(world).await?;
+        turn.tool(world).await?; // no reply names it
+        turn.finish(world, "one two three", Some(first)).await
+    };
+    let ((status, answer), worked) = tokio::join!(held, work);
+    worked?;
+    anyhow::ensure!(status == StatusCode::OK, "{status} {answer}");
+    Ok(answer)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_answer_is_made_of_events_as_its_rows_have_it() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({}))).await;
+    let id = session["id"].as_str().expect("an id");
+    for text in ["first", "second"] {
+        let answer = held(&world, &gateway, &gateway, id, text).await?;
+        let path = format!("/session/{id}/message");
+        let listed = ok(&gateway, "GET", &path, &world.key, None).await;
+        assert_eq!(listed.as_array().and_then(|all| all.last()), Some(&answer));
+        let kinds: Vec<_> = answer["parts"].as_array().into_iter().flatten().collect();
+        let kinds: Vec<_> = kinds.iter().filter_map(|part| part["type"].as_str()).collect();
+        assert_eq!(kinds, ["step-start", "tool", "text", "tool", "step-finish"]);
+        let message = answer["info"]["id"].as_str().expect("an id");
+        let shown = ok(&gateway, "GET", &format!("{path}/{message}"), &world.key, None).await;
+        assert_eq!(shown, answer);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_deleted_and_made_anew_at_another_gateway_is_the_new_one() -> Result<()> {
+    let world = World::new().await?;
+    let (here, there) = (world.gateway(), world.gateway());
+    let old = json!({ "id": "ses_again", "directory": "/workspace/old" });
+    ok(&here, "POST", "/session", &world.key, Some(old)).await;
+    let answer = held(&world, &here, &there, "ses_again", "first").await?;
+    assert_eq!(answer["info"]["path"]["cwd"], "/workspace/old");
+    ok(&there, "DELETE", "/session/ses_again", &world.key, None).await;
+    let body = json!({ "parts": [{ "type": "text", "text": "nobody is there" }] });
+    let path = "/session/ses_again/message";
+    let (status, _) = call(&here, "POST", path, &world.key, Some(body)).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let again = json!({ "id": "ses_again", "directory": "/workspace/old" });
+    ok(&there, "POST", "/session", &world.key, Some(again)).await;
+    held(&world, &here, &there, "ses_again", "known again").await?;
+    ok(&there, "DELETE", "/session/ses_again", &world.key, None).await;
+    let new = json!({ "id": "ses_again", "directory": "/workspace/new" });
+    ok(&there, "POST", "/session", &world.key, Some(new)).await;
+    let answer = held(&world, &here, &there, "ses_again", "second").await?;
+    assert_eq!(answer["info"]["path"]["cwd"], "/workspace/new");
     Ok(())
 }

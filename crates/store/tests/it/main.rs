@@ -15,6 +15,7 @@ mod interrupt;
 mod look;
 mod oracle;
 mod random;
+mod reads;
 mod rebuild;
 mod schema;
 mod script;
