@@ -1,10 +1,14 @@
--- Folds a batch of events into the projections at once; admission tries the common case first.
+-- Folds a batch of events into the projections at once; admission tries the common case first; what every
+-- prompt and turn paid for and nothing needed is dropped.
 SET LOCAL ROLE oc_owner;
+
+-- What projections say of the projector that wrote them.
+CREATE FUNCTION projector_version() RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 1::smallint;
 
 -- Folds events into the projections: the first has the number `p_first`, the others follow it without a
 -- hole. Gives the rows that folding them one by one gives, wherever a batch begins and ends. Holds only
 -- what the events hold: no now(), no random id.
--- A change of what it writes raises the constant below and wants `opencode-cloud rebuild`.
+-- A change of what it writes raises projector_version() and wants `opencode-cloud rebuild`.
 --
 -- A statement costs more than what it does, so what several events of a batch say of one row is written
 -- once: the session's at the end, a reply's with its turn's settlement.
@@ -12,7 +16,7 @@ CREATE FUNCTION project_events(
     p_org uuid, p_session text, p_first bigint, p_times bigint[], p_kinds text[], p_payloads text[])
 RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
-    projector CONSTANT smallint := 1;
+    projector CONSTANT smallint := projector_version();
     at_seq bigint := p_first - 1;
     at_ms bigint;
     -- The payload, parsed once: json would read the whole text again for every field.
@@ -214,6 +218,116 @@ BEGIN
     PERFORM project_events(p_org, p_session, p_seq, ARRAY[p_time], ARRAY[p_kind], ARRAY[p_payload]);
 END $$;
 
-REVOKE ALL ON FUNCTION project_events FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION project_events TO oc_app, oc_migrate;
+-- Admits a prompt: one row, one event, one commit. 'admitted', 'retry' (the first row stands),
+-- 'conflict' (the id is another message's) or 'missing'. `seq` is the admission's number.
+CREATE OR REPLACE FUNCTION admit_prompt(
+    p_org uuid, p_session text, p_message text, p_delivery text, p_digest text, p_wake boolean,
+    p_event text, p_stamp bigint, p_now bigint, p_payload text,
+    OUT outcome text, OUT seq bigint, OUT location text, OUT admitted_ms bigint, OUT payload text)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    -- An assignment costs less than a statement.
+    tenant CONSTANT text := set_config('oc.org', p_org::text, true);
+    first record;
+BEGIN
+    -- The common case in one statement: a new id. An id that is taken leaves the head as it is. That of a
+    -- reply or a notice counts as taken: it would stop every later promotion on its key.
+    UPDATE session_head SET next_seq = next_seq + 1, pending = pending + 1,
+        wake_seq = CASE WHEN p_wake THEN next_seq ELSE wake_seq END,
+        last_id = greatest(last_id, p_stamp)
+    WHERE org_id = p_org AND id = p_session
+        AND NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = p_message)
+        AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message)
+    RETURNING next_seq - 1, location_id INTO seq, location;
+    IF FOUND THEN
+        INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
+        VALUES (p_org, p_session, seq, p_event, 'prompt.admitted', 1, p_now, p_payload);
+        -- As project_events does it, without reading the payload. A racing admission of the same id fails
+        -- here on the key, whole; the caller asks again and finds the other.
+        INSERT INTO session_input (org_id, id, session_id, delivery, status, payload, admitted_seq,
+            admitted_ms, projector_version)
+        VALUES (p_org, p_message, p_session, p_delivery, 'admitted', p_payload, seq, p_now,
+            projector_version());
+        outcome := 'admitted';
+        admitted_ms := p_now;
+        payload := p_payload;
+        RETURN;
+    END IF;
+    SELECT i.session_id, i.delivery, i.payload, i.admitted_seq, i.admitted_ms INTO first
+    FROM session_input i WHERE i.org_id = p_org AND i.id = p_message;
+    IF FOUND THEN
+        outcome := CASE WHEN first.session_id = p_session AND first.delivery = p_delivery
+            AND first.payload::json->>'digest' = p_digest THEN 'retry' ELSE 'conflict' END;
+        seq := first.admitted_seq;
+        SELECT h.location_id INTO location FROM session_head h
+        WHERE h.org_id = p_org AND h.id = first.session_id;
+        admitted_ms := first.admitted_ms;
+        payload := first.payload;
+    ELSIF EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message) THEN
+        outcome := 'conflict';
+    ELSE
+        outcome := 'missing';
+    END IF;
+END $$;
+
+-- Postgres reads a CHECK's text anew for every statement that writes its table: a tenth of a turn's CPU.
+-- Only the projector writes these columns, from types that have no other values.
+ALTER TABLE session_input DROP CONSTRAINT session_input_delivery_check,
+    DROP CONSTRAINT session_input_status_check;
+ALTER TABLE message DROP CONSTRAINT message_role_check;
+ALTER TABLE part DROP CONSTRAINT part_kind_check;
+ALTER TABLE provider_turn DROP CONSTRAINT provider_turn_status_check;
+ALTER TABLE tool_result DROP CONSTRAINT tool_result_class_check, DROP CONSTRAINT tool_result_state_check;
+
+-- Only a deletion and a rebuild looked for a session's inputs and attempts by these, and every prompt and
+-- request paid for them. The log names both.
+DROP INDEX session_input_session, provider_attempt_session;
+
+-- What the events of one kind name in one field.
+CREATE FUNCTION logged_ids(p_org uuid, p_session text, p_kind text, p_field text) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT e.payload::json->>p_field FROM session_event e
+    WHERE e.org_id = p_org AND e.session_id = p_session AND e.kind = p_kind
+$$;
+
+-- Every projected row of a session as text, in a fixed order: what a rebuild must reproduce.
+CREATE OR REPLACE FUNCTION projection_rows(p_org uuid, p_session text)
+RETURNS TABLE (name text, line text) LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
+    SELECT 'session', t::text FROM session t WHERE org_id = p_org AND id = p_session
+    UNION ALL SELECT 'session_input', t::text FROM session_input t
+        WHERE org_id = p_org AND session_id = p_session
+            AND id = ANY (ARRAY(SELECT logged_ids(p_org, p_session, 'prompt.admitted', 'message')))
+    UNION ALL SELECT 'context_epoch', t::text FROM context_epoch t WHERE org_id = p_org AND session_id = p_session
+    UNION ALL SELECT 'mid_conversation_system_message', t::text FROM mid_conversation_system_message t
+        WHERE org_id = p_org AND session_id = p_session
+    UNION ALL SELECT 'message', t::text FROM message t WHERE org_id = p_org AND session_id = p_session
+    UNION ALL SELECT 'part', t::text FROM part t WHERE org_id = p_org AND session_id = p_session
+    UNION ALL SELECT 'provider_turn', t::text FROM provider_turn t WHERE org_id = p_org AND session_id = p_session
+    UNION ALL SELECT 'provider_attempt', t::text FROM provider_attempt t
+        WHERE org_id = p_org AND session_id = p_session
+            AND id = ANY (ARRAY(SELECT logged_ids(p_org, p_session, 'attempt.started', 'attempt')))
+    UNION ALL SELECT 'tool_result', t::text FROM tool_result t WHERE org_id = p_org AND session_id = p_session
+    ORDER BY 1, 2
+$$;
+
+-- Drops a session's projections, before its events; the caller may replay these, upcast, through
+-- project_events.
+CREATE OR REPLACE FUNCTION drop_projections(p_org uuid, p_session text)
+RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+BEGIN
+    DELETE FROM session WHERE org_id = p_org AND id = p_session;
+    DELETE FROM session_input WHERE org_id = p_org AND session_id = p_session
+        AND id = ANY (ARRAY(SELECT logged_ids(p_org, p_session, 'prompt.admitted', 'message')));
+    DELETE FROM context_epoch WHERE org_id = p_org AND session_id = p_session;
+    DELETE FROM mid_conversation_system_message WHERE org_id = p_org AND session_id = p_session;
+    DELETE FROM message WHERE org_id = p_org AND session_id = p_session;
+    DELETE FROM part WHERE org_id = p_org AND session_id = p_session;
+    DELETE FROM provider_turn WHERE org_id = p_org AND session_id = p_session;
+    DELETE FROM provider_attempt WHERE org_id = p_org AND session_id = p_session
+        AND id = ANY (ARRAY(SELECT logged_ids(p_org, p_session, 'attempt.started', 'attempt')));
+    DELETE FROM tool_result WHERE org_id = p_org AND session_id = p_session;
+END $$;
+
+REVOKE ALL ON FUNCTION projector_version, project_events, logged_ids FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION projector_version, project_events, logged_ids TO oc_app, oc_migrate;
 RESET ROLE;

@@ -114,8 +114,11 @@ impl Store {
                 event: (admission == Admission::First).then_some(event),
                 location: location.parse()?,
                 admitted_ms,
-                prompt: serde_json::from_str(&payload)
-                    .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                prompt: match admission {
+                    Admission::First => new.prompt,
+                    Admission::Retry => serde_json::from_str(&payload)
+                        .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                },
             })
         })
         .await

@@ -131,6 +131,8 @@ async fn a_tampered_projection_is_reported_and_repaired() {
         ("UPDATE part SET text = text || ' ' WHERE kind = 'reasoning'", 1, 1),
         ("DELETE FROM tool_result WHERE class = 'pure'", 0, 1),
         ("DELETE FROM context_epoch", 0, 1),
+        ("DELETE FROM provider_turn", 0, 3),
+        ("DELETE FROM session_input", 0, 2),
         ("UPDATE mid_conversation_system_message SET rendered = ''", 1, 1),
         ("UPDATE provider_attempt SET body_hash = '' WHERE ordinal = 2", 1, 1),
         ("UPDATE provider_turn SET projector_version = 0 WHERE outcome = 'lost'", 1, 1),
