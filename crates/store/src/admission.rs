@@ -65,62 +65,66 @@ impl Store {
         org: OrgId,
         new: NewPrompt,
     ) -> Result<AdmittedPrompt, StoreError> {
-        let pool = self.gateway().clone();
-        tasks::detached(async move {
-            let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
-            let mut mint = IdMint::after(stamp, new.now);
-            let event = EventId::mint(&mut mint);
-            let payload = serde_json::to_string(&new.prompt)
-                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-            let mut tries = 0;
-            let row = loop {
-                let answer = sqlx::query!(
-                    r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
+                    let mut mint = IdMint::after(stamp, new.now);
+                    let event = EventId::mint(&mut mint);
+                    let payload = serde_json::to_string(&new.prompt)
+                        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+                    let mut tries = 0;
+                    let row = loop {
+                        let answer = sqlx::query!(
+                            r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
                        FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"#,
-                    org.0,
-                    new.session.as_str(),
-                    new.prompt.message.as_str(),
-                    new.prompt.delivery.as_str(),
-                    new.prompt.digest,
-                    new.prompt.wake,
-                    event.as_str(),
-                    mint.last().0,
-                    new.now,
-                    payload,
-                )
-                .fetch_one(&pool)
-                .await;
-                match answer {
-                    // Two admissions of one id met: the other one won, and is found now.
-                    Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
-                    other => break other?,
-                }
-            };
-            let admission = match row.outcome.as_str() {
-                "admitted" => Admission::First,
-                "retry" => Admission::Retry,
-                "conflict" => return Err(StoreError::Conflict { what: "a message with this id" }),
-                "missing" => return Err(StoreError::NotFound),
-                other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
-            };
-            let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
-                (row.seq, row.location, row.admitted_ms, row.payload)
-            else {
-                return Err(StoreError::Unreadable("an admission without its row".into()));
-            };
-            Ok(AdmittedPrompt {
-                admission,
-                seq: Seq(seq),
-                event: (admission == Admission::First).then_some(event),
-                location: location.parse()?,
-                admitted_ms,
-                prompt: match admission {
-                    Admission::First => new.prompt,
-                    Admission::Retry => serde_json::from_str(&payload)
-                        .map_err(|error| StoreError::Unreadable(error.to_string()))?,
-                },
+                            org.0,
+                            new.session.as_str(),
+                            new.prompt.message.as_str(),
+                            new.prompt.delivery.as_str(),
+                            new.prompt.digest,
+                            new.prompt.wake,
+                            event.as_str(),
+                            mint.last().0,
+                            new.now,
+                            payload,
+                        )
+                        .fetch_one(&mut *connection)
+                        .await;
+                        match answer {
+                            // Two admissions of one id met: the other one won, and is found now.
+                            Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
+                            other => break other?,
+                        }
+                    };
+                    let admission = match row.outcome.as_str() {
+                        "admitted" => Admission::First,
+                        "retry" => Admission::Retry,
+                        "conflict" => {
+                            return Err(StoreError::Conflict { what: "a message with this id" });
+                        }
+                        "missing" => return Err(StoreError::NotFound),
+                        other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    };
+                    let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
+                        (row.seq, row.location, row.admitted_ms, row.payload)
+                    else {
+                        return Err(StoreError::Unreadable("an admission without its row".into()));
+                    };
+                    Ok(AdmittedPrompt {
+                        admission,
+                        seq: Seq(seq),
+                        event: (admission == Admission::First).then_some(event),
+                        location: location.parse()?,
+                        admitted_ms,
+                        prompt: match admission {
+                            Admission::First => new.prompt,
+                            Admission::Retry => serde_json::from_str(&payload)
+                                .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                        },
+                    })
+                })
             })
-        })
-        .await
+            .await
     }
 }

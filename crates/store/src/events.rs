@@ -50,9 +50,10 @@ impl Store {
         after: Seq,
         limit: i64,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
-        let pool = self.gateway().clone();
-        tasks::detached(async move {
-            let rows = sqlx::query!(
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let rows = sqlx::query!(
                 r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!",
                        time_ms AS "time_ms!", claim, payload AS "payload!"
                    FROM read_log($1, $2, $3, $4)"#,
@@ -61,11 +62,12 @@ impl Store {
                 after.0,
                 limit,
             )
-            .fetch_all(&pool)
+            .fetch_all(&mut *connection)
             .await
             .map_err(missing)?;
-            rows.into_iter().map(|row| recorded!(row)).collect()
-        })
-        .await
+                    rows.into_iter().map(|row| recorded!(row)).collect()
+                })
+            })
+            .await
     }
 }

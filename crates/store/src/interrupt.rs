@@ -27,30 +27,32 @@ impl Store {
         session: SessionId,
         now: TimestampMs,
     ) -> Result<Interrupted, StoreError> {
-        let pool = self.gateway().clone();
-        tasks::detached(async move {
-            let mut mint = IdMint::after(Stamp::default(), now);
-            let event = EventId::mint(&mut mint);
-            let row = sqlx::query!(
-                r#"SELECT outcome AS "outcome!", seq, location
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let mut mint = IdMint::after(Stamp::default(), now);
+                    let event = EventId::mint(&mut mint);
+                    let row = sqlx::query!(
+                        r#"SELECT outcome AS "outcome!", seq, location
                    FROM interrupt_session($1, $2, $3, $4, $5)"#,
-                org.0,
-                session.as_str(),
-                event.as_str(),
-                mint.last().0,
-                now,
-            )
-            .fetch_one(&pool)
-            .await?;
-            match (row.outcome.as_str(), row.seq, row.location) {
-                ("applied", Some(seq), Some(location)) => {
-                    Ok(Interrupted::Applied { seq: Seq(seq), location: location.parse()? })
-                }
-                ("idle", ..) => Ok(Interrupted::Idle),
-                ("missing", ..) => Err(StoreError::NotFound),
-                (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
-            }
-        })
-        .await
+                        org.0,
+                        session.as_str(),
+                        event.as_str(),
+                        mint.last().0,
+                        now,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    match (row.outcome.as_str(), row.seq, row.location) {
+                        ("applied", Some(seq), Some(location)) => {
+                            Ok(Interrupted::Applied { seq: Seq(seq), location: location.parse()? })
+                        }
+                        ("idle", ..) => Ok(Interrupted::Idle),
+                        ("missing", ..) => Err(StoreError::NotFound),
+                        (other, ..) => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    }
+                })
+            })
+            .await
     }
 }

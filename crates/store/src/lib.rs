@@ -20,6 +20,7 @@ mod error;
 mod events;
 mod interrupt;
 mod keys;
+mod lane;
 mod oracle;
 mod org_heads;
 mod pool;

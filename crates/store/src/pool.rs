@@ -4,6 +4,7 @@ use domain::OrgId;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 
+use crate::lane::Lane;
 use crate::{StoreError, role_url};
 
 /// How a process uses the database.
@@ -44,6 +45,8 @@ pub struct Store {
     gateway: PgPool,
     drain: PgPool,
     sched: PgPool,
+    /// Gateways' calls of one statement, which are nearly all of them.
+    lane: Lane,
 }
 
 pub(crate) type Tx = Transaction<'static, Postgres>;
@@ -72,19 +75,27 @@ impl Store {
     /// # Errors
     /// When the URL cannot be read.
     pub fn connect(options: &StoreOptions) -> Result<Self, StoreError> {
-        let pool = |role: &str, connections: u32| -> Result<PgPool, StoreError> {
+        let connect = |role: &str| -> Result<PgConnectOptions, StoreError> {
             let url = role_url(&options.url, role, options.password.as_deref())?;
             let connect: PgConnectOptions = url.parse()?;
+            Ok(connect.options(SESSION_SETTINGS))
+        };
+        let pool = |role: &str, connections: u32| -> Result<PgPool, StoreError> {
             Ok(PgPoolOptions::new()
                 .max_connections(connections)
                 .acquire_timeout(options.acquire_timeout)
                 .test_before_acquire(false)
-                .connect_lazy_with(connect.options(SESSION_SETTINGS)))
+                .connect_lazy_with(connect(role)?))
         };
         Ok(Self {
             gateway: pool("oc_app", options.gateway_connections)?,
             drain: pool("oc_app", options.drain_connections)?,
             sched: pool("oc_sched", 4)?,
+            lane: Lane::new(
+                connect("oc_app")?,
+                options.gateway_connections,
+                options.acquire_timeout,
+            ),
         })
     }
 
@@ -104,14 +115,16 @@ impl Store {
         self.gateway.close().await;
         self.drain.close().await;
         self.sched.close().await;
+        self.lane.close().await;
     }
 
     pub(crate) fn sched(&self) -> &PgPool {
         &self.sched
     }
 
-    pub(crate) fn gateway(&self) -> &PgPool {
-        &self.gateway
+    /// For gateways' calls of one statement.
+    pub(crate) fn lane(&self) -> &Lane {
+        &self.lane
     }
 
     pub(crate) fn drains(&self) -> &PgPool {

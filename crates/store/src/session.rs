@@ -81,31 +81,33 @@ impl Store {
     /// # Errors
     /// [`StoreError::Conflict`] when the id is a session of another Location.
     pub async fn create_session(&self, org: OrgId, new: NewSession) -> Result<bool, StoreError> {
-        let pool = self.gateway().clone();
-        tasks::detached(async move {
-            let mut mint = IdMint::after(Stamp::default(), new.now);
-            let event = EventId::mint(&mut mint);
-            let payload = serde_json::to_string(&new.created)
-                .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-            let outcome = sqlx::query_scalar!(
-                r#"SELECT create_session($1, $2, $3, $4, $5, $6, $7) AS "outcome!""#,
-                org.0,
-                new.id.as_str(),
-                new.created.location.as_str(),
-                event.as_str(),
-                mint.last().0,
-                new.now,
-                payload,
-            )
-            .fetch_one(&pool)
-            .await?;
-            match outcome.as_str() {
-                "created" => Ok(true),
-                "exists" => Ok(false),
-                _ => Err(StoreError::Conflict { what: "a session with this id" }),
-            }
-        })
-        .await
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let mut mint = IdMint::after(Stamp::default(), new.now);
+                    let event = EventId::mint(&mut mint);
+                    let payload = serde_json::to_string(&new.created)
+                        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+                    let outcome = sqlx::query_scalar!(
+                        r#"SELECT create_session($1, $2, $3, $4, $5, $6, $7) AS "outcome!""#,
+                        org.0,
+                        new.id.as_str(),
+                        new.created.location.as_str(),
+                        event.as_str(),
+                        mint.last().0,
+                        new.now,
+                        payload,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    match outcome.as_str() {
+                        "created" => Ok(true),
+                        "exists" => Ok(false),
+                        _ => Err(StoreError::Conflict { what: "a session with this id" }),
+                    }
+                })
+            })
+            .await
     }
 
     /// One session, in one round trip.
@@ -113,8 +115,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn session(&self, org: OrgId, id: SessionId) -> Result<SessionRow, StoreError> {
-        let pool = self.gateway().clone();
-        tasks::detached(async move {
+        self.lane().run(move |connection| Box::pin(async move {
             let row = sqlx::query!(
                 r#"SELECT location_id AS "location_id!", project_id AS "project_id!",
                        directory AS "directory!", title AS "title!", agent AS "agent!", provider, model,
@@ -128,12 +129,11 @@ impl Store {
                 org.0,
                 id.as_str(),
             )
-            .fetch_one(&pool)
+            .fetch_one(&mut *connection)
             .await
             .map_err(missing)?;
             session_row!(org, id, row)
-        })
-        .await
+        })).await
     }
 
     /// Sessions, newest first; of one project when it is given.

@@ -163,8 +163,7 @@ impl Store {
         message: Option<MessageId>,
         limit: i64,
     ) -> Result<Transcript, StoreError> {
-        let pool = self.gateway().clone();
-        tasks::detached(async move {
+        self.lane().run(move |connection| Box::pin(async move {
             let rows = sqlx::query!(
                 r#"SELECT id AS "id!", seq AS "seq!", role AS "role!", parent_id, turn_id, agent, provider,
                        model, created_ms AS "created_ms!", completed_ms, finish, error_code, error_message,
@@ -180,7 +179,7 @@ impl Store {
                 message.as_ref().map(MessageId::as_str),
                 limit,
             )
-            .fetch_all(&pool)
+            .fetch_all(&mut *connection)
             .await
             .map_err(missing)?;
             let mut messages: Vec<MessageRow> = Vec::new();
@@ -199,7 +198,6 @@ impl Store {
                 }
             }
             Ok(Transcript { messages })
-        })
-        .await
+        })).await
     }
 }

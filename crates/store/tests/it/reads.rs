@@ -70,3 +70,30 @@ async fn what_is_not_there_or_anothers_is_not_found() {
         assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
     }
 }
+
+#[tokio::test]
+async fn statements_go_on_after_postgres_has_ended_their_connections() {
+    let world = World::new().await;
+    let session = world.session().await;
+    let read = || world.store.session(world.org, session.session.clone());
+    let backends = async |end: bool| -> i64 {
+        let sql = "SELECT count(*) FILTER (WHERE NOT $1 OR pg_terminate_backend(pid)) FROM pg_stat_activity
+                   WHERE datname = current_database() AND usename = 'oc_app'";
+        sqlx::query_scalar(sql).bind(end).fetch_one(&world.root).await.expect("a count")
+    };
+    let all = tokio::join!(read(), read(), read(), read());
+    assert!(all.0.is_ok() && all.1.is_ok() && all.2.is_ok() && all.3.is_ok());
+    assert!(backends(false).await >= 1, "connections that wait for the next call");
+    backends(true).await;
+    while backends(false).await > 0 {
+        tokio::task::yield_now().await; // they end soon, and the test with them if they do not
+    }
+    // The first to meet a dead connection closes all of them; what it answers is for its caller.
+    let met = read().await;
+    assert!(matches!(met, Err(StoreError::Database(_)) | Ok(_)), "{met:?}");
+    for _ in 0..8 {
+        assert_eq!(read().await.expect("a new connection").at, session);
+    }
+    world.store.close().await;
+    assert!(matches!(read().await, Err(StoreError::Database(sqlx::Error::PoolClosed))));
+}
