@@ -10,6 +10,7 @@
 //! Absent on purpose: SQL types (the store converts), HTTP shapes (`api`), wire formats (`llm-protocol`).
 
 mod clock;
+mod drain_end;
 mod event;
 mod id;
 mod prompt;
@@ -18,12 +19,16 @@ mod token;
 mod tool;
 
 pub use clock::{Clock, SystemClock, TimestampMs};
+pub use drain_end::{DrainEnd, Taken};
 pub use event::{
-    AttemptEnded, AttemptOutcome, AttemptStarted, ContextUpdated, DrainEnded, DrainOutcome,
-    EpochStarted, InterruptRequested, InterruptTarget, NoticeKind, NoticeRecorded, PromptAdmitted,
-    PromptPromoted, RecordedEvent, ReplyPart, RetryScheduled, SessionCreated, SessionError,
-    SessionEvent, TextCheckpointed, ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome,
-    TurnReplied, TurnSettled, TurnStarted, TurnUsage, UnknownEvent,
+    AttemptEnded, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
+    CompactionReminded, CompactionStarted, ContextUpdated, Control, ControlAdmitted,
+    ControlDelivered, DeliveryChanged, DrainEnded, DrainOutcome, EntryRemoved, EntrySet,
+    EpochStarted, InputCancelled, InterruptRequested, InterruptTarget, NoticeKind, NoticeRecorded,
+    PromptAdmitted, PromptPromoted, RecordedEvent, ReplyPart, RetryScheduled, SessionCreated,
+    SessionError, SessionEvent, SessionRenamed, SideOutcome, TextCheckpointed, TitleEnded,
+    TitleStarted, TitledBy, ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome,
+    TurnReplied, TurnSettled, TurnStarted, TurnUsage, UnknownEvent, WakeRequested,
 };
 pub use id::{
     AttemptId, CallId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, PartId, ProjectId,

@@ -1,23 +1,22 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    AttemptId, CallId, InterruptTarget, MessageId, ModelRef, PartId, PromptAdmitted, RecordedEvent,
-    ReplyPart, Seq, SessionEvent, TimestampMs, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled,
-    ToolState, TurnId, TurnUsage,
+    CompactionReason, Control, Delivery, InterruptTarget, MessageId, ModelRef, PromptAdmitted,
+    RecordedEvent, Seq, SessionEvent, SideOutcome, TimestampMs, TurnId, TurnOutcome, TurnUsage,
 };
-use llm_protocol::{
-    LlmRequest, Message, Part, SystemPart, TextPart, ToolCall, ToolContent, ToolResult,
-};
+use llm_protocol::{LlmRequest, Message, Part, SystemPart};
 
-use crate::Components;
+use crate::open_turn::OpenTurn;
+use crate::side::{OpenCompaction, OpenTitle, Side, turn_of};
+use crate::{Components, Conversation, View};
 
 /// What the events of a session up to some point mean for its next request. Folding an event twice is a
 /// bug of the caller; folding them in pieces gives the same as at once.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// Only grows.
-    messages: Vec<Message>,
+    conversation: Conversation,
     state: State,
 }
 
@@ -26,13 +25,25 @@ pub struct History {
 struct State {
     seq: Seq,
     pending: Vec<PendingInput>,
+    controls: Vec<PendingControl>,
     epoch: Option<EpochState>,
+    view: View,
     open: Option<OpenTurn>,
+    compacting: Option<OpenCompaction>,
+    titling: Option<OpenTitle>,
     model: Option<ModelRef>,
     agent: String,
+    titled: bool,
+    child: bool,
     last_prompt: Option<MessageId>,
     steps: i32,
     interrupt: Option<Seq>,
+    entries: Arc<BTreeMap<String, String>>,
+    read_paths: Arc<BTreeSet<String>>,
+    overflow_spent: bool,
+    just_compacted: bool,
+    failures: u32,
+    last_usage: Option<(TurnUsage, usize)>,
 }
 
 /// A [`History`] as it was at some point, to go back to.
@@ -42,15 +53,30 @@ pub struct Mark {
     state: State,
 }
 
-/// An admitted input that is not promoted.
+/// An admitted prompt that is not promoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingInput {
     /// Its place in the log.
     pub seq: Seq,
     /// When it was admitted.
     pub admitted: TimestampMs,
+    /// How it joins running work, as it was changed last.
+    pub delivery: Delivery,
     /// What was admitted.
     pub prompt: Arc<PromptAdmitted>,
+}
+
+/// An admitted control that is not delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingControl {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// How it joins running work, as it was changed last.
+    pub delivery: Delivery,
+    /// Its id.
+    pub message: MessageId,
+    /// What it asks for.
+    pub control: Control,
 }
 
 /// The active Context Epoch.
@@ -62,44 +88,6 @@ pub struct EpochState {
     pub baseline: String,
     /// The Context Snapshot as JSON text.
     pub snapshot: String,
-}
-
-/// A Provider Turn that is not settled.
-#[derive(Debug, Clone)]
-pub struct OpenTurn {
-    /// The turn.
-    pub turn: TurnId,
-    /// The assistant message that it writes.
-    pub message: MessageId,
-    /// Its attempt that has not ended.
-    pub attempt: Option<AttemptId>,
-    /// Wire requests so far.
-    pub attempts: i32,
-    /// The reply, once it is committed.
-    pub reply: Option<Vec<ReplyPart>>,
-    /// The finish reason of the reply.
-    pub finish: Option<String>,
-    /// Text kept before the reply was complete, in the order of its first checkpoint.
-    pub checkpoints: Vec<(PartId, String)>,
-    /// Its calls, in the order of their intents.
-    pub calls: Vec<(CallId, CallState)>,
-    /// What its ended attempts used.
-    pub usage: TurnUsage,
-}
-
-/// A tool call of an open turn.
-#[derive(Debug, Clone)]
-pub struct CallState {
-    /// What the model asked for.
-    pub intent: ToolIntent,
-    /// What a takeover may do with it.
-    pub class: ToolClass,
-    /// How far it has come.
-    pub state: ToolState,
-    /// Bodies begun.
-    pub bodies: i32,
-    /// Its result.
-    pub settled: Option<ToolSettled>,
 }
 
 impl History {
@@ -119,20 +107,87 @@ impl History {
     /// Where the fold is now. Events that are drafted and never written are folded and taken back by it.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { messages: self.messages.len(), state: self.state.clone() }
+        Mark { messages: self.conversation.messages.len(), state: self.state.clone() }
     }
 
     /// Unfolds everything since `mark`, which must be an earlier point of this very fold.
     pub fn back_to(&mut self, mark: Mark) {
         debug_assert!(mark.state.seq <= self.state.seq, "a mark is of the past");
-        self.messages.truncate(mark.messages);
+        self.conversation.truncate(mark.messages);
         self.state = mark.state;
     }
 
-    /// Inputs that are admitted and not promoted, in the order of their admission.
+    /// Prompts that are admitted and not promoted, in the order of their admission.
     #[must_use]
     pub fn pending(&self) -> &[PendingInput] {
         &self.state.pending
+    }
+
+    /// Controls that are admitted and not delivered, in the order of their admission.
+    #[must_use]
+    pub fn controls(&self) -> &[PendingControl] {
+        &self.state.controls
+    }
+
+    /// The Compaction that has not ended.
+    #[must_use]
+    pub fn compacting(&self) -> Option<&OpenCompaction> {
+        self.state.compacting.as_ref()
+    }
+
+    /// The title that is being made.
+    #[must_use]
+    pub fn titling(&self) -> Option<&OpenTitle> {
+        self.state.titling.as_ref()
+    }
+
+    /// Whether somebody has given the session a title, or a model has.
+    #[must_use]
+    pub fn is_titled(&self) -> bool {
+        self.state.titled
+    }
+
+    /// Whether it is a child of another session.
+    #[must_use]
+    pub fn is_child(&self) -> bool {
+        self.state.child
+    }
+
+    /// Context entries by key: JSON text.
+    #[must_use]
+    pub fn entries(&self) -> &BTreeMap<String, String> {
+        &self.state.entries
+    }
+
+    /// The paths of files that were read, as the model is shown them.
+    #[must_use]
+    pub fn read_paths(&self) -> &BTreeSet<String> {
+        &self.state.read_paths
+    }
+
+    /// Whether a Compaction for a provider's overflow has been tried since the last turn that was answered.
+    #[must_use]
+    pub fn overflow_spent(&self) -> bool {
+        self.state.overflow_spent
+    }
+
+    /// Whether nothing but a Compaction has happened to the conversation since the last one completed.
+    #[must_use]
+    pub fn just_compacted(&self) -> bool {
+        self.state.just_compacted
+    }
+
+    /// Retries and cuts since the last whole reply.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.state.failures
+    }
+
+    /// What the provider counted for the last whole reply, and how many messages of the conversation that
+    /// covers. `None` since a Compaction, and when the provider does not count.
+    #[must_use]
+    pub fn last_usage(&self) -> Option<(TurnUsage, usize)> {
+        self.state.last_usage
     }
 
     /// The last event folded.
@@ -177,34 +232,68 @@ impl History {
         self.state.steps
     }
 
-    /// The conversation so far.
+    /// The conversation, of which a request shows a part.
     #[must_use]
-    pub fn messages(&self) -> &[Message] {
-        &self.messages
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// What a request shows of the conversation.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.state.view
     }
 
     /// Whether the model has yet to answer: its last word was a call, or it never spoke since a prompt.
     #[must_use]
     pub fn wants_turn(&self) -> bool {
-        self.messages.last().is_some_and(|message| message.role != llm_protocol::Role::Assistant)
+        self.conversation
+            .messages
+            .last()
+            .is_some_and(|message| message.role != llm_protocol::Role::Assistant)
     }
 
-    /// The body of a request for what has been folded. Takes the conversation out and puts it back
-    /// rather than copying it: a session may hold a thousand messages.
+    /// The body of the request that `turn` sends: of a turn, of the Compaction that has not ended, or of the
+    /// title that is being made. Takes a conversation that is shown whole out and puts it back rather than
+    /// copying it: a session may hold a thousand messages.
     #[must_use]
-    pub fn encode(&mut self, components: &Components) -> Vec<u8> {
-        let mut request =
-            LlmRequest::new(components.model.id.clone(), std::mem::take(&mut self.messages));
-        request.system.push(SystemPart::text(components.agent.clone()));
-        if let Some(epoch) = &self.state.epoch {
-            request.system.push(SystemPart::text(epoch.baseline.clone()));
-        }
+    pub fn encode(&mut self, components: &Components, turn: &TurnId) -> Vec<u8> {
+        let model = components.model.id.clone();
+        let mut request = LlmRequest::new(model, Vec::new());
         request.tools.clone_from(&components.tools);
         request.tool_choice.clone_from(&components.tool_choice);
         request.generation.clone_from(&components.generation);
         request.provider_options.clone_from(&components.options);
+        if let Some(title) = self.state.titling.as_ref().filter(|title| title.started.turn == *turn)
+        {
+            request.system.push(SystemPart::text(title.started.system.clone()));
+            request.messages.push(Message::user(title.started.prompt.clone()));
+            return components.model.protocol.encode(&request);
+        }
+        request.system.push(SystemPart::text(components.agent.clone()));
+        if let Some(epoch) = &self.state.epoch {
+            request.system.push(SystemPart::text(epoch.baseline.clone()));
+        }
+        let whole = self.state.view.is_whole();
+        request.messages = if whole {
+            std::mem::take(&mut self.conversation.messages)
+        } else {
+            self.state.view.shown(&self.conversation)
+        };
+        let shown = request.messages.len();
+        let compaction = self.state.compacting.as_ref();
+        if let Some(compaction) = compaction.filter(|open| open.side.started.turn == *turn) {
+            request.messages.push(Message::user(compaction.side.started.prompt.clone()));
+            if let Some(reminded) = &compaction.reminded {
+                request.messages.push(Message::assistant(vec![Part::text(reminded.draft.clone())]));
+                request.messages.push(Message::user(reminded.reminder.clone()));
+            }
+        }
         let body = components.model.protocol.encode(&request);
-        self.messages = request.messages;
+        if whole {
+            request.messages.truncate(shown);
+            self.conversation.messages = request.messages;
+        }
         body
     }
 
@@ -217,54 +306,53 @@ impl History {
     /// Folds the event that is at `seq` since `time`, or will be once the caller's transaction commits.
     pub fn apply(&mut self, seq: Seq, time: TimestampMs, event: &SessionEvent) {
         debug_assert_eq!(seq.0, self.state.seq.0 + 1, "the log has no holes");
-        self.state.seq = seq;
+        let state = &mut self.state;
+        state.seq = seq;
         match event {
             SessionEvent::SessionCreated(created) => {
-                self.state.agent.clone_from(&created.agent);
-                self.state.model.clone_from(&created.model);
+                state.agent.clone_from(&created.agent);
+                state.model.clone_from(&created.model);
+                state.child = created.parent.is_some();
+                state.titled = created.named;
             }
             SessionEvent::PromptPromoted(promoted) => {
-                self.state.pending.retain(|input| input.prompt.message != promoted.message);
+                state.pending.retain(|input| input.prompt.message != promoted.message);
                 let texts = promoted.parts.iter().map(|part| {
                     let domain::PromptPart::Text { text, .. } = part;
                     Part::text(text.clone())
                 });
-                self.messages
-                    .push(Message { role: llm_protocol::Role::User, content: texts.collect() });
-                self.state.agent.clone_from(&promoted.agent);
-                self.state.model = Some(promoted.model.clone());
-                self.state.last_prompt = Some(promoted.message.clone());
-                self.state.steps = 0;
+                let content = texts.collect();
+                self.conversation.push(seq, Message { role: llm_protocol::Role::User, content });
+                state.agent.clone_from(&promoted.agent);
+                state.model = Some(promoted.model.clone());
+                state.last_prompt = Some(promoted.message.clone());
+                state.steps = 0;
+                state.just_compacted = false;
+                state.overflow_spent = false;
             }
             SessionEvent::EpochStarted(epoch) => {
-                self.state.epoch = Some(EpochState {
+                if state.epoch.is_some() {
+                    state.view.system_from = self.conversation.messages.len();
+                }
+                state.epoch = Some(EpochState {
                     number: epoch.epoch,
                     baseline: epoch.baseline.clone(),
                     snapshot: epoch.snapshot.clone(),
                 });
             }
             SessionEvent::ContextUpdated(update) => {
-                self.messages.push(Message::system(update.rendered.clone()));
-                if let Some(epoch) = &mut self.state.epoch {
+                self.conversation.push(seq, Message::system(update.rendered.clone()));
+                if let Some(epoch) = &mut state.epoch {
                     epoch.snapshot.clone_from(&update.snapshot);
                 }
             }
             SessionEvent::TurnStarted(started) => {
-                self.state.steps = started.step;
-                self.state.open = Some(OpenTurn {
-                    turn: started.turn.clone(),
-                    message: started.message.clone(),
-                    attempt: None,
-                    attempts: 0,
-                    reply: None,
-                    finish: None,
-                    checkpoints: Vec::new(),
-                    calls: Vec::new(),
-                    usage: TurnUsage::default(),
-                });
+                state.steps = started.step;
+                state.just_compacted = false;
+                state.open = Some(OpenTurn::new(started.turn.clone(), started.message.clone()));
             }
             SessionEvent::NoticeRecorded(notice) => {
-                self.messages.push(Message::user(notice.text.clone()));
+                self.conversation.push(seq, Message::user(notice.text.clone()));
             }
             SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
@@ -272,150 +360,127 @@ impl History {
             | SessionEvent::ToolCalled(_)
             | SessionEvent::ToolStarted(_)
             | SessionEvent::ToolSettled(_)
-            | SessionEvent::TurnReplied(_) => {
-                if let Some(open) = &mut self.state.open {
-                    open.apply(event);
-                }
-            }
-            SessionEvent::TurnSettled(_) => {
-                if let Some(open) = self.state.open.take() {
-                    self.messages.extend(open.into_messages());
-                }
+            | SessionEvent::TurnReplied(_) => state.apply_to_open(event),
+            SessionEvent::RetryScheduled(_) => state.failures += 1,
+            SessionEvent::TurnSettled(settled) => {
+                self.settle(seq, settled.outcome);
             }
             SessionEvent::InterruptRequested(requested) => match requested.target {
                 InterruptTarget::Turn { .. } | InterruptTarget::Drain => {
-                    self.state.interrupt = Some(seq)
+                    state.interrupt = Some(seq);
                 }
                 InterruptTarget::Parked => {}
             },
-            SessionEvent::DrainEnded(_) => self.state.interrupt = None,
-            SessionEvent::PromptAdmitted(prompt) => self.state.pending.push(PendingInput {
+            SessionEvent::DrainEnded(_) => state.interrupt = None,
+            SessionEvent::PromptAdmitted(prompt) => state.pending.push(PendingInput {
                 seq,
                 admitted: time,
+                delivery: prompt.delivery,
                 prompt: Arc::new(prompt.clone()),
             }),
-            SessionEvent::RetryScheduled(_) => {}
+            SessionEvent::ControlAdmitted(control) => state.controls.push(PendingControl {
+                seq,
+                delivery: control.delivery,
+                message: control.message.clone(),
+                control: control.control.clone(),
+            }),
+            SessionEvent::ControlDelivered(delivered) => state.forget(&delivered.message),
+            SessionEvent::InputCancelled(cancelled) => state.forget(&cancelled.message),
+            SessionEvent::DeliveryChanged(changed) => {
+                state.deliver(&changed.message, changed.delivery)
+            }
+            SessionEvent::SessionRenamed(_) => state.titled = true,
+            SessionEvent::EntrySet(entry) => {
+                Arc::make_mut(&mut state.entries).insert(entry.key.clone(), entry.value.clone());
+            }
+            SessionEvent::EntryRemoved(entry) => {
+                Arc::make_mut(&mut state.entries).remove(&entry.key);
+            }
+            SessionEvent::CompactionStarted(started) => {
+                let side = Side::new(started.clone());
+                state.compacting = Some(OpenCompaction { side, reminded: None });
+            }
+            SessionEvent::CompactionReminded(reminded) => {
+                if let Some(compaction) = &mut state.compacting {
+                    compaction.reminded = Some(Arc::new(reminded.clone()));
+                }
+            }
+            SessionEvent::CompactionEnded(ended) => {
+                let Some(compaction) = state.compacting.take() else { return };
+                let started = &compaction.side.started;
+                if started.reason == CompactionReason::Overflow {
+                    state.overflow_spent = true;
+                }
+                if ended.outcome == SideOutcome::Completed {
+                    state.view.checkpoint = ended.checkpoint.as_deref().map(Arc::from);
+                    state.view.from = self.conversation.at(started.keep_from);
+                    state.last_usage = None;
+                    state.just_compacted = true;
+                }
+            }
+            SessionEvent::TitleStarted(started) => state.titling = Some(Side::new(started.clone())),
+            SessionEvent::TitleEnded(_) => state.titling = None,
+            SessionEvent::WakeRequested(_) => {}
+        }
+    }
+
+    fn settle(&mut self, seq: Seq, outcome: TurnOutcome) {
+        let state = &mut self.state;
+        let Some(open) = state.open.take() else { return };
+        let replied = open.replied;
+        for path in open.read_paths() {
+            Arc::make_mut(&mut state.read_paths).insert(path);
+        }
+        for message in open.into_messages() {
+            self.conversation.push(seq, message);
+        }
+        match outcome {
+            TurnOutcome::Completed => {
+                state.failures = 0;
+                state.overflow_spent = false;
+                if let Some(used) = replied {
+                    state.last_usage = Some((used, self.conversation.messages.len()));
+                }
+            }
+            TurnOutcome::Cut => state.failures += 1,
+            // Nothing of it is left: its step is given back.
+            TurnOutcome::Lost | TurnOutcome::Overflowed => state.steps -= 1,
+            TurnOutcome::Failed | TurnOutcome::Interrupted => {}
         }
     }
 }
 
-impl OpenTurn {
-    fn apply(&mut self, event: &SessionEvent) {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "called with a turn's events only")]
-        match event {
-            SessionEvent::AttemptStarted(started) => {
-                self.attempt = Some(started.attempt.clone());
-                self.attempts = started.ordinal;
+impl State {
+    /// An event of the open turn, or of the request beside it that it names.
+    fn apply_to_open(&mut self, event: &SessionEvent) {
+        if let Some(turn) = turn_of(event) {
+            if let Some(compaction) = &mut self.compacting
+                && compaction.side.started.turn == *turn
+            {
+                return compaction.side.apply(event);
             }
-            SessionEvent::AttemptEnded(ended) => {
-                self.attempt = None;
-                if let Some(used) = ended.usage {
-                    self.usage = add(self.usage, used);
-                }
+            if let Some(title) = &mut self.titling
+                && title.started.turn == *turn
+            {
+                return title.apply(event);
             }
-            SessionEvent::TextCheckpointed(checkpoint) => {
-                match self.checkpoints.iter_mut().find(|(part, _)| *part == checkpoint.part) {
-                    Some((_, text)) => text.push_str(&checkpoint.text),
-                    None => {
-                        self.checkpoints.push((checkpoint.part.clone(), checkpoint.text.clone()));
-                    }
-                }
-            }
-            SessionEvent::ToolCalled(called) => self.calls.push((
-                called.intent.call.clone(),
-                CallState {
-                    intent: called.intent.clone(),
-                    class: called.class,
-                    state: called.state,
-                    bodies: i32::from(called.state == ToolState::Started),
-                    settled: None,
-                },
-            )),
-            SessionEvent::ToolStarted(started) => {
-                if let Some(call) = self.call_mut(&started.call) {
-                    call.state = ToolState::Started;
-                    call.bodies = started.body;
-                }
-            }
-            SessionEvent::ToolSettled(settled) => {
-                if let Some(call) = self.call_mut(&settled.call) {
-                    call.state = ToolState::Settled;
-                    call.settled = Some(settled.clone());
-                }
-            }
-            SessionEvent::TurnReplied(replied) => {
-                self.reply = Some(replied.parts.clone());
-                self.finish = Some(replied.finish.clone());
-            }
-            _ => {}
+        }
+        if let Some(open) = &mut self.open {
+            open.apply(event);
         }
     }
 
-    /// A call by its id.
-    #[must_use]
-    pub fn call(&self, id: &CallId) -> Option<&CallState> {
-        self.calls.iter().find(|(call, _)| call == id).map(|(_, state)| state)
+    fn forget(&mut self, message: &MessageId) {
+        self.pending.retain(|input| input.prompt.message != *message);
+        self.controls.retain(|control| control.message != *message);
     }
 
-    fn call_mut(&mut self, id: &CallId) -> Option<&mut CallState> {
-        self.calls.iter_mut().find(|(call, _)| call == id).map(|(_, state)| state)
-    }
-
-    /// Whether every call has its result.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.calls.iter().all(|(_, call)| call.settled.is_some())
-    }
-
-    /// The reply, then the results of its calls in the order of the reply.
-    fn into_messages(self) -> Vec<Message> {
-        let Some(reply) = self.reply else { return Vec::new() };
-        let calls: BTreeMap<CallId, CallState> = self.calls.into_iter().collect();
-        let mut said = Vec::new();
-        let mut results = Vec::new();
-        for part in reply {
-            match part {
-                ReplyPart::Text { text, .. } if text.is_empty() => {}
-                ReplyPart::Text { text, .. } => said.push(Part::text(text)),
-                ReplyPart::Reasoning { text, .. } => {
-                    said.push(Part::Reasoning(TextPart { text, provider_metadata: None }));
-                }
-                ReplyPart::ToolCall { call } => {
-                    let Some(state) = calls.get(&call) else { continue };
-                    let intent = &state.intent;
-                    said.push(Part::ToolCall(ToolCall::new(
-                        intent.provider_call.clone(),
-                        intent.tool.clone(),
-                        intent.arguments.clone(),
-                    )));
-                    let Some(settled) = &state.settled else { continue };
-                    results.push(ToolResult {
-                        id: intent.provider_call.clone(),
-                        name: intent.tool.clone(),
-                        content: vec![ToolContent::Text { text: settled.output.clone() }],
-                        is_error: settled.outcome != ToolOutcomeKind::Completed,
-                        provider_metadata: None,
-                    });
-                }
-            }
+    fn deliver(&mut self, message: &MessageId, delivery: Delivery) {
+        for input in self.pending.iter_mut().filter(|input| input.prompt.message == *message) {
+            input.delivery = delivery;
         }
-        let mut messages = Vec::new();
-        if !said.is_empty() {
-            messages.push(Message::assistant(said));
+        for control in self.controls.iter_mut().filter(|control| control.message == *message) {
+            control.delivery = delivery;
         }
-        if !results.is_empty() {
-            messages.push(Message::tool(results));
-        }
-        messages
-    }
-}
-
-fn add(a: TurnUsage, b: TurnUsage) -> TurnUsage {
-    TurnUsage {
-        input: a.input + b.input,
-        output: a.output + b.output,
-        reasoning: a.reasoning + b.reasoning,
-        cache_read: a.cache_read + b.cache_read,
-        cache_write: a.cache_write + b.cache_write,
     }
 }

@@ -12,8 +12,14 @@
 
 mod components;
 mod fold;
+mod open_turn;
 mod rebuild;
+mod side;
+mod view;
 
 pub use components::{Components, ModelEntry, hash_hex};
-pub use fold::{CallState, EpochState, History, Mark, OpenTurn, PendingInput};
+pub use fold::{EpochState, History, Mark, PendingControl, PendingInput};
+pub use open_turn::{CallState, OpenTurn};
 pub use rebuild::{RebuildError, rebuild_body};
+pub use side::{OpenCompaction, OpenTitle, Side};
+pub use view::{Conversation, View};

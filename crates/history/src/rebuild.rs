@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use domain::RecordedEvent;
+use domain::{RecordedEvent, TurnId};
 
 use crate::{Components, History};
 
@@ -27,7 +27,7 @@ pub enum RebuildError {
     },
 }
 
-/// Rebuilds the body of an attempt from rows: the events up to its `through`, and its components.
+/// Rebuilds the body of an attempt of `turn` from rows: the events up to its `through`, and its components.
 ///
 /// # Errors
 /// [`RebuildError`]; a body that is returned has the attempt's hash unless rows were tampered with.
@@ -35,6 +35,7 @@ pub fn rebuild_body(
     events: &[RecordedEvent],
     components: &BTreeMap<String, Vec<u8>>,
     wire_version: i32,
+    turn: &TurnId,
 ) -> Result<Vec<u8>, RebuildError> {
     let components = Components::read(components)?;
     let ours = components.model.protocol.wire_version();
@@ -43,5 +44,5 @@ pub fn rebuild_body(
     }
     let mut history = History::new();
     history.extend(events);
-    Ok(history.encode(&components))
+    Ok(history.encode(&components, turn))
 }

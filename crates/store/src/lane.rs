@@ -53,6 +53,25 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// Gives the connection back after `done`, its one statement's answer.
+    pub(crate) fn done_with<T>(self, done: Result<T, Error>) -> Result<T, Error> {
+        match &done {
+            Err(error) => self.give_back_after(error),
+            Ok(_) => self.give_back(),
+        }
+        done
+    }
+
+    /// For the next call, unless the connection cannot be used after `error`.
+    fn give_back_after(self, error: &Error) {
+        if is_broken(error) {
+            // As the others probably are: a Postgres that went away took them all.
+            self.lane.idle().clear();
+        } else {
+            self.give_back();
+        }
+    }
+
     /// For the next call: every answer was read to its end.
     pub(crate) fn give_back(self) {
         let Self { lane, idle, _turn } = self;
@@ -98,10 +117,7 @@ impl Lane {
             let mut taken = lane.take().await?;
             let done = work(&mut taken).await;
             match &done {
-                Err(StoreError::Database(error)) if is_broken(error) => {
-                    // As the others probably are: a Postgres that went away took them all.
-                    lane.idle().clear();
-                }
+                Err(StoreError::Database(error)) => taken.give_back_after(error),
                 _ => taken.give_back(),
             }
             done

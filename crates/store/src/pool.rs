@@ -29,11 +29,18 @@ impl StoreOptions {
         Self {
             url: url.into(),
             password: None,
-            gateway_connections: 16,
-            drain_connections: 16,
+            gateway_connections: connections(),
+            drain_connections: connections(),
             acquire_timeout: Duration::from_secs(5),
         }
     }
+}
+
+/// Two a core, 4 to 16: no connection is held while something else is waited for, so that more of them
+/// only take turns, each with plans and caches of its own.
+fn connections() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(cores * 2).unwrap_or(u32::MAX).clamp(4, 16)
 }
 
 /// The database. Cheap to clone.
@@ -47,6 +54,7 @@ pub struct Store {
     sched: PgPool,
     /// Gateways' calls of one statement, which are nearly all of them.
     lane: Lane,
+    drain_lane: Lane,
 }
 
 pub(crate) type Tx = Transaction<'static, Postgres>;
@@ -87,15 +95,15 @@ impl Store {
                 .test_before_acquire(false)
                 .connect_lazy_with(connect(role)?))
         };
+        let lane = |connections: u32| -> Result<Lane, StoreError> {
+            Ok(Lane::new(connect("oc_app")?, connections, options.acquire_timeout))
+        };
         Ok(Self {
             gateway: pool("oc_app", options.gateway_connections)?,
             drain: pool("oc_app", options.drain_connections)?,
             sched: pool("oc_sched", 4)?,
-            lane: Lane::new(
-                connect("oc_app")?,
-                options.gateway_connections,
-                options.acquire_timeout,
-            ),
+            lane: lane(options.gateway_connections)?,
+            drain_lane: lane(options.drain_connections)?,
         })
     }
 
@@ -116,6 +124,7 @@ impl Store {
         self.drain.close().await;
         self.sched.close().await;
         self.lane.close().await;
+        self.drain_lane.close().await;
     }
 
     pub(crate) fn sched(&self) -> &PgPool {
@@ -127,8 +136,9 @@ impl Store {
         &self.lane
     }
 
-    pub(crate) fn drains(&self) -> &PgPool {
-        &self.drain
+    /// For drains' calls of one statement.
+    pub(crate) fn drain_lane(&self) -> &Lane {
+        &self.drain_lane
     }
 
     /// A transaction for gateways that sees one tenant, begun in one round trip.

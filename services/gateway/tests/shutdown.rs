@@ -65,6 +65,8 @@ async fn a_session(store: &Store, org: OrgId, now: i64) -> Result<SessionId> {
         title: "test".into(),
         agent: "build".into(),
         model: None,
+        parent: None,
+        named: false,
     };
     store.create_session(org, NewSession { id: id.clone(), created, now }).await?;
     Ok(id)

@@ -110,7 +110,20 @@ impl RunState {
             | SessionEvent::ToolSettled(_)
             | SessionEvent::TurnReplied(_)
             | SessionEvent::TurnSettled(_)
-            | SessionEvent::NoticeRecorded(_) => {}
+            | SessionEvent::NoticeRecorded(_)
+            | SessionEvent::SessionRenamed(_)
+            | SessionEvent::EntrySet(_)
+            | SessionEvent::EntryRemoved(_)
+            | SessionEvent::ControlAdmitted(_)
+            | SessionEvent::ControlDelivered(_)
+            | SessionEvent::InputCancelled(_)
+            | SessionEvent::DeliveryChanged(_)
+            | SessionEvent::WakeRequested(_)
+            | SessionEvent::CompactionStarted(_)
+            | SessionEvent::CompactionReminded(_)
+            | SessionEvent::CompactionEnded(_)
+            | SessionEvent::TitleStarted(_)
+            | SessionEvent::TitleEnded(_) => {}
         }
     }
 

@@ -125,7 +125,8 @@ impl AdmitRequest {
         let parts = texts.into_iter().map(part).collect();
         let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
         let delivery = self.delivery.unwrap_or_default();
-        Ok(PromptAdmitted { message, delivery, parts, agent, model, wake, digest })
+        let synthetic = None;
+        Ok(PromptAdmitted { message, delivery, parts, agent, model, wake, digest, synthetic })
     }
 }
 

@@ -125,5 +125,5 @@ async fn rebuild(
         }
         events.extend(page);
     }
-    Ok(rebuild_body(&events, components, attempt.wire_version))
+    Ok(rebuild_body(&events, components, attempt.wire_version, &attempt.turn))
 }

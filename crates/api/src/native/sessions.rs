@@ -60,7 +60,9 @@ pub(crate) async fn create(
         Some(text) => id(text)?,
         None => SessionId::mint(&mut IdMint::after(Stamp::default(), now)),
     };
-    let title = match request.title.as_deref().map(plain).filter(|title| !title.is_empty()) {
+    let chosen = request.title.as_deref().map(plain).filter(|title| !title.is_empty());
+    let named = chosen.is_some();
+    let title = match chosen {
         Some(title) => title.chars().take(MAX_TITLE_CHARS).collect(),
         None => format!("New session - {}", rfc3339(now)),
     };
@@ -73,6 +75,8 @@ pub(crate) async fn create(
         title,
         agent,
         model: request.model.map(|model| model.parse(provider)).transpose()?,
+        parent: None,
+        named,
     };
     let new = NewSession { id: session.clone(), created, now };
     state.store().create_session(org, new).await?;

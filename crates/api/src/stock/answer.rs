@@ -183,6 +183,7 @@ mod tests {
             agent: "build".into(),
             model: model(),
             admitted: 0,
+            synthetic: None,
         })
     }
 

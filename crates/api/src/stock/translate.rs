@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use domain::{
     CallId, DrainOutcome, EventId, IdMint, PartId, PromptPart, RecordedEvent, ReplyPart,
-    SessionError, SessionEvent, Stamp, TimestampMs, ToolCalled, ToolState, TurnOutcome,
-    TurnSettled,
+    SessionError, SessionEvent, SideOutcome, Stamp, TimestampMs, ToolCalled, ToolState,
+    TurnOutcome, TurnSettled,
 };
 use serde_json::{Value, json};
 use signals::{Delta, DeltaKind};
@@ -152,8 +152,27 @@ impl Translator {
                 out.push("session.status", json!({ "status": { "type": "idle" } }));
                 out.push("session.idle", json!({}));
             }
+            SessionEvent::SessionRenamed(renamed) => {
+                self.session.title.clone_from(&renamed.title);
+                self.touch(&mut out, event.time);
+            }
+            SessionEvent::CompactionEnded(ended) if ended.outcome == SideOutcome::Completed => {
+                out.push("session.compacted", json!({}));
+            }
             // A checkpoint's text comes as a delta; the rest has no counterpart.
             SessionEvent::TextCheckpointed(_)
+            | SessionEvent::EntrySet(_)
+            | SessionEvent::EntryRemoved(_)
+            | SessionEvent::ControlAdmitted(_)
+            | SessionEvent::ControlDelivered(_)
+            | SessionEvent::InputCancelled(_)
+            | SessionEvent::DeliveryChanged(_)
+            | SessionEvent::WakeRequested(_)
+            | SessionEvent::CompactionStarted(_)
+            | SessionEvent::CompactionReminded(_)
+            | SessionEvent::CompactionEnded(_)
+            | SessionEvent::TitleStarted(_)
+            | SessionEvent::TitleEnded(_)
             | SessionEvent::EpochStarted(_)
             | SessionEvent::ContextUpdated(_)
             | SessionEvent::AttemptStarted(_)

@@ -91,6 +91,7 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
                 agent: prompt.agent.clone().unwrap_or_else(|| "build".into()),
                 model: prompt.model.clone().unwrap_or_else(model),
                 admitted: *admitted,
+                synthetic: None,
             }
             .into(),
         );

@@ -106,6 +106,7 @@ impl Renderer {
                 match settled.outcome {
                     TurnOutcome::Lost => self.note("its worker died; the turn starts over", to),
                     TurnOutcome::Cut => self.note("the answer was cut; it goes on", to),
+                    TurnOutcome::Overflowed => self.note("too long for the model", to),
                     TurnOutcome::Completed | TurnOutcome::Failed | TurnOutcome::Interrupted => {}
                 }
             }
@@ -118,6 +119,11 @@ impl Renderer {
                 }
             }
             SessionEvent::InterruptRequested(_) => self.note("interrupted", to),
+            SessionEvent::CompactionStarted(_) => self.note("summarising the conversation", to),
+            SessionEvent::CompactionEnded(ended) => match &ended.error {
+                Some(error) => self.note(&format!("no summary: {}", told(error)), to),
+                None => self.note("the conversation goes on from a summary", to),
+            },
             SessionEvent::NoticeRecorded(_)
             | SessionEvent::SessionCreated(_)
             | SessionEvent::PromptAdmitted(_)
@@ -126,7 +132,18 @@ impl Renderer {
             | SessionEvent::ContextUpdated(_)
             | SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
-            | SessionEvent::ToolStarted(_) => {}
+            | SessionEvent::ToolStarted(_)
+            | SessionEvent::SessionRenamed(_)
+            | SessionEvent::EntrySet(_)
+            | SessionEvent::EntryRemoved(_)
+            | SessionEvent::ControlAdmitted(_)
+            | SessionEvent::ControlDelivered(_)
+            | SessionEvent::InputCancelled(_)
+            | SessionEvent::DeliveryChanged(_)
+            | SessionEvent::WakeRequested(_)
+            | SessionEvent::CompactionReminded(_)
+            | SessionEvent::TitleStarted(_)
+            | SessionEvent::TitleEnded(_) => {}
         }
         printed
     }

@@ -81,6 +81,7 @@ pub fn summary(event: &SessionEvent) -> String {
                 TurnOutcome::Failed => "failed",
                 TurnOutcome::Interrupted => "interrupted",
                 TurnOutcome::Lost => "lost, starts over",
+                TurnOutcome::Overflowed => "too long for the model",
             };
             format!("{} {how}{}", settled.turn, why(&settled.error))
         }
@@ -91,6 +92,29 @@ pub fn summary(event: &SessionEvent) -> String {
             InterruptTarget::Parked => "of waiting prompts".to_owned(),
         },
         SessionEvent::DrainEnded(ended) => format!("{}{}", word(&ended.outcome), why(&ended.error)),
+        SessionEvent::SessionRenamed(renamed) => renamed.title.clone(),
+        SessionEvent::EntrySet(entry) => format!("{} = {}", entry.key, entry.value),
+        SessionEvent::EntryRemoved(entry) => entry.key.clone(),
+        SessionEvent::ControlAdmitted(control) => {
+            format!("{} {}", control.message, control.delivery.as_str())
+        }
+        SessionEvent::ControlDelivered(delivered) => delivered.message.to_string(),
+        SessionEvent::InputCancelled(cancelled) => cancelled.message.to_string(),
+        SessionEvent::DeliveryChanged(changed) => {
+            format!("{} {}", changed.message, changed.delivery.as_str())
+        }
+        SessionEvent::WakeRequested(_) => String::new(),
+        SessionEvent::CompactionStarted(started) => {
+            format!("{} {}", started.turn, word(&started.reason))
+        }
+        SessionEvent::CompactionReminded(reminded) => format!("{} asked again", reminded.turn),
+        SessionEvent::CompactionEnded(ended) => {
+            format!("{} {}{}", ended.turn, word(&ended.outcome), why(&ended.error))
+        }
+        SessionEvent::TitleStarted(started) => started.turn.to_string(),
+        SessionEvent::TitleEnded(ended) => {
+            format!("{} {}{}", ended.turn, word(&ended.outcome), why(&ended.error))
+        }
     };
     printable::line(&text, MAX_WORDS)
 }

@@ -1,0 +1,25 @@
+use serde::{Deserialize, Serialize};
+
+use crate::MessageId;
+
+/// Payload of `epoch.started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpochStarted {
+    /// 1 for a session's first.
+    pub epoch: i32,
+    /// The Baseline System Context, exactly as sent.
+    pub baseline: String,
+    /// The Context Snapshot as JSON text.
+    pub snapshot: String,
+}
+
+/// Payload of `context.updated`: one Mid-Conversation System Message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextUpdated {
+    /// The message's id.
+    pub message: MessageId,
+    /// Exactly what the model is sent.
+    pub rendered: String,
+    /// The Context Snapshot that it advances to, as JSON text.
+    pub snapshot: String,
+}

@@ -1,0 +1,97 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{Delivery, MessageId, ModelRef, PromptPart, TimestampMs};
+
+/// Payload of `prompt.admitted`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptAdmitted {
+    /// The message that it becomes.
+    pub message: MessageId,
+    /// How it joins running work.
+    pub delivery: Delivery,
+    /// What the user sent.
+    pub parts: Vec<PromptPart>,
+    /// The agent chosen with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The model chosen with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// Whether it woke the session, or was only stored (`resume: false`).
+    pub wake: bool,
+    /// SHA-256 (hex) of what the client sent: tells an exact retry from another prompt.
+    pub digest: String,
+    /// Set when no user wrote it: what it is, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<String>,
+}
+
+/// Payload of `prompt.promoted`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptPromoted {
+    /// The prompt.
+    pub message: MessageId,
+    /// Its content, repeated so that history needs no look-up.
+    pub parts: Vec<PromptPart>,
+    /// The agent of the turns that answer it.
+    pub agent: String,
+    /// The model of the turns that answer it.
+    pub model: ModelRef,
+    /// When it was admitted.
+    pub admitted: TimestampMs,
+    /// Set when no user wrote it: what it is, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<String>,
+}
+
+/// What an inbox item asks for that is no prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Control {
+    /// A Compaction at this place in the inbox.
+    Compaction,
+}
+
+/// Payload of `control.admitted`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlAdmitted {
+    /// The item's id.
+    pub message: MessageId,
+    /// How it joins running work.
+    pub delivery: Delivery,
+    /// What is asked for.
+    pub control: Control,
+    /// Whether it woke the session.
+    pub wake: bool,
+    /// SHA-256 (hex) of what the client sent: tells an exact retry from another request.
+    pub digest: String,
+}
+
+/// Payload of `control.delivered`: it has left the inbox and is acted on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControlDelivered {
+    /// The item.
+    pub message: MessageId,
+}
+
+/// Payload of `input.cancelled`: it has left the inbox and never becomes history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputCancelled {
+    /// The item.
+    pub message: MessageId,
+}
+
+/// Payload of `delivery.changed`. The order of admission stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryChanged {
+    /// The item.
+    pub message: MessageId,
+    /// How it joins running work from now on.
+    pub delivery: Delivery,
+    /// Whether this woke the session.
+    pub wake: bool,
+}
+
+/// Payload of `wake.requested`: what waits is to run, without new input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeRequested {}

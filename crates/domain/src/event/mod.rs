@@ -1,0 +1,228 @@
+//! The durable events of a session. What the log holds is the truth: projections and the history
+//! that a model sees are folded from these and from nothing else.
+//!
+//! An event is stored as its kind, a version and the JSON text of its payload. A payload only ever
+//! gains optional fields within a version; anything else is a new version with a pure upcaster.
+
+use crate::{Claim, EventId, Seq, TimestampMs};
+
+mod call;
+mod compaction;
+mod context;
+mod inbox;
+mod session;
+mod turn;
+
+pub use call::{ToolCalled, ToolIntent, ToolSettled, ToolStarted};
+pub use compaction::{
+    CompactionEnded, CompactionReason, CompactionReminded, CompactionStarted, SideOutcome,
+    TitleEnded, TitleStarted,
+};
+pub use context::{ContextUpdated, EpochStarted};
+pub use inbox::{
+    Control, ControlAdmitted, ControlDelivered, DeliveryChanged, InputCancelled, PromptAdmitted,
+    PromptPromoted, WakeRequested,
+};
+pub use session::{
+    DrainEnded, DrainOutcome, EntryRemoved, EntrySet, InterruptRequested, InterruptTarget,
+    NoticeKind, NoticeRecorded, SessionCreated, SessionError, SessionRenamed, TitledBy,
+};
+pub use turn::{
+    AttemptEnded, AttemptOutcome, AttemptStarted, ReplyPart, RetryScheduled, TextCheckpointed,
+    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+};
+
+/// A stored kind, version or payload that this build does not know.
+#[derive(Debug, thiserror::Error)]
+pub enum UnknownEvent {
+    /// Written by a newer build.
+    #[error("event kind `{kind}` version {version} is newer than this build; upgrade it")]
+    Kind {
+        /// The stored kind.
+        kind: String,
+        /// The stored version.
+        version: i32,
+    },
+    /// The payload does not have its kind's shape.
+    #[error("the payload of `{kind}` version {version} cannot be read")]
+    Payload {
+        /// The stored kind.
+        kind: String,
+        /// The stored version.
+        version: i32,
+        /// What the reader said.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// An event as the log holds it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedEvent {
+    /// Its place in the session's log.
+    pub seq: Seq,
+    /// Its id.
+    pub id: EventId,
+    /// When it was written, by the writer's clock.
+    pub time: TimestampMs,
+    /// The claim it was written under; `None` for a gateway's writes.
+    pub claim: Option<Claim>,
+    /// What happened.
+    pub event: SessionEvent,
+}
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $variant:ident($payload:ty) = $kind:literal),+ $(,)?) => {
+        /// One thing that happened to a session.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum SessionEvent {
+            $($(#[$doc])* $variant($payload)),+
+        }
+
+        impl SessionEvent {
+            /// Every kind that this build writes.
+            pub const KINDS: &'static [&'static str] = &[$($kind),+];
+
+            /// The stored kind.
+            #[must_use]
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $kind),+
+                }
+            }
+
+            /// The stored version of the payload.
+            #[must_use]
+            pub fn version(&self) -> i32 {
+                1
+            }
+
+            /// The payload as JSON text.
+            #[must_use]
+            pub fn payload(&self) -> String {
+                let text = match self {
+                    $(Self::$variant(payload) => serde_json::to_string(payload)),+
+                };
+                text.expect("payloads hold only strings, numbers and lists of them")
+            }
+
+            /// Reads an event back.
+            ///
+            /// # Errors
+            /// [`UnknownEvent`] when the row was written by a newer build or is damaged.
+            pub fn read(kind: &str, version: i32, payload: &str) -> Result<Self, UnknownEvent> {
+                match (kind, version) {
+                    $(($kind, 1) => serde_json::from_str(payload)
+                        .map(Self::$variant)
+                        .map_err(|source| UnknownEvent::Payload { kind: kind.to_owned(), version, source }),)+
+                    _ => Err(UnknownEvent::Kind { kind: kind.to_owned(), version }),
+                }
+            }
+        }
+
+        $(impl From<$payload> for SessionEvent {
+            fn from(payload: $payload) -> Self {
+                Self::$variant(payload)
+            }
+        })+
+    };
+}
+
+events! {
+    /// The session exists.
+    SessionCreated(SessionCreated) = "session.created",
+    /// A prompt was acknowledged.
+    PromptAdmitted(PromptAdmitted) = "prompt.admitted",
+    /// An admitted prompt became history.
+    PromptPromoted(PromptPromoted) = "prompt.promoted",
+    /// A Context Epoch began.
+    EpochStarted(EpochStarted) = "epoch.started",
+    /// A Mid-Conversation System Message was admitted.
+    ContextUpdated(ContextUpdated) = "context.updated",
+    /// A Provider Turn began.
+    TurnStarted(TurnStarted) = "turn.started",
+    /// A wire request is about to be sent.
+    AttemptStarted(AttemptStarted) = "attempt.started",
+    /// A wire request ended.
+    AttemptEnded(AttemptEnded) = "attempt.ended",
+    /// The next wire request of the turn waits for this time.
+    RetryScheduled(RetryScheduled) = "retry.scheduled",
+    /// Text of an unfinished reply, kept so that a crash does not lose it.
+    TextCheckpointed(TextCheckpointed) = "text.checkpointed",
+    /// A tool call's intent.
+    ToolCalled(ToolCalled) = "tool.called",
+    /// An intended call's body may run from here on.
+    ToolStarted(ToolStarted) = "tool.started",
+    /// A tool call's one result.
+    ToolSettled(ToolSettled) = "tool.settled",
+    /// The model's reply is complete.
+    TurnReplied(TurnReplied) = "turn.replied",
+    /// The turn is over, with all its calls.
+    TurnSettled(TurnSettled) = "turn.settled",
+    /// A text of ours that the model will see.
+    NoticeRecorded(NoticeRecorded) = "notice.recorded",
+    /// Someone asked to stop.
+    InterruptRequested(InterruptRequested) = "interrupt.requested",
+    /// A Session Drain ended.
+    DrainEnded(DrainEnded) = "drain.ended",
+    /// The session has another title.
+    SessionRenamed(SessionRenamed) = "session.renamed",
+    /// A context entry has a new value.
+    EntrySet(EntrySet) = "entry.set",
+    /// A context entry no longer applies.
+    EntryRemoved(EntryRemoved) = "entry.removed",
+    /// An inbox item that is no prompt was acknowledged.
+    ControlAdmitted(ControlAdmitted) = "control.admitted",
+    /// It is acted on.
+    ControlDelivered(ControlDelivered) = "control.delivered",
+    /// An inbox item was taken back before it was delivered.
+    InputCancelled(InputCancelled) = "input.cancelled",
+    /// An inbox item joins running work in another way.
+    DeliveryChanged(DeliveryChanged) = "delivery.changed",
+    /// What waits is to run.
+    WakeRequested(WakeRequested) = "wake.requested",
+    /// A Compaction began.
+    CompactionStarted(CompactionStarted) = "compaction.started",
+    /// Its answer was no summary.
+    CompactionReminded(CompactionReminded) = "compaction.reminded",
+    /// It ended.
+    CompactionEnded(CompactionEnded) = "compaction.ended",
+    /// A title is being made.
+    TitleStarted(TitleStarted) = "title.started",
+    /// It was made, or was not.
+    TitleEnded(TitleEnded) = "title.ended",
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &i64) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_reads_back_as_it_was_written() {
+        let event = SessionEvent::from(EpochStarted {
+            epoch: 1,
+            baseline: "You are here.\n\"quoted\" \u{1F980}".into(),
+            snapshot: "{}".into(),
+        });
+        let back = SessionEvent::read(event.kind(), event.version(), &event.payload());
+        assert_eq!(back.expect("our own event"), event);
+    }
+
+    #[test]
+    fn an_event_of_a_newer_build_says_so() {
+        let error = SessionEvent::read("epoch.started", 2, "{}").expect_err("version 2 is unknown");
+        assert!(matches!(error, UnknownEvent::Kind { version: 2, .. }));
+        let error = SessionEvent::read("epoch.started", 1, "{}").expect_err("fields are missing");
+        assert!(matches!(error, UnknownEvent::Payload { .. }));
+    }
+}

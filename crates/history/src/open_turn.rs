@@ -1,0 +1,210 @@
+use std::collections::BTreeMap;
+
+use domain::{
+    AttemptId, AttemptOutcome, CallId, MessageId, PartId, ReplyPart, SessionEvent, ToolClass,
+    ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
+};
+use llm_protocol::{Message, Part, TextPart, ToolCall, ToolContent, ToolResult};
+use serde::Deserialize;
+
+/// The tool whose paths lead to nested instructions.
+const READ: &str = "read";
+
+/// As much of a read's structured result as matters here.
+#[derive(Deserialize)]
+struct ReadResult {
+    path: String,
+}
+
+/// A Provider Turn that is not settled.
+#[derive(Debug, Clone)]
+pub struct OpenTurn {
+    /// The turn.
+    pub turn: TurnId,
+    /// The assistant message that it writes.
+    pub message: MessageId,
+    /// Its attempt that has not ended.
+    pub attempt: Option<AttemptId>,
+    /// Wire requests so far.
+    pub attempts: i32,
+    /// The reply, once it is committed.
+    pub reply: Option<Vec<ReplyPart>>,
+    /// The finish reason of the reply.
+    pub finish: Option<String>,
+    /// Text kept before the reply was complete, in the order of its first checkpoint.
+    pub checkpoints: Vec<(PartId, String)>,
+    /// Its calls, in the order of their intents.
+    pub calls: Vec<(CallId, CallState)>,
+    /// What its ended attempts used.
+    pub usage: TurnUsage,
+    /// What its whole reply used.
+    pub replied: Option<TurnUsage>,
+}
+
+/// A tool call of an open turn.
+#[derive(Debug, Clone)]
+pub struct CallState {
+    /// What the model asked for.
+    pub intent: ToolIntent,
+    /// What a takeover may do with it.
+    pub class: ToolClass,
+    /// How far it has come.
+    pub state: ToolState,
+    /// Bodies begun.
+    pub bodies: i32,
+    /// Its result.
+    pub settled: Option<ToolSettled>,
+}
+
+impl OpenTurn {
+    pub(crate) fn new(turn: TurnId, message: MessageId) -> Self {
+        Self {
+            turn,
+            message,
+            attempt: None,
+            attempts: 0,
+            reply: None,
+            finish: None,
+            checkpoints: Vec::new(),
+            calls: Vec::new(),
+            usage: TurnUsage::default(),
+            replied: None,
+        }
+    }
+
+    pub(crate) fn apply(&mut self, event: &SessionEvent) {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "called with a turn's events only")]
+        match event {
+            SessionEvent::AttemptStarted(started) => {
+                self.attempt = Some(started.attempt.clone());
+                self.attempts = started.ordinal;
+            }
+            SessionEvent::AttemptEnded(ended) => {
+                self.attempt = None;
+                if let Some(used) = ended.usage {
+                    self.usage = add(self.usage, used);
+                    if ended.outcome == AttemptOutcome::Completed {
+                        self.replied = Some(used);
+                    }
+                }
+            }
+            SessionEvent::TextCheckpointed(checkpoint) => {
+                match self.checkpoints.iter_mut().find(|(part, _)| *part == checkpoint.part) {
+                    Some((_, text)) => text.push_str(&checkpoint.text),
+                    None => {
+                        self.checkpoints.push((checkpoint.part.clone(), checkpoint.text.clone()));
+                    }
+                }
+            }
+            SessionEvent::ToolCalled(called) => self.calls.push((
+                called.intent.call.clone(),
+                CallState {
+                    intent: called.intent.clone(),
+                    class: called.class,
+                    state: called.state,
+                    bodies: i32::from(called.state == ToolState::Started),
+                    settled: None,
+                },
+            )),
+            SessionEvent::ToolStarted(started) => {
+                if let Some(call) = self.call_mut(&started.call) {
+                    call.state = ToolState::Started;
+                    call.bodies = started.body;
+                }
+            }
+            SessionEvent::ToolSettled(settled) => {
+                if let Some(call) = self.call_mut(&settled.call) {
+                    call.state = ToolState::Settled;
+                    call.settled = Some(settled.clone());
+                }
+            }
+            SessionEvent::TurnReplied(replied) => {
+                self.reply = Some(replied.parts.clone());
+                self.finish = Some(replied.finish.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// A call by its id.
+    #[must_use]
+    pub fn call(&self, id: &CallId) -> Option<&CallState> {
+        self.calls.iter().find(|(call, _)| call == id).map(|(_, state)| state)
+    }
+
+    fn call_mut(&mut self, id: &CallId) -> Option<&mut CallState> {
+        self.calls.iter_mut().find(|(call, _)| call == id).map(|(_, state)| state)
+    }
+
+    /// The paths of files that its calls have read.
+    pub(crate) fn read_paths(&self) -> Vec<String> {
+        let read = self.calls.iter().filter(|(_, call)| call.intent.tool == READ);
+        read.filter_map(|(_, call)| call.settled.as_ref())
+            .filter(|settled| settled.outcome == ToolOutcomeKind::Completed)
+            .filter_map(|settled| {
+                let result: ReadResult =
+                    serde_json::from_str(settled.structured.as_deref()?).ok()?;
+                Some(result.path)
+            })
+            .collect()
+    }
+
+    /// Whether every call has its result.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.calls.iter().all(|(_, call)| call.settled.is_some())
+    }
+
+    /// The reply, then the results of its calls in the order of the reply.
+    pub(crate) fn into_messages(self) -> Vec<Message> {
+        let Some(reply) = self.reply else { return Vec::new() };
+        let calls: BTreeMap<CallId, CallState> = self.calls.into_iter().collect();
+        let mut said = Vec::new();
+        let mut results = Vec::new();
+        for part in reply {
+            match part {
+                ReplyPart::Text { text, .. } if text.is_empty() => {}
+                ReplyPart::Text { text, .. } => said.push(Part::text(text)),
+                ReplyPart::Reasoning { text, .. } => {
+                    said.push(Part::Reasoning(TextPart { text, provider_metadata: None }));
+                }
+                ReplyPart::ToolCall { call } => {
+                    let Some(state) = calls.get(&call) else { continue };
+                    let intent = &state.intent;
+                    said.push(Part::ToolCall(ToolCall::new(
+                        intent.provider_call.clone(),
+                        intent.tool.clone(),
+                        intent.arguments.clone(),
+                    )));
+                    let Some(settled) = &state.settled else { continue };
+                    results.push(ToolResult {
+                        id: intent.provider_call.clone(),
+                        name: intent.tool.clone(),
+                        content: vec![ToolContent::Text { text: settled.output.clone() }],
+                        is_error: settled.outcome != ToolOutcomeKind::Completed,
+                        provider_metadata: None,
+                    });
+                }
+            }
+        }
+        let mut messages = Vec::new();
+        if !said.is_empty() {
+            messages.push(Message::assistant(said));
+        }
+        if !results.is_empty() {
+            messages.push(Message::tool(results));
+        }
+        messages
+    }
+}
+
+pub(crate) fn add(a: TurnUsage, b: TurnUsage) -> TurnUsage {
+    TurnUsage {
+        input: a.input + b.input,
+        output: a.output + b.output,
+        reasoning: a.reasoning + b.reasoning,
+        cache_read: a.cache_read + b.cache_read,
+        cache_write: a.cache_write + b.cache_write,
+        cost: a.cost + b.cost,
+    }
+}

@@ -1,0 +1,68 @@
+use std::sync::Arc;
+
+use domain::{
+    AttemptId, CompactionReminded, CompactionStarted, SessionEvent, TitleStarted, TurnId, TurnUsage,
+};
+
+use crate::open_turn::add;
+
+/// A request beside the conversation that has not ended: a Compaction's or a title's.
+#[derive(Debug, Clone)]
+pub struct Side<T> {
+    /// How it began.
+    pub started: Arc<T>,
+    /// Its attempt that has not ended.
+    pub attempt: Option<AttemptId>,
+    /// Wire requests so far.
+    pub attempts: i32,
+    /// What its ended attempts used.
+    pub usage: TurnUsage,
+}
+
+/// A Compaction that has not ended.
+#[derive(Debug, Clone)]
+pub struct OpenCompaction {
+    /// Its requests.
+    pub side: Side<CompactionStarted>,
+    /// Its answer was no summary, and this is how it was told so.
+    pub reminded: Option<Arc<CompactionReminded>>,
+}
+
+/// A title that is being made.
+pub type OpenTitle = Side<TitleStarted>;
+
+impl<T> Side<T> {
+    pub(crate) fn new(started: T) -> Self {
+        let usage = TurnUsage::default();
+        Self { started: Arc::new(started), attempt: None, attempts: 0, usage }
+    }
+
+    /// Takes in an attempt of the turn `id`, which is its own.
+    pub(crate) fn apply(&mut self, event: &SessionEvent) {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these are about its attempts")]
+        match event {
+            SessionEvent::AttemptStarted(started) => {
+                self.attempt = Some(started.attempt.clone());
+                self.attempts = started.ordinal;
+            }
+            SessionEvent::AttemptEnded(ended) => {
+                self.attempt = None;
+                if let Some(used) = ended.usage {
+                    self.usage = add(self.usage, used);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The turn that an attempt's event names.
+pub(crate) fn turn_of(event: &SessionEvent) -> Option<&TurnId> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others name none, or are of a turn")]
+    match event {
+        SessionEvent::AttemptStarted(started) => Some(&started.turn),
+        SessionEvent::AttemptEnded(ended) => Some(&ended.turn),
+        SessionEvent::RetryScheduled(retry) => Some(&retry.turn),
+        _ => None,
+    }
+}

@@ -1,0 +1,85 @@
+use std::sync::Arc;
+
+use domain::Seq;
+use llm_protocol::{Message, Role};
+
+/// Every message that was ever part of a session's conversation, in order. Only grows.
+#[derive(Debug, Clone, Default)]
+pub struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    /// The event that each came with.
+    places: Vec<Seq>,
+}
+
+/// What a request shows of the conversation: since a Compaction, its checkpoint and what came after what it
+/// summarised; since an epoch began, none of the system messages of those before.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct View {
+    pub(crate) checkpoint: Option<Arc<str>>,
+    pub(crate) from: usize,
+    pub(crate) system_from: usize,
+}
+
+impl Conversation {
+    pub(crate) fn push(&mut self, seq: Seq, message: Message) {
+        self.messages.push(message);
+        self.places.push(seq);
+    }
+
+    pub(crate) fn truncate(&mut self, messages: usize) {
+        self.messages.truncate(messages);
+        self.places.truncate(messages);
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The event that the message at `index` came with.
+    #[must_use]
+    pub fn place(&self, index: usize) -> Option<Seq> {
+        self.places.get(index).copied()
+    }
+
+    /// The index of the first message that came with the event `seq` or later.
+    #[must_use]
+    pub fn at(&self, seq: Seq) -> usize {
+        self.places.partition_point(|place| *place < seq)
+    }
+}
+
+impl View {
+    /// The summary of what is not shown, exactly as sent.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<&str> {
+        self.checkpoint.as_deref()
+    }
+
+    /// The index of the first message that may be shown.
+    #[must_use]
+    pub fn from(&self) -> usize {
+        self.from
+    }
+
+    /// Whether the message at `index` is shown.
+    #[must_use]
+    pub fn shows(&self, index: usize, message: &Message) -> bool {
+        index >= self.from && (message.role != Role::System || index >= self.system_from)
+    }
+
+    /// Whether it is the conversation itself.
+    pub(crate) fn is_whole(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The checkpoint and the messages that are shown.
+    #[must_use]
+    pub fn shown(&self, conversation: &Conversation) -> Vec<Message> {
+        let checkpoint = self.checkpoint.iter().map(|text| Message::user(text.as_ref()));
+        let later = conversation.messages.iter().enumerate().skip(self.from);
+        let shown = later.filter(|(index, message)| self.shows(*index, message));
+        checkpoint.chain(shown.map(|(_, message)| message.clone())).collect()
+    }
+}
