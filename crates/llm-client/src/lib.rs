@@ -12,13 +12,13 @@ mod error;
 mod models;
 mod options;
 mod reqwest_transport;
-pub mod retry;
 mod stream;
 mod transport;
 
 pub use client::{Client, ClientError};
 pub use endpoint::{Endpoint, InvalidEndpoint, Secret, normalize_base_url};
 pub use error::LlmError;
+pub use llm_protocol::retry;
 pub use models::LIST_MODELS_TIMEOUT;
 pub use options::Options;
 pub use reqwest_transport::ReqwestTransport;

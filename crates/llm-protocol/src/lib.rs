@@ -17,6 +17,7 @@ mod message_json;
 pub mod openai_chat;
 mod protocol;
 mod request;
+pub mod retry;
 pub mod sse;
 
 pub use classify::{classify, classify_in_stream, http_date_unix_ms, retry_after_ms};

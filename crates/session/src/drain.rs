@@ -1,17 +1,15 @@
 //! One Session Drain, from its claim to its end.
 
-use domain::{DrainOutcome, FencingToken, Seq, SessionRef};
+use domain::{DrainOutcome, FencingToken, SessionRef, Taken};
 use history::History;
-use store::{DrainWrite, Hold, Started, StoreError, Taken};
+use session_rules::{Closed, Draft, Next, Observation, Rules, Verdict};
+use store::{DrainWrite, Hold, Started, StoreError};
 use tracing::{Instrument, info_span, warn};
 
-use crate::boundary::TurnPlan;
 use crate::control::DrainControl;
-use crate::draft::{Draft, Verdict};
 use crate::live::Live;
 use crate::log::Log;
-use crate::observe::{Observation, observe};
-use crate::recover::Recovery;
+use crate::observe::observe;
 use crate::runtime::Runtime;
 use crate::stage::Stage;
 use crate::workspace::Workspace;
@@ -90,16 +88,6 @@ pub(crate) struct Drain<'r> {
     pub(crate) failures: u32,
 }
 
-/// What the drain does next.
-pub(crate) enum Next<'r> {
-    /// Run a turn whose intent is committed.
-    Turn(Box<TurnPlan>),
-    /// Go on with a turn that an earlier owner left.
-    Recover(Box<Recovery<'r>>),
-    /// The end is committed.
-    End(DrainExit),
-}
-
 impl<'r> Drain<'r> {
     async fn run(&mut self, token: FencingToken) -> Result<DrainExit, Stop> {
         let observed = self.observe().await;
@@ -108,7 +96,8 @@ impl<'r> Drain<'r> {
         };
         loop {
             next = match next {
-                Next::End(exit) => return Ok(exit),
+                Next::End(Closed::Ended(outcome)) => return Ok(DrainExit::Ended(outcome)),
+                Next::End(Closed::HandedOver) => return Ok(DrainExit::HandedOver),
                 Next::Turn(plan) => {
                     let span = info_span!("session.turn", turn.id = %plan.turn);
                     Box::pin(self.turn(*plan)).instrument(span).await?
@@ -123,7 +112,7 @@ impl<'r> Drain<'r> {
         &mut self,
         token: FencingToken,
         observed: &Observation,
-    ) -> Result<Option<Next<'r>>, Stop> {
+    ) -> Result<Option<Next>, Stop> {
         let mut hold = Hold::Look;
         loop {
             let (write, taken) = match self.log.look(token, hold).await? {
@@ -145,16 +134,13 @@ impl<'r> Drain<'r> {
         write: DrainWrite,
         taken: Taken,
         observed: &Observation,
-    ) -> Result<Option<Next<'r>>, Stop> {
+    ) -> Result<Option<Next>, Stop> {
         let claim = write.claim();
         let newest_interrupt = write.head().interrupt_seq;
-        // An interrupt of work that is still open is this drain's to apply; any other is history.
-        self.stage.interrupts_before = match self.log.history().interrupt() {
-            Some(seq) if taken.was_open => Seq(seq.0 - 1),
-            _ => newest_interrupt,
-        };
-        let decided =
-            self.log.try_write(write, |draft| self.stage.open(draft, taken, observed)).await?;
+        self.stage.interrupts_before =
+            Rules::interrupts_before(self.log.history(), taken, newest_interrupt);
+        let rules = self.stage.rules();
+        let decided = self.log.try_write(write, |draft| rules.open(draft, taken, observed)).await?;
         let Some(next) = decided else { return Ok(None) };
         self.stage.control.claimed(claim);
         self.live.committed(self.log.history().seq());
@@ -170,10 +156,11 @@ impl<'r> Drain<'r> {
     /// Decides on the log as it is known and writes the decision, then tells followers.
     pub(crate) async fn write<T>(
         &mut self,
-        mut decide: impl FnMut(&Stage<'r>, &mut Draft<'_>) -> Verdict<T>,
+        mut decide: impl FnMut(&Rules<'_>, &mut Draft<'_>) -> Verdict<T>,
     ) -> Result<T, Stop> {
         let known = self.log.history().seq();
-        let decided = self.log.write(|draft| decide(&self.stage, draft)).await?;
+        let rules = self.stage.rules();
+        let decided = self.log.write(|draft| decide(&rules, draft)).await?;
         if self.log.history().seq() > known {
             self.live.committed(self.log.history().seq());
         }
@@ -181,7 +168,7 @@ impl<'r> Drain<'r> {
     }
 
     /// Notes what a boundary has written: the components of its attempt are stored.
-    pub(crate) fn written(&self, next: &Next<'r>) {
+    pub(crate) fn written(&self, next: &Next) {
         if let Next::Turn(plan) = next {
             let stored = plan.started.components.values().cloned();
             self.stage.runtime.stored.note(self.stage.session.org, stored);
@@ -195,28 +182,6 @@ impl<'r> Drain<'r> {
 
     /// Whether the log as it is known holds an interrupt that this drain must apply.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.stage.is_interrupted(self.log.history())
-    }
-}
-
-impl<'r> Stage<'r> {
-    /// What the first write of a drain says.
-    fn open(
-        &self,
-        draft: &mut Draft<'_>,
-        taken: Taken,
-        observed: &Observation,
-    ) -> Verdict<Next<'r>> {
-        if let Some(error) = self.workspace.unavailable() {
-            return self.give_up(draft, error.clone());
-        }
-        if taken.recoveries > self.runtime.settings.max_recoveries {
-            return self.give_up(draft, crate::recover::exhausted(taken.recoveries));
-        }
-        if draft.history().open_turn().is_some() {
-            return self.take_over(draft, observed);
-        }
-        let continuing = taken.was_open && draft.history().wants_turn();
-        self.cross(draft, continuing, observed)
+        self.stage.rules().is_interrupted(self.log.history())
     }
 }

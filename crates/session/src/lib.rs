@@ -8,11 +8,11 @@
 //!
 //! Invariants: everything that influences the model is a committed row before it is in a request; every
 //! write proves the claim; no body of a tool runs before its intent is committed as *started* (I8); no
-//! transaction is open across a provider call or a tool. Absent on purpose: HTTP, placement, SQL.
+//! transaction is open across a provider call or a tool. What is decided is `session-rules`; this is the
+//! shell around it: it streams, runs tools, observes and writes.
+//! Absent on purpose: HTTP, placement, SQL, decisions.
 
-mod boundary;
 mod control;
-mod draft;
 mod drain;
 mod ending;
 mod live;
@@ -20,7 +20,6 @@ mod log;
 mod models;
 mod observe;
 mod recover;
-mod reply;
 mod runtime;
 mod settings;
 mod stage;
@@ -30,7 +29,8 @@ mod workspace;
 
 pub use control::{DrainControl, DrainHandle, drain_control};
 pub use drain::{DrainExit, drain};
-pub use models::{ConfiguredModels, ResolvedModel};
+pub use models::ConfiguredModels;
 pub use runtime::{Runtime, StoredComponents};
+pub use session_rules::RuleSettings;
 pub use settings::DrainSettings;
 pub use workspace::Workspace;

@@ -5,9 +5,10 @@
 
 use domain::{Claim, FencingToken, IdMint, SessionRef, Stamp};
 use history::History;
-use store::{DrainWrite, Hold, Started, StoreError, Written};
+use session_rules::{Draft, Verdict};
+use store::{Append, DrainWrite, Hold, Started, StoreError, Written};
+use tracing::debug;
 
-use crate::draft::{Draft, Verdict};
 use crate::drain::Stop;
 use crate::runtime::Runtime;
 
@@ -83,18 +84,27 @@ impl<'r> Log<'r> {
         let before = self.history.mark();
         let mint = IdMint::after(self.mint.last(), now);
         let mut draft = Draft::new(&mut self.history, mint, now);
-        let (decided, end) = match decide(&mut draft) {
-            Verdict::Write(decided, end) => (decided, end),
+        let (decided, end, site) = match decide(&mut draft) {
+            Verdict::Write(decided, end, site) => (decided, end, site),
             Verdict::Leave(decided) => {
                 self.history.back_to(before);
                 self.next = Some(Box::new(write.release().await?));
                 return Ok(Some(decided));
             }
         };
-        let mut mint = draft.ids();
-        match write.commit(&mut mint, now, draft.append(end)).await? {
+        let mut drafted = draft.finish();
+        let append = Append {
+            events: &drafted.events,
+            promoted: drafted.promoted,
+            progress: drafted.progress,
+            end,
+            components: &self.runtime.new_components(self.session.org, &drafted.components),
+        };
+        let written = write.commit(&mut drafted.mint, now, append).await?;
+        debug!(site = site.name(), events = drafted.events.len(), "a drain has written");
+        match written {
             Written::Next(next) => {
-                self.mint.raise(mint.last());
+                self.mint.raise(drafted.mint.last());
                 self.next = Some(next);
                 Ok(Some(decided))
             }

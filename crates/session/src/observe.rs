@@ -1,17 +1,10 @@
 use std::path::Path;
 
-use context::{ContextSnapshot, EnvironmentFacts, SystemContext, date, environment};
-use jiff::tz::TimeZone;
+use context::EnvironmentFacts;
+use session_rules::Observation;
 
 use crate::runtime::Runtime;
 use crate::workspace::Workspace;
-
-/// What was seen of the Context Sources before a transaction; rendered within it, against the snapshot.
-pub(crate) struct Observation {
-    facts: EnvironmentFacts,
-    now_ms: i64,
-    zone: TimeZone,
-}
 
 /// Looks at the Context Sources.
 pub(crate) async fn observe(runtime: &Runtime, workspace: &Workspace) -> Observation {
@@ -28,14 +21,6 @@ pub(crate) async fn observe(runtime: &Runtime, workspace: &Workspace) -> Observa
         },
         now_ms: runtime.clock.now_ms(),
         zone: runtime.settings.zone.clone(),
-    }
-}
-
-impl Observation {
-    /// The System Context, in the stable order of its keys' registration.
-    pub(crate) fn context(&self, told: Option<&ContextSnapshot>) -> SystemContext {
-        SystemContext::combine([environment(&self.facts), date(self.now_ms, &self.zone, told)])
-            .expect("the built-in sources have distinct keys")
     }
 }
 

@@ -33,16 +33,16 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Which of these (hash, bytes) must be stored with an attempt that names them.
+    /// Which of these (hash in hex, bytes) must be stored with an attempt that names them.
     pub(crate) fn new_components(
         &self,
         org: OrgId,
-        components: Vec<(String, Vec<u8>)>,
+        components: &[(String, Vec<u8>)],
     ) -> Vec<(Vec<u8>, Vec<u8>)> {
         components
-            .into_iter()
+            .iter()
             .filter(|(hash, _)| !self.stored.contains(org, hash))
-            .filter_map(|(hash, bytes)| Some((hex::decode(hash).ok()?, bytes)))
+            .filter_map(|(hash, bytes)| Some((hex::decode(hash).ok()?, bytes.clone())))
             .collect()
     }
 }

@@ -1,13 +1,13 @@
-use domain::{Seq, SessionRef};
-use history::History;
+use domain::Seq;
+use domain::SessionRef;
+use session_rules::{RuleSettings, Rules, ToolFacts, WorkspaceState};
 
 use crate::control::DrainControl;
 use crate::runtime::Runtime;
 use crate::toolbox::Toolbox;
 use crate::workspace::Workspace;
 
-/// What a drain's decisions are made of besides its log. Nothing here changes while one is made, so that it
-/// can be made again when the log has grown meanwhile.
+/// Where a drain acts: what its decisions are made of besides its log, and the hands that carry them out.
 pub(crate) struct Stage<'r> {
     pub(crate) runtime: &'r Runtime,
     pub(crate) session: &'r SessionRef,
@@ -16,6 +16,7 @@ pub(crate) struct Stage<'r> {
     pub(crate) control: DrainControl,
     /// The newest interrupt that is not this drain's to apply.
     pub(crate) interrupts_before: Seq,
+    tools: ToolFacts,
 }
 
 impl<'r> Stage<'r> {
@@ -26,11 +27,24 @@ impl<'r> Stage<'r> {
         control: DrainControl,
     ) -> Self {
         let toolbox = Toolbox::new(runtime, session, workspace);
-        Self { runtime, session, workspace, toolbox, control, interrupts_before: Seq(0) }
+        let tools = toolbox.facts();
+        Self { runtime, session, workspace, toolbox, control, interrupts_before: Seq(0), tools }
     }
 
-    /// Whether `history` holds an interrupt that this drain must apply.
-    pub(crate) fn is_interrupted(&self, history: &History) -> bool {
-        history.interrupt().is_some_and(|seq| seq > self.interrupts_before)
+    /// What decisions are made of now.
+    pub(crate) fn rules(&self) -> Rules<'_> {
+        let settings: &RuleSettings = &self.runtime.settings.rules;
+        Rules {
+            settings,
+            models: self.runtime.models.rules(),
+            tools: &self.tools,
+            session: self.session,
+            workspace: match self.workspace.unavailable() {
+                Some(error) => WorkspaceState::Missing(error),
+                None => WorkspaceState::Here,
+            },
+            stopping: self.control.stopping.is_cancelled(),
+            interrupts_before: self.interrupts_before,
+        }
     }
 }

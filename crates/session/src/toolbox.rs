@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
-use domain::{
-    CallId, SessionRef, TimestampMs, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId,
-};
+use domain::{CallId, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId};
 use futures::future::BoxFuture;
 use llm_protocol::{RawJson, ToolDefinition};
+use session_rules::{ToolFacts, settled_as};
 use tokio_util::sync::CancellationToken;
 use tools::{Limits, OrgOutputs, Probe, ToolCall, ToolContext, settle};
 use tracing::{Instrument, info_span, warn};
@@ -35,23 +34,23 @@ impl<'r> Toolbox<'r> {
         Self { runtime, session, workspace }
     }
 
-    /// What providers are told, in an order that never changes.
-    pub(crate) fn definitions(&self) -> Vec<ToolDefinition> {
-        self.runtime
-            .tools
-            .definitions()
-            .into_iter()
-            .map(|tool| ToolDefinition {
-                name: tool.name.to_owned(),
-                description: tool.description.to_owned(),
-                input_schema: RawJson::parse(tool.input_schema.to_string())
-                    .expect("a JSON value prints as JSON"),
-            })
-            .collect()
-    }
-
-    pub(crate) fn class(&self, tool: &str) -> ToolClass {
-        self.runtime.tools.class(tool)
+    /// As decisions see them.
+    pub(crate) fn facts(&self) -> ToolFacts {
+        let tools = self.runtime.tools.definitions();
+        let classes =
+            tools.iter().map(|tool| (tool.name.to_owned(), self.runtime.tools.class(tool.name)));
+        ToolFacts {
+            classes: classes.collect(),
+            definitions: tools
+                .iter()
+                .map(|tool| ToolDefinition {
+                    name: tool.name.to_owned(),
+                    description: tool.description.to_owned(),
+                    input_schema: RawJson::parse(tool.input_schema.to_string())
+                        .expect("a JSON value prints as JSON"),
+                })
+                .collect(),
+        }
     }
 
     /// Runs one body to its settlement. Its intent must be committed as *started*.
@@ -151,32 +150,4 @@ fn call(intent: &ToolIntent) -> ToolCall {
 
 fn gone(turn: TurnId, call: CallId, now: TimestampMs) -> ToolSettled {
     settled_as(turn, call, ToolOutcomeKind::Failed, "the workspace is not available", now)
-}
-
-/// A settlement that no body gave.
-pub(crate) fn settled_as(
-    turn: TurnId,
-    call: CallId,
-    outcome: ToolOutcomeKind,
-    output: &str,
-    now: TimestampMs,
-) -> ToolSettled {
-    ToolSettled {
-        turn,
-        call,
-        outcome,
-        output: output.to_owned(),
-        title: match outcome {
-            ToolOutcomeKind::Completed => "completed",
-            ToolOutcomeKind::Failed => "failed",
-            ToolOutcomeKind::Interrupted => "interrupted",
-            ToolOutcomeKind::Unknown => "outcome unknown",
-        }
-        .to_owned(),
-        structured: None,
-        managed_path: None,
-        truncated: false,
-        started: now,
-        ended: now,
-    }
 }

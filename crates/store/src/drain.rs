@@ -1,8 +1,8 @@
 //! What a Session Drain writes: one statement per durable transition, the first of which starts it.
 
 use domain::{
-    Claim, EventId, FencingToken, IdMint, RecordedEvent, Seq, SessionEvent, SessionRef, Stamp,
-    TimestampMs,
+    Claim, DrainEnd, EventId, FencingToken, IdMint, RecordedEvent, Seq, SessionEvent, SessionRef,
+    Stamp, Taken, TimestampMs,
 };
 
 use crate::events::read_events;
@@ -42,17 +42,6 @@ pub enum Started {
     Idle,
 }
 
-/// What a drain finds when it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// An earlier drain has not ended.
-    pub was_open: bool,
-    /// It stopped on purpose, at a boundary.
-    pub handed_over: bool,
-    /// Takeovers in a row without progress, this one included.
-    pub recoveries: i16,
-}
-
 /// The next write of a drain, not written yet: a head that was seen, or is locked. Dropped, it changes
 /// nothing.
 pub struct DrainWrite {
@@ -74,30 +63,6 @@ pub enum Written {
     Stale,
     /// A higher token has acted at the Location, and nothing was written: give it up.
     Superseded,
-}
-
-/// Whether the drain goes on after a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DrainEnd {
-    /// It goes on.
-    Keep,
-    /// It ends. Inputs that someone woke the session for, and that are still pending, start another.
-    Close,
-    /// It ends, and what is pending waits for a new wake: it could not be started.
-    Park,
-    /// It stops at a boundary on purpose, and the next holder goes on.
-    HandOver,
-}
-
-impl DrainEnd {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Keep => "keep",
-            Self::Close => "close",
-            Self::Park => "park",
-            Self::HandOver => "hand-over",
-        }
-    }
 }
 
 /// What one write of a drain adds.
@@ -150,7 +115,11 @@ impl Store {
             );
             let row = match &mut locked {
                 Some(tx) => look.fetch_one(&mut **tx).await?,
-                None => look.fetch_one(store.drains()).await?,
+                None => {
+                    let mut connection = store.drain_lane().take().await?;
+                    let row = look.fetch_one(&mut *connection).await;
+                    connection.done_with(row)?
+                }
             };
             match row.outcome.as_str() {
                 "ready" => {}
@@ -305,7 +274,11 @@ impl DrainWrite {
             );
             let outcome = match &mut locked {
                 Some(tx) => write.fetch_one(&mut **tx).await?,
-                None => write.fetch_one(store.drains()).await?,
+                None => {
+                    let mut connection = store.drain_lane().take().await?;
+                    let outcome = write.fetch_one(&mut *connection).await;
+                    connection.done_with(outcome)?
+                }
             };
             match outcome.as_str() {
                 "written" => {}

@@ -35,7 +35,8 @@ mod turn;
 
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
 pub use cluster::ClusterRow;
-pub use drain::{Append, DrainEnd, DrainWrite, Head, Hold, Started, Taken, Written};
+pub use domain::{DrainEnd, Taken};
+pub use drain::{Append, DrainWrite, Head, Hold, Started, Written};
 pub use error::StoreError;
 pub use interrupt::Interrupted;
 pub use keys::{KeyGrant, NewKey};

@@ -62,6 +62,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "placement",
             "boot",
             "simulated-model",
+            "session-rules",
         ],
     ),
     ("product", &["auth", "tools"]),

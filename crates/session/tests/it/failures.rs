@@ -160,7 +160,7 @@ async fn a_stream_that_breaks_after_text_is_continued_and_nothing_is_said_twice(
 async fn a_stream_that_breaks_beside_a_running_tool_keeps_its_call_and_result() -> Result<()> {
     let world = World::with(|settings| {
         // The tool must go on while the drain backs off.
-        settings.retry.base = Duration::from_millis(1_000);
+        settings.rules.retry.base = Duration::from_millis(1_000);
         settings.result_delay = Duration::from_millis(20);
     })
     .await?;

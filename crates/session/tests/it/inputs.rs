@@ -107,7 +107,7 @@ async fn several_steers_are_promoted_together_in_the_order_of_their_admission() 
 
 #[tokio::test]
 async fn the_last_allowed_step_answers_without_tools_and_a_prompt_starts_over() -> Result<()> {
-    let world = World::with(|settings| settings.max_steps = 2).await?;
+    let world = World::with(|settings| settings.rules.max_steps = 2).await?;
     let session = world.session().await?;
     session.file("a.txt", "one\n")?;
     world.prompt(&session, "read a.txt then read a.txt then read a.txt").await?;

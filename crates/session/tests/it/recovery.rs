@@ -35,7 +35,9 @@ async fn life(
                 Some(Received::Lagged) | None => return,
             }
         }
-        sleep(after).await;
+        if !after.is_zero() {
+            sleep(after).await;
+        }
     };
     let (_handle, control) = drain_control(CancellationToken::new());
     let run = session.run(&worker, control, History::new());
@@ -123,7 +125,7 @@ async fn killed_at_any_commit_and_between_the_work_is_finished_once() -> Result<
 
 #[tokio::test]
 async fn killed_again_and_again_the_work_is_finished_once() -> Result<()> {
-    let world = World::with(|settings| settings.max_recoveries = 100).await?;
+    let world = World::with(|settings| settings.rules.max_recoveries = 100).await?;
     scenario(&world)?;
     for round in 0_u64..5 {
         let session = world.session().await?;
@@ -191,7 +193,7 @@ async fn text_that_was_checkpointed_is_kept_and_continued() -> Result<()> {
 
 #[tokio::test]
 async fn a_pure_call_runs_again_and_is_given_up_after_three_bodies() -> Result<()> {
-    let world = World::with(|settings| settings.max_recoveries = 9).await?;
+    let world = World::with(|settings| settings.rules.max_recoveries = 9).await?;
     let session = world.session().await?;
     // A pure body that never ends by itself: reading a pipe that nobody writes to is refused, so the reply hangs.
     session.file("a.txt", "one\n")?;
@@ -306,7 +308,7 @@ async fn twenty_deaths_with_progress_in_between_do_not_stop_the_work() -> Result
 
 #[tokio::test]
 async fn a_hand_over_at_a_boundary_is_no_recovery() -> Result<()> {
-    let world = World::with(|settings| settings.max_recoveries = 0).await?;
+    let world = World::with(|settings| settings.rules.max_recoveries = 0).await?;
     let session = world.session().await?;
     session.file("a.txt", "one\n")?;
     world.prompt(&session, "read a.txt then read a.txt then say 2 words").await?;

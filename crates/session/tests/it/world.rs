@@ -18,7 +18,7 @@ use llm_client::{Client, Endpoint};
 use sandbox::{Environment, LocationLock, ProcessSandbox};
 use serde_json::Value;
 use session::{
-    ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, Runtime,
+    ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, RuleSettings, Runtime,
     StoredComponents, Workspace, drain, drain_control,
 };
 use signals::InProcess;
@@ -93,10 +93,13 @@ impl World {
         change: impl FnOnce(&mut DrainSettings),
     ) -> Result<Self> {
         let mut settings = DrainSettings {
-            retry: Schedule {
-                base: Duration::from_millis(5),
-                max_retries: 2,
-                ..Schedule::default()
+            rules: RuleSettings {
+                retry: Schedule {
+                    base: Duration::from_millis(5),
+                    max_retries: 2,
+                    ..Schedule::default()
+                },
+                ..RuleSettings::default()
             },
             intent_delay: Duration::from_millis(30),
             result_delay: Duration::from_millis(200),
@@ -152,6 +155,8 @@ impl World {
             title: "a test".into(),
             agent: "build".into(),
             model: None,
+            parent: None,
+            named: true,
         };
         self.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
         let session = Session {
@@ -176,6 +181,8 @@ impl World {
             title: row.title,
             agent: row.agent,
             model: None,
+            parent: None,
+            named: true,
         };
         let new = NewSession { id, created, now: self.clock.now_ms() };
         self.store().create_session(ORG, new).await?;
@@ -213,6 +220,7 @@ impl World {
             model: None,
             wake: true,
             digest: hash_hex(text.as_bytes()),
+            synthetic: None,
         };
         let new = NewPrompt { session: session.at.session.clone(), prompt, now };
         self.store().admit_prompt(ORG, new).await?;
@@ -399,7 +407,7 @@ impl World {
                             .filter(|event| event.seq <= attempt.through)
                             .cloned()
                             .collect();
-                        let body = rebuild_body(&before, &components, attempt.wire_version)?;
+                        let body = rebuild_body(&before, &components, attempt.wire_version, &attempt.turn)?;
                         ensure!(hash_hex(&body) == attempt.body_hash, "{attempt:?} is not rebuilt");
                         *attempts.entry(attempt.body_hash.clone()).or_default() += 1;
                         hashes.insert(started.attempt.clone(), attempt.body_hash);

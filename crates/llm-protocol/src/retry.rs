@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llm_protocol::ErrorReason;
+use crate::ErrorReason;
 
 /// An exponential back-off with jitter that respects what the provider asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ fn jittered(wait: Duration, rand: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use llm_protocol::Delivery;
+    use crate::Delivery;
 
     const LOST: ErrorReason = ErrorReason::Transport { delivery: Delivery::Ambiguous };
 

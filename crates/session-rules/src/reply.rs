@@ -2,7 +2,7 @@ use domain::{CallId, PartId, ReplyPart};
 
 /// The reply of one attempt, as far as it has come. Pure: ids come from the caller.
 #[derive(Debug, Default)]
-pub(crate) struct Reply {
+pub struct Reply {
     parts: Vec<ReplyPart>,
     /// Bytes of each text part, by its index, that a checkpoint has kept.
     kept: Vec<usize>,
@@ -10,7 +10,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// Adds text to the part `id`, which is the last one or new.
-    pub(crate) fn text(&mut self, id: &PartId, text: &str) {
+    pub fn text(&mut self, id: &PartId, text: &str) {
         match self.parts.last_mut() {
             Some(ReplyPart::Text { id: last, text: so_far }) if last == id => so_far.push_str(text),
             _ => self.push(ReplyPart::Text { id: id.clone(), text: text.to_owned() }),
@@ -18,7 +18,7 @@ impl Reply {
     }
 
     /// Adds reasoning to the part `id`, which is the last one or new.
-    pub(crate) fn reasoning(&mut self, id: &PartId, text: &str) {
+    pub fn reasoning(&mut self, id: &PartId, text: &str) {
         match self.parts.last_mut() {
             Some(ReplyPart::Reasoning { id: last, text: so_far }) if last == id => {
                 so_far.push_str(text);
@@ -28,7 +28,7 @@ impl Reply {
     }
 
     /// Adds a call.
-    pub(crate) fn call(&mut self, call: CallId) {
+    pub fn call(&mut self, call: CallId) {
         self.push(ReplyPart::ToolCall { call });
     }
 
@@ -38,7 +38,7 @@ impl Reply {
     }
 
     /// Whether a user may have seen something of it: any text, or a call that is `seen`.
-    pub(crate) fn is_visible(&self, seen: impl Fn(&CallId) -> bool) -> bool {
+    pub fn is_visible(&self, seen: impl Fn(&CallId) -> bool) -> bool {
         self.parts.iter().any(|part| match part {
             ReplyPart::ToolCall { call } => seen(call),
             ReplyPart::Text { .. } | ReplyPart::Reasoning { .. } => true,
@@ -46,12 +46,12 @@ impl Reply {
     }
 
     /// Bytes of text that no checkpoint has kept.
-    pub(crate) fn unkept(&self) -> usize {
+    pub fn unkept(&self) -> usize {
         self.texts().map(|(index, _, text)| text.len() - self.kept[index]).sum()
     }
 
     /// Takes the text that no checkpoint has kept, with where it starts; from here on it counts as kept.
-    pub(crate) fn take_unkept(&mut self) -> Vec<(PartId, usize, String)> {
+    pub fn take_unkept(&mut self) -> Vec<(PartId, usize, String)> {
         let mut taken = Vec::new();
         for (index, id, text) in self.texts() {
             let from = self.kept[index];
@@ -76,7 +76,7 @@ impl Reply {
     }
 
     /// The parts, without the calls that `keep` refuses.
-    pub(crate) fn parts(&self, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
+    pub fn parts(&self, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
         let kept = |part: &&ReplyPart| match part {
             ReplyPart::ToolCall { call } => keep(call),
             ReplyPart::Text { .. } | ReplyPart::Reasoning { .. } => true,
@@ -86,7 +86,7 @@ impl Reply {
 }
 
 /// A model's text as it may be stored: Postgres text holds no NUL.
-pub(crate) fn storable(text: &str) -> std::borrow::Cow<'_, str> {
+pub fn storable(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}").into() } else { text.into() }
 }
 

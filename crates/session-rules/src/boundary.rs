@@ -4,31 +4,56 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use context::{ContextSnapshot, Reconciled};
 use domain::{
-    AttemptId, AttemptStarted, ContextUpdated, Delivery, DrainEnded, DrainOutcome, EpochStarted,
-    MessageId, NoticeKind, NoticeRecorded, PromptPromoted, SessionError, TurnId, TurnStarted,
+    AttemptId, AttemptStarted, Delivery, DrainEnd, DrainEnded, DrainOutcome, EpochStarted,
+    MessageId, ModelRef, NoticeKind, NoticeRecorded, PromptPromoted, SessionError, TurnId,
+    TurnStarted,
 };
 use history::{Components, PendingInput, hash_hex};
-use llm_client::Endpoint;
 use llm_protocol::{Generation, Protocol, ToolChoice};
 use serde_json::Map;
-use store::DrainEnd;
 
 use crate::draft::{Draft, Verdict};
-use crate::drain::{DrainExit, Next};
-use crate::observe::Observation;
-use crate::stage::Stage;
+use crate::observed::Observation;
+use crate::recover::Recovery;
+use crate::rules::Rules;
+use crate::site::Site;
+
+/// What the drain does next.
+#[derive(Debug)]
+pub enum Next {
+    /// Run a turn whose intent is committed.
+    Turn(Box<TurnPlan>),
+    /// Go on with a turn that an earlier owner left.
+    Recover(Box<Recovery>),
+    /// The end is committed.
+    End(Closed),
+}
+
+/// How a drain ended durably.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// It is over. If someone woke the session since, it is *ready* again.
+    Ended(DrainOutcome),
+    /// It stopped at a boundary on request; the next holder goes on.
+    HandedOver,
+}
 
 /// A turn whose intent and first attempt are committed.
-pub(crate) struct TurnPlan {
-    pub(crate) turn: TurnId,
-    pub(crate) message: MessageId,
-    pub(crate) started: AttemptStarted,
-    pub(crate) endpoint: Endpoint,
-    pub(crate) protocol: Protocol,
+#[derive(Debug, Clone)]
+pub struct TurnPlan {
+    /// The turn.
+    pub turn: TurnId,
+    /// The assistant message that it writes.
+    pub message: MessageId,
+    /// Its attempt that may be sent.
+    pub started: AttemptStarted,
+    /// The model, sampled for this turn.
+    pub model: ModelRef,
+    /// How it is spoken to.
+    pub protocol: Protocol,
     /// The exact bytes of every attempt.
-    pub(crate) body: Bytes,
+    pub body: Bytes,
 }
 
 const STEP_LIMIT: &str = "<notice>This is the last step that is allowed without new input. Do not call \
@@ -37,7 +62,7 @@ tools. Say what was done, what is left, and what you recommend to do next.</noti
 /// Which of the pending inputs a boundary promotes. While the turn's work continues only steers join it;
 /// otherwise all steers, or else the oldest queued one.
 fn promotable(pending: &[PendingInput], continuing: bool) -> Vec<PendingInput> {
-    let of = |delivery| pending.iter().filter(move |input| input.prompt.delivery == delivery);
+    let of = |delivery| pending.iter().filter(move |input| input.delivery == delivery);
     let steers: Vec<_> = of(Delivery::Steer).cloned().collect();
     if continuing || !steers.is_empty() {
         return steers;
@@ -45,28 +70,31 @@ fn promotable(pending: &[PendingInput], continuing: bool) -> Vec<PendingInput> {
     of(Delivery::Queue).take(1).cloned().collect()
 }
 
-impl<'r> Stage<'r> {
+impl Rules<'_> {
     /// Crosses the boundary, or ends the drain. `continuing`: the model has results to answer.
-    pub(crate) fn cross(
+    pub fn cross(
         &self,
         draft: &mut Draft<'_>,
         continuing: bool,
         observed: &Observation,
-    ) -> Verdict<Next<'r>> {
+    ) -> Verdict<Next> {
         if self.is_interrupted(draft.history()) {
-            return end(draft, DrainOutcome::Interrupted, None, DrainEnd::Close);
+            let next = end(draft, DrainOutcome::Interrupted, None);
+            return Verdict::Write(next, DrainEnd::Close, Site::Interrupted);
         }
         let waits = !draft.history().pending().is_empty();
-        if self.control.stopping.is_cancelled() && (continuing || waits) {
-            return Verdict::Write(Next::End(DrainExit::HandedOver), DrainEnd::HandOver);
+        if self.stopping && (continuing || waits) {
+            let next = Next::End(Closed::HandedOver);
+            return Verdict::Write(next, DrainEnd::HandOver, Site::HandedOver);
         }
         let prompts = promotable(draft.history().pending(), continuing);
         if prompts.is_empty() && !continuing {
-            return end(draft, DrainOutcome::Completed, None, DrainEnd::Close);
+            let next = end(draft, DrainOutcome::Completed, None);
+            return Verdict::Write(next, DrainEnd::Close, Site::Completed);
         }
         let fresh = draft.history().epoch().is_none();
         if fresh {
-            match observed.context(None).initialize() {
+            match observed.initialize() {
                 Ok(first) => draft.push(EpochStarted {
                     epoch: 1,
                     baseline: first.baseline,
@@ -78,19 +106,23 @@ impl<'r> Stage<'r> {
                         code: "context.unavailable".into(),
                         message: format!("{blocked}; send another prompt to try again"),
                     };
-                    return end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Park);
+                    let next = end(draft, DrainOutcome::Failed, Some(error));
+                    return Verdict::Write(next, DrainEnd::Park, Site::ContextBlocked);
                 }
             }
         }
         for input in prompts {
             self.promote(draft, &input);
         }
-        if !fresh && let Err(error) = reconcile(draft, observed) {
-            return end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close);
-        }
-        match self.begin_turn(draft) {
-            Ok(plan) => Verdict::Write(Next::Turn(Box::new(plan)), DrainEnd::Keep),
-            Err(error) => end(draft, DrainOutcome::Failed, Some(error), DrainEnd::Close),
+        let told = if fresh { Ok(()) } else { observed.reconcile(draft) };
+        match told.and_then(|()| self.begin_turn(draft)) {
+            Ok(plan) => {
+                Verdict::Write(Next::Turn(Box::new(plan)), DrainEnd::Keep, Site::TurnStarted)
+            }
+            Err(error) => {
+                let next = end(draft, DrainOutcome::Failed, Some(error));
+                Verdict::Write(next, DrainEnd::Close, Site::BoundaryFailed)
+            }
         }
     }
 
@@ -100,7 +132,7 @@ impl<'r> Stage<'r> {
             .model
             .as_ref()
             .or_else(|| draft.history().model())
-            .unwrap_or(&self.runtime.models.default)
+            .unwrap_or(&self.models.default)
             .clone();
         let agent = prompt.agent.as_deref().unwrap_or_else(|| draft.history().agent()).to_owned();
         draft.push(PromptPromoted {
@@ -109,29 +141,29 @@ impl<'r> Stage<'r> {
             agent,
             model,
             admitted: input.admitted,
+            synthetic: prompt.synthetic.clone(),
         });
         draft.promoted();
     }
 
     /// Samples agent and model, and drafts the turn and its first attempt.
     fn begin_turn(&self, draft: &mut Draft<'_>) -> Result<TurnPlan, SessionError> {
-        let settings = &self.runtime.settings;
-        let resolved = self.runtime.models.resolve(draft.history().model())?;
+        let resolved = self.models.resolve(draft.history().model())?;
         let parent = draft.history().last_prompt().cloned().ok_or_else(|| SessionError {
             code: "session.no_prompt".into(),
             message: "the session has no prompt to answer; send one".into(),
         })?;
         let step = draft.history().steps() + 1;
-        if step > settings.max_steps {
+        if step > self.settings.max_steps {
             return Err(SessionError {
                 code: "turn.step_limit".into(),
                 message: format!(
                     "the model went on for {} steps without new input; send a prompt to let it continue",
-                    settings.max_steps
+                    self.settings.max_steps
                 ),
             });
         }
-        let last = step == settings.max_steps;
+        let last = step == self.settings.max_steps;
         if last {
             let message = MessageId::mint(draft.mint());
             let text = STEP_LIMIT.to_owned();
@@ -146,20 +178,20 @@ impl<'r> Stage<'r> {
             message: message.clone(),
             parent,
             agent,
-            model: resolved.reference,
+            model: resolved.reference.clone(),
             epoch,
             step,
         });
         let components = Components {
-            agent: settings.agent.clone(),
-            tools: self.toolbox.definitions(),
+            agent: self.settings.agent.clone(),
+            tools: self.tools.definitions.clone(),
             tool_choice: if last { ToolChoice::None } else { ToolChoice::Auto },
             generation: Generation::default(),
             options: Map::new(),
             model: resolved.entry,
         };
         let through = draft.history().seq();
-        let body = draft.history_mut().encode(&components);
+        let body = draft.history_mut().encode(&components, &turn);
         let mut names = BTreeMap::new();
         let mut rows = Vec::new();
         for (name, bytes) in components.bytes() {
@@ -167,7 +199,7 @@ impl<'r> Stage<'r> {
             rows.push((hash.clone(), bytes));
             names.insert(name, hash);
         }
-        draft.components(self.runtime.new_components(self.session.org, rows));
+        draft.components(rows);
         let started = AttemptStarted {
             attempt: AttemptId::mint(draft.mint()),
             turn: turn.clone(),
@@ -183,7 +215,7 @@ impl<'r> Stage<'r> {
             turn,
             message,
             started,
-            endpoint: resolved.endpoint,
+            model: resolved.reference,
             protocol: components.model.protocol,
             body: body.into(),
         })
@@ -191,31 +223,13 @@ impl<'r> Stage<'r> {
 }
 
 /// Ends the drain.
-pub(crate) fn end<'r>(
+pub(crate) fn end(
     draft: &mut Draft<'_>,
     outcome: DrainOutcome,
     error: Option<SessionError>,
-    how: DrainEnd,
-) -> Verdict<Next<'r>> {
+) -> Next {
     draft.push(DrainEnded { outcome, error });
-    Verdict::Write(Next::End(DrainExit::Ended(outcome)), how)
-}
-
-/// At most one Mid-Conversation System Message, after what was promoted or settled.
-fn reconcile(draft: &mut Draft<'_>, observed: &Observation) -> Result<(), SessionError> {
-    let Some(epoch) = draft.history().epoch() else { return Ok(()) };
-    let told = ContextSnapshot::read(&epoch.snapshot).map_err(|error| SessionError {
-        code: "context.unreadable".into(),
-        message: format!("the session's Context Snapshot cannot be read: {error}"),
-    })?;
-    match observed.context(Some(&told)).reconcile(&told) {
-        Reconciled::Unchanged => {}
-        Reconciled::Updated { rendered, snapshot } => {
-            let message = MessageId::mint(draft.mint());
-            draft.push(ContextUpdated { message, rendered, snapshot: snapshot.text() });
-        }
-    }
-    Ok(())
+    Next::End(Closed::Ended(outcome))
 }
 
 #[cfg(test)]
@@ -235,8 +249,9 @@ mod tests {
             model: None,
             wake: true,
             digest: String::new(),
+            synthetic: None,
         };
-        PendingInput { seq: Seq(1), admitted: 1, prompt: Arc::new(prompt) }
+        PendingInput { seq: Seq(1), admitted: 1, delivery, prompt: Arc::new(prompt) }
     }
 
     #[test]
@@ -245,7 +260,7 @@ mod tests {
         let all = [Delivery::Queue, Delivery::Steer, Delivery::Queue, Delivery::Steer]
             .map(|delivery| input(&mut mint, delivery));
         let deliveries = |promoted: Vec<PendingInput>| {
-            promoted.into_iter().map(|input| input.prompt.delivery).collect::<Vec<_>>()
+            promoted.into_iter().map(|input| input.delivery).collect::<Vec<_>>()
         };
         assert_eq!(deliveries(promotable(&all, true)), [Delivery::Steer; 2]);
         assert_eq!(deliveries(promotable(&all, false)), [Delivery::Steer; 2]);

@@ -1,0 +1,259 @@
+//! What a Provider Turn's writes say from its first call to its settlement: whole, cut, failed or
+//! interrupted.
+
+use std::time::Duration;
+
+use domain::{
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, DrainEnd, DrainOutcome, NoticeKind,
+    PartId, RetryScheduled, SessionError, TextCheckpointed, ToolCalled, ToolOutcomeKind, ToolState,
+    TurnId, TurnOutcome, TurnReplied,
+};
+use llm_protocol::{FinishReason, Usage};
+
+use crate::boundary::{Next, end};
+use crate::draft::{Draft, Verdict};
+use crate::observed::Observation;
+use crate::rules::Rules;
+use crate::said::Said;
+use crate::settle::{
+    close_reply, end_attempt, notice, push_done, settle_open_calls, settle_turn, token_usage,
+};
+use crate::site::Site;
+
+/// What the model is told after its own reply was cut off.
+const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
+Continue from where it stopped; do not repeat what was already said or done.</notice>";
+
+/// What the model is told after a takeover that left the outcome of a call unknown.
+const RECOVERED: &str = "<notice>The worker that ran this session stopped, and another one took over. A call whose \
+result says that its outcome is unknown may or may not have had its effect: check the workspace first.</notice>";
+
+/// What a reply's write decided.
+#[derive(Debug)]
+pub enum Replied {
+    /// Nothing is written: an interrupt is to be applied.
+    Interrupted,
+    /// The provider ended its answer with this error; nothing is written.
+    Refused(SessionError),
+    /// Its calls are committed as *started*.
+    Calls,
+    /// It had none: the turn is settled, and the boundary behind it crossed.
+    Crossed(Next),
+}
+
+/// Why an answer that ended as it should is none.
+fn refusal(finish: FinishReason) -> Option<SessionError> {
+    let (code, message) = match finish {
+        FinishReason::ContentFilter => (
+            "provider.content-filter",
+            "the provider withheld the answer because of its content policy; rephrase the prompt",
+        ),
+        FinishReason::Error => {
+            ("provider.unknown", "the provider ended the answer with an error; try again")
+        }
+        FinishReason::Stop
+        | FinishReason::Length
+        | FinishReason::ToolCalls
+        | FinishReason::Unknown => return None,
+    };
+    Some(SessionError { code: code.into(), message: message.into() })
+}
+
+impl Rules<'_> {
+    /// The stream ended as it should: the reply, and without calls the turn's end with it.
+    pub fn replied(
+        &self,
+        draft: &mut Draft<'_>,
+        attempt: &AttemptId,
+        said: &Said,
+        observed: &Observation,
+    ) -> Verdict<Replied> {
+        let finish = said.finish.unwrap_or(FinishReason::Unknown);
+        if let Some(error) = refusal(finish) {
+            return Verdict::Leave(Replied::Refused(error));
+        }
+        if self.is_interrupted(draft.history()) {
+            return Verdict::Leave(Replied::Interrupted);
+        }
+        draft.push(AttemptEnded {
+            attempt: attempt.clone(),
+            turn: said.turn.clone(),
+            outcome: AttemptOutcome::Completed,
+            usage: said.usage.map(token_usage),
+            error: None,
+        });
+        self.push_intents(draft, said);
+        draft.push(TurnReplied {
+            turn: said.turn.clone(),
+            message: said.message.clone(),
+            parts: said.reply.parts(|_| true),
+            finish: finish.as_str().to_owned(),
+        });
+        if draft.history().open_turn().is_some_and(|open| !open.calls.is_empty()) {
+            return Verdict::Write(Replied::Calls, DrainEnd::Keep, Site::Replied);
+        }
+        settle_turn(draft, said, TurnOutcome::Completed, None);
+        self.cross(draft, false, observed).map(Replied::Crossed)
+    }
+
+    /// Every body has ended: the turn's settlement, and the boundary behind it. `None`: nothing is written,
+    /// an interrupt is to be applied.
+    pub fn settled(
+        &self,
+        draft: &mut Draft<'_>,
+        said: &Said,
+        outcome: TurnOutcome,
+        observed: &Observation,
+    ) -> Verdict<Option<Next>> {
+        if self.is_interrupted(draft.history()) {
+            return Verdict::Leave(None);
+        }
+        push_done(draft, said);
+        let unknown = draft.history().open_turn().is_some_and(has_unknown);
+        settle_turn(draft, said, outcome, None);
+        if unknown {
+            notice(draft, NoticeKind::Recovery, RECOVERED);
+        }
+        if outcome == TurnOutcome::Cut {
+            notice(draft, NoticeKind::Continuation, CONTINUE);
+        }
+        self.cross(draft, true, observed).map(Some)
+    }
+
+    /// An interrupt of the turn: the stream is gone, its tools were stopped, all is settled.
+    pub fn interrupted(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
+        end_attempt(draft, said, AttemptOutcome::Interrupted, None);
+        close_reply(draft, said, "interrupted");
+        push_done(draft, said);
+        let interrupted = ToolOutcomeKind::Interrupted;
+        settle_open_calls(draft, &said.turn, interrupted, "interrupted by the user");
+        settle_turn(draft, said, TurnOutcome::Interrupted, None);
+        let next = end(draft, DrainOutcome::Interrupted, None);
+        Verdict::Write(next, DrainEnd::Close, Site::TurnInterrupted)
+    }
+
+    /// An error that no retry will help. Tools that had started have run to their ends.
+    pub fn failed(
+        &self,
+        draft: &mut Draft<'_>,
+        attempt: &AttemptId,
+        said: &Said,
+        error: &SessionError,
+    ) -> Verdict<Next> {
+        draft.push(AttemptEnded {
+            attempt: attempt.clone(),
+            turn: said.turn.clone(),
+            outcome: AttemptOutcome::Failed,
+            usage: said.usage.map(token_usage),
+            error: Some(error.clone()),
+        });
+        close_reply(draft, said, "error");
+        push_done(draft, said);
+        settle_turn(draft, said, TurnOutcome::Failed, Some(error.clone()));
+        let next = end(draft, DrainOutcome::Failed, Some(error.clone()));
+        Verdict::Write(next, DrainEnd::Close, Site::TurnFailed)
+    }
+
+    /// The stream broke after visible output: what came is kept, and continues durably.
+    pub fn cut(
+        &self,
+        draft: &mut Draft<'_>,
+        attempt: &AttemptId,
+        said: &Said,
+        error: &SessionError,
+    ) -> Verdict<()> {
+        draft.push(AttemptEnded {
+            attempt: attempt.clone(),
+            turn: said.turn.clone(),
+            outcome: AttemptOutcome::Cut,
+            usage: said.usage.map(token_usage),
+            error: Some(error.clone()),
+        });
+        close_reply(draft, said, "cut");
+        Verdict::Write((), DrainEnd::Keep, Site::Cut)
+    }
+
+    /// The failure, the wait and the next attempt's intent at once. `usage` is the failed attempt's.
+    pub fn retry(
+        &self,
+        draft: &mut Draft<'_>,
+        failed: &AttemptStarted,
+        usage: Option<Usage>,
+        error: &SessionError,
+        wait: Duration,
+    ) -> Verdict<AttemptStarted> {
+        let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        draft.push(AttemptEnded {
+            attempt: failed.attempt.clone(),
+            turn: failed.turn.clone(),
+            outcome: AttemptOutcome::Failed,
+            usage: usage.map(token_usage),
+            error: Some(error.clone()),
+        });
+        let next = AttemptStarted {
+            attempt: AttemptId::mint(draft.mint()),
+            ordinal: failed.ordinal + 1,
+            ..failed.clone()
+        };
+        draft.push(RetryScheduled {
+            turn: failed.turn.clone(),
+            ordinal: next.ordinal,
+            at: draft.now().saturating_add(wait_ms),
+            error: error.clone(),
+        });
+        draft.push(next.clone());
+        Verdict::Write(next, DrainEnd::Keep, Site::Retry)
+    }
+
+    /// The intents that wait. True once bodies may start; false, and nothing is written, when an interrupt
+    /// is to be applied.
+    pub fn intents(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<bool> {
+        if self.is_interrupted(draft.history()) {
+            return Verdict::Leave(false);
+        }
+        self.push_intents(draft, said);
+        Verdict::Write(true, DrainEnd::Keep, Site::Intents)
+    }
+
+    /// Results that have waited long enough for their batch.
+    pub fn results(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<()> {
+        push_done(draft, said);
+        draft.progress();
+        Verdict::Write((), DrainEnd::Keep, Site::Results)
+    }
+
+    /// Text of a stream that goes on, each piece with the bytes of its part before it.
+    pub fn checkpoint(
+        &self,
+        draft: &mut Draft<'_>,
+        turn: &TurnId,
+        unkept: &[(PartId, usize, String)],
+    ) -> Verdict<()> {
+        for (part, offset, text) in unkept {
+            let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
+            let (turn, part, text) = (turn.clone(), part.clone(), text.clone());
+            draft.push(TextCheckpointed { turn, part, offset, text });
+        }
+        Verdict::Write((), DrainEnd::Keep, Site::TextKept)
+    }
+
+    /// The intents that wait, as *started*: a body may run once they are committed.
+    fn push_intents(&self, draft: &mut Draft<'_>, said: &Said) {
+        for intent in &said.unintended {
+            draft.push(ToolCalled {
+                turn: said.turn.clone(),
+                message: said.message.clone(),
+                class: self.tools.class(&intent.tool),
+                intent: intent.clone(),
+                state: ToolState::Started,
+            });
+        }
+    }
+}
+
+/// Whether a takeover settled a call without knowing its outcome.
+fn has_unknown(open: &history::OpenTurn) -> bool {
+    open.calls.iter().any(|(_, call)| {
+        call.settled.as_ref().is_some_and(|settled| settled.outcome == ToolOutcomeKind::Unknown)
+    })
+}

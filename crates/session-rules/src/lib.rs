@@ -1,0 +1,44 @@
+//! Session rules: what a Session Drain decides, as pure functions over its history.
+//!
+//! ```text
+//! History ──┐
+//! Rules ────┼─▶ decide(&mut Draft) ─▶ Verdict::Write(what comes next, how the drain goes on, Site)
+//! facts ────┘        │                        └▶ the shell writes the draft's events, or decides again
+//!                    └ pushes events, folded as they are pushed
+//! ```
+//!
+//! A decision may be made twice: a write that comes too late changes nothing, and is decided anew on the
+//! log as it is then. So a decision reads [`Rules`], the [`Draft`] and what was observed before it, and
+//! nothing else; and each write names its [`Site`], the list of which is the list of crash points.
+//!
+//! Invariants: everything that influences the model is an event before it is in a request; no call's body
+//! runs before its intent is written as *started* (I8); a settled turn has no open call.
+//! Absent on purpose: I/O, time, randomness, tasks. The `session` crate is the shell that has them; the
+//! `sim` crate is another one, which decides when each of them fails.
+
+mod boundary;
+mod draft;
+mod ending;
+mod models;
+mod observed;
+mod open;
+mod recover;
+mod reply;
+mod rules;
+mod said;
+mod settle;
+mod site;
+mod tools;
+
+pub use boundary::{Closed, Next, TurnPlan};
+pub use draft::{Draft, Drafted, Verdict};
+pub use ending::Replied;
+pub use models::{Models, ResolvedModel};
+pub use observed::Observation;
+pub use recover::{Recovery, unclear};
+pub use reply::{Reply, storable};
+pub use rules::{RuleSettings, Rules, WorkspaceState};
+pub use said::{Heard, Said};
+pub use settle::settled_as;
+pub use site::Site;
+pub use tools::ToolFacts;

@@ -1,0 +1,55 @@
+use std::collections::BTreeSet;
+
+use domain::{ModelRef, SessionError};
+use history::ModelEntry;
+use llm_protocol::Protocol;
+
+/// The models that can be called, as far as a decision needs to know.
+#[derive(Debug, Clone)]
+pub struct Models {
+    /// The model of a session that chose none.
+    pub default: ModelRef,
+    /// The ids of the providers that are configured.
+    pub providers: BTreeSet<String>,
+}
+
+/// A model that can be called.
+#[derive(Debug, Clone)]
+pub struct ResolvedModel {
+    /// As clients name it.
+    pub reference: ModelRef,
+    /// As much of it as shapes the request.
+    pub entry: ModelEntry,
+}
+
+impl Models {
+    /// Resolves a choice; `None` is the default.
+    ///
+    /// # Errors
+    /// `model.unknown` when no configured provider has the choice's id.
+    pub fn resolve(&self, choice: Option<&ModelRef>) -> Result<ResolvedModel, SessionError> {
+        let reference = choice.unwrap_or(&self.default).clone();
+        if !self.providers.contains(&reference.provider) {
+            let known: Vec<&str> = self.providers.iter().map(String::as_str).collect();
+            return Err(SessionError {
+                code: "model.unknown".into(),
+                message: format!(
+                    "no provider `{}` is configured (there is {}); choose one of them, or start the \
+                     service with --model-url or a provider's key",
+                    reference.provider,
+                    known.join(", "),
+                ),
+            });
+        }
+        Ok(ResolvedModel {
+            entry: ModelEntry {
+                provider: reference.provider.clone(),
+                id: reference.model.clone(),
+                protocol: Protocol::OpenAiChat,
+                context_limit: None,
+                output_limit: None,
+            },
+            reference,
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! What the first write of a drain says.
+
+use domain::{
+    AttemptOutcome, DrainEnd, DrainOutcome, SessionError, Taken, ToolOutcomeKind, TurnOutcome,
+    TurnReplied,
+};
+
+use crate::boundary::{Next, end};
+use crate::draft::{Draft, Verdict};
+use crate::observed::Observation;
+use crate::recover::{UNKNOWN, kept_reply};
+use crate::rules::{Rules, WorkspaceState};
+use crate::said::Said;
+use crate::settle::{end_attempt, settle_open_calls, settle_turn};
+use crate::site::Site;
+
+impl Rules<'_> {
+    /// The claim's write: the first boundary, or what becomes of the turn that an earlier owner left open.
+    pub fn open(
+        &self,
+        draft: &mut Draft<'_>,
+        taken: Taken,
+        observed: &Observation,
+    ) -> Verdict<Next> {
+        if let WorkspaceState::Missing(error) = self.workspace {
+            return self.give_up(draft, error.clone());
+        }
+        if taken.recoveries > self.settings.max_recoveries {
+            return self.give_up(draft, exhausted(taken.recoveries));
+        }
+        if draft.history().open_turn().is_some() {
+            return self.take_over(draft, observed);
+        }
+        let continuing = taken.was_open && draft.history().wants_turn();
+        self.cross(draft, continuing, observed)
+    }
+
+    /// Ends the drain on an error that stands in the way of any work, settling what was open.
+    fn give_up(&self, draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next> {
+        if let Some(open) = draft.history().open_turn().cloned() {
+            let said = Said::new(open.turn.clone(), open.message.clone());
+            end_attempt(draft, &said, AttemptOutcome::Lost, None);
+            let parts = kept_reply(&open);
+            if open.reply.is_none() && !parts.is_empty() {
+                let finish = "cut".to_owned();
+                let (turn, message) = (open.turn.clone(), open.message.clone());
+                draft.push(TurnReplied { turn, message, parts, finish });
+            }
+            settle_open_calls(draft, &open.turn, ToolOutcomeKind::Unknown, UNKNOWN);
+            settle_turn(draft, &said, TurnOutcome::Failed, Some(error.clone()));
+        }
+        let next = end(draft, DrainOutcome::Failed, Some(error));
+        Verdict::Write(next, DrainEnd::Park, Site::GivenUp)
+    }
+}
+
+/// Why a session that keeps losing its workers is stopped.
+fn exhausted(recoveries: i16) -> SessionError {
+    SessionError {
+        code: "session.recovery_exhausted".into(),
+        message: format!(
+            "its worker died {recoveries} times in a row without any progress; what it was doing may be what \
+             kills it: look at the last tool calls, then send a prompt to go on"
+        ),
+    }
+}

@@ -1,0 +1,187 @@
+//! What a new owner does with the turn that an earlier one left open (design §3, Crash recovery).
+
+use domain::{
+    AttemptOutcome, CallId, DrainEnd, DrainOutcome, ReplyPart, TimestampMs, ToolClass, ToolIntent,
+    ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId, TurnOutcome, TurnReplied,
+};
+use history::{CallState, OpenTurn};
+
+use crate::boundary::{Next, end};
+use crate::draft::{Draft, Verdict};
+use crate::observed::Observation;
+use crate::rules::Rules;
+use crate::said::Said;
+use crate::settle::{end_attempt, settle_lost, settle_open_calls, settle_turn, settled_as};
+use crate::site::Site;
+
+pub(crate) const UNKNOWN: &str = "The worker that ran this call stopped before the result was recorded. Whether the \
+call had its effect is unknown: check the state of the workspace before you repeat it.";
+
+const TOO_OFTEN: &str = "The worker stopped each time that this call ran. It was given up.";
+
+/// What becomes of a call that has no result.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// Its body runs, as this one.
+    Run(i32),
+    /// Its effect is looked for first; should it be missing, its body runs, as this one.
+    Probe(i32),
+    /// It is settled as not known.
+    Unknown,
+    /// It is settled as failed.
+    GiveUp,
+}
+
+fn fate(call: &CallState, max_bodies: i32) -> Fate {
+    match (call.state, call.class) {
+        (ToolState::Intended, _) => Fate::Run(1),
+        (_, ToolClass::Unsafe) => Fate::Unknown,
+        (_, ToolClass::Pure | ToolClass::Keyed | ToolClass::Probe) if call.bodies >= max_bodies => {
+            Fate::GiveUp
+        }
+        (_, ToolClass::Pure | ToolClass::Keyed) => Fate::Run(call.bodies + 1),
+        (_, ToolClass::Probe) => Fate::Probe(call.bodies + 1),
+    }
+}
+
+/// The reply that rows hold of a turn whose stream was lost: the text that was kept, then its calls.
+pub(crate) fn kept_reply(open: &OpenTurn) -> Vec<ReplyPart> {
+    let texts = open
+        .checkpoints
+        .iter()
+        .map(|(id, text)| ReplyPart::Text { id: id.clone(), text: text.clone() });
+    let calls = open.calls.iter().map(|(call, _)| ReplyPart::ToolCall { call: call.clone() });
+    texts.chain(calls).collect()
+}
+
+/// A turn that an earlier owner left, once its judgement is committed.
+#[derive(Debug)]
+pub struct Recovery {
+    /// The turn, of which only rows are left.
+    pub said: Said,
+    /// Whose bodies run (again).
+    pub run: Vec<ToolIntent>,
+    /// Whose effects are looked for first; the body that would run then.
+    pub probe: Vec<(ToolIntent, i32)>,
+    /// How the turn ends once they have.
+    pub outcome: TurnOutcome,
+}
+
+/// The settlement of a call whose effect could not be looked for.
+#[must_use]
+pub fn unclear(turn: TurnId, call: CallId, now: TimestampMs) -> ToolSettled {
+    settled_as(turn, call, ToolOutcomeKind::Unknown, UNKNOWN, now)
+}
+
+impl Rules<'_> {
+    /// What a drain's first write says of the turn that is open.
+    pub(crate) fn take_over(&self, draft: &mut Draft<'_>, observed: &Observation) -> Verdict<Next> {
+        let Some(open) = draft.history().open_turn().cloned() else {
+            return self.cross(draft, true, observed);
+        };
+        let said = Said::new(open.turn.clone(), open.message.clone());
+        end_attempt(draft, &said, AttemptOutcome::Lost, None);
+        let replied = open.reply.is_some();
+        if !replied {
+            let parts = kept_reply(&open);
+            if parts.is_empty() && !self.is_interrupted(draft.history()) {
+                settle_lost(draft, &said);
+                return self.cross(draft, true, observed);
+            }
+            if !parts.is_empty() {
+                draft.push(TurnReplied {
+                    turn: open.turn.clone(),
+                    message: open.message.clone(),
+                    parts,
+                    finish: "cut".into(),
+                });
+            }
+        }
+        if self.is_interrupted(draft.history()) {
+            let text = "interrupted by the user";
+            settle_open_calls(draft, &open.turn, ToolOutcomeKind::Interrupted, text);
+            settle_turn(draft, &said, TurnOutcome::Interrupted, None);
+            let next = end(draft, DrainOutcome::Interrupted, None);
+            return Verdict::Write(next, DrainEnd::Close, Site::TakenOverInterrupted);
+        }
+        let cut = !replied || open.finish.as_deref() == Some("cut");
+        let (run, probe) = self.judge(draft, &open);
+        let outcome = if cut { TurnOutcome::Cut } else { TurnOutcome::Completed };
+        let next = Next::Recover(Box::new(Recovery { said, run, probe, outcome }));
+        Verdict::Write(next, DrainEnd::Keep, Site::TakenOver)
+    }
+
+    /// Settles what must not run again, and drafts the start of what will. Returns what to start, and
+    /// what to look at first.
+    fn judge(
+        &self,
+        draft: &mut Draft<'_>,
+        open: &OpenTurn,
+    ) -> (Vec<ToolIntent>, Vec<(ToolIntent, i32)>) {
+        let (mut run, mut probe) = (Vec::new(), Vec::new());
+        let now = draft.now();
+        for (id, call) in open.calls.iter().filter(|(_, call)| call.settled.is_none()) {
+            let settle =
+                |outcome, text| settled_as(open.turn.clone(), id.clone(), outcome, text, now);
+            match fate(call, self.settings.max_bodies) {
+                Fate::Run(body) => {
+                    let (turn, call_id) = (open.turn.clone(), id.clone());
+                    draft.push(ToolStarted { turn, call: call_id, body });
+                    run.push(call.intent.clone());
+                }
+                Fate::Probe(body) => probe.push((call.intent.clone(), body)),
+                Fate::Unknown => draft.push(settle(ToolOutcomeKind::Unknown, UNKNOWN)),
+                Fate::GiveUp => draft.push(settle(ToolOutcomeKind::Failed, TOO_OFTEN)),
+            }
+        }
+        (run, probe)
+    }
+
+    /// Bodies that start because the effect of an earlier one is missing.
+    pub fn start_again(
+        &self,
+        draft: &mut Draft<'_>,
+        turn: &TurnId,
+        calls: &[(ToolIntent, i32)],
+    ) -> Verdict<()> {
+        for (intent, body) in calls {
+            let (turn, call) = (turn.clone(), intent.call.clone());
+            draft.push(ToolStarted { turn, call, body: *body });
+        }
+        Verdict::Write((), DrainEnd::Keep, Site::StartedAgain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{IdMint, PartId, Stamp};
+
+    use super::*;
+
+    fn call(class: ToolClass, state: ToolState, bodies: i32) -> CallState {
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let intent = ToolIntent {
+            call: CallId::mint(&mut mint),
+            part: PartId::mint(&mut mint),
+            provider_call: "call_1".into(),
+            tool: "read".into(),
+            arguments: "{}".into(),
+        };
+        CallState { intent, class, state, bodies, settled: None }
+    }
+
+    #[test]
+    fn a_started_call_follows_its_class() {
+        let started = |class, bodies| fate(&call(class, ToolState::Started, bodies), 3);
+        assert_eq!(started(ToolClass::Pure, 1), Fate::Run(2));
+        assert_eq!(started(ToolClass::Pure, 3), Fate::GiveUp);
+        assert_eq!(started(ToolClass::Keyed, 2), Fate::Run(3));
+        assert_eq!(started(ToolClass::Probe, 1), Fate::Probe(2));
+        assert_eq!(started(ToolClass::Unsafe, 1), Fate::Unknown);
+    }
+
+    #[test]
+    fn an_intended_call_never_ran_and_starts_whatever_its_class() {
+        assert_eq!(fate(&call(ToolClass::Unsafe, ToolState::Intended, 0), 3), Fate::Run(1));
+    }
+}

@@ -1,0 +1,90 @@
+use domain::{Seq, SessionError, SessionRef, Taken};
+use history::History;
+use llm_protocol::retry::Schedule;
+
+use crate::models::Models;
+use crate::tools::ToolFacts;
+
+/// What a drain's decisions are made of besides its log: data alone. Nothing here changes while one is
+/// made, so that it can be made again when the log has grown meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    /// Bounds and texts.
+    pub settings: &'a RuleSettings,
+    /// The models that can be called.
+    pub models: &'a Models,
+    /// The tools that are offered.
+    pub tools: &'a ToolFacts,
+    /// Whose drain it is.
+    pub session: &'a SessionRef,
+    /// Whether the Location's files can be had.
+    pub workspace: WorkspaceState<'a>,
+    /// The worker stops: hand over at the next boundary.
+    pub stopping: bool,
+    /// The newest interrupt that is not this drain's to apply.
+    pub interrupts_before: Seq,
+}
+
+/// Whether a Location's files can be had here.
+#[derive(Debug, Clone, Copy)]
+pub enum WorkspaceState<'a> {
+    /// They are there.
+    Here,
+    /// They are not, for this reason.
+    Missing(&'a SessionError),
+}
+
+/// The settings that decisions depend on.
+#[derive(Debug, Clone)]
+pub struct RuleSettings {
+    /// The agent's own instructions.
+    pub agent: String,
+    /// Turns in a row without new input; the last allowed one must answer without tools.
+    pub max_steps: i32,
+    /// When a failed wire request is tried again; one budget for all failures between two whole replies.
+    pub retry: Schedule,
+    /// Takeovers in a row without progress before the drain gives up.
+    pub max_recoveries: i16,
+    /// Bodies of one *pure* call.
+    pub max_bodies: i32,
+}
+
+/// What the `build` agent is told.
+const BUILD_AGENT: &str = "\
+You are OpenCode, a coding agent that works in a workspace through tools.
+Do what the user asks, completely, and no more than that. Look before you change: read the files that \
+matter, follow the conventions that you find, and keep changes small.
+Use the tools to act; several independent calls may be made at once. When something can be checked by \
+running it, run it. A tool result that says its outcome is unknown may have had its effect: look before \
+you repeat it.
+Answer briefly and in plain text. Say what you did, what you saw, and what is left.";
+
+impl Default for RuleSettings {
+    fn default() -> Self {
+        Self {
+            agent: BUILD_AGENT.to_owned(),
+            max_steps: 200,
+            retry: Schedule::default(),
+            max_recoveries: 3,
+            max_bodies: 3,
+        }
+    }
+}
+
+impl Rules<'_> {
+    /// The newest interrupt that a drain which starts is not to apply: one of work that is still open is
+    /// its own, any other is history. `newest` is the head's.
+    #[must_use]
+    pub fn interrupts_before(history: &History, taken: Taken, newest: Seq) -> Seq {
+        match history.interrupt() {
+            Some(seq) if taken.was_open => Seq(seq.0 - 1),
+            _ => newest,
+        }
+    }
+
+    /// Whether `history` holds an interrupt that this drain must apply.
+    #[must_use]
+    pub fn is_interrupted(&self, history: &History) -> bool {
+        history.interrupt().is_some_and(|seq| seq > self.interrupts_before)
+    }
+}

@@ -1,0 +1,138 @@
+use std::borrow::Cow;
+
+use domain::{CallId, IdMint, MessageId, PartId, ToolIntent, ToolSettled, TurnId};
+use llm_protocol::{FinishReason, LlmEvent, Usage};
+
+use crate::reply::{Reply, storable};
+
+/// What has come of a turn, as far as rows do not hold it: its next write is made of this. It is lost with
+/// the worker.
+#[derive(Debug)]
+pub struct Said {
+    /// The turn.
+    pub turn: TurnId,
+    /// The assistant message that it writes.
+    pub message: MessageId,
+    /// The reply of the attempt that runs, or ran last.
+    pub reply: Reply,
+    /// Calls whose intent is not committed.
+    pub unintended: Vec<ToolIntent>,
+    /// Results that are not committed.
+    pub done: Vec<ToolSettled>,
+    /// Why the provider stopped.
+    pub finish: Option<FinishReason>,
+    /// What the provider counted.
+    pub usage: Option<Usage>,
+    /// The provider's name of the text or reasoning part that is open, and ours.
+    part: Option<(String, PartId)>,
+}
+
+/// What an event of a stream meant.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Text of the reply.
+    Text(PartId, String),
+    /// Reasoning that the model shows.
+    Reasoning(PartId, String),
+    /// A call is complete: its intent can be committed.
+    Call,
+    /// Nothing that anyone waits for.
+    Nothing,
+}
+
+impl Said {
+    /// Nothing of it has come.
+    #[must_use]
+    pub fn new(turn: TurnId, message: MessageId) -> Self {
+        Self {
+            turn,
+            message,
+            reply: Reply::default(),
+            unintended: Vec::new(),
+            done: Vec::new(),
+            finish: None,
+            usage: None,
+            part: None,
+        }
+    }
+
+    /// Takes in one event of the stream; ids of what it begins come from `mint`.
+    pub fn take(&mut self, event: LlmEvent, mint: &mut IdMint) -> Heard {
+        match event {
+            LlmEvent::TextStart { id } | LlmEvent::ReasoningStart { id } => {
+                self.part = Some((id, PartId::mint(mint)));
+                Heard::Nothing
+            }
+            LlmEvent::TextDelta { id, text } => {
+                let part = self.part(id, mint);
+                let text = stored(text);
+                self.reply.text(&part, &text);
+                Heard::Text(part, text)
+            }
+            LlmEvent::ReasoningDelta { id, text } => {
+                let part = self.part(id, mint);
+                let text = stored(text);
+                self.reply.reasoning(&part, &text);
+                Heard::Reasoning(part, text)
+            }
+            LlmEvent::ToolCall(call) => {
+                let intent = ToolIntent {
+                    call: CallId::mint(mint),
+                    part: PartId::mint(mint),
+                    provider_call: stored(call.id),
+                    tool: stored(call.name),
+                    arguments: stored(call.arguments),
+                };
+                self.reply.call(intent.call.clone());
+                self.unintended.push(intent);
+                Heard::Call
+            }
+            LlmEvent::StepFinish { reason, usage } | LlmEvent::Finish { reason, usage } => {
+                self.finish = Some(reason);
+                self.usage = usage.or(self.usage);
+                Heard::Nothing
+            }
+            LlmEvent::TextEnd { .. }
+            | LlmEvent::ReasoningEnd { .. }
+            | LlmEvent::ToolInputStart { .. }
+            | LlmEvent::ToolInputDelta { .. }
+            | LlmEvent::ToolInputEnd { .. } => Heard::Nothing,
+        }
+    }
+
+    fn part(&mut self, id: String, mint: &mut IdMint) -> PartId {
+        match &self.part {
+            Some((open, part)) if *open == id => part.clone(),
+            _ => {
+                let part = PartId::mint(mint);
+                self.part = Some((id, part.clone()));
+                part
+            }
+        }
+    }
+
+    /// Whether anyone may have seen something of the reply. A call without a durable intent is not seen.
+    #[must_use]
+    pub fn is_visible(&self) -> bool {
+        let seen = |call: &CallId| self.unintended.iter().all(|intent| intent.call != *call);
+        self.reply.is_visible(seen)
+    }
+
+    /// Forgets what an attempt without visible output left, before the next one; returns what it used.
+    pub fn forget_attempt(&mut self) -> Option<Usage> {
+        self.reply = Reply::default();
+        self.part = None;
+        self.unintended.clear();
+        self.finish = None;
+        self.usage.take()
+    }
+}
+
+/// The text as it may be stored; almost always itself.
+fn stored(text: String) -> String {
+    let replaced = match storable(&text) {
+        Cow::Owned(replaced) => Some(replaced),
+        Cow::Borrowed(_) => None,
+    };
+    replaced.unwrap_or(text)
+}

@@ -1,0 +1,151 @@
+//! The events that close what is open: attempts, replies, calls, turns.
+
+use domain::{
+    AttemptEnded, AttemptOutcome, CallId, MessageId, NoticeKind, NoticeRecorded, SessionError,
+    TimestampMs, ToolOutcomeKind, ToolSettled, TurnId, TurnOutcome, TurnReplied, TurnSettled,
+    TurnUsage,
+};
+use llm_protocol::Usage;
+
+use crate::draft::Draft;
+use crate::said::Said;
+
+pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    TurnUsage {
+        input: count(usage.input_tokens),
+        output: count(usage.output_tokens),
+        reasoning: count(usage.reasoning_tokens),
+        cache_read: count(usage.cache_read_tokens),
+        cache_write: count(usage.cache_write_tokens),
+        cost: 0,
+    }
+}
+
+/// Adds a text of ours that the model will see.
+pub(crate) fn notice(draft: &mut Draft<'_>, kind: NoticeKind, text: &str) {
+    let message = MessageId::mint(draft.mint());
+    draft.push(NoticeRecorded { message, kind, text: text.to_owned() });
+}
+
+/// Ends the attempt that is open, if one is.
+pub(crate) fn end_attempt(
+    draft: &mut Draft<'_>,
+    said: &Said,
+    outcome: AttemptOutcome,
+    error: Option<SessionError>,
+) {
+    let open = draft.history().open_turn().and_then(|open| open.attempt.clone());
+    if let Some(attempt) = open {
+        draft.push(AttemptEnded {
+            attempt,
+            turn: said.turn.clone(),
+            outcome,
+            usage: said.usage.map(token_usage),
+            error,
+        });
+    }
+}
+
+/// What came of a reply that is not whole, without the calls that have no intent.
+pub(crate) fn close_reply(draft: &mut Draft<'_>, said: &Said, finish: &str) {
+    let Some(open) = draft.history().open_turn() else { return };
+    if open.reply.is_some() {
+        return;
+    }
+    let parts = said.reply.parts(|call| open.call(call).is_some());
+    if !parts.is_empty() {
+        draft.push(TurnReplied {
+            turn: said.turn.clone(),
+            message: said.message.clone(),
+            parts,
+            finish: finish.to_owned(),
+        });
+    }
+}
+
+/// The results that are not committed.
+pub(crate) fn push_done(draft: &mut Draft<'_>, said: &Said) {
+    for settled in &said.done {
+        draft.push(settled.clone());
+    }
+}
+
+/// Settles every call that has no result.
+pub(crate) fn settle_open_calls(
+    draft: &mut Draft<'_>,
+    turn: &TurnId,
+    outcome: ToolOutcomeKind,
+    output: &str,
+) {
+    let open: Vec<CallId> = draft
+        .history()
+        .open_turn()
+        .map(|open| open.calls.iter())
+        .into_iter()
+        .flatten()
+        .filter(|(_, call)| call.settled.is_none())
+        .map(|(id, _)| id.clone())
+        .collect();
+    let now = draft.now();
+    for call in open {
+        draft.push(settled_as(turn.clone(), call, outcome, output, now));
+    }
+}
+
+/// Settles the turn; every call of it has its result.
+pub(crate) fn settle_turn(
+    draft: &mut Draft<'_>,
+    said: &Said,
+    outcome: TurnOutcome,
+    error: Option<SessionError>,
+) {
+    debug_assert!(draft.history().open_turn().is_none_or(history::OpenTurn::is_settled));
+    push_settled(draft, said, outcome, error);
+    draft.progress();
+}
+
+/// Settles a turn of which nothing is durable. No progress: the counter of recoveries stands.
+pub(crate) fn settle_lost(draft: &mut Draft<'_>, said: &Said) {
+    push_settled(draft, said, TurnOutcome::Lost, None);
+}
+
+fn push_settled(
+    draft: &mut Draft<'_>,
+    said: &Said,
+    outcome: TurnOutcome,
+    error: Option<SessionError>,
+) {
+    let usage = draft.history().open_turn().map(|open| open.usage).unwrap_or_default();
+    let (turn, message) = (said.turn.clone(), said.message.clone());
+    draft.push(TurnSettled { turn, message, outcome, usage, error });
+}
+
+/// A settlement that no body gave.
+#[must_use]
+pub fn settled_as(
+    turn: TurnId,
+    call: CallId,
+    outcome: ToolOutcomeKind,
+    output: &str,
+    now: TimestampMs,
+) -> ToolSettled {
+    ToolSettled {
+        turn,
+        call,
+        outcome,
+        output: output.to_owned(),
+        title: match outcome {
+            ToolOutcomeKind::Completed => "completed",
+            ToolOutcomeKind::Failed => "failed",
+            ToolOutcomeKind::Interrupted => "interrupted",
+            ToolOutcomeKind::Unknown => "outcome unknown",
+        }
+        .to_owned(),
+        structured: None,
+        managed_path: None,
+        truncated: false,
+        started: now,
+        ended: now,
+    }
+}
