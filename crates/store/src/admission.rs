@@ -4,6 +4,7 @@ use domain::{
 };
 
 use crate::error::is_unique_violation;
+use crate::inbox::prompt_kind;
 use crate::{Store, StoreError};
 
 /// A prompt that asks to be admitted.
@@ -77,7 +78,7 @@ impl Store {
                     let row = loop {
                         let answer = sqlx::query!(
                             r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
-                       FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"#,
+                       FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"#,
                             org.0,
                             new.session.as_str(),
                             new.prompt.message.as_str(),
@@ -88,6 +89,7 @@ impl Store {
                             mint.last().0,
                             new.now,
                             payload,
+                            prompt_kind(&new.prompt),
                         )
                         .fetch_one(&mut *connection)
                         .await;

@@ -96,76 +96,91 @@ impl Store {
         hold: Hold,
     ) -> Result<Started, StoreError> {
         let store = self.clone();
-        tasks::detached(async move {
-            let mut locked = match hold {
-                Hold::Look => None,
-                Hold::Lock => Some(store.drain_tx(session.org).await?),
-            };
-            let look = sqlx::query!(
-                r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, was_open, handed_over,
+        match hold {
+            Hold::Look => store.look(session, token, known, None).await,
+            // sqlx leaves a pooled connection inside a transaction when its begin is dropped.
+            Hold::Lock => {
+                tasks::detached(async move {
+                    let tx = store.drain_tx(session.org).await?;
+                    store.look(session, token, known, Some(tx)).await
+                })
+                .await
+            }
+        }
+    }
+
+    /// The look itself, within a transaction that will hold its locks, or alone.
+    async fn look(
+        self,
+        session: SessionRef,
+        token: FencingToken,
+        known: Seq,
+        mut locked: Option<Tx>,
+    ) -> Result<Started, StoreError> {
+        let store = self;
+        let look = sqlx::query!(
+            r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, was_open, handed_over,
                        recoveries, after, ids, kinds, versions, times, claims AS "claims: Vec<Option<i64>>", payloads
                    FROM look_at_drain($1, $2, $3, $4, $5, $6, $7)"#,
-                session.org.0,
-                session.session.as_str(),
-                session.location.as_str(),
-                token.0,
-                known.0,
-                PAGE,
-                hold == Hold::Lock,
-            );
-            let row = match &mut locked {
-                Some(tx) => look.fetch_one(&mut **tx).await?,
-                None => {
-                    let mut connection = store.drain_lane().take().await?;
-                    let row = look.fetch_one(&mut *connection).await;
-                    connection.done_with(row)?
-                }
-            };
-            match row.outcome.as_str() {
-                "ready" => {}
-                "superseded" => return Ok(Started::Superseded),
-                "idle" => return Ok(Started::Idle),
-                "missing" => return Err(StoreError::NotFound),
-                other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+            session.org.0,
+            session.session.as_str(),
+            session.location.as_str(),
+            token.0,
+            known.0,
+            PAGE,
+            locked.is_some(),
+        );
+        let row = match &mut locked {
+            Some(tx) => look.fetch_one(&mut **tx).await?,
+            None => {
+                let mut connection = store.drain_lane().take().await?;
+                let row = look.fetch_one(&mut *connection).await;
+                connection.done_with(row)?
             }
-            let missing = || StoreError::Unreadable("a look without its head".into());
-            let head = Head {
-                next_seq: Seq(row.next_seq.ok_or_else(missing)?),
-                last_id: Stamp(row.last_id.ok_or_else(missing)?),
-                interrupt_seq: Seq(row.interrupt_seq.ok_or_else(missing)?),
-            };
-            let (was_open, handed_over) =
-                (row.was_open.ok_or_else(missing)?, row.handed_over.ok_or_else(missing)?);
-            let earlier = row.recoveries.ok_or_else(missing)?;
-            let taken = Taken {
-                was_open,
-                handed_over,
-                recoveries: earlier + i16::from(was_open && !handed_over),
-            };
-            let seen = Claim(row.claim.ok_or_else(missing)?);
-            let after = Seq(row.after.ok_or_else(missing)?);
-            let page = Page {
-                ids: row.ids.unwrap_or_default(),
-                kinds: row.kinds.unwrap_or_default(),
-                versions: row.versions.unwrap_or_default(),
-                times: row.times.unwrap_or_default(),
-                claims: row.claims.unwrap_or_default(),
-                payloads: row.payloads.unwrap_or_default(),
-            };
-            let mut events = page.events(after)?;
-            let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
-            while last(&events).0 + 1 < head.next_seq.0 {
-                let (org, id) = (session.org, session.session.clone());
-                let page = store.events(org, id, last(&events), PAGE).await?;
-                if page.is_empty() {
-                    return Err(StoreError::NotFound); // deleted meanwhile
-                }
-                events.extend(page.into_iter().take_while(|event| event.seq < head.next_seq));
+        };
+        match row.outcome.as_str() {
+            "ready" => {}
+            "superseded" => return Ok(Started::Superseded),
+            "idle" => return Ok(Started::Idle),
+            "missing" => return Err(StoreError::NotFound),
+            other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+        }
+        let missing = || StoreError::Unreadable("a look without its head".into());
+        let head = Head {
+            next_seq: Seq(row.next_seq.ok_or_else(missing)?),
+            last_id: Stamp(row.last_id.ok_or_else(missing)?),
+            interrupt_seq: Seq(row.interrupt_seq.ok_or_else(missing)?),
+        };
+        let (was_open, handed_over) =
+            (row.was_open.ok_or_else(missing)?, row.handed_over.ok_or_else(missing)?);
+        let earlier = row.recoveries.ok_or_else(missing)?;
+        let taken = Taken {
+            was_open,
+            handed_over,
+            recoveries: earlier + i16::from(was_open && !handed_over),
+        };
+        let seen = Claim(row.claim.ok_or_else(missing)?);
+        let after = Seq(row.after.ok_or_else(missing)?);
+        let page = Page {
+            ids: row.ids.unwrap_or_default(),
+            kinds: row.kinds.unwrap_or_default(),
+            versions: row.versions.unwrap_or_default(),
+            times: row.times.unwrap_or_default(),
+            claims: row.claims.unwrap_or_default(),
+            payloads: row.payloads.unwrap_or_default(),
+        };
+        let mut events = page.events(after)?;
+        let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
+        while last(&events).0 + 1 < head.next_seq.0 {
+            let (org, id) = (session.org, session.session.clone());
+            let page = store.events(org, id, last(&events), PAGE).await?;
+            if page.is_empty() {
+                return Err(StoreError::NotFound); // deleted meanwhile
             }
-            let write = DrainWrite { store, locked, session, starts: Some(token), seen, head };
-            Ok(Started::Ready(Box::new(write), taken, events))
-        })
-        .await
+            events.extend(page.into_iter().take_while(|event| event.seq < head.next_seq));
+        }
+        let write = DrainWrite { store, locked, session, starts: Some(token), seen, head };
+        Ok(Started::Ready(Box::new(write), taken, events))
     }
 
     /// Locks the head for a drain's next write, and reads the events after `known`.
@@ -249,7 +264,8 @@ impl DrainWrite {
             append.components.iter().cloned().unzip();
         let (promoted, end, progress) = (append.promoted, append.end, append.progress);
         let stamp = mint.last();
-        tasks::detached(async move {
+        let is_locked = self.locked.is_some();
+        let write = async move {
             let Self { store, mut locked, session, starts, seen, head } = self;
             let write = sqlx::query_scalar!(
                 r#"SELECT write_drain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
@@ -299,9 +315,17 @@ impl DrainWrite {
                 interrupt_seq: head.interrupt_seq,
             };
             let seen = Claim(seen.0 + i64::from(starts.is_some()));
-            Ok(Written::Next(Box::new(Self { store, locked: None, session, starts: None, seen, head })))
-        })
-        .await
+            Ok(Written::Next(Box::new(Self {
+                store,
+                locked: None,
+                session,
+                starts: None,
+                seen,
+                head,
+            })))
+        };
+        // Without a transaction there is nothing that a dropped caller could leave open.
+        if is_locked { tasks::detached(write).await } else { write.await }
     }
 
     /// Lets the head go without a change; what was seen of it is good for a later write.

@@ -9,59 +9,83 @@ WITH fact AS MATERIALIZED (
         (e.payload::json->>'ordinal')::integer AS ordinal,
         coalesce(e.payload::json->>'outcome', e.payload::json->>'state', e.payload::json#>>'{target,type}') AS word,
         e.payload::json->>'class' AS class,
-        (e.payload::json->>'wake')::boolean AS wake,
+        -- Whether it wakes the session.
+        e.kind = 'wake.requested' OR coalesce((e.payload::json->>'wake')::boolean, false) AS wake,
+        -- What a turn does, a compaction and a title do too; a title runs beside the others.
+        CASE WHEN e.kind IN ('turn.started', 'compaction.started', 'title.started') THEN 'begins'
+            WHEN e.kind IN ('turn.settled', 'compaction.ended', 'title.ended') THEN 'ends' END AS edge,
+        e.kind LIKE 'title.%' AS beside,
         coalesce((e.payload::json#>>'{usage,input}')::bigint, 0) AS input_tokens,
         coalesce((e.payload::json#>>'{usage,output}')::bigint, 0) AS output_tokens
     FROM session_event e WHERE e.org_id = $1
 ),
 -- Every event with what came before it in its log.
 step AS MATERIALIZED (
-    SELECT session_id, seq, kind, claim, turn,
+    SELECT session_id, seq, kind, claim, turn, word, edge, beside,
+        lead(kind) OVER (PARTITION BY session_id ORDER BY seq) AS next_kind,
+        lead(claim) OVER (PARTITION BY session_id ORDER BY seq) AS next_claim,
         max(claim) OVER before AS highest_claim,
         max(claim) FILTER (WHERE kind = 'drain.ended') OVER before AS ended_claim,
-        count(*) FILTER (WHERE kind = 'turn.started') OVER before
-            - count(*) FILTER (WHERE kind = 'turn.settled') OVER before AS open_turns,
+        count(*) FILTER (WHERE edge = 'begins' AND NOT beside) OVER before
+            - count(*) FILTER (WHERE edge = 'ends' AND NOT beside) OVER before AS open_turns,
+        count(*) FILTER (WHERE edge = 'begins' AND beside) OVER before
+            - count(*) FILTER (WHERE edge = 'ends' AND beside) OVER before AS open_beside,
         max(seq) FILTER (WHERE kind = 'drain.ended') OVER before AS ended_seq,
-        max(seq) FILTER (WHERE kind = 'prompt.admitted' AND wake) OVER before AS wake_seq,
+        max(seq) FILTER (WHERE wake) OVER before AS wake_seq,
         max(seq) FILTER (WHERE kind = 'interrupt.requested' AND word <> 'parked') OVER before AS stop_seq,
         max(seq) FILTER (WHERE kind = 'interrupt.requested' AND word = 'parked') OVER before AS park_seq
     FROM fact
     WINDOW before AS (PARTITION BY session_id ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 input AS MATERIALIZED (
-    SELECT session_id, id, status, admitted_seq, promoted_seq,
+    SELECT session_id, id, kind, status, admitted_seq, promoted_seq, changed,
         max(promoted_seq) OVER (class ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_promoted,
         max(admitted_seq) FILTER (WHERE promoted_seq IS NOT NULL)
             OVER (class ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last_promoted
-    FROM session_input WHERE org_id = $1
-    WINDOW class AS (PARTITION BY session_id, delivery ORDER BY admitted_seq)
+    FROM (SELECT i.*, (i.session_id, i.id) IN
+            (SELECT f.session_id, f.message FROM fact f WHERE f.kind = 'delivery.changed') AS changed
+        FROM session_input i WHERE i.org_id = $1) AS i
+    WINDOW class AS (PARTITION BY session_id, delivery, changed ORDER BY admitted_seq)
 )
 SELECT invariant AS "invariant!", session AS "session!", found AS "found!" FROM (
--- I1: an acknowledged prompt has one row and one event, and the head counts what is pending.
+-- I1: an acknowledged input has one row and one event, and the head counts what is pending.
 SELECT 'I1' AS invariant, f.session_id AS session, f.message || ' was admitted and has no row' AS found
 FROM fact f LEFT JOIN input i ON i.session_id = f.session_id AND i.admitted_seq = f.seq AND i.id = f.message
-WHERE f.kind = 'prompt.admitted' AND i.id IS NULL
+WHERE f.kind IN ('prompt.admitted', 'control.admitted') AND i.id IS NULL
 UNION ALL
 SELECT 'I1', i.session_id, i.id || ' has a row and was never admitted'
 FROM input i LEFT JOIN fact f ON f.session_id = i.session_id AND f.seq = i.admitted_seq
-    AND f.kind = 'prompt.admitted' AND f.message = i.id
+    AND f.kind IN ('prompt.admitted', 'control.admitted') AND f.message = i.id
 WHERE f.seq IS NULL
 UNION ALL
 SELECT 'I1', h.id, 'pending ' || h.pending || ', rows ' || count(i.id)
 FROM session_head h LEFT JOIN input i ON i.session_id = h.id AND i.status = 'admitted'
 WHERE h.org_id = $1 GROUP BY h.id, h.pending HAVING h.pending <> count(i.id)
 UNION ALL
--- I2: promoted once, after its admission, and never before an earlier one of its delivery class.
-SELECT 'I2', session_id, message || ' was promoted ' || count(*) || ' times'
-FROM fact WHERE kind = 'prompt.promoted' GROUP BY session_id, message HAVING count(*) > 1
+SELECT 'I1', session_id, count(*) || ' compactions wait'
+FROM input WHERE kind = 'compaction' AND status = 'admitted' GROUP BY session_id HAVING count(*) > 1
 UNION ALL
-SELECT 'I2', p.session_id, p.message || ' was promoted and not admitted before'
-FROM fact p LEFT JOIN fact a ON a.session_id = p.session_id AND a.kind = 'prompt.admitted'
-    AND a.message = p.message AND a.seq < p.seq
-WHERE p.kind = 'prompt.promoted' AND a.seq IS NULL
+-- I2: it leaves the inbox once, after its admission, and never before an earlier one of its delivery class.
+SELECT 'I2', session_id, message || ' left the inbox ' || count(*) || ' times'
+FROM fact WHERE kind IN ('prompt.promoted', 'control.delivered', 'input.cancelled')
+GROUP BY session_id, message HAVING count(*) > 1
 UNION ALL
+SELECT 'I2', p.session_id, p.message || ' has ' || p.kind || ' and was not admitted before'
+FROM fact p LEFT JOIN fact a ON a.session_id = p.session_id AND a.message = p.message AND a.seq < p.seq
+    AND (a.kind = 'prompt.admitted' AND p.kind <> 'control.delivered'
+        OR a.kind = 'control.admitted' AND p.kind <> 'prompt.promoted')
+WHERE p.kind IN ('prompt.promoted', 'control.delivered', 'input.cancelled', 'delivery.changed')
+    AND a.seq IS NULL
+UNION ALL
+SELECT 'I2', c.session_id, c.message || ' was changed after it had left the inbox'
+FROM fact c JOIN fact p ON p.session_id = c.session_id AND p.message = c.message AND p.seq < c.seq
+    AND p.kind IN ('prompt.promoted', 'control.delivered', 'input.cancelled')
+WHERE c.kind = 'delivery.changed'
+UNION ALL
+-- A change of its delivery takes an input out of the order of both classes.
 SELECT 'I2', session_id, id || ' was overtaken by a later one'
-FROM input WHERE promoted_seq < earlier_promoted OR (status = 'admitted' AND admitted_seq < last_promoted)
+FROM input WHERE NOT changed
+    AND (promoted_seq < earlier_promoted OR (status = 'admitted' AND admitted_seq < last_promoted))
 UNION ALL
 -- I3: claims never fall along the log, and none is above the head's.
 SELECT 'I3', session_id, 'claim ' || claim || ' after ' || highest_claim || ' at seq ' || seq
@@ -74,12 +98,12 @@ HAVING max(s.claim) > h.claim OR (NOT h.open AND max(s.claim) = h.claim)
 UNION ALL
 -- I4: one drain writes at a time: a turn starts when none is open, and a claim ends with its drain.
 SELECT 'I4', session_id, 'turn ' || turn || ' began while another was open'
-FROM step WHERE kind = 'turn.started' AND open_turns > 0
+FROM step WHERE edge = 'begins' AND CASE WHEN beside THEN open_beside ELSE open_turns END > 0
 UNION ALL
-SELECT 'I4', session_id, 'turn ' || turn || ' was settled ' || count(*) FILTER (WHERE kind = 'turn.settled')
-    || ' times and started ' || count(*) FILTER (WHERE kind = 'turn.started')
-FROM fact WHERE kind IN ('turn.started', 'turn.settled') GROUP BY session_id, turn
-HAVING count(*) FILTER (WHERE kind = 'turn.started') <> 1 OR count(*) FILTER (WHERE kind = 'turn.settled') > 1
+SELECT 'I4', session_id, 'turn ' || turn || ' was settled ' || count(*) FILTER (WHERE edge = 'ends')
+    || ' times and started ' || count(*) FILTER (WHERE edge = 'begins')
+FROM fact WHERE edge IS NOT NULL GROUP BY session_id, turn
+HAVING count(*) FILTER (WHERE edge = 'begins') <> 1 OR count(*) FILTER (WHERE edge = 'ends') > 1
 UNION ALL
 SELECT 'I4', session_id, 'claim ' || claim || ' wrote seq ' || seq || ' after its drain had ended'
 FROM step WHERE claim <= ended_claim
@@ -94,21 +118,21 @@ HAVING h.id IS NULL OR count(f.seq) <> h.next_seq - 1 OR coalesce(max(f.seq), 0)
 UNION ALL
 -- I6: an interrupted turn has an interrupt between its start and its end;
 SELECT 'I6', s.session_id, 'turn ' || s.turn || ' was interrupted by nobody'
-FROM fact s LEFT JOIN fact b ON b.session_id = s.session_id AND b.kind = 'turn.started' AND b.turn = s.turn
-WHERE s.kind = 'turn.settled' AND s.word = 'interrupted' AND NOT EXISTS (
+FROM fact s LEFT JOIN fact b ON b.session_id = s.session_id AND b.edge = 'begins' AND b.turn = s.turn
+WHERE s.edge = 'ends' AND NOT s.beside AND s.word IN ('interrupted', 'cancelled') AND NOT EXISTS (
     SELECT FROM fact i WHERE i.session_id = s.session_id AND i.kind = 'interrupt.requested'
         AND i.seq > b.seq AND i.seq < s.seq)
 UNION ALL
 -- one that names a turn met it open;
 SELECT 'I6', i.session_id, 'the interrupt at seq ' || i.seq || ' names turn ' || i.turn || ', which was not open'
 FROM fact i
-LEFT JOIN fact b ON b.session_id = i.session_id AND b.kind = 'turn.started' AND b.turn = i.turn AND b.seq < i.seq
-LEFT JOIN fact s ON s.session_id = i.session_id AND s.kind = 'turn.settled' AND s.turn = i.turn AND s.seq < i.seq
-WHERE i.kind = 'interrupt.requested' AND i.word = 'turn' AND (b.seq IS NULL OR s.seq IS NOT NULL)
+LEFT JOIN fact b ON b.session_id = i.session_id AND b.edge = 'begins' AND b.turn = i.turn AND b.seq < i.seq
+LEFT JOIN fact s ON s.session_id = i.session_id AND s.edge = 'ends' AND s.turn = i.turn AND s.seq < i.seq
+WHERE i.kind = 'interrupt.requested' AND i.word = 'turn' AND (b.seq IS NULL OR s.seq IS NOT NULL OR b.beside)
 UNION ALL
 -- its drain starts no other turn;
 SELECT 'I6', session_id, 'turn ' || turn || ' began after the interrupt at seq ' || stop_seq || ' of its drain'
-FROM step WHERE kind = 'turn.started' AND stop_seq > coalesce(ended_seq, 0)
+FROM step WHERE edge = 'begins' AND stop_seq > coalesce(ended_seq, 0)
 UNION ALL
 -- what it parked waits for a new wake; and the head knows the newest.
 SELECT 'I6', session_id, 'a drain wrote seq ' || seq || ' without a wake after the interrupt at seq ' || park_seq
@@ -117,6 +141,11 @@ UNION ALL
 SELECT 'I6', h.id, 'the head says interrupt ' || h.interrupt_seq || ', the log ' || coalesce(max(f.seq), 0)
 FROM session_head h LEFT JOIN fact f ON f.session_id = h.id AND f.kind = 'interrupt.requested'
 WHERE h.org_id = $1 GROUP BY h.id, h.interrupt_seq HAVING h.interrupt_seq <> coalesce(max(f.seq), 0)
+UNION ALL
+-- I7: a compaction and the epoch that it begins are one write.
+SELECT 'I7', session_id, 'compaction ' || turn || ' was completed without a new epoch'
+FROM step WHERE kind = 'compaction.ended' AND word = 'completed'
+    AND (next_kind IS DISTINCT FROM 'epoch.started' OR next_claim IS DISTINCT FROM claim)
 UNION ALL
 -- I8: intent, then body, then one result; an unsafe body at most once, others at most three times.
 SELECT 'I8', session_id, 'call ' || call || ' was settled ' || count(*) || ' times'
@@ -148,8 +177,8 @@ LEFT JOIN fact d ON d.session_id = c.session_id AND d.kind = 'tool.settled' AND 
 WHERE c.kind = 'tool.called' AND d.seq IS NULL
 UNION ALL
 SELECT 'I8', h.id, 'idle with an open turn ' || b.turn
-FROM session_head h JOIN fact b ON b.session_id = h.id AND b.kind = 'turn.started'
-LEFT JOIN fact s ON s.session_id = h.id AND s.kind = 'turn.settled' AND s.turn = b.turn
+FROM session_head h JOIN fact b ON b.session_id = h.id AND b.edge = 'begins'
+LEFT JOIN fact s ON s.session_id = h.id AND s.edge = 'ends' AND s.turn = b.turn
 WHERE h.org_id = $1 AND NOT h.open AND s.seq IS NULL
 UNION ALL
 -- I9: attempts are counted 1..n, each begins once and ends at most once, and a turn uses what they used.
@@ -163,23 +192,24 @@ FROM fact WHERE kind IN ('attempt.started', 'attempt.ended') GROUP BY session_id
 HAVING count(*) FILTER (WHERE kind = 'attempt.ended') > 1 OR count(*) FILTER (WHERE kind = 'attempt.started') <> 1
 UNION ALL
 SELECT 'I9', a.session_id, 'attempt ' || a.attempt || ' had no end when its turn was settled'
-FROM fact a JOIN fact s ON s.session_id = a.session_id AND s.kind = 'turn.settled' AND s.turn = a.turn
+FROM fact a JOIN fact s ON s.session_id = a.session_id AND s.edge = 'ends' AND s.turn = a.turn
 LEFT JOIN fact e ON e.session_id = a.session_id AND e.kind = 'attempt.ended' AND e.attempt = a.attempt AND e.seq < s.seq
 WHERE a.kind = 'attempt.started' AND e.seq IS NULL
 UNION ALL
 SELECT 'I9', s.session_id, 'turn ' || s.turn || ' says ' || s.input_tokens || '+' || s.output_tokens
     || ' tokens, its attempts ' || coalesce(sum(a.input_tokens), 0) || '+' || coalesce(sum(a.output_tokens), 0)
 FROM fact s LEFT JOIN fact a ON a.session_id = s.session_id AND a.kind = 'attempt.ended' AND a.turn = s.turn
-WHERE s.kind = 'turn.settled' GROUP BY s.session_id, s.seq, s.turn, s.input_tokens, s.output_tokens
+WHERE s.edge = 'ends' GROUP BY s.session_id, s.seq, s.turn, s.input_tokens, s.output_tokens
 HAVING s.input_tokens <> coalesce(sum(a.input_tokens), 0) OR s.output_tokens <> coalesce(sum(a.output_tokens), 0)
 UNION ALL
 -- I11: no wake is lost, and in the end nothing is left that should run.
-SELECT 'I11', h.id, 'not ready, and ' || f.message || ' woke it at seq ' || f.seq
-FROM session_head h JOIN fact f ON f.session_id = h.id AND f.kind = 'prompt.admitted' AND f.wake
-JOIN input i ON i.session_id = h.id AND i.id = f.message AND i.status = 'admitted'
-WHERE h.org_id = $1 AND NOT h.ready AND NOT EXISTS (
+SELECT 'I11', h.id, 'not ready, and ' || coalesce(f.message, f.kind) || ' woke it at seq ' || f.seq
+FROM session_head h JOIN fact f ON f.session_id = h.id AND f.wake
+LEFT JOIN input i ON i.session_id = h.id AND i.id = f.message
+WHERE h.org_id = $1 AND NOT h.ready AND (i.status = 'admitted' OR f.message IS NULL) AND NOT EXISTS (
     SELECT FROM fact x WHERE x.session_id = h.id AND x.seq > f.seq
-        AND x.kind IN ('interrupt.requested', 'drain.ended'))
+        AND (x.kind IN ('interrupt.requested', 'drain.ended')
+            OR x.kind = 'input.cancelled' AND f.message IS NULL))
 UNION ALL
 SELECT 'I11', id, 'still ready' FROM session_head WHERE org_id = $1 AND $2 AND ready
 ) AS violations ORDER BY session, invariant LIMIT 100

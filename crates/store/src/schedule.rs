@@ -90,7 +90,8 @@ impl Store {
         .await
     }
 
-    /// Ready sessions of the Locations that a worker holds, at most `limit`.
+    /// Ready sessions of the Locations that a worker holds, at most `limit`: organisations in turn, and an
+    /// organisation's Locations in turn, so that none fills the answer while another waits.
     ///
     /// # Errors
     /// When the database fails.
@@ -104,11 +105,15 @@ impl Store {
         let pool = self.sched().clone();
         tasks::detached(async move {
             let rows = sqlx::query!(
-                "SELECT h.org_id, h.location_id, h.id
-                 FROM unnest($1::uuid[], $2::text[]) AS held (org_id, location_id)
-                 JOIN session_head h ON h.ready AND h.org_id = held.org_id
-                     AND h.location_id = held.location_id
-                 LIMIT $3",
+                r#"SELECT org_id AS "org_id!", location_id AS "location_id!", id FROM (
+                     SELECT held.org_id, held.location_id, h.id, row_number()
+                         OVER (PARTITION BY held.org_id ORDER BY h.place, held.location_id) AS turn
+                     FROM unnest($1::uuid[], $2::text[]) AS held (org_id, location_id)
+                     CROSS JOIN LATERAL (
+                         SELECT of.id, row_number() OVER (ORDER BY of.id) AS place FROM session_head of
+                         WHERE of.ready AND of.org_id = held.org_id AND of.location_id = held.location_id
+                         ORDER BY of.id LIMIT $3) AS h
+                 ) AS fair ORDER BY turn LIMIT $3"#,
                 &orgs,
                 &locations,
                 limit,

@@ -1,10 +1,14 @@
 use domain::{
-    EventId, IdMint, ModelRef, OrgId, ProjectId, Seq, SessionCreated, SessionId, SessionRef, Stamp,
-    TimestampMs, TurnUsage,
+    EventId, IdMint, ModelRef, OrgId, ProjectId, Seq, SessionCreated, SessionEvent, SessionId,
+    SessionRef, SessionRenamed, Stamp, TimestampMs, TurnUsage,
 };
 
 use crate::tenant::missing;
+use crate::tree::{MAX_CHILDREN, MAX_DEPTH};
 use crate::{Store, StoreError};
+
+/// How often a creation or a deletion starts over that met another one.
+const TRIES: usize = 5;
 
 /// A session to be created.
 #[derive(Debug, Clone)]
@@ -15,6 +19,21 @@ pub struct NewSession {
     pub created: SessionCreated,
     /// The gateway's time.
     pub now: TimestampMs,
+}
+
+/// How the creation of a session went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creation {
+    /// It is new.
+    Created,
+    /// It was there, at the same Location and with the same parent.
+    Exists,
+    /// Its parent is not there.
+    Orphan,
+    /// It would be more than [`MAX_DEPTH`] generations below its root.
+    TooDeep,
+    /// Its parent has [`MAX_CHILDREN`] children.
+    TooMany,
 }
 
 /// A session as its projection holds it.
@@ -34,11 +53,15 @@ pub struct SessionRow {
     pub model: Option<ModelRef>,
     /// When it was created.
     pub created_ms: TimestampMs,
-    /// When a turn last changed it.
+    /// When a turn or a rename last changed it.
     pub updated_ms: TimestampMs,
     /// How its last drain ended.
     pub outcome: Option<String>,
-    /// What it has used.
+    /// The session that it is a child of.
+    pub parent: Option<SessionId>,
+    /// When the compaction that runs began.
+    pub compacting_ms: Option<TimestampMs>,
+    /// What it has used, without its children.
     pub usage: TurnUsage,
     /// Whether it has work or a drain has it.
     pub busy: bool,
@@ -50,7 +73,7 @@ macro_rules! session_row {
     ($org:expr, $id:expr, $row:expr) => {{
         let (session, row) = ($id, $row);
         Ok::<SessionRow, StoreError>(SessionRow {
-            at: SessionRef { org: $org, location: row.location_id.parse()?, session },
+            at: domain::SessionRef { org: $org, location: row.location_id.parse()?, session },
             project: row.project_id.parse()?,
             directory: row.directory,
             title: row.title,
@@ -58,29 +81,38 @@ macro_rules! session_row {
             model: row
                 .provider
                 .zip(row.model)
-                .map(|(provider, model)| ModelRef { provider, model }),
+                .map(|(provider, model)| domain::ModelRef { provider, model }),
             created_ms: row.created_ms,
             updated_ms: row.updated_ms,
             outcome: row.outcome,
-            usage: TurnUsage {
+            parent: row.parent_id.map(|id| id.parse()).transpose()?,
+            compacting_ms: row.compacting_ms,
+            usage: domain::TurnUsage {
                 input: row.input_tokens,
                 output: row.output_tokens,
                 reasoning: row.reasoning_tokens,
                 cache_read: row.cache_read_tokens,
                 cache_write: row.cache_write_tokens,
+                cost: row.cost_nanos,
             },
             busy: row.ready,
-            seq: Seq(row.next_seq - 1),
+            seq: domain::Seq(row.next_seq - 1),
         })
     }};
 }
+pub(crate) use session_row;
 
 impl Store {
-    /// Creates a session, or finds it when it is there at the same Location. `true`: created.
+    /// Creates a session, or finds it when it is there at the same Location and with the same parent. Only
+    /// [`Creation::Created`] has changed anything.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the id is a session of another Location.
-    pub async fn create_session(&self, org: OrgId, new: NewSession) -> Result<bool, StoreError> {
+    /// [`StoreError::Conflict`] when the id is another session's.
+    pub async fn create_session(
+        &self,
+        org: OrgId,
+        new: NewSession,
+    ) -> Result<Creation, StoreError> {
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -88,23 +120,67 @@ impl Store {
                     let event = EventId::mint(&mut mint);
                     let payload = serde_json::to_string(&new.created)
                         .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-                    let outcome = sqlx::query_scalar!(
-                        r#"SELECT create_session($1, $2, $3, $4, $5, $6, $7) AS "outcome!""#,
+                    for _ in 0..TRIES {
+                        let outcome = sqlx::query_scalar!(
+                            r#"SELECT create_session($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                               AS "outcome!""#,
+                            org.0,
+                            new.id.as_str(),
+                            new.created.location.as_str(),
+                            event.as_str(),
+                            mint.last().0,
+                            new.now,
+                            payload,
+                            new.created.parent.as_ref().map(SessionId::as_str),
+                            MAX_DEPTH,
+                            MAX_CHILDREN,
+                        )
+                        .fetch_one(&mut *connection)
+                        .await?;
+                        return match outcome.as_str() {
+                            "created" => Ok(Creation::Created),
+                            "exists" => Ok(Creation::Exists),
+                            "orphan" => Ok(Creation::Orphan),
+                            "deep" => Ok(Creation::TooDeep),
+                            "crowded" => Ok(Creation::TooMany),
+                            "raced" => continue, // found as it was made, the next time
+                            _ => break,
+                        };
+                    }
+                    Err(StoreError::Conflict { what: "a session with this id" })
+                })
+            })
+            .await
+    }
+
+    /// Gives a session a title; the place of that in its log.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without it.
+    pub async fn rename_session(
+        &self,
+        org: OrgId,
+        id: SessionId,
+        renamed: SessionRenamed,
+        now: TimestampMs,
+    ) -> Result<Seq, StoreError> {
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let mut mint = IdMint::after(Stamp::default(), now);
+                    let event = EventId::mint(&mut mint);
+                    let seq = sqlx::query_scalar!(
+                        "SELECT rename_session($1, $2, $3, $4, $5, $6)",
                         org.0,
-                        new.id.as_str(),
-                        new.created.location.as_str(),
+                        id.as_str(),
                         event.as_str(),
                         mint.last().0,
-                        new.now,
-                        payload,
+                        now,
+                        SessionEvent::from(renamed).payload(),
                     )
                     .fetch_one(&mut *connection)
                     .await?;
-                    match outcome.as_str() {
-                        "created" => Ok(true),
-                        "exists" => Ok(false),
-                        _ => Err(StoreError::Conflict { what: "a session with this id" }),
-                    }
+                    seq.map(Seq).ok_or(StoreError::NotFound)
                 })
             })
             .await
@@ -124,7 +200,7 @@ impl Store {
                        reasoning_tokens AS "reasoning_tokens!",
                        cache_read_tokens AS "cache_read_tokens!",
                        cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
-                       next_seq AS "next_seq!"
+                       next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms
                    FROM read_session($1, $2)"#,
                 org.0,
                 id.as_str(),
@@ -165,36 +241,33 @@ impl Store {
         .await
     }
 
-    /// Deletes a session with its log and projections. A drain that has it is fenced by it.
+    /// Deletes a session and all below it, with logs and projections. A drain that has one of them is fenced
+    /// by it.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] without it.
+    /// [`StoreError::NotFound`] without it; [`StoreError::Conflict`] while children are being made faster
+    /// than they are found.
     pub async fn delete_session(&self, org: OrgId, id: SessionId) -> Result<(), StoreError> {
-        self.in_tenant(org, move |tx| {
-            Box::pin(async move {
-                let gone = sqlx::query!(
-                    "DELETE FROM session_head WHERE org_id = $1 AND id = $2",
-                    org.0,
-                    id.as_str(),
-                )
-                .execute(&mut **tx)
-                .await?;
-                if gone.rows_affected() == 0 {
-                    return Err(StoreError::NotFound);
-                }
-                sqlx::query!("SELECT drop_projections($1, $2)", org.0, id.as_str())
-                    .execute(&mut **tx)
-                    .await?;
-                sqlx::query!(
-                    "DELETE FROM session_event WHERE org_id = $1 AND session_id = $2",
-                    org.0,
-                    id.as_str(),
-                )
-                .execute(&mut **tx)
-                .await?;
-                Ok(())
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    for _ in 0..TRIES {
+                        let deleted = sqlx::query_scalar!(
+                            "SELECT delete_session($1, $2)",
+                            org.0,
+                            id.as_str()
+                        )
+                        .fetch_one(&mut *connection)
+                        .await?;
+                        match deleted {
+                            Some(0) => return Err(StoreError::NotFound),
+                            Some(_) => return Ok(()),
+                            None => {} // a child was made meanwhile
+                        }
+                    }
+                    Err(StoreError::Conflict { what: "a newer child" })
+                })
             })
-        })
-        .await
+            .await
     }
 }

@@ -13,7 +13,7 @@ pub struct MessageRow {
     pub id: MessageId,
     /// Its place in the log.
     pub seq: Seq,
-    /// `user`, `assistant` or `notice`.
+    /// `user`, `assistant`, `notice` or `checkpoint`.
     pub role: String,
     /// The user message that an assistant's answers.
     pub parent: Option<MessageId>,
@@ -27,12 +27,14 @@ pub struct MessageRow {
     pub created_ms: TimestampMs,
     /// When it was complete.
     pub completed_ms: Option<TimestampMs>,
-    /// Why the model stopped, or the notice's kind.
+    /// Why the model stopped, the notice's kind, or why a checkpoint was made.
     pub finish: Option<String>,
     /// Why it failed.
     pub error: Option<SessionError>,
     /// What it used.
     pub usage: TurnUsage,
+    /// Set when no user wrote it: what it is, for people.
+    pub synthetic: Option<String>,
     /// Its parts, in order.
     pub parts: Vec<PartRow>,
 }
@@ -117,7 +119,9 @@ macro_rules! message_row {
                 reasoning: $row.reasoning_tokens,
                 cache_read: $row.cache_read_tokens,
                 cache_write: $row.cache_write_tokens,
+                cost: $row.cost_nanos,
             },
+            synthetic: $row.synthetic,
             parts: Vec::new(),
         }
     };
@@ -172,7 +176,8 @@ impl Store {
                        cache_read_tokens AS "cache_read_tokens!",
                        cache_write_tokens AS "cache_write_tokens!", part_id, kind, text, call_id,
                        provider_call, tool, state, arguments, called_ms, outcome, title, bounded_text,
-                       structured, managed_path, truncated, started_ms, ended_ms
+                       structured, managed_path, truncated, started_ms, ended_ms,
+                       cost_nanos AS "cost_nanos!", synthetic
                    FROM read_messages($1, $2, $3, $4)"#,
                 org.0,
                 session.as_str(),

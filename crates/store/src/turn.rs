@@ -1,4 +1,4 @@
-use domain::{AttemptId, OrgId, Seq, SessionId, TurnId};
+use domain::{AttemptId, OrgId, Seq, SessionId, TurnId, TurnUsage};
 
 use crate::{Store, StoreError};
 
@@ -29,7 +29,7 @@ pub struct AttemptRow {
     pub outcome: Option<String>,
 }
 
-/// A Provider Turn as its projection holds it.
+/// A Provider Turn as its projection holds it, or a compaction or a title.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRow {
     /// Its id.
@@ -40,6 +40,30 @@ pub struct TurnRow {
     pub status: String,
     /// How it ended.
     pub outcome: Option<String>,
+    /// What its requests are for.
+    pub kind: TurnKind,
+    /// What its attempts used.
+    pub usage: TurnUsage,
+}
+
+/// What the requests of a turn are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnKind {
+    /// A turn of the conversation.
+    Turn,
+    /// A summary that replaces the older part of it.
+    Compaction,
+    /// A title.
+    Title,
+}
+
+fn kind(word: &str) -> Result<TurnKind, StoreError> {
+    match word {
+        "turn" => Ok(TurnKind::Turn),
+        "compaction" => Ok(TurnKind::Compaction),
+        "title" => Ok(TurnKind::Title),
+        other => Err(StoreError::Unreadable(format!("turn kind {other}"))),
+    }
 }
 
 impl Store {
@@ -78,7 +102,7 @@ impl Store {
         .await
     }
 
-    /// A session's turns, in order.
+    /// A session's turns, compactions and titles, in order.
     ///
     /// # Errors
     /// When the database fails.
@@ -87,7 +111,8 @@ impl Store {
         tasks::detached(async move {
             let mut tx = store.tenant(org).await?;
             let rows = sqlx::query!(
-                "SELECT id, seq, status, outcome FROM provider_turn
+                "SELECT id, seq, status, outcome, kind, input_tokens, output_tokens, reasoning_tokens,
+                     cache_read_tokens, cache_write_tokens, cost_nanos FROM provider_turn
                  WHERE org_id = $1 AND session_id = $2 ORDER BY seq",
                 org.0,
                 session.as_str(),
@@ -102,6 +127,15 @@ impl Store {
                         seq: Seq(row.seq),
                         status: row.status,
                         outcome: row.outcome,
+                        kind: kind(&row.kind)?,
+                        usage: TurnUsage {
+                            input: row.input_tokens,
+                            output: row.output_tokens,
+                            reasoning: row.reasoning_tokens,
+                            cache_read: row.cache_read_tokens,
+                            cache_write: row.cache_write_tokens,
+                            cost: row.cost_nanos,
+                        },
                     })
                 })
                 .collect()

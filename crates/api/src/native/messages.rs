@@ -102,6 +102,7 @@ pub(crate) fn prompt_row(admitted: &AdmittedPrompt) -> MessageRow {
         finish: None,
         error: None,
         usage: domain::TurnUsage::default(),
+        synthetic: admitted.prompt.synthetic.clone(),
         parts: admitted.prompt.parts.iter().map(part).collect(),
     }
 }

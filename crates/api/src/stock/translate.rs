@@ -385,6 +385,7 @@ fn blank(event: &RecordedEvent, id: &domain::MessageId) -> MessageRow {
         finish: None,
         error: None,
         usage: domain::TurnUsage::default(),
+        synthetic: None,
         parts: Vec::new(),
     }
 }

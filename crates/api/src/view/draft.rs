@@ -40,6 +40,7 @@ impl Draft {
             finish: None,
             error: None,
             usage: TurnUsage::default(),
+            synthetic: None,
             parts: Vec::new(),
         };
         Some(Self { row, parts: Vec::new() })

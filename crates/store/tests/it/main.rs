@@ -10,7 +10,10 @@
 mod admission;
 mod cancellation;
 mod drain_end;
+mod entries;
+mod fair;
 mod fence;
+mod inbox;
 mod interrupt;
 mod look;
 mod oracle;
@@ -20,4 +23,5 @@ mod rebuild;
 mod schema;
 mod script;
 mod tenancy;
+mod tree;
 mod world;

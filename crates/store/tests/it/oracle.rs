@@ -55,6 +55,10 @@ fn set_payload(kind: &str, from: &str, to: &str) -> String {
     )
 }
 
+fn set_kind(from: &str, to: &str) -> String {
+    format!("UPDATE session_event SET kind = '{to}' WHERE session_id = SESSION AND kind = '{from}'")
+}
+
 /// One of every way to break the rows, with the invariants that it breaks.
 fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
     let live = "(SELECT claim FROM session_head WHERE id = SESSION)";
@@ -181,7 +185,8 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
             "a drain of what an interrupt had parked",
             &["I6"],
             "UPDATE session_event SET kind = 'interrupt.requested', payload = '{\"target\":{\"type\":\"parked\"}}'
-             WHERE session_id = SESSION AND kind = 'epoch.started'"
+             WHERE session_id = SESSION AND seq = (SELECT min(seq) FROM session_event
+                 WHERE session_id = SESSION AND kind = 'epoch.started')"
                 .into(),
         ),
         (
@@ -274,6 +279,78 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
             "UPDATE session_head SET open = true WHERE id = SESSION".into(),
         ),
         (
+            "two compactions that wait",
+            &["I1"],
+            "WITH admitted AS (
+                 UPDATE session_head SET next_seq = next_seq + 2, pending = pending + 2
+                 WHERE id = SESSION RETURNING org_id, id, next_seq - 1 AS seq),
+             logged AS (
+                 INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
+                 SELECT org_id, id, seq - n, 'evt_control' || n, 'control.admitted', 1, 1,
+                     json_build_object('message', 'msg_control' || n, 'wake', false)
+                 FROM admitted, generate_series(0, 1) AS n)
+             INSERT INTO session_input (org_id, id, session_id, kind, delivery, status, payload, admitted_seq,
+                 admitted_ms, projector_version)
+             SELECT org_id, 'msg_control' || n, id, 'compaction', 'steer', 'admitted', '{}', seq - n, 1, 2
+             FROM admitted, generate_series(0, 1) AS n"
+                .into(),
+        ),
+        (
+            "a control that was delivered twice",
+            &["I2"],
+            append("control.delivered", live, &first("control.delivered")),
+        ),
+        (
+            "a cancelled prompt that was promoted",
+            &["I2"],
+            append("prompt.promoted", live, &first("input.cancelled")),
+        ),
+        (
+            "a control that was promoted like a prompt",
+            &["I2"],
+            set_kind("control.delivered", "prompt.promoted"),
+        ),
+        (
+            "a change of an input that had left the inbox",
+            &["I2"],
+            append("delivery.changed", "NULL", &first("delivery.changed")),
+        ),
+        (
+            "a turn that began within a compaction",
+            &["I4"],
+            set_kind("compaction.reminded", "turn.started"),
+        ),
+        ("a title that began twice", &["I4"], append("title.started", live, &first("title.started"))),
+        (
+            "a compaction that nobody cancelled",
+            &["I6"],
+            set_payload("compaction.ended", "\"outcome\":\"completed\"", "\"outcome\":\"cancelled\""),
+        ),
+        (
+            "a compaction without a new epoch",
+            &["I7"],
+            format!(
+                "UPDATE session_event SET kind = 'retry.scheduled' WHERE session_id = SESSION AND seq = {}",
+                last_of("epoch.started")
+            ),
+        ),
+        (
+            "a compaction whose end is missing",
+            &["I4", "I8"],
+            set_kind("compaction.ended", "retry.scheduled"),
+        ),
+        ("a title whose end is missing", &["I8"], set_kind("title.ended", "retry.scheduled")),
+        (
+            "a compaction that used more than its attempts",
+            &["I9"],
+            set_payload("compaction.ended", "\"input\":240", "\"input\":241"),
+        ),
+        (
+            "a request to go on that the head forgot",
+            &["I11"],
+            append("wake.requested", "NULL", "'{}'"),
+        ),
+        (
             "a wake that the head forgot",
             &["I11"],
             "WITH admitted AS (
@@ -309,7 +386,7 @@ async fn the_oracle_finds_nothing_in_good_histories_and_every_tampering() {
                 .await;
         }
     }
-    let checked = ["I1", "I2", "I3", "I4", "I5", "I6", "I8", "I9", "I11"];
+    let checked = ["I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I11"];
     assert_eq!(broken, BTreeSet::from(checked), "each is shown to be able to fail");
     assert_eq!(violations(&world, true).await, []);
     assert!(world.rows(&untouched).await.len() > 30);

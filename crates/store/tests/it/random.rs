@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::{
-    Delivery, DrainOutcome, FencingToken, InterruptTarget, PromptAdmitted, Seq, SessionEvent,
-    SessionRef, TurnOutcome,
+    ControlAdmitted, ControlDelivered, Delivery, DrainOutcome, FencingToken, InputCancelled,
+    InterruptTarget, MessageId, PromptAdmitted, PromptPromoted, Seq, SessionEvent, SessionRef,
+    TurnOutcome,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use store::{DrainEnd, DrainWrite, Hold, Started, StoreError, Written};
+use store::{
+    ControlAdmission, DrainEnd, DrainWrite, Hold, InboxChange, Started, StoreError, Written,
+};
 use tokio::task::JoinSet;
 
 use crate::script::{TestTurn, ended, promoted};
@@ -25,6 +28,10 @@ const RUN: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 struct Counts {
     admitted: AtomicUsize,
+    controls: AtomicUsize,
+    cancelled: AtomicUsize,
+    changed: AtomicUsize,
+    woken: AtomicUsize,
     interrupts: AtomicUsize,
     fences: AtomicUsize,
     commits: AtomicUsize,
@@ -62,16 +69,40 @@ struct Known {
     /// The newest interrupt of work that has not ended.
     interrupt: Option<Seq>,
     interrupts_before: Seq,
-    pending: Vec<PromptAdmitted>,
+    pending: Vec<Pending>,
+}
+
+/// An input that waits: a prompt, or a control.
+#[derive(Clone)]
+struct Pending {
+    message: MessageId,
+    delivery: Delivery,
+    prompt: Option<PromptAdmitted>,
 }
 
 impl Known {
     fn note(&mut self, event: &SessionEvent) {
         self.seq = Seq(self.seq.0 + 1);
         match event {
-            SessionEvent::PromptAdmitted(prompt) => self.pending.push(prompt.clone()),
-            SessionEvent::PromptPromoted(promoted) => {
-                self.pending.retain(|prompt| prompt.message != promoted.message);
+            SessionEvent::PromptAdmitted(prompt) => self.pending.push(Pending {
+                message: prompt.message.clone(),
+                delivery: prompt.delivery,
+                prompt: Some(prompt.clone()),
+            }),
+            SessionEvent::ControlAdmitted(ControlAdmitted { message, delivery, .. }) => {
+                let (message, delivery) = (message.clone(), *delivery);
+                self.pending.push(Pending { message, delivery, prompt: None });
+            }
+            SessionEvent::DeliveryChanged(changed) => {
+                let mut pending = self.pending.iter_mut();
+                if let Some(input) = pending.find(|input| input.message == changed.message) {
+                    input.delivery = changed.delivery;
+                }
+            }
+            SessionEvent::PromptPromoted(PromptPromoted { message, .. })
+            | SessionEvent::ControlDelivered(ControlDelivered { message })
+            | SessionEvent::InputCancelled(InputCancelled { message }) => {
+                self.pending.retain(|input| input.message != *message);
             }
             SessionEvent::TurnStarted(started) => self.open = Some(TestTurn::started(started)),
             SessionEvent::AttemptStarted(started) => {
@@ -145,15 +176,56 @@ async fn client(run: &Run, mut random: StdRng) {
                     .expect("an answer");
                 count(&run.counts.interrupts);
             }
-            1 if !sent.is_empty() => {
+            1 => {
+                let control = ControlAdmitted {
+                    delivery: any_delivery(&mut random),
+                    wake: random.random_bool(0.8),
+                    ..run.world.compaction()
+                };
+                let admitted = run.world.try_control(session, &control).await.expect("admitted");
+                if admitted.admission == ControlAdmission::First {
+                    count(&run.counts.controls);
+                }
+            }
+            2 => {
+                let asked = run.world.store.wake_session(
+                    run.world.org,
+                    session.session.clone(),
+                    run.world.tick(),
+                );
+                if asked.await.expect("an answer") != InboxChange::Unchanged {
+                    count(&run.counts.woken);
+                }
+            }
+            // What was sent last is what may still wait.
+            3 if !sent.is_empty() => {
+                let (session, prompt): &(SessionRef, PromptAdmitted) = &sent[sent.len() - 1];
+                let (id, input) = (session.session.clone(), prompt.message.clone());
+                let asked =
+                    run.world.store.cancel_input(run.world.org, id, input, run.world.tick());
+                if asked.await.expect("an answer") != InboxChange::Unchanged {
+                    count(&run.counts.cancelled);
+                }
+            }
+            4 if !sent.is_empty() => {
+                let (session, prompt): &(SessionRef, PromptAdmitted) = &sent[sent.len() - 1];
+                let (id, input, to) =
+                    (session.session.clone(), prompt.message.clone(), any_delivery(&mut random));
+                let store = &run.world.store;
+                match store.change_delivery(run.world.org, id, input, to, run.world.tick()).await {
+                    Ok(_) => count(&run.counts.changed),
+                    Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+            5 if !sent.is_empty() => {
                 let (session, prompt) = &sent[random.random_range(0..sent.len())];
                 let again = run.world.try_admit(session, prompt).await.expect("found");
                 assert_eq!(again.admission, store::Admission::Retry);
             }
             _ => {
-                let queue = random.random_bool(0.4);
                 let prompt = PromptAdmitted {
-                    delivery: if queue { Delivery::Queue } else { Delivery::Steer },
+                    delivery: any_delivery(&mut random),
                     wake: random.random_bool(0.8),
                     ..run.world.prompt("anything")
                 };
@@ -185,6 +257,10 @@ async fn worker(run: &Run, mut random: StdRng) {
             }
         }
     }
+}
+
+fn any_delivery(random: &mut StdRng) -> Delivery {
+    if random.random_bool(0.4) { Delivery::Queue } else { Delivery::Steer }
 }
 
 fn any_hold(random: &mut StdRng) -> Hold {
@@ -298,10 +374,14 @@ fn next_write(
     if !pending.is_empty() && random.random_bool(0.05) {
         return (vec![ended(DrainOutcome::Failed)], DrainEnd::Park);
     }
-    let (steers, queued): (Vec<&PromptAdmitted>, Vec<&PromptAdmitted>) =
-        pending.iter().partition(|prompt| prompt.delivery == Delivery::Steer);
-    let prompts: Vec<&PromptAdmitted> =
+    let (steers, queued): (Vec<&Pending>, Vec<&Pending>) =
+        pending.iter().partition(|input| input.delivery == Delivery::Steer);
+    let inputs: Vec<&Pending> =
         if steers.is_empty() { queued.into_iter().take(1).collect() } else { steers };
+    if let Some(Pending { message, prompt: None, .. }) = inputs.first() {
+        return (vec![ControlDelivered { message: message.clone() }.into()], DrainEnd::Keep);
+    }
+    let prompts: Vec<_> = inputs.iter().map_while(|input| input.prompt.as_ref()).collect();
     let mut events: Vec<_> = prompts.iter().copied().map(promoted).collect();
     let Some(prompt) = prompts.last() else {
         return (vec![ended(DrainOutcome::Completed)], DrainEnd::Close);

@@ -38,6 +38,7 @@ async fn a_rebuild_of_every_kind_of_event_gives_the_same_rows() {
         "provider_turn",
         "provider_attempt",
         "tool_result",
+        "session_entry",
     ] {
         let start = format!("{table}: ");
         assert!(before.iter().any(|row| row.starts_with(&start)), "{table} has no row");
@@ -127,14 +128,18 @@ async fn a_tampered_projection_is_reported_and_repaired() {
     let good = world.rows(&session).await;
     for (tamper, missing, added) in [
         ("UPDATE session SET title = 'mine'", 1, 1),
-        ("UPDATE session_input SET delivery = 'queue'", 2, 2),
+        ("UPDATE session_input SET delivery = 'queue'", 5, 5),
         ("UPDATE part SET text = text || ' ' WHERE kind = 'reasoning'", 1, 1),
         ("DELETE FROM tool_result WHERE class = 'pure'", 0, 1),
-        ("DELETE FROM context_epoch", 0, 1),
-        ("DELETE FROM provider_turn", 0, 3),
-        ("DELETE FROM session_input", 0, 2),
+        ("DELETE FROM context_epoch", 0, 2),
+        ("DELETE FROM provider_turn", 0, 7),
+        ("DELETE FROM session_input", 0, 5),
+        ("UPDATE session_input SET wake_seq = 0 WHERE kind = 'compaction'", 1, 1),
+        ("DELETE FROM session_entry", 0, 1),
+        ("UPDATE session SET cost_nanos = 0", 1, 1),
+        ("DELETE FROM message WHERE role = 'checkpoint'", 0, 1),
         ("UPDATE mid_conversation_system_message SET rendered = ''", 1, 1),
-        ("UPDATE provider_attempt SET body_hash = '' WHERE ordinal = 2", 1, 1),
+        ("UPDATE provider_attempt SET body_hash = '' WHERE ordinal = 2", 2, 2),
         ("UPDATE provider_turn SET projector_version = 0 WHERE outcome = 'lost'", 1, 1),
         (
             "INSERT INTO message (org_id, id, session_id, seq, role, created_ms, projector_version)

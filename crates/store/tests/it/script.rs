@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Claim, ContextUpdated,
-    DrainEnded, DrainOutcome, EpochStarted, IdMint, MessageId, ModelRef, NoticeKind,
-    NoticeRecorded, PartId, PromptAdmitted, PromptPromoted, ReplyPart, RetryScheduled, Seq,
-    SessionError, SessionEvent, SessionRef, Stamp, TextCheckpointed, ToolCalled, ToolClass,
-    ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId, TurnOutcome,
-    TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Claim, CompactionEnded,
+    CompactionReason, CompactionReminded, CompactionStarted, ContextUpdated, ControlAdmitted,
+    ControlDelivered, Delivery, DrainEnded, DrainOutcome, EntrySet, EpochStarted, IdMint,
+    MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptAdmitted, PromptPromoted,
+    ReplyPart, RetryScheduled, Seq, SessionError, SessionEvent, SessionRef, SessionRenamed,
+    SideOutcome, Stamp, TextCheckpointed, TitleEnded, TitleStarted, TitledBy, ToolCalled,
+    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId,
+    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
-use store::DrainEnd;
+use store::{DrainEnd, EntryChange};
 
 use crate::world::{NOW, World};
 
 pub(crate) const USAGE: TurnUsage =
-    TurnUsage { input: 120, output: 30, reasoning: 4, cache_read: 100, cache_write: 5 };
+    TurnUsage { input: 120, output: 30, reasoning: 4, cache_read: 100, cache_write: 5, cost: 77 };
 
 pub(crate) fn model() -> ModelRef {
     ModelRef { provider: "openai".into(), model: "large".into() }
@@ -27,7 +29,9 @@ pub(crate) fn error() -> SessionError {
 
 pub(crate) fn promoted(prompt: &PromptAdmitted) -> SessionEvent {
     let (message, parts) = (prompt.message.clone(), prompt.parts.clone());
-    PromptPromoted { message, parts, agent: "build".into(), model: model(), admitted: NOW }.into()
+    let agent = "build".into();
+    let synthetic = prompt.synthetic.clone();
+    PromptPromoted { message, parts, agent, model: model(), admitted: NOW, synthetic }.into()
 }
 
 pub(crate) fn ended(outcome: DrainOutcome) -> SessionEvent {
@@ -117,9 +121,10 @@ impl TestTurn {
         let how = match outcome {
             TurnOutcome::Interrupted => AttemptOutcome::Interrupted,
             TurnOutcome::Lost => AttemptOutcome::Lost,
-            TurnOutcome::Completed | TurnOutcome::Cut | TurnOutcome::Failed => {
-                AttemptOutcome::Failed
-            }
+            TurnOutcome::Completed
+            | TurnOutcome::Cut
+            | TurnOutcome::Failed
+            | TurnOutcome::Overflowed => AttemptOutcome::Failed,
         };
         [self.attempt_ended(&self.attempt, how), self.settled(outcome, TurnUsage::default())]
     }
@@ -169,8 +174,8 @@ impl TestTurn {
     }
 }
 
-/// A session at whose Location token 1 is the fence, with every kind of event and one interrupted drain.
-/// It is idle at the end.
+/// A session at whose Location token 1 is the fence, with every kind of event: one interrupted drain, and
+/// one with a Compaction. It is idle at the end.
 pub(crate) async fn every_kind(world: &World) -> SessionRef {
     let session = world.session().await;
     world.fence(1).await;
@@ -240,7 +245,127 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
     let mut events = last.stop(TurnOutcome::Interrupted).to_vec();
     events.push(ended(DrainOutcome::Interrupted));
     world.resume(&session, claim, &events, DrainEnd::Close).await.expect("the last write");
+    let (later, control) = fill_inbox(world, &session).await;
+    drain_inbox(world, &session, &later, &control).await;
     session
+}
+
+/// Entries, a name, and an inbox: a control that is only stored, a prompt that is cancelled, and a synthetic
+/// one that is made to steer.
+async fn fill_inbox(world: &World, session: &SessionRef) -> (PromptAdmitted, ControlAdmitted) {
+    let (store, org, id) = (&world.store, world.org, || session.session.clone());
+    for (key, value) in [("plan", "{\"a\": 1.0}"), ("plan", "null"), ("gone", "1")] {
+        let entry = EntrySet { key: key.into(), value: value.into() };
+        let set = store.set_entry(org, id(), entry, world.tick()).await.expect("set");
+        assert!(matches!(set, EntryChange::Done(_)), "{set:?}");
+    }
+    store.remove_entry(org, id(), "gone".into(), world.tick()).await.expect("removed");
+    let renamed = SessionRenamed { title: "Files".into(), by: TitledBy::User };
+    store.rename_session(org, id(), renamed, world.tick()).await.expect("renamed");
+    let control = ControlAdmitted { wake: false, ..world.compaction() };
+    world.try_control(session, &control).await.expect("admitted");
+    let dropped = world.admit_only(session, "never mind").await;
+    store.cancel_input(org, id(), dropped.message, world.tick()).await.expect("cancelled");
+    let later = PromptAdmitted {
+        delivery: Delivery::Queue,
+        wake: false,
+        synthetic: Some("A file has changed".into()),
+        ..world.prompt("a.rs has changed")
+    };
+    world.try_admit(session, &later).await.expect("admitted");
+    let (input, to) = (later.message.clone(), Delivery::Steer);
+    store.change_delivery(org, id(), input, to, world.tick()).await.expect("changed");
+    store.wake_session(org, id(), world.tick()).await.expect("woken");
+    (later, control)
+}
+
+/// A Compaction that had to be reminded, a turn too large for its model, and one with a title beside it.
+async fn drain_inbox(
+    world: &World,
+    session: &SessionRef,
+    later: &PromptAdmitted,
+    control: &ControlAdmitted,
+) {
+    let mut mint = world.mint();
+    let compaction = TestTurn::new(&mut mint, &later.message);
+    let again = AttemptId::mint(&mut mint);
+    let (turn, message) = (compaction.turn.clone(), compaction.message.clone());
+    let started = CompactionStarted {
+        turn: turn.clone(),
+        message: message.clone(),
+        reason: CompactionReason::Manual,
+        input: Some(control.message.clone()),
+        continuing: false,
+        agent: "build".into(),
+        model: model(),
+        epoch: 1,
+        prompt: "Sum up.".into(),
+        keep_from: Seq(5),
+        cause: None,
+    };
+    let events = [
+        ControlDelivered { message: control.message.clone() }.into(),
+        started.into(),
+        compaction.attempt(compaction.attempt.clone(), 1),
+    ];
+    let claim = world.drain(session, 1, &events, DrainEnd::Keep).await;
+    let (draft, reminder) = ("Hello.".into(), "Sum up, I said.".into());
+    go_on(
+        world,
+        session,
+        claim,
+        vec![
+            compaction.attempt_ended(&compaction.attempt, AttemptOutcome::Completed),
+            CompactionReminded { turn: turn.clone(), draft, reminder }.into(),
+            compaction.attempt(again.clone(), 2),
+        ],
+    )
+    .await;
+    let both = TurnUsage {
+        input: 2 * USAGE.input,
+        output: 2 * USAGE.output,
+        reasoning: 2 * USAGE.reasoning,
+        cache_read: 2 * USAGE.cache_read,
+        cache_write: 2 * USAGE.cache_write,
+        cost: 2 * USAGE.cost,
+    };
+    let checkpoint = Some("Files were listed.".to_owned());
+    let outcome = SideOutcome::Completed;
+    let snapshot = "{\"core/date\":\"2026-11-23\"}".to_owned();
+    let epoch = EpochStarted { epoch: 2, baseline: "You are still here.\n".into(), snapshot };
+    let large = TestTurn::new(&mut mint, &later.message);
+    let mut events = vec![
+        compaction.attempt_ended(&again, AttemptOutcome::Completed),
+        CompactionEnded { turn, message, outcome, checkpoint, usage: both, error: None }.into(),
+        epoch.into(),
+        promoted(later),
+    ];
+    events.extend(large.start());
+    go_on(world, session, claim, events).await;
+
+    let (answered, title) =
+        (TestTurn::new(&mut mint, &later.message), TestTurn::new(&mut mint, &later.message));
+    let titled = TitleStarted {
+        turn: title.turn.clone(),
+        message: later.message.clone(),
+        agent: "build".into(),
+        model: model(),
+        system: "Name it.".into(),
+        prompt: "a.rs has changed".into(),
+    };
+    let mut events = large.stop(TurnOutcome::Overflowed).to_vec();
+    events.extend(answered.start());
+    events.extend([titled.into(), title.attempt(title.attempt.clone(), 1)]);
+    go_on(world, session, claim, events).await;
+    let (turn, outcome) = (title.turn.clone(), SideOutcome::Completed);
+    let mut events = vec![
+        title.attempt_ended(&title.attempt, AttemptOutcome::Completed),
+        TitleEnded { turn, outcome, usage: USAGE, error: None }.into(),
+        SessionRenamed { title: "Changed files".into(), by: TitledBy::Model }.into(),
+    ];
+    events.extend(answered.reply(&mut mint));
+    events.push(ended(DrainOutcome::Completed));
+    world.resume(session, claim, &events, DrainEnd::Close).await.expect("the last write");
 }
 
 async fn go_on(world: &World, session: &SessionRef, claim: Claim, events: Vec<SessionEvent>) {

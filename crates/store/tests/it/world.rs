@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 
 use domain::{
-    Claim, Delivery, FencingToken, IdMint, LocationId, LocationRef, MessageId, OrgId, PartId,
-    ProjectId, PromptAdmitted, PromptPart, Seq, SessionCreated, SessionEvent, SessionId,
-    SessionRef, Stamp, TimestampMs, TurnOutcome,
+    Claim, Control, ControlAdmitted, Delivery, FencingToken, IdMint, LocationId, LocationRef,
+    MessageId, OrgId, PartId, ProjectId, PromptAdmitted, PromptPart, Seq, SessionCreated,
+    SessionEvent, SessionId, SessionRef, SideOutcome, Stamp, TimestampMs, TurnOutcome,
 };
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use store::{
-    AdmittedPrompt, Append, DrainEnd, DrainWrite, Hold, LocationKind, NewPrompt, NewSession,
-    Started, Store, StoreError, StoreOptions, Taken, Written,
+    AdmittedControl, AdmittedPrompt, Append, Creation, DrainEnd, DrainWrite, Hold, LocationKind,
+    NewControl, NewPrompt, NewSession, Started, Store, StoreError, StoreOptions, Taken, Written,
 };
 use testkit::TestDatabase;
 
@@ -87,6 +87,18 @@ impl World {
 
     pub(crate) async fn session_at(&self, location: &LocationId) -> SessionRef {
         let id = SessionId::mint(&mut self.mint());
+        let (session, made) = self.create(id, location, None).await;
+        assert_eq!(made, Creation::Created);
+        session
+    }
+
+    /// Asks for a session, below `parent` if there is one.
+    pub(crate) async fn create(
+        &self,
+        id: SessionId,
+        location: &LocationId,
+        parent: Option<&SessionRef>,
+    ) -> (SessionRef, Creation) {
         let created = SessionCreated {
             project: self.project.clone(),
             location: location.clone(),
@@ -94,10 +106,40 @@ impl World {
             title: "New session".into(),
             agent: "build".into(),
             model: None,
+            parent: parent.map(|parent| parent.session.clone()),
+            named: false,
         };
         let new = NewSession { id: id.clone(), created, now: self.tick() };
-        assert!(self.store.create_session(self.org, new).await.expect("a new session"));
-        SessionRef { org: self.org, location: location.clone(), session: id }
+        let made = self.store.create_session(self.org, new).await.expect("an answer");
+        (SessionRef { org: self.org, location: location.clone(), session: id }, made)
+    }
+
+    /// A new session below `parent`.
+    pub(crate) async fn child(&self, parent: &SessionRef) -> SessionRef {
+        let id = SessionId::mint(&mut self.mint());
+        let (session, made) = self.create(id, &parent.location, Some(parent)).await;
+        assert_eq!(made, Creation::Created);
+        session
+    }
+
+    /// A request for a Compaction.
+    pub(crate) fn compaction(&self) -> ControlAdmitted {
+        ControlAdmitted {
+            message: MessageId::mint(&mut self.mint()),
+            delivery: Delivery::Steer,
+            control: Control::Compaction,
+            wake: true,
+            digest: "compaction".into(),
+        }
+    }
+
+    pub(crate) async fn try_control(
+        &self,
+        session: &SessionRef,
+        control: &ControlAdmitted,
+    ) -> Result<AdmittedControl, StoreError> {
+        let (session, control) = (session.session.clone(), control.clone());
+        self.store.admit_control(self.org, NewControl { session, control, now: self.tick() }).await
     }
 
     pub(crate) fn prompt(&self, text: &str) -> PromptAdmitted {
@@ -110,6 +152,7 @@ impl World {
             model: None,
             wake: true,
             digest: text.to_owned(),
+            synthetic: None,
         }
     }
 
@@ -185,8 +228,12 @@ impl World {
         events: &[SessionEvent],
         end: DrainEnd,
     ) -> Result<Written, StoreError> {
-        let promoted = events.iter().filter(|event| event.kind() == "prompt.promoted").count();
+        let promoted = events
+            .iter()
+            .filter(|event| matches!(event.kind(), "prompt.promoted" | "control.delivered"))
+            .count();
         let progress = events.iter().any(|event| match event {
+            SessionEvent::CompactionEnded(ended) => ended.outcome == SideOutcome::Completed,
             SessionEvent::ToolSettled(_) => true,
             SessionEvent::TurnSettled(settled) => settled.outcome != TurnOutcome::Lost,
             _ => false,

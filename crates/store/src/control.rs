@@ -1,0 +1,116 @@
+use domain::{ControlAdmitted, EventId, IdMint, LocationId, OrgId, Seq, SessionId, TimestampMs};
+
+use crate::error::is_unique_violation;
+use crate::inbox::control_kind;
+use crate::{Store, StoreError};
+
+/// A control that asks to be admitted.
+#[derive(Debug, Clone)]
+pub struct NewControl {
+    /// The session.
+    pub session: SessionId,
+    /// What is admitted; its id is fixed before the statement, and reused on a retry of it.
+    pub control: ControlAdmitted,
+    /// The gateway's time.
+    pub now: TimestampMs,
+}
+
+/// A control that is durable.
+#[derive(Debug, Clone)]
+pub struct AdmittedControl {
+    /// How it came to be.
+    pub admission: ControlAdmission,
+    /// Its place in the session's log.
+    pub seq: Seq,
+    /// Where the session runs.
+    pub location: LocationId,
+    /// When it was first admitted.
+    pub admitted_ms: TimestampMs,
+    /// What was first admitted.
+    pub control: ControlAdmitted,
+}
+
+/// How a control came to be admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlAdmission {
+    /// By this call.
+    First,
+    /// By an earlier one with the same session, id, control and delivery.
+    Retry,
+    /// Another of its kind waits already: that one is returned. It is awake now, if this one was to wake.
+    Pending,
+}
+
+impl Store {
+    /// Admits a control at its place in the inbox: one statement, one commit. At most one of a kind waits
+    /// in a session.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names something
+    /// else.
+    pub async fn admit_control(
+        &self,
+        org: OrgId,
+        new: NewControl,
+    ) -> Result<AdmittedControl, StoreError> {
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let stamp = new.control.message.stamp(new.now).unwrap_or_default();
+                    let mut mint = IdMint::after(stamp, new.now);
+                    let event = EventId::mint(&mut mint);
+                    let payload = serde_json::to_string(&new.control)
+                        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+                    let mut tries = 0;
+                    let row = loop {
+                        let answer = sqlx::query!(
+                            r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
+                       FROM admit_control($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"#,
+                            org.0,
+                            new.session.as_str(),
+                            new.control.message.as_str(),
+                            control_kind(&new.control.control),
+                            new.control.delivery.as_str(),
+                            new.control.digest,
+                            new.control.wake,
+                            event.as_str(),
+                            mint.last().0,
+                            new.now,
+                            payload,
+                        )
+                        .fetch_one(&mut *connection)
+                        .await;
+                        match answer {
+                            // The id was just used at another session, and is found there now.
+                            Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
+                            other => break other?,
+                        }
+                    };
+                    let admission = match row.outcome.as_str() {
+                        "admitted" => ControlAdmission::First,
+                        "retry" => ControlAdmission::Retry,
+                        "pending" => ControlAdmission::Pending,
+                        "conflict" => {
+                            return Err(StoreError::Conflict { what: "a message with this id" });
+                        }
+                        "missing" => return Err(StoreError::NotFound),
+                        other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    };
+                    let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =
+                        (row.seq, row.location, row.admitted_ms, row.payload)
+                    else {
+                        return Err(StoreError::Unreadable("an admission without its row".into()));
+                    };
+                    Ok(AdmittedControl {
+                        admission,
+                        seq: Seq(seq),
+                        location: location.parse()?,
+                        admitted_ms,
+                        control: serde_json::from_str(&payload)
+                            .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                    })
+                })
+            })
+            .await
+    }
+}

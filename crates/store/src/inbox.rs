@@ -1,0 +1,253 @@
+//! What waits in a session's inbox, and what may be done with it there.
+
+use domain::{
+    Control, ControlAdmitted, Delivery, EventId, IdMint, LocationId, MessageId, OrgId,
+    PromptAdmitted, Seq, SessionId, Stamp, TimestampMs,
+};
+
+use crate::{Store, StoreError};
+
+/// An input that is admitted, and neither history nor cancelled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxRow {
+    /// Its id.
+    pub id: MessageId,
+    /// How it joins running work, as it was changed last.
+    pub delivery: Delivery,
+    /// Its place in the log, which is its place in the inbox.
+    pub seq: Seq,
+    /// When it was admitted.
+    pub admitted_ms: TimestampMs,
+    /// What it is.
+    pub item: InboxItem,
+}
+
+/// What waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InboxItem {
+    /// A prompt, of a user or synthetic.
+    Prompt(PromptAdmitted),
+    /// A control.
+    Control(ControlAdmitted),
+}
+
+/// What a change of the inbox did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InboxChange {
+    /// It is durable.
+    Done {
+        /// Its place in the log.
+        seq: Seq,
+        /// Where the session runs.
+        location: LocationId,
+    },
+    /// There was nothing to change; nothing changed.
+    Unchanged,
+}
+
+/// What `session_input.kind` says of a control.
+pub(crate) fn control_kind(control: &Control) -> &'static str {
+    match control {
+        Control::Compaction => "compaction",
+    }
+}
+
+/// What `session_input.kind` says of a prompt.
+pub(crate) fn prompt_kind(prompt: &PromptAdmitted) -> &'static str {
+    if prompt.synthetic.is_some() { "synthetic" } else { "prompt" }
+}
+
+impl Store {
+    /// What waits in a session's inbox, in the order of admission, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session.
+    pub async fn inbox(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        limit: i64,
+    ) -> Result<Vec<InboxRow>, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    r#"SELECT i.id AS "id?", i.kind AS "kind?", i.delivery AS "delivery?",
+                           i.payload AS "payload?", i.admitted_seq AS "admitted_seq?",
+                           i.admitted_ms AS "admitted_ms?"
+                       FROM session_head h LEFT JOIN session_input i ON i.org_id = h.org_id
+                           AND i.session_id = h.id AND i.status = 'admitted'
+                       WHERE h.org_id = $1 AND h.id = $2 ORDER BY i.admitted_seq LIMIT $3"#,
+                    org.0,
+                    session.as_str(),
+                    limit,
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                if rows.is_empty() {
+                    return Err(StoreError::NotFound);
+                }
+                let mut inbox = Vec::new();
+                for row in rows {
+                    let (Some(id), Some(kind), Some(payload)) = (row.id, row.kind, row.payload)
+                    else {
+                        continue; // the one row of an empty inbox
+                    };
+                    inbox.push(InboxRow {
+                        id: id.parse()?,
+                        delivery: delivery(row.delivery.as_deref())?,
+                        seq: Seq(row.admitted_seq.unwrap_or_default()),
+                        admitted_ms: row.admitted_ms.unwrap_or_default(),
+                        item: item(&kind, &payload)?,
+                    });
+                }
+                Ok(inbox)
+            })
+        })
+        .await
+    }
+
+    /// Takes an input out of the inbox, if it is still there. One statement, one commit.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session.
+    pub async fn cancel_input(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        input: MessageId,
+        now: TimestampMs,
+    ) -> Result<InboxChange, StoreError> {
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let mut mint = IdMint::after(Stamp::default(), now);
+                    let event = EventId::mint(&mut mint);
+                    let row = sqlx::query!(
+                        r#"SELECT outcome AS "outcome!", seq, location
+                           FROM cancel_input($1, $2, $3, $4, $5, $6)"#,
+                        org.0,
+                        session.as_str(),
+                        input.as_str(),
+                        event.as_str(),
+                        mint.last().0,
+                        now,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    match row.outcome.as_str() {
+                        "cancelled" => done(row.seq, row.location),
+                        "gone" => Ok(InboxChange::Unchanged),
+                        "missing" => Err(StoreError::NotFound),
+                        other => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    }
+                })
+            })
+            .await
+    }
+
+    /// Changes how a pending input joins running work; to steer wakes the session for it. Its place in
+    /// the inbox stays. One statement, one commit.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session or an input of it with this id;
+    /// [`StoreError::Conflict`] when the input does not wait any more, or has this delivery.
+    pub async fn change_delivery(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        input: MessageId,
+        to: Delivery,
+        now: TimestampMs,
+    ) -> Result<InboxChange, StoreError> {
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let mut mint = IdMint::after(Stamp::default(), now);
+                    let event = EventId::mint(&mut mint);
+                    let row = sqlx::query!(
+                        r#"SELECT outcome AS "outcome!", seq, location
+                           FROM change_delivery($1, $2, $3, $4, $5, $6, $7)"#,
+                        org.0,
+                        session.as_str(),
+                        input.as_str(),
+                        to.as_str(),
+                        event.as_str(),
+                        mint.last().0,
+                        now,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    match row.outcome.as_str() {
+                        "changed" => done(row.seq, row.location),
+                        "conflict" => {
+                            Err(StoreError::Conflict { what: "an input in another state" })
+                        }
+                        "missing" => Err(StoreError::NotFound),
+                        other => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    }
+                })
+            })
+            .await
+    }
+
+    /// Wakes a session for what waits, and opens an idle one, so that a prompt without an answer is taken
+    /// up again. A session that runs with an empty inbox is left as it is. One statement, one commit.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session.
+    pub async fn wake_session(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        now: TimestampMs,
+    ) -> Result<InboxChange, StoreError> {
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let mut mint = IdMint::after(Stamp::default(), now);
+                    let event = EventId::mint(&mut mint);
+                    let row = sqlx::query!(
+                        r#"SELECT outcome AS "outcome!", seq, location
+                           FROM wake_session($1, $2, $3, $4, $5)"#,
+                        org.0,
+                        session.as_str(),
+                        event.as_str(),
+                        mint.last().0,
+                        now,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    match row.outcome.as_str() {
+                        "woken" => done(row.seq, row.location),
+                        "running" => Ok(InboxChange::Unchanged),
+                        "missing" => Err(StoreError::NotFound),
+                        other => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                    }
+                })
+            })
+            .await
+    }
+}
+
+fn done(seq: Option<i64>, location: Option<String>) -> Result<InboxChange, StoreError> {
+    let (Some(seq), Some(location)) = (seq, location) else {
+        return Err(StoreError::Unreadable("a change without its number".into()));
+    };
+    Ok(InboxChange::Done { seq: Seq(seq), location: location.parse()? })
+}
+
+fn delivery(word: Option<&str>) -> Result<Delivery, StoreError> {
+    match word {
+        Some("steer") => Ok(Delivery::Steer),
+        Some("queue") => Ok(Delivery::Queue),
+        other => Err(StoreError::Unreadable(format!("delivery {other:?}"))),
+    }
+}
+
+fn item(kind: &str, payload: &str) -> Result<InboxItem, StoreError> {
+    let item = match kind {
+        "prompt" | "synthetic" => serde_json::from_str(payload).map(InboxItem::Prompt),
+        _ => serde_json::from_str(payload).map(InboxItem::Control),
+    };
+    item.map_err(|error| StoreError::Unreadable(format!("an input of kind {kind}: {error}")))
+}

@@ -1,0 +1,108 @@
+//! Sessions below sessions: children, and what a whole tree has used.
+
+use domain::{OrgId, SessionId, TurnUsage};
+
+use crate::session::session_row;
+use crate::{SessionRow, Store, StoreError};
+
+/// Generations below a session without a parent.
+pub const MAX_DEPTH: i32 = 5;
+/// Children of one session.
+pub const MAX_CHILDREN: i32 = 100;
+
+/// What a session and the sessions below it have used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeUsage {
+    /// The session alone.
+    pub session: TurnUsage,
+    /// With all its descendants.
+    pub tree: TurnUsage,
+    /// How many sessions that are.
+    pub sessions: i64,
+}
+
+impl Store {
+    /// A session's children, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session.
+    pub async fn children(
+        &self,
+        org: OrgId,
+        session: SessionId,
+    ) -> Result<Vec<SessionRow>, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                sqlx::query_scalar!(
+                    "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    session.as_str(),
+                )
+                .fetch_optional(&mut **tx)
+                .await?
+                .ok_or(StoreError::NotFound)?;
+                let rows = sqlx::query!(
+                    "SELECT s.*, h.ready, h.next_seq FROM session s
+                     JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
+                     WHERE s.org_id = $1 AND s.parent_id = $2 ORDER BY s.created_ms DESC, s.id",
+                    org.0,
+                    session.as_str(),
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter().map(|row| session_row!(org, row.id.parse()?, row)).collect()
+            })
+        })
+        .await
+    }
+
+    /// What a session has used, alone and with all below it.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session.
+    pub async fn tree_usage(
+        &self,
+        org: OrgId,
+        session: SessionId,
+    ) -> Result<TreeUsage, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    "SELECT s.id, s.input_tokens, s.output_tokens, s.reasoning_tokens,
+                         s.cache_read_tokens, s.cache_write_tokens, s.cost_nanos
+                     FROM session_tree($1, $2) AS t JOIN session s ON s.org_id = $1 AND s.id = t",
+                    org.0,
+                    session.as_str(),
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                let mut tree = TurnUsage::default();
+                let mut own = None;
+                let mut sessions = 0;
+                for row in rows {
+                    let used = TurnUsage {
+                        input: row.input_tokens,
+                        output: row.output_tokens,
+                        reasoning: row.reasoning_tokens,
+                        cache_read: row.cache_read_tokens,
+                        cache_write: row.cache_write_tokens,
+                        cost: row.cost_nanos,
+                    };
+                    if row.id == session.as_str() {
+                        own = Some(used);
+                    }
+                    tree.input += used.input;
+                    tree.output += used.output;
+                    tree.reasoning += used.reasoning;
+                    tree.cache_read += used.cache_read;
+                    tree.cache_write += used.cache_write;
+                    tree.cost += used.cost;
+                    sessions += 1;
+                }
+                let own = own.ok_or(StoreError::NotFound)?;
+                Ok(TreeUsage { session: own, tree, sessions })
+            })
+        })
+        .await
+    }
+}
