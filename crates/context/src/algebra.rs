@@ -1,63 +1,27 @@
-use std::collections::BTreeMap;
+use crate::key::SourceKey;
+use crate::snapshot::ContextSnapshot;
+use crate::source::{Compared, ContextSource, Hidden, Loaded, Rendered};
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-/// One Context Source, observed: its value and how it is told.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Observation {
-    /// What is compared and kept in the snapshot.
-    pub value: Value,
-    /// How it is told in a baseline, or when it appears.
-    pub baseline: String,
-    /// How a change to it is told.
-    pub update: String,
-    /// How its disappearance is told, for a source that may be removed.
-    pub removal: Option<String>,
-}
-
-/// What looking at a Context Source gave.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Observed {
-    /// A value.
-    Value(Observation),
-    /// It could not be looked at for now: what was told last stays in effect. Not the same as absence.
-    Unavailable,
-}
-
-/// The Context Sources of one boundary, in the order in which they are told.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct SystemContext(Vec<(String, Observed)>);
-
-/// The result of combining contexts.
-pub type Combined = Result<SystemContext, DuplicateKey>;
+/// The Context Sources of one boundary, each looked at once, in the order in which they are told.
+#[derive(Debug, Clone, Default)]
+pub struct SystemContext(Vec<(SourceKey, Loaded<Hidden>)>);
 
 /// Two sources have one key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("two Context Sources have the key `{0}`")]
-pub struct DuplicateKey(pub String);
+pub struct DuplicateKey(pub SourceKey);
 
-/// A first baseline cannot be rendered: it would be incomplete. Try again at the next boundary.
+/// A baseline cannot be rendered: it would be incomplete. Try again at the next boundary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the System Context is not available yet: {}", keys.join(", "))]
+#[error("the System Context is not available yet: {}", told(sources))]
 pub struct Blocked {
-    /// The sources that were unavailable.
-    pub keys: Vec<String>,
+    /// The sources that were unavailable, and why.
+    pub sources: Vec<(SourceKey, String)>,
 }
 
-/// The values last admitted to a turn, by source.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ContextSnapshot(pub BTreeMap<String, SourceState>);
-
-/// One source in a snapshot.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SourceState {
-    /// The value.
-    pub value: Value,
-    /// What to say should the source disappear; rendered in advance, since its code may be gone then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub removal: Option<String>,
+fn told(sources: &[(SourceKey, String)]) -> String {
+    let told: Vec<_> = sources.iter().map(|(key, why)| format!("{key} ({why})")).collect();
+    told.join(", ")
 }
 
 /// The start of a Context Epoch.
@@ -81,94 +45,125 @@ pub enum Reconciled {
         /// The snapshot after it.
         snapshot: ContextSnapshot,
     },
+    /// No message can tell the change: start a new Context Epoch with this.
+    ReplacementReady(Initialized),
+    /// The same, but it would be incomplete: keep the epoch, say nothing, and ask again at the next boundary.
+    ReplacementBlocked(Blocked),
 }
 
-impl ContextSnapshot {
-    /// Reads a stored snapshot.
-    ///
-    /// # Errors
-    /// When the text is not one.
-    pub fn read(text: &str) -> serde_json::Result<Self> {
-        serde_json::from_str(text)
-    }
-
-    /// As it is stored.
-    #[must_use]
-    pub fn text(&self) -> String {
-        serde_json::to_string(&self.0).expect("a snapshot holds only JSON values")
+impl From<Result<Initialized, Blocked>> for Reconciled {
+    fn from(replacement: Result<Initialized, Blocked>) -> Self {
+        match replacement {
+            Ok(fresh) => Self::ReplacementReady(fresh),
+            Err(blocked) => Self::ReplacementBlocked(blocked),
+        }
     }
 }
 
 impl SystemContext {
-    /// A context of one source. Keys are namespaced: `core/date`.
+    /// A context of one source, whose type is hidden from here on.
     #[must_use]
-    pub fn make(key: impl Into<String>, observed: Observed) -> Self {
-        Self(vec![(key.into(), observed)])
+    pub fn make<S: ContextSource>(key: SourceKey, loaded: Loaded<S>) -> Self {
+        Self(vec![(key, loaded.map(|value| std::sync::Arc::new(value) as Hidden))])
     }
 
     /// Joins contexts in the order given.
     ///
     /// # Errors
     /// [`DuplicateKey`] when two have a source in common.
-    pub fn combine(contexts: impl IntoIterator<Item = Self>) -> Combined {
+    pub fn combine(contexts: impl IntoIterator<Item = Self>) -> Result<Self, DuplicateKey> {
+        let mut keys = std::collections::BTreeSet::new();
         let mut all = Vec::new();
-        for context in contexts {
-            for (key, observed) in context.0 {
-                if all.iter().any(|(known, _)| *known == key) {
-                    return Err(DuplicateKey(key));
-                }
-                all.push((key, observed));
+        for (key, loaded) in contexts.into_iter().flat_map(|context| context.0) {
+            if !keys.insert(key.clone()) {
+                return Err(DuplicateKey(key));
             }
+            all.push((key, loaded));
         }
         Ok(Self(all))
     }
 
-    /// Renders a fresh baseline with its snapshot.
+    /// The same with the source `key`, if it is here, as if it could not be looked at.
+    #[must_use]
+    pub fn unavailable(mut self, key: &SourceKey, why: &str) -> Self {
+        for (_, loaded) in self.0.iter_mut().filter(|(known, _)| known == key) {
+            *loaded = Loaded::Unavailable(why.to_owned());
+        }
+        self
+    }
+
+    /// Renders a first baseline with its snapshot. A source that is absent is in neither.
     ///
     /// # Errors
     /// [`Blocked`] while any source is unavailable.
     pub fn initialize(&self) -> Result<Initialized, Blocked> {
+        self.begin(&ContextSnapshot::default(), |_| true)
+    }
+
+    /// Renders the baseline of another epoch, with its snapshot. A source that is unavailable and was never
+    /// told is left out until it is first loaded.
+    ///
+    /// # Errors
+    /// [`Blocked`] while a source that `told` holds is unavailable: the model would forget it.
+    pub fn replace(&self, told: &ContextSnapshot) -> Result<Initialized, Blocked> {
+        self.begin(told, |key| told.0.contains_key(key.as_str()))
+    }
+
+    fn begin(
+        &self,
+        told: &ContextSnapshot,
+        blocks: impl Fn(&SourceKey) -> bool,
+    ) -> Result<Initialized, Blocked> {
         let mut texts = Vec::new();
         let mut snapshot = ContextSnapshot::default();
-        let mut blocked = Vec::new();
-        for (key, observed) in &self.0 {
-            match observed {
-                Observed::Value(seen) => {
-                    texts.push(seen.baseline.as_str());
-                    snapshot.0.insert(key.clone(), seen.state());
+        let mut sources = Vec::new();
+        for (key, loaded) in &self.0 {
+            match loaded {
+                Loaded::Value(seen) => {
+                    let before = told.0.get(key.as_str()).map(|state| &state.value);
+                    let Rendered { text, state } = seen.begin(before);
+                    texts.push(text);
+                    snapshot.0.insert(key.as_str().to_owned(), state);
                 }
-                Observed::Unavailable => blocked.push(key.clone()),
+                Loaded::Unavailable(why) if blocks(key) => sources.push((key.clone(), why.clone())),
+                Loaded::Unavailable(_) | Loaded::Absent => {}
             }
         }
-        if blocked.is_empty() {
+        if sources.is_empty() {
             Ok(Initialized { baseline: texts.join("\n\n"), snapshot })
         } else {
-            Err(Blocked { keys: blocked })
+            Err(Blocked { sources })
         }
     }
 
-    /// Compares with what was told last.
+    /// Compares with what was told last. What disappeared is told after what changed, in the order of keys.
     #[must_use]
     pub fn reconcile(&self, told: &ContextSnapshot) -> Reconciled {
         let mut texts = Vec::new();
         let mut next = told.clone();
-        for (key, observed) in &self.0 {
-            let Observed::Value(seen) = observed else { continue };
-            match told.0.get(key) {
-                Some(state) if state.value == seen.value => {}
-                Some(_) => texts.push(seen.update.clone()),
-                None => texts.push(seen.baseline.clone()),
+        let mut gone = told.0.clone();
+        for (key, loaded) in &self.0 {
+            let before = told.0.get(key.as_str());
+            let rendered = match (loaded, before) {
+                (Loaded::Absent, _) => continue,
+                (Loaded::Unavailable(_), _) => None,
+                (Loaded::Value(seen), None) => Some(seen.begin(None)),
+                (Loaded::Value(seen), Some(before)) => match seen.compare(&before.value) {
+                    Compared::Same => None,
+                    Compared::Changed(rendered) => Some(rendered),
+                    Compared::Incompatible => return self.replace(told).into(),
+                },
+            };
+            gone.remove(key.as_str());
+            if let Some(Rendered { text, state }) = rendered {
+                texts.push(text);
+                next.0.insert(key.as_str().to_owned(), state);
             }
-            next.0.insert(key.clone(), seen.state());
         }
-        for (key, state) in &told.0 {
-            if self.0.iter().any(|(known, _)| known == key) {
-                continue;
-            }
-            if let Some(removal) = &state.removal {
-                texts.push(removal.clone());
-                next.0.remove(key);
-            }
+        for (key, state) in gone {
+            let Some(removal) = state.removal else { return self.replace(told).into() };
+            texts.push(removal);
+            next.0.remove(&key);
         }
         if texts.is_empty() {
             Reconciled::Unchanged
@@ -178,73 +173,5 @@ impl SystemContext {
     }
 }
 
-impl Observation {
-    fn state(&self) -> SourceState {
-        SourceState { value: self.value.clone(), removal: self.removal.clone() }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn source(key: &str, value: &str) -> SystemContext {
-        SystemContext::make(
-            key,
-            Observed::Value(Observation {
-                value: json!(value),
-                baseline: format!("{key} is {value}"),
-                update: format!("{key} is now {value}"),
-                removal: Some(format!("{key} is gone")),
-            }),
-        )
-    }
-
-    fn told(contexts: Vec<SystemContext>) -> ContextSnapshot {
-        SystemContext::combine(contexts)
-            .expect("distinct")
-            .initialize()
-            .expect("available")
-            .snapshot
-    }
-
-    #[test]
-    fn a_baseline_keeps_the_callers_order() {
-        let context =
-            SystemContext::combine([source("z", "1"), source("a", "2")]).expect("distinct");
-        assert_eq!(context.initialize().expect("available").baseline, "z is 1\n\na is 2");
-    }
-
-    #[test]
-    fn one_key_twice_is_refused() {
-        let error =
-            SystemContext::combine([source("a", "1"), source("a", "2")]).expect_err("twice");
-        assert_eq!(error, DuplicateKey("a".into()));
-    }
-
-    #[test]
-    fn an_unavailable_source_blocks_a_baseline_and_nothing_else() {
-        let blocked = SystemContext::make("a", Observed::Unavailable);
-        assert_eq!(blocked.initialize().expect_err("blocked"), Blocked { keys: vec!["a".into()] });
-        assert_eq!(blocked.reconcile(&told(vec![source("a", "1")])), Reconciled::Unchanged);
-    }
-
-    #[test]
-    fn changes_appearances_and_removals_make_one_message() {
-        let before = told(vec![source("a", "1"), source("b", "1")]);
-        let now = SystemContext::combine([source("a", "2"), source("c", "1")]).expect("distinct");
-        let Reconciled::Updated { rendered, snapshot } = now.reconcile(&before) else {
-            panic!("changed");
-        };
-        assert_eq!(rendered, "a is now 2\n\nc is 1\n\nb is gone");
-        assert_eq!(now.reconcile(&snapshot), Reconciled::Unchanged);
-    }
-
-    #[test]
-    fn a_snapshot_reads_back_as_it_was_stored() {
-        let snapshot = told(vec![source("a", "1")]);
-        assert_eq!(ContextSnapshot::read(&snapshot.text()).expect("ours"), snapshot);
-    }
-}
+mod tests;

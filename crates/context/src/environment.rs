@@ -1,12 +1,12 @@
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
-use crate::{Observation, Observed, SystemContext};
+use crate::{ContextSource, Loaded, SourceKey, SystemContext};
 
 /// The environment's key.
-pub const ENVIRONMENT_KEY: &str = "core/environment";
+pub const ENVIRONMENT_KEY: SourceKey = SourceKey::fixed("core/environment");
 
 /// What is told of a Location. Nothing that differs between workers or changes with every edit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvironmentFacts {
     /// The directory, as the model is shown it.
     pub directory: String,
@@ -18,35 +18,42 @@ pub struct EnvironmentFacts {
     pub branch: Option<String>,
 }
 
+impl EnvironmentFacts {
+    fn told_as(&self, opening: &str) -> String {
+        let Self { directory, platform, .. } = self;
+        let repository = if self.repository { "yes" } else { "no" };
+        let mut text = format!(
+            "{opening}:\n<environment>\nWorking directory: {directory}\nPlatform: {platform}\n\
+             Git repository: {repository}"
+        );
+        if let Some(branch) = &self.branch {
+            text.push_str("\nGit branch: ");
+            text.push_str(branch);
+        }
+        text + "\n</environment>"
+    }
+}
+
+impl ContextSource for EnvironmentFacts {
+    type Told = Self;
+
+    fn told(&self) -> Self {
+        self.clone()
+    }
+
+    fn baseline(&self) -> String {
+        self.told_as("You work in this environment")
+    }
+
+    fn update(&self, _told: &Self) -> String {
+        self.told_as("The environment is now")
+    }
+}
+
 /// The environment of a Location.
 #[must_use]
-pub fn environment(facts: &EnvironmentFacts) -> SystemContext {
-    let mut told = format!(
-        "Working directory: {}\nPlatform: {}\nGit repository: {}",
-        facts.directory,
-        facts.platform,
-        if facts.repository { "yes" } else { "no" },
-    );
-    if let Some(branch) = &facts.branch {
-        told.push_str("\nGit branch: ");
-        told.push_str(branch);
-    }
-    SystemContext::make(
-        ENVIRONMENT_KEY,
-        Observed::Value(Observation {
-            value: json!({
-                "directory": facts.directory,
-                "platform": facts.platform,
-                "repository": facts.repository,
-                "branch": facts.branch,
-            }),
-            baseline: format!(
-                "You work in this environment:\n<environment>\n{told}\n</environment>"
-            ),
-            update: format!("The environment is now:\n<environment>\n{told}\n</environment>"),
-            removal: None,
-        }),
-    )
+pub fn environment(facts: Loaded<EnvironmentFacts>) -> SystemContext {
+    SystemContext::make(ENVIRONMENT_KEY, facts)
 }
 
 #[cfg(test)]
@@ -57,12 +64,12 @@ mod tests {
     #[test]
     fn a_switch_of_branch_is_told_and_the_same_facts_are_not() {
         let on = |branch: &str| {
-            environment(&EnvironmentFacts {
+            environment(Loaded::Value(EnvironmentFacts {
                 directory: "/workspace".into(),
                 platform: "linux".into(),
                 repository: true,
                 branch: Some(branch.into()),
-            })
+            }))
         };
         let first = on("main").initialize().expect("available");
         assert_eq!(

@@ -94,18 +94,14 @@ impl Rules<'_> {
         }
         let fresh = draft.history().epoch().is_none();
         if fresh {
-            match observed.initialize() {
+            match observed.initialize(draft.history()) {
                 Ok(first) => draft.push(EpochStarted {
                     epoch: 1,
                     baseline: first.baseline,
                     snapshot: first.snapshot.text(),
                 }),
                 // Nothing is promoted: the input stays pending for the next wake.
-                Err(blocked) => {
-                    let error = SessionError {
-                        code: "context.unavailable".into(),
-                        message: format!("{blocked}; send another prompt to try again"),
-                    };
+                Err(error) => {
                     let next = end(draft, DrainOutcome::Failed, Some(error));
                     return Verdict::Write(next, DrainEnd::Park, Site::ContextBlocked);
                 }

@@ -1,51 +1,293 @@
 //! The one place where decisions meet the System Context.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use context::{
-    Blocked, ContextSnapshot, EnvironmentFacts, Initialized, Reconciled, SystemContext, date,
-    environment,
+    Blocked, ContextSnapshot, DuplicateKey, Initialized, NESTED_KEY, Reconciled, SystemContext,
+    entries,
 };
-use domain::{ContextUpdated, MessageId, SessionError};
-use jiff::tz::TimeZone;
+use domain::{ContextUpdated, EpochStarted, MessageId, SessionError};
+use history::History;
 
 use crate::draft::Draft;
 
-/// What was seen of the Context Sources before a write; rendered within it, against the snapshot.
+/// What was seen of the Context Sources before a write; told within it, against the snapshot.
 #[derive(Debug, Clone)]
 pub struct Observation {
-    /// The environment.
-    pub facts: EnvironmentFacts,
-    /// When.
-    pub now_ms: i64,
-    /// The zone of the dates that a model sees.
-    pub zone: TimeZone,
+    seen: Result<SystemContext, DuplicateKey>,
+    reads: Arc<BTreeSet<String>>,
 }
 
 impl Observation {
-    /// The System Context, in the stable order of its keys' registration.
-    fn context(&self, told: Option<&ContextSnapshot>) -> SystemContext {
-        SystemContext::combine([environment(&self.facts), date(self.now_ms, &self.zone, told)])
-            .expect("the built-in sources have distinct keys")
+    /// What the Location's System Context Registry has seen, knowing that the model has read `reads`.
+    #[must_use]
+    pub fn new(seen: Result<SystemContext, DuplicateKey>, reads: Arc<BTreeSet<String>>) -> Self {
+        Self { seen, reads }
     }
 
-    /// The Baseline System Context and the snapshot of a new epoch.
-    pub(crate) fn initialize(&self) -> Result<Initialized, Blocked> {
-        self.context(None).initialize()
+    /// The System Context of a session: what was seen of its Location, then its own entries, which are known
+    /// as of now.
+    fn context(&self, history: &History) -> Result<SystemContext, SessionError> {
+        let mut seen = self.seen.clone().map_err(|error| duplicate(&error))?;
+        if !history.read_paths().is_subset(&self.reads) {
+            // Somebody else has gone on with the session since: what was found is not all that there is.
+            seen = seen.unavailable(&NESTED_KEY, "it was looked for too early");
+        }
+        let all = [seen, entries(history.entries())];
+        SystemContext::combine(all).map_err(|error| duplicate(&error))
     }
 
-    /// At most one Mid-Conversation System Message, after what was promoted or settled.
+    /// The Baseline System Context and the snapshot of a first epoch.
+    ///
+    /// # Errors
+    /// `context.unavailable` while something is missing: nothing may be promoted.
+    pub fn initialize(&self, history: &History) -> Result<Initialized, SessionError> {
+        self.context(history)?.initialize().map_err(|blocked| unavailable(&blocked))
+    }
+
+    /// Those of the epoch after the active one, or of a first.
+    ///
+    /// # Errors
+    /// `context.unavailable` while something that was told cannot be looked at: the active epoch stays.
+    pub fn replace(&self, history: &History) -> Result<Initialized, SessionError> {
+        let context = self.context(history)?;
+        let fresh = match told(history) {
+            Some(told) => context.replace(&told),
+            None => context.initialize(),
+        };
+        fresh.map_err(|blocked| unavailable(&blocked))
+    }
+
+    /// At most one Mid-Conversation System Message, after what was promoted or settled. A change that no
+    /// message can tell starts another epoch, or waits for the next boundary.
+    ///
+    /// # Errors
+    /// When the sources do not compose.
     pub(crate) fn reconcile(&self, draft: &mut Draft<'_>) -> Result<(), SessionError> {
-        let Some(epoch) = draft.history().epoch() else { return Ok(()) };
-        let told = ContextSnapshot::read(&epoch.snapshot).map_err(|error| SessionError {
-            code: "context.unreadable".into(),
-            message: format!("the session's Context Snapshot cannot be read: {error}"),
-        })?;
-        match self.context(Some(&told)).reconcile(&told) {
-            Reconciled::Unchanged => {}
+        let Some(epoch) = draft.history().epoch().map(|epoch| epoch.number) else { return Ok(()) };
+        let context = self.context(draft.history())?;
+        let reconciled = match told(draft.history()) {
+            Some(told) => context.reconcile(&told),
+            None => context.initialize().into(),
+        };
+        match reconciled {
+            Reconciled::Unchanged | Reconciled::ReplacementBlocked(_) => {}
             Reconciled::Updated { rendered, snapshot } => {
                 let message = MessageId::mint(draft.mint());
                 draft.push(ContextUpdated { message, rendered, snapshot: snapshot.text() });
             }
+            Reconciled::ReplacementReady(fresh) => draft.push(EpochStarted {
+                epoch: epoch + 1,
+                baseline: fresh.baseline,
+                snapshot: fresh.snapshot.text(),
+            }),
         }
         Ok(())
+    }
+}
+
+/// What was told last. `None` without an epoch, and when another release has written what we cannot read: then all
+/// that there is must be told anew.
+fn told(history: &History) -> Option<ContextSnapshot> {
+    ContextSnapshot::read(&history.epoch()?.snapshot).ok()
+}
+
+fn unavailable(blocked: &Blocked) -> SessionError {
+    SessionError {
+        code: "context.unavailable".into(),
+        message: format!("{blocked}; send another prompt to try again"),
+    }
+}
+
+fn duplicate(error: &DuplicateKey) -> SessionError {
+    SessionError {
+        code: "context.duplicate_key".into(),
+        message: format!(
+            "{error}; take away one of the plugins that contribute it, then send another prompt"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use context::{
+        DATE_KEY, InstructionFile, Loaded, SourceKey, date, environment, instructions,
+        nested_instructions, nested_unavailable,
+    };
+    use domain::{
+        CallId, EntryRemoved, EntrySet, IdMint, ModelRef, PartId, Seq, SessionEvent, Stamp,
+        ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolState, TurnId, TurnOutcome,
+        TurnSettled, TurnStarted, TurnUsage,
+    };
+    use jiff::tz::TimeZone;
+
+    use super::*;
+    use crate::settle::settled_as;
+
+    const NOON: i64 = 1_795_262_400_000;
+
+    fn seen(contexts: impl IntoIterator<Item = SystemContext>) -> Observation {
+        Observation::new(SystemContext::combine(contexts), Arc::default())
+    }
+
+    fn today() -> Observation {
+        seen([date(NOON, &TimeZone::UTC)])
+    }
+
+    fn draft(history: &mut History) -> Draft<'_> {
+        Draft::new(history, IdMint::after(Stamp::default(), 1), 1)
+    }
+
+    fn push(history: &mut History, event: impl Into<SessionEvent>) {
+        let seq = Seq(history.seq().0 + 1);
+        history.apply(seq, 1, &event.into());
+    }
+
+    fn epoch(history: &mut History, snapshot: &str) {
+        let (epoch, baseline) = (1, "earlier".into());
+        push(history, EpochStarted { epoch, baseline, snapshot: snapshot.into() });
+    }
+
+    /// A turn in which the model has read a file.
+    fn read(history: &mut History, path: &str) {
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let (turn, message) = (TurnId::mint(&mut mint), MessageId::mint(&mut mint));
+        let model = ModelRef { provider: "simulated".into(), model: "simulated".into() };
+        let intent = ToolIntent {
+            call: CallId::mint(&mut mint),
+            part: PartId::mint(&mut mint),
+            provider_call: "call_1".into(),
+            tool: "read".into(),
+            arguments: "{}".into(),
+        };
+        let call = intent.call.clone();
+        let (parent, agent) = (message.clone(), "build".to_owned());
+        let (turn_id, id) = (turn.clone(), message.clone());
+        push(
+            history,
+            TurnStarted { turn: turn_id, message: id, parent, agent, model, epoch: 1, step: 1 },
+        );
+        let (class, state) = (ToolClass::Pure, ToolState::Started);
+        let (turn_id, id) = (turn.clone(), message.clone());
+        push(history, ToolCalled { turn: turn_id, message: id, intent, class, state });
+        let mut settled = settled_as(turn.clone(), call, ToolOutcomeKind::Completed, "text", 1);
+        settled.structured = Some(format!("{{\"path\":\"{path}\"}}"));
+        push(history, settled);
+        let (outcome, usage) = (TurnOutcome::Completed, TurnUsage::default());
+        push(history, TurnSettled { turn, message, outcome, usage, error: None });
+    }
+
+    /// What a boundary tells the model, if anything.
+    fn message(observed: &Observation, history: &mut History) -> Option<String> {
+        let before = history.conversation().messages().len();
+        observed.reconcile(&mut draft(history)).expect("distinct keys");
+        let message = history.conversation().messages().get(before)?;
+        Some(message.content.iter().map(|part| format!("{part:?}")).collect())
+    }
+
+    fn set(history: &mut History, value: &str) {
+        push(history, EntrySet { key: "ticket".into(), value: value.into() });
+    }
+
+    #[test]
+    fn entries_are_told_when_they_are_set_changed_and_removed() {
+        let mut history = History::new();
+        set(&mut history, "7");
+        let first = today().initialize(&history).expect("available");
+        let entry = "\n\n<context key=\"ticket\">\n7\n</context>";
+        assert_eq!(first.baseline, format!("Today's date: Sat Nov 21 2026{entry}"));
+        epoch(&mut history, &first.snapshot.text());
+        assert_eq!(message(&today(), &mut history), None);
+        set(&mut history, "null");
+        let changed = message(&today(), &mut history).expect("null is a value");
+        assert!(
+            changed.contains("This context entry is now") && changed.contains("null"),
+            "{changed}"
+        );
+        assert_eq!(message(&today(), &mut history), None);
+        push(&mut history, EntryRemoved { key: "ticket".into() });
+        let gone = message(&today(), &mut history).expect("it is gone");
+        assert!(gone.contains("no longer applies"), "{gone}");
+        assert_eq!(message(&today(), &mut history), None);
+    }
+
+    #[test]
+    fn what_no_message_can_tell_starts_the_next_epoch() {
+        for unreadable in
+            [r#"{"core/date":{"value":7}}"#, "no snapshot", r#"{"old/x":{"value":1}}"#]
+        {
+            let mut history = History::new();
+            epoch(&mut history, unreadable);
+            today().reconcile(&mut draft(&mut history)).expect("distinct keys");
+            let started = history.epoch().expect("an epoch");
+            let fresh = today().initialize(&History::new()).expect("available");
+            assert_eq!((started.number, &started.baseline), (2, &fresh.baseline), "{unreadable}");
+            assert_eq!(message(&today(), &mut history), None, "{unreadable}");
+            assert_eq!(history.epoch().map(|epoch| epoch.number), Some(2), "{unreadable}");
+        }
+    }
+
+    #[test]
+    fn an_epoch_stays_while_its_replacement_is_blocked() {
+        let asleep = environment(Loaded::Unavailable("the disk is asleep".into()));
+        let observed = seen([date(NOON, &TimeZone::UTC), asleep]);
+        for told in [r#"{"core/date":{"value":7},"core/environment":{"value":1}}"#, "no snapshot"] {
+            let mut history = History::new();
+            epoch(&mut history, told);
+            assert_eq!(message(&observed, &mut history), None);
+            assert_eq!(history.epoch().map(|epoch| epoch.number), Some(1));
+            let error = observed.replace(&history).expect_err("blocked");
+            assert_eq!(error.code, "context.unavailable");
+            assert!(error.message.contains("core/environment (the disk is asleep)"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_epoch_folds_everything_that_was_told_into_one_baseline() {
+        let file = InstructionFile::new("/w/AGENTS.md", "Use tabs.", false);
+        let observed =
+            seen([date(NOON, &TimeZone::UTC), instructions(None, file.into_iter().collect())]);
+        let mut history = History::new();
+        epoch(&mut history, r#"{"core/date":{"value":"2026-11-20"}}"#);
+        assert!(message(&observed, &mut history).expect("both").contains("Use tabs."));
+        let fresh = observed.replace(&history).expect("ready");
+        assert_eq!(fresh, observed.initialize(&history).expect("available"));
+        assert_eq!(fresh.snapshot.text(), history.epoch().expect("an epoch").snapshot);
+    }
+
+    #[test]
+    fn nested_instructions_that_were_looked_for_too_early_are_not_taken_back() {
+        let mut history = History::new();
+        let file = InstructionFile::new("/w/a/AGENTS.md", "Use tabs.", false);
+        let found = nested_instructions(file.into_iter().collect());
+        let now = seen([found]);
+        let first = now.initialize(&history).expect("available");
+        epoch(&mut history, &first.snapshot.text());
+        let reads =
+            |paths: &[&str]| Arc::new(paths.iter().map(|path| (*path).to_owned()).collect());
+        let early = Observation::new(Ok(nested_instructions(Vec::new())), reads(&[]));
+        assert!(
+            message(&early, &mut history.clone()).expect("all of it").contains("no longer apply")
+        );
+        read(&mut history, "a/x");
+        assert_eq!(message(&early, &mut history), None, "it knew of fewer reads");
+        let late = Observation::new(Ok(nested_unavailable("asleep".into())), reads(&["a/x"]));
+        assert_eq!(message(&late, &mut history), None);
+        let gone = Observation::new(Ok(nested_instructions(Vec::new())), reads(&["a/x", "b/y"]));
+        assert!(message(&gone, &mut history).is_some());
+    }
+
+    #[test]
+    fn sources_that_do_not_compose_are_an_error_that_names_them() {
+        let twice = seen([date(NOON, &TimeZone::UTC), date(NOON, &TimeZone::UTC)]);
+        let error = twice.initialize(&History::new()).expect_err("twice");
+        assert_eq!(error.code, "context.duplicate_key");
+        assert!(error.message.contains(DATE_KEY.as_str()), "{error:?}");
+        let entry = SourceKey::new("entry/ticket").expect("a key");
+        let mut history = History::new();
+        set(&mut history, "7");
+        let theirs = SystemContext::make::<context::EnvironmentFacts>(entry, Loaded::Absent);
+        assert!(seen([theirs]).initialize(&history).is_err());
     }
 }

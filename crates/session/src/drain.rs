@@ -1,6 +1,6 @@
 //! One Session Drain, from its claim to its end.
 
-use domain::{DrainOutcome, FencingToken, SessionRef, Taken};
+use domain::{DrainOutcome, FencingToken, SessionRef, Taken, ToolSettled};
 use history::History;
 use session_rules::{Closed, Draft, Next, Observation, Rules, Verdict};
 use store::{DrainWrite, Hold, Started, StoreError};
@@ -90,8 +90,7 @@ pub(crate) struct Drain<'r> {
 
 impl<'r> Drain<'r> {
     async fn run(&mut self, token: FencingToken) -> Result<DrainExit, Stop> {
-        let observed = self.observe().await;
-        let Some(mut next) = self.take_up(token, &observed).await? else {
+        let Some(mut next) = self.take_up(token).await? else {
             return Ok(DrainExit::Idle);
         };
         loop {
@@ -108,17 +107,19 @@ impl<'r> Drain<'r> {
     }
 
     /// Looks at the session and claims it with the drain's first write. `None`: there is nothing to do.
-    async fn take_up(
-        &mut self,
-        token: FencingToken,
-        observed: &Observation,
-    ) -> Result<Option<Next>, Stop> {
+    async fn take_up(&mut self, token: FencingToken) -> Result<Option<Next>, Stop> {
         let mut hold = Hold::Look;
+        let mut observed = None;
         loop {
             let (write, taken) = match self.log.look(token, hold).await? {
                 Started::Ready(write, taken, _) => (write, taken),
                 Started::Superseded => return Err(Stop::Superseded),
                 Started::Idle => return Ok(None),
+            };
+            // Once, while nothing is locked: a second look holds the head.
+            let observed = match &observed {
+                Some(observed) => observed,
+                None => observed.insert(self.observe(&[]).await),
             };
             if let Some(next) = self.claim(*write, taken, observed).await? {
                 return Ok(Some(next));
@@ -175,9 +176,11 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// Looks at the Context Sources. I/O: never with a transaction open.
-    pub(crate) async fn observe(&self) -> Observation {
-        observe(self.stage.runtime, self.stage.workspace).await
+    /// Looks at the Context Sources. `done`: results of the open turn that are not written yet. I/O: never
+    /// with a transaction open.
+    pub(crate) async fn observe(&self, done: &[ToolSettled]) -> Observation {
+        let Stage { runtime, session, workspace, .. } = &self.stage;
+        observe(runtime, session, workspace, self.log.history(), done).await
     }
 
     /// Whether the log as it is known holds an interrupt that this drain must apply.

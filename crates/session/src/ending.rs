@@ -26,7 +26,7 @@ impl<'r> Drain<'r> {
         started: &AttemptStarted,
         mut turn: Turn<'r>,
     ) -> Result<Next, Stop> {
-        let observed = self.observe().await;
+        let observed = self.observe(&turn.said.done).await;
         let replied = self
             .write(|rules, draft| rules.replied(draft, &started.attempt, &turn.said, &observed))
             .await?;
@@ -55,7 +55,7 @@ impl<'r> Drain<'r> {
         if self.finish_bodies(&mut turn, Duration::ZERO).await? {
             return self.interrupt_turn(turn).await;
         }
-        let observed = self.observe().await;
+        let observed = self.observe(&turn.said.done).await;
         let next =
             self.write(|rules, draft| rules.settled(draft, &turn.said, outcome, &observed)).await?;
         let Some(next) = next else { return self.interrupt_turn(turn).await };

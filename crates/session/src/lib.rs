@@ -30,6 +30,7 @@ mod workspace;
 pub use control::{DrainControl, DrainHandle, drain_control};
 pub use drain::{DrainExit, drain};
 pub use models::ConfiguredModels;
+pub use observe::ObservedAt;
 pub use runtime::{Runtime, StoredComponents};
 pub use session_rules::RuleSettings;
 pub use settings::DrainSettings;

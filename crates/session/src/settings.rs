@@ -23,6 +23,8 @@ pub struct DrainSettings {
     pub output: Limits,
     /// The time zone of the dates that a model sees.
     pub zone: TimeZone,
+    /// Whether instruction files of the project are told; those of the organisation always are.
+    pub project_instructions: bool,
 }
 
 impl Default for DrainSettings {
@@ -36,6 +38,7 @@ impl Default for DrainSettings {
             stop_tools: Duration::from_secs(5),
             output: Limits::default(),
             zone: TimeZone::UTC,
+            project_instructions: true,
         }
     }
 }

@@ -1,13 +1,18 @@
 use std::path::{Path, PathBuf};
 
+use context::Registry;
 use domain::SessionError;
 use sandbox::LocationLock;
+
+use crate::observe::{ObservedAt, Sources};
 
 /// Where a Location's files are for this worker.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     shown: String,
     place: Result<Place, SessionError>,
+    in_project: bool,
+    sources: Sources,
 }
 
 #[derive(Debug, Clone)]
@@ -20,13 +25,34 @@ impl Workspace {
     /// The files are at `root`; a model is shown `shown`.
     #[must_use]
     pub fn at(root: PathBuf, shown: String, lock: Option<LocationLock>) -> Self {
-        Self { shown, place: Ok(Place { root, lock }) }
+        Self::new(shown, Ok(Place { root, lock }))
     }
 
     /// The files cannot be had here. Drains say so durably and stop.
     #[must_use]
     pub fn missing(shown: String, error: SessionError) -> Self {
-        Self { shown, place: Err(error) }
+        Self::new(shown, Err(error))
+    }
+
+    fn new(shown: String, place: Result<Place, SessionError>) -> Self {
+        Self { shown, place, in_project: false, sources: Sources::core() }
+    }
+
+    /// The directory may be below the top of its project, whose instructions then count too. Only for
+    /// directories of the machine's user: nothing else may look above a Location.
+    #[must_use]
+    pub fn in_project(self) -> Self {
+        Self { in_project: true, ..self }
+    }
+
+    pub(crate) fn is_in_project(&self) -> bool {
+        self.in_project
+    }
+
+    /// The Location's System Context Registry: what it contributes is told at its sessions' boundaries.
+    #[must_use]
+    pub fn sources(&self) -> &Registry<ObservedAt> {
+        &self.sources.registry
     }
 
     /// What a model is shown.

@@ -65,12 +65,16 @@ impl From<Errno> for Refused {
 
 impl LocationFiles {
     pub(crate) fn open_root(root: &Path, shown_root: &str) -> Result<Self, Stopped> {
+        Self::at(root, shown_root).map_err(|error| {
+            Stopped::because(format!("the working directory {shown_root} cannot be used: {error}"))
+        })
+    }
+
+    /// The same for the service itself.
+    pub(crate) fn at(root: &Path, shown_root: &str) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(CWD, root, flags, Mode::empty()).map_err(|errno| {
-            Stopped::because(format!("the working directory {shown_root} cannot be used: {errno}"))
-        })?;
-        let real_root = path_of(&fd)
-            .map_err(|error| Stopped::because(format!("{shown_root} cannot be used: {error}")))?;
+        let fd = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
+        let real_root = path_of(&fd)?;
         let shown_root = shown_root.to_owned();
         Ok(Self { root: fd, real_root, given_root: root.to_path_buf(), shown_root })
     }

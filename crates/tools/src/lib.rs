@@ -28,6 +28,7 @@ mod replace;
 mod settle;
 mod shell;
 mod suggest;
+mod texts;
 mod walk;
 mod write;
 
@@ -36,3 +37,4 @@ pub use call::{Probe, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
 pub use outputs::{MANAGED_PREFIX, ManagedOutputs, OrgOutputs};
 pub use registry::Registry;
 pub use settle::{Settlement, settle};
+pub use texts::{FoundText, LocationTexts};

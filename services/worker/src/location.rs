@@ -31,7 +31,13 @@ pub(crate) async fn take_over(
         Err((shown, error)) => return Ok(Workspace::missing(shown, error)),
     };
     match lock(options, at, token).await {
-        Ok(lock) => Ok(Workspace::at(root, shown, Some(lock))),
+        Ok(lock) => {
+            let workspace = Workspace::at(root, shown, Some(lock));
+            Ok(match row.kind {
+                LocationKind::Local => workspace.in_project(),
+                LocationKind::Managed => workspace,
+            })
+        }
         Err(message) => {
             warn!(location.id = %at.location, %message, "the Location's lock cannot be had");
             let error = SessionError { code: "workspace.locked".into(), message };

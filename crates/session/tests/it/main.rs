@@ -11,6 +11,7 @@ mod context;
 mod failures;
 mod fencing;
 mod inputs;
+mod instructions;
 mod interrupts;
 mod recovery;
 mod text;

@@ -445,9 +445,14 @@ impl Session {
         control: DrainControl,
         history: History,
     ) -> (DrainExit, Option<History>) {
-        let token = FencingToken(self.token.load(Ordering::Relaxed));
+        let token = self.token();
         let workspace = self.workspace(token);
         Box::pin(drain(worker, &self.at, token, &workspace, control, history)).await
+    }
+
+    /// The newest token.
+    pub(crate) fn token(&self) -> FencingToken {
+        FencingToken(self.token.load(Ordering::Relaxed))
     }
 
     pub(crate) fn workspace(&self, token: FencingToken) -> Workspace {

@@ -85,6 +85,13 @@ pub struct DrainArgs {
     /// Time zone of the dates that a model sees, such as Europe/Berlin [default: this machine's in `up`, UTC in a cluster]
     #[arg(long, value_name = "ZONE", env = "OPENCODE_CLOUD_TIME_ZONE")]
     pub time_zone: Option<String>,
+    /// Do not tell models the project's own AGENTS.md files; an organisation's instructions are told all the same
+    #[arg(
+        long,
+        env = "OPENCODE_DISABLE_PROJECT_CONFIG",
+        value_parser = clap::builder::FalseyValueParser::new()
+    )]
+    pub disable_project_config: bool,
 }
 
 impl DrainArgs {
@@ -99,7 +106,8 @@ impl DrainArgs {
             None => zone,
         };
         let output = Limits::new(self.tool_output_lines, self.tool_output_bytes);
-        Ok(DrainSettings { zone, output, ..DrainSettings::default() })
+        let project_instructions = !self.disable_project_config;
+        Ok(DrainSettings { zone, output, project_instructions, ..DrainSettings::default() })
     }
 }
 

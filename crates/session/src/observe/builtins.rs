@@ -1,0 +1,28 @@
+use async_trait::async_trait;
+use context::{EnvironmentFacts, Loaded, Producer, SystemContext, date, environment};
+
+use super::{ObservedAt, look, no_workspace, repository};
+
+/// The environment and the date.
+pub(super) struct Builtins;
+
+#[async_trait]
+impl Producer<ObservedAt> for Builtins {
+    async fn observe(&self, at: &ObservedAt) -> SystemContext {
+        let sources = [environment(facts(at).await), date(at.now_ms, &at.zone)];
+        SystemContext::combine(sources).expect("the built-in sources have distinct keys")
+    }
+}
+
+async fn facts(at: &ObservedAt) -> Loaded<EnvironmentFacts> {
+    let Some(root) = at.root.clone() else { return Loaded::Unavailable(no_workspace()) };
+    match look(move || Ok(repository::repository(&root))).await {
+        Ok((repository, branch)) => Loaded::Value(EnvironmentFacts {
+            directory: at.shown.clone(),
+            platform: "linux".to_owned(),
+            repository,
+            branch,
+        }),
+        Err(why) => Loaded::Unavailable(why),
+    }
+}

@@ -1,0 +1,126 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use context::{
+    InstructionFile, MAX_FILE_BYTES, MAX_FILES, Producer, SystemContext, instructions,
+    instructions_unavailable,
+};
+use tools::LocationTexts;
+
+use super::{INSTRUCTION_FILE, ObservedAt, look, no_workspace};
+
+/// Directories above a Location in which the top of its worktree is looked for.
+const MAX_DEPTH: usize = 64;
+
+/// The organisation's instructions and those of the project, as one aggregate.
+pub(super) struct Ambient;
+
+#[async_trait]
+impl Producer<ObservedAt> for Ambient {
+    async fn observe(&self, at: &ObservedAt) -> SystemContext {
+        match project(at).await {
+            Ok(project) => instructions(None, project),
+            Err(why) => instructions_unavailable(why),
+        }
+    }
+}
+
+async fn project(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {
+    if !at.project_instructions {
+        return Ok(Vec::new());
+    }
+    let root = at.root.clone().ok_or_else(no_workspace)?;
+    let (shown, in_project) = (PathBuf::from(&at.shown), at.in_project);
+    look(move || {
+        let top = if in_project { worktree(&root) } else { &root };
+        upward(&root, top, &shown)
+    })
+    .await
+}
+
+/// The nearest directory from `root` upwards that has a `.git`; `root` itself without one.
+fn worktree(root: &Path) -> &Path {
+    let mut above = root.ancestors().take(MAX_DEPTH);
+    above.find(|directory| directory.join(".git").symlink_metadata().is_ok()).unwrap_or(root)
+}
+
+/// The instruction files from `top` down to `root`, which is shown as `shown`. Nothing above `top` is opened.
+fn upward(root: &Path, top: &Path, shown: &Path) -> io::Result<Vec<InstructionFile>> {
+    let texts = LocationTexts::open(top)?;
+    let below = root.strip_prefix(top).unwrap_or(Path::new(""));
+    let mut files = Vec::new();
+    let nearest_first = below.ancestors().zip(shown.ancestors()).take(MAX_FILES);
+    for (directory, shown) in nearest_first {
+        if let Some(found) = texts.read(&directory.join(INSTRUCTION_FILE), MAX_FILE_BYTES)? {
+            let origin = shown.join(INSTRUCTION_FILE);
+            files.extend(InstructionFile::new(&origin.to_string_lossy(), &found.text, found.more));
+        }
+    }
+    files.reverse();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use context::Initialized;
+
+    use super::*;
+
+    fn told(files: Vec<InstructionFile>) -> String {
+        let Initialized { baseline, .. } =
+            instructions(None, files).initialize().expect("available");
+        baseline
+    }
+
+    #[test]
+    fn the_project_is_told_from_the_top_of_its_worktree_down_to_the_location() {
+        let outside = tempfile::tempdir().unwrap();
+        let top = outside.path().join("top");
+        let root = top.join("a/b");
+        fs::create_dir_all(&root).unwrap();
+        fs::write(outside.path().join("AGENTS.md"), "Not ours.").unwrap();
+        fs::write(top.join("AGENTS.md"), "Far.").unwrap();
+        fs::write(root.join("AGENTS.md"), "Near.").unwrap();
+        let shown = Path::new("/home/me/top/a/b");
+        let near = "Instructions for this workspace:\n\nInstructions from: /home/me/top/a/b/AGENTS.md\nNear.";
+        // Without a repository, the Location is its own project.
+        assert_eq!(worktree(&root), root);
+        assert_eq!(told(upward(&root, worktree(&root), shown).unwrap()), near);
+        // A worktree's `.git` is a file.
+        fs::write(top.join(".git"), "gitdir: elsewhere").unwrap();
+        assert_eq!(worktree(&root), top);
+        let both = told(upward(&root, worktree(&root), shown).unwrap());
+        let far = "Instructions from: /home/me/top/AGENTS.md\nFar.\n\nInstructions from: /home/me/top/a/b/";
+        assert!(both.contains(far) && !both.contains("Not ours"), "{both}");
+    }
+
+    #[test]
+    fn a_symlink_tells_what_is_in_the_project_and_nothing_else() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "secret").unwrap();
+        let root = outside.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let read = || upward(&root, &root, Path::new("/w")).unwrap();
+        for (target, files) in [("../secret", 0), ("CLAUDE.md", 1)] {
+            fs::write(root.join("CLAUDE.md"), "Ours.").unwrap();
+            symlink(target, root.join("AGENTS.md")).unwrap();
+            assert_eq!(read().len(), files, "{target}");
+            fs::remove_file(root.join("AGENTS.md")).unwrap();
+        }
+        fs::create_dir(root.join("AGENTS.md")).unwrap();
+        assert_eq!(read(), Vec::new());
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_huge_file_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("AGENTS.md"), "x".repeat(1024 * 1024)).unwrap();
+        let baseline = told(upward(folder.path(), folder.path(), Path::new("/w")).unwrap());
+        assert!(baseline.len() < MAX_FILE_BYTES + 300, "{} bytes", baseline.len());
+        assert!(baseline.ends_with("(cut here: only the first 65536 bytes are told)"));
+    }
+}

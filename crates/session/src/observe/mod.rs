@@ -1,0 +1,118 @@
+//! Looking at the Context Sources: I/O before a decision, never with a transaction open.
+//!
+//! ```text
+//! builtins ─────┐                          ┌ organisation's, then AGENTS.md of the directories above, nearest last
+//! instructions ─┼─Registry→ Observation    ┘
+//! nested ───────┘ (the Location's)           AGENTS.md of the directories in which the model has read
+//! ```
+//!
+//! Invariant: nothing that a source says depends on which worker looks.
+
+mod builtins;
+mod instructions;
+mod nested;
+mod reads;
+mod repository;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use context::{Producer, Registration, Registry, SourceKey};
+use domain::{OrgId, SessionRef, TimestampMs, ToolSettled};
+use history::History;
+use jiff::tz::TimeZone;
+use session_rules::Observation;
+use tokio::time::timeout;
+
+use crate::runtime::Runtime;
+use crate::workspace::Workspace;
+
+/// How long a look at files may take; what takes longer is unavailable for now.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What instruction files are called.
+const INSTRUCTION_FILE: &str = "AGENTS.md";
+
+/// The place and the time at which a producer looks.
+#[derive(Debug, Clone)]
+pub struct ObservedAt {
+    /// Whose Location it is.
+    pub org: OrgId,
+    /// The Location's real directory, when this worker has it. No text may name it.
+    pub root: Option<PathBuf>,
+    /// The Location's directory as the model is shown it.
+    pub shown: String,
+    /// Whether the project reaches beyond the Location, up to the top of its git worktree.
+    pub in_project: bool,
+    /// Whether instruction files of the project count.
+    pub project_instructions: bool,
+    /// Paths that the model has read since it came here, as it wrote them.
+    pub reads: Arc<BTreeSet<String>>,
+    /// When, in Unix milliseconds.
+    pub now_ms: TimestampMs,
+    /// The zone of the dates that the model sees.
+    pub zone: TimeZone,
+}
+
+/// Looks at the Context Sources of a session. `done`: results of its open turn that are not written yet.
+pub(crate) async fn observe(
+    runtime: &Runtime,
+    session: &SessionRef,
+    workspace: &Workspace,
+    history: &History,
+    done: &[ToolSettled],
+) -> Observation {
+    let reads = Arc::new(reads::reads(history, done));
+    let at = ObservedAt {
+        org: session.org,
+        root: workspace.root().map(ToOwned::to_owned),
+        shown: workspace.shown().to_owned(),
+        in_project: workspace.is_in_project(),
+        project_instructions: runtime.settings.project_instructions,
+        reads: Arc::clone(&reads),
+        now_ms: runtime.clock.now_ms(),
+        zone: runtime.settings.zone.clone(),
+    };
+    Observation::new(workspace.sources().observe(&at).await, reads)
+}
+
+/// A Location's System Context Registry, with the contributions that every Location has.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    pub(crate) registry: Registry<ObservedAt>,
+    _core: Arc<[Registration<ObservedAt>]>,
+}
+
+impl Sources {
+    pub(crate) fn core() -> Self {
+        let registry = Registry::new();
+        let core: [(SourceKey, Arc<dyn Producer<ObservedAt>>); 3] = [
+            (SourceKey::fixed("core/builtins"), Arc::new(builtins::Builtins)),
+            (SourceKey::fixed("core/instructions"), Arc::new(instructions::Ambient)),
+            (SourceKey::fixed("core/nested"), Arc::new(nested::Nested)),
+        ];
+        let core = core.map(|(key, producer)| {
+            registry.register(key, producer).expect("a new registry has room and no such key")
+        });
+        Self { registry, _core: Arc::new(core) }
+    }
+}
+
+/// Does file work where it may block. `Err` says why it could not be done for now.
+async fn look<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, String> {
+    match timeout(PATIENCE, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(looked)) => looked.map_err(|error| error.to_string()),
+        Ok(Err(failed)) => Err(failed.to_string()),
+        Err(_elapsed) => Err(format!("its files did not answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// Why nothing of a workspace can be looked at.
+fn no_workspace() -> String {
+    "the workspace is not here".to_owned()
+}

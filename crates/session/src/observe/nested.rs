@@ -1,0 +1,129 @@
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use async_trait::async_trait;
+use context::{
+    InstructionFile, MAX_FILE_BYTES, MAX_FILES, Producer, SystemContext, nested_instructions,
+    nested_unavailable,
+};
+use tools::LocationTexts;
+
+use super::{INSTRUCTION_FILE, ObservedAt, look, no_workspace};
+
+/// Directories that are looked into, those nearest to the Location's first.
+const MAX_DIRECTORIES: usize = 1_000;
+
+/// The instructions of directories below the Location in which the model has read.
+pub(super) struct Nested;
+
+#[async_trait]
+impl Producer<ObservedAt> for Nested {
+    async fn observe(&self, at: &ObservedAt) -> SystemContext {
+        if !at.project_instructions || at.reads.is_empty() {
+            return nested_instructions(Vec::new());
+        }
+        match files(at).await {
+            Ok(files) => nested_instructions(files),
+            Err(why) => nested_unavailable(why),
+        }
+    }
+}
+
+async fn files(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {
+    let root = at.root.clone().ok_or_else(no_workspace)?;
+    let (shown, reads) = (PathBuf::from(&at.shown), at.reads.clone());
+    look(move || found(&root, &shown, &reads)).await
+}
+
+/// The instruction files on the ways from `root` to what was read: from the shallowest to the deepest directory.
+fn found(root: &Path, shown: &Path, reads: &BTreeSet<String>) -> io::Result<Vec<InstructionFile>> {
+    let texts = LocationTexts::open(root)?;
+    let mut files = Vec::new();
+    for directory in directories(root, shown, reads) {
+        if files.len() == MAX_FILES {
+            break;
+        }
+        if let Some(found) = texts.read(&directory.join(INSTRUCTION_FILE), MAX_FILE_BYTES)? {
+            let origin = shown.join(directory).join(INSTRUCTION_FILE);
+            files.extend(InstructionFile::new(&origin.to_string_lossy(), &found.text, found.more));
+        }
+    }
+    Ok(files)
+}
+
+/// The directories strictly between `root` and what was read, below the root.
+fn directories(root: &Path, shown: &Path, reads: &BTreeSet<String>) -> Vec<PathBuf> {
+    let mut all = BTreeSet::new();
+    for path in reads {
+        let Some(path) = below(root, shown, Path::new(path)) else { continue };
+        let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        all.extend(above.map(|above| (above.components().count(), above.to_path_buf())));
+    }
+    all.into_iter().take(MAX_DIRECTORIES).map(|(_depth, directory)| directory).collect()
+}
+
+/// `path` below the root, in plain names. `None` for what is elsewhere, such as a Managed Tool Output File. Only
+/// words: what they lead to is decided when they are opened.
+fn below(root: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
+    let path = match path.is_absolute() {
+        true => path.strip_prefix(shown).or_else(|_| path.strip_prefix(root)).ok()?,
+        false => path,
+    };
+    let mut names = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::CurDir => {}
+            Component::ParentDir if names.pop() => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn reads(paths: &[&str]) -> BTreeSet<String> {
+        paths.iter().map(|path| (*path).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_directories_of_what_was_read_are_those_below_the_root() {
+        let of = |paths: &[&str]| -> Vec<String> {
+            let all = directories(Path::new("/real"), Path::new("/workspace"), &reads(paths));
+            all.into_iter().map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(of(&["a/b/x.rs", "/workspace/a/y.rs", "/real/c/z.rs"]), ["a", "c", "a/b"]);
+        assert_eq!(of(&["./d/../e/x", "e/./f/y"]), ["e", "e/f"]);
+        let elsewhere = ["x.rs", "/workspace/x.rs", ".", "/workspace", "../up/x", "a/../../x/y"];
+        assert!(of(&elsewhere).is_empty());
+        assert!(of(&["/tool-output/tool_1", "/workspaces/a/x"]).is_empty());
+    }
+
+    #[test]
+    fn files_are_found_from_the_shallowest_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("b/deep")).unwrap();
+        fs::create_dir_all(root.join("a")).unwrap();
+        fs::create_dir_all(root.join("unread")).unwrap();
+        for directory in [".", "a", "b", "b/deep", "unread"] {
+            fs::write(root.join(directory).join("AGENTS.md"), format!("In {directory}.")).unwrap();
+        }
+        let all = found(root, Path::new("/w"), &reads(&["b/deep/x", "a/y", "gone/z"])).unwrap();
+        let file = |origin: &str, text: &str| InstructionFile::new(origin, text, false).unwrap();
+        assert_eq!(
+            all,
+            [
+                file("/w/a/AGENTS.md", "In a."),
+                file("/w/b/AGENTS.md", "In b."),
+                file("/w/b/deep/AGENTS.md", "In b/deep."),
+            ]
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Text files of a Location, read for the service's own use with no more authority than its tools have.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use rustix::fs::{FileType, OFlags, fstat};
+use rustix::io::Errno;
+
+use crate::files::{LocationFiles, Refused};
+
+/// Reads texts beneath one directory. Blocking: not for an async task's own thread.
+#[derive(Debug)]
+pub struct LocationTexts(LocationFiles);
+
+/// The beginning of a text file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundText {
+    /// What was read; what is no UTF-8 is replaced.
+    pub text: String,
+    /// Whether the file goes on.
+    pub more: bool,
+}
+
+impl LocationTexts {
+    /// The texts beneath `root`.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        LocationFiles::at(root, "").map(Self)
+    }
+
+    /// The first `max_bytes` of what `path` leads to below the root. `None` when nothing is there, and when what is
+    /// there is no regular file or is outside: a symlink's target does not become readable by it.
+    ///
+    /// # Errors
+    /// When there is a file, and it cannot be read.
+    pub fn read(&self, path: &Path, max_bytes: usize) -> io::Result<Option<FoundText>> {
+        // Without NONBLOCK, to open a pipe waits for its writer.
+        let fd = match self.0.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+            Ok(fd) => fd,
+            Err(Refused::Missing | Refused::Outside) => return Ok(None),
+            Err(Refused::Io(error)) if leads_to_no_file(&error) => return Ok(None),
+            Err(Refused::Io(error)) => return Err(error),
+        };
+        if FileType::from_raw_mode(fstat(&fd)?.st_mode) != FileType::RegularFile {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        File::from(fd).take(max_bytes as u64 + 1).read_to_end(&mut bytes)?;
+        let more = bytes.len() > max_bytes;
+        bytes.truncate(max_bytes);
+        if more {
+            // Not in the middle of a character.
+            let whole = std::str::from_utf8(&bytes);
+            let end = whole.err().filter(|error| error.error_len().is_none());
+            bytes.truncate(end.map_or(bytes.len(), |error| error.valid_up_to()));
+        }
+        Ok(Some(FoundText { text: String::from_utf8_lossy(&bytes).into_owned(), more }))
+    }
+}
+
+/// A file where the path has a directory, a name that no file system has, a socket.
+fn leads_to_no_file(error: &io::Error) -> bool {
+    let codes = [Errno::NOTDIR, Errno::NAMETOOLONG, Errno::NXIO, Errno::INVAL];
+    error.raw_os_error().is_some_and(|code| codes.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn text(text: &str, more: bool) -> Option<FoundText> {
+        Some(FoundText { text: text.into(), more })
+    }
+
+    #[test]
+    fn a_text_is_read_up_to_its_bound_and_not_in_the_middle_of_a_character() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        std::fs::write(folder.path().join("a/AGENTS.md"), "grün").unwrap();
+        std::fs::write(folder.path().join("odd"), b"a\xffb").unwrap();
+        symlink("a/AGENTS.md", folder.path().join("CLAUDE.md")).unwrap();
+        let texts = LocationTexts::open(folder.path()).unwrap();
+        let read = |path: &str, max| texts.read(Path::new(path), max).unwrap();
+        assert_eq!(read("a/AGENTS.md", 5), text("grün", false));
+        assert_eq!(read("a/AGENTS.md", 4), text("grü", true));
+        assert_eq!(read("a/AGENTS.md", 3), text("gr", true));
+        assert_eq!(read("CLAUDE.md", 9), text("grün", false));
+        assert_eq!(read("odd", 9), text("a\u{FFFD}b", false));
+    }
+
+    #[test]
+    fn what_is_no_file_of_the_location_is_not_there() {
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "secret").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("directory")).unwrap();
+        std::fs::write(at("file"), "").unwrap();
+        symlink(outside.path().join("secret"), at("away")).unwrap();
+        symlink("../secret", at("up")).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        let pipe = rustix::fs::CWD;
+        rustix::fs::mkfifoat(pipe, at("pipe"), rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let texts = LocationTexts::open(folder.path()).unwrap();
+        let long = "x".repeat(300);
+        let names = [
+            "missing",
+            "directory",
+            "file/AGENTS.md",
+            "away",
+            "up",
+            "loop",
+            "socket",
+            "pipe",
+            &long,
+        ];
+        for name in names {
+            assert_eq!(texts.read(Path::new(name), 9).unwrap(), None, "{name}");
+        }
+        assert!(LocationTexts::open(&at("missing")).is_err());
+    }
+}
