@@ -37,6 +37,8 @@ pub enum Closed {
     Ended(DrainOutcome),
     /// It stopped at a boundary on request; the next holder goes on.
     HandedOver,
+    /// It gave up its slot at a boundary because others wait for one; its next drain goes on.
+    Yielded,
 }
 
 /// A turn whose intent and first attempt are committed.
@@ -86,6 +88,11 @@ impl Rules<'_> {
         if self.stopping && (continuing || waits) {
             let next = Next::End(Closed::HandedOver);
             return Verdict::Write(next, DrainEnd::HandOver, Site::HandedOver);
+        }
+        // Handed over, not closed: what was only stored is taken up as it would have been by going on.
+        if self.crowded && waits && !continuing && !draft.history().wants_turn() {
+            let next = Next::End(Closed::Yielded);
+            return Verdict::Write(next, DrainEnd::HandOver, Site::Yielded);
         }
         let prompts = promotable(draft.history().pending(), continuing);
         if prompts.is_empty() && !continuing {

@@ -21,6 +21,9 @@ pub struct Rules<'a> {
     pub workspace: WorkspaceState<'a>,
     /// The worker stops: hand over at the next boundary.
     pub stopping: bool,
+    /// Others wait for the drain's slot, and it has had a turn: yield at the next boundary at which its
+    /// work does not continue.
+    pub crowded: bool,
     /// The newest interrupt that is not this drain's to apply.
     pub interrupts_before: Seq,
 }

@@ -31,6 +31,8 @@ sites! {
     Interrupted = "interrupted",
     /// A boundary stopped because the worker does.
     HandedOver = "handed-over",
+    /// A boundary gave up the drain's slot because others wait.
+    Yielded = "yielded",
     /// A boundary found no Baseline System Context; what is pending waits.
     ContextBlocked = "context-blocked",
     /// A boundary could not go on with what it had promoted or settled.

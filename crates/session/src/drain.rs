@@ -23,6 +23,8 @@ pub enum DrainExit {
     Ended(DrainOutcome),
     /// It stopped at a boundary on request; the next holder goes on.
     HandedOver,
+    /// It gave up its slot at a boundary because others wait for one: start it again when its turn comes.
+    Yielded,
     /// The claim has passed on.
     Fenced,
     /// The Location has passed on: give it up.
@@ -97,6 +99,7 @@ impl<'r> Drain<'r> {
             next = match next {
                 Next::End(Closed::Ended(outcome)) => return Ok(DrainExit::Ended(outcome)),
                 Next::End(Closed::HandedOver) => return Ok(DrainExit::HandedOver),
+                Next::End(Closed::Yielded) => return Ok(DrainExit::Yielded),
                 Next::Turn(plan) => {
                     let span = info_span!("session.turn", turn.id = %plan.turn);
                     Box::pin(self.turn(*plan)).instrument(span).await?
@@ -171,6 +174,7 @@ impl<'r> Drain<'r> {
     /// Notes what a boundary has written: the components of its attempt are stored.
     pub(crate) fn written(&self, next: &Next) {
         if let Next::Turn(plan) = next {
+            self.stage.control.begun();
             let stored = plan.started.components.values().cloned();
             self.stage.runtime.stored.note(self.stage.session.org, stored);
         }

@@ -27,7 +27,7 @@ mod toolbox;
 mod turn;
 mod workspace;
 
-pub use control::{DrainControl, DrainHandle, drain_control};
+pub use control::{Crowd, DrainControl, DrainHandle, drain_control};
 pub use drain::{DrainExit, drain};
 pub use models::ConfiguredModels;
 pub use observe::ObservedAt;

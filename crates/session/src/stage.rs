@@ -44,6 +44,7 @@ impl<'r> Stage<'r> {
                 None => WorkspaceState::Here,
             },
             stopping: self.control.stopping.is_cancelled(),
+            crowded: self.control.is_crowded(),
             interrupts_before: self.interrupts_before,
         }
     }

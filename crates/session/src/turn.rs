@@ -13,6 +13,7 @@ use session_rules::{Heard, Next, Said, TurnPlan};
 use signals::DeltaKind;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, info_span};
 
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
@@ -91,7 +92,9 @@ impl<'r> Drain<'r> {
         let mut turn = Turn::of(Said::new(plan.turn.clone(), plan.message.clone()));
         self.live.begin(plan.message.clone());
         loop {
-            match Box::pin(self.stream(&plan, &mut turn)).await? {
+            let AttemptStarted { attempt, ordinal, .. } = &plan.started;
+            let span = info_span!("session.attempt", attempt.id = %attempt, ordinal);
+            match Box::pin(self.stream(&plan, &mut turn)).instrument(span).await? {
                 Streamed::Whole => return self.replied(&plan.started, turn).await,
                 Streamed::Interrupted => return self.interrupt_turn(turn).await,
                 Streamed::Failed(error) if turn.said.is_visible() => {

@@ -34,7 +34,7 @@ impl HistoryCache {
 
     pub(crate) fn put(&mut self, session: SessionRef, history: History) {
         // An empty history holds little, but its entry is not free.
-        let messages = history.messages().len() + 1;
+        let messages = history.conversation().messages().len() + 1;
         self.uses += 1;
         self.messages += messages;
         let entry = Entry { history, messages, used: self.uses };

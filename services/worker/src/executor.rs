@@ -1,14 +1,14 @@
 //! What runs where: one owner of the worker's state, fed by messages.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use domain::{FencingToken, LocationRef, SessionRef};
+use domain::{FencingToken, LocationRef, OrgId, SessionRef};
 use history::History;
 use placement_api::Lease;
-use session::{DrainExit, DrainHandle, Workspace, drain, drain_control};
+use session::{Crowd, DrainExit, DrainHandle, Workspace, drain, drain_control};
 use signals::WorkerHint;
 use store::StoreError;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::cache::HistoryCache;
+use crate::fair::FairQueue;
 use crate::heartbeat::{LeaseChange, Pulse};
 use crate::location::take_over;
 use crate::options::{WorkerOptions, WorkerParts};
@@ -25,6 +26,9 @@ use crate::sweep::{self, Found};
 const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
 const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
 const SWEEP: TaskKind = TaskKind::new("sweep", OnError::Log, OnCancel::Abort);
+
+/// Sessions that wait for a slot at the most; the sweep finds the rest.
+const QUEUE: usize = 10_000;
 
 /// What the executor is told.
 pub(crate) enum Message {
@@ -64,8 +68,10 @@ pub(crate) struct Executor {
     inbox: mpsc::UnboundedSender<Message>,
     held: HashMap<LocationRef, Held>,
     running: HashMap<SessionRef, Running>,
-    /// Sessions that wait for a slot, in order.
-    queue: VecDeque<SessionRef>,
+    /// Sessions that wait for a slot.
+    queue: FairQueue<OrgId, SessionRef>,
+    /// Tells drains whether anyone does.
+    crowd: Crowd,
     cache: HistoryCache,
     sweeping: bool,
 }
@@ -90,7 +96,8 @@ impl Executor {
             inbox,
             held: HashMap::new(),
             running: HashMap::new(),
-            queue: VecDeque::new(),
+            queue: FairQueue::new(QUEUE),
+            crowd: Crowd::default(),
             cache: HistoryCache::default(),
             sweeping: false,
         }
@@ -227,39 +234,56 @@ impl Executor {
             info!("the node drains: sessions are handed over at their next boundary");
             self.stopping.cancel();
             self.queue.clear();
+            self.crowd.set(false);
         } else if !drained && self.stopping.is_cancelled() && !self.drains.token().is_cancelled() {
             info!("the node takes work again");
             self.stopping = self.drains.token().child_token();
         }
     }
 
-    /// A session may have work.
+    /// A session may have work: it starts at once, or when its turn has come.
     fn poke(&mut self, session: SessionRef) {
         if let Some(running) = self.running.get_mut(&session) {
             running.again = true;
             return;
         }
         let Some(held) = self.held.get_mut(&session.location_ref()) else { return };
-        let Some(workspace) = held.workspace.clone() else {
+        if held.workspace.is_none() {
             held.waiting.insert(session);
             return;
-        };
+        }
+        let org = session.org;
+        self.queue.push(&org, session);
+        self.fill();
+    }
+
+    /// Gives free slots to those who wait. Who cannot start now is found by a later sweep.
+    fn fill(&mut self) {
+        while self.running.len() < self.options.slots {
+            let Some(next) = self.queue.pop() else { break };
+            self.begin(next);
+        }
+        self.crowd.set(!self.queue.is_empty());
+    }
+
+    fn begin(&mut self, session: SessionRef) {
         if self.stopping.is_cancelled() || !self.pulse.may_start(&*self.parts.runtime.clock) {
             return;
         }
-        if self.running.len() >= self.options.slots {
-            if !self.queue.contains(&session) {
-                self.queue.push_back(session);
-            }
-            return;
-        }
+        let Some(held) = self.held.get_mut(&session.location_ref()) else { return };
         let token = held.token;
-        self.start(session, token, workspace);
+        match held.workspace.clone() {
+            Some(workspace) => self.start(session, token, workspace),
+            None => {
+                held.waiting.insert(session);
+            }
+        }
     }
 
     fn start(&mut self, session: SessionRef, token: FencingToken, workspace: Arc<Workspace>) {
         let history = self.cache.take(&session);
         let (handle, control) = drain_control(self.stopping.clone());
+        let control = control.within(&self.crowd);
         let (runtime, inbox) = (self.parts.runtime.clone(), self.inbox.clone());
         self.running.insert(session.clone(), Running { handle, again: false });
         self.drains.spawn(DRAIN, async move {
@@ -272,7 +296,11 @@ impl Executor {
     }
 
     fn ended(&mut self, session: SessionRef, exit: &DrainExit, history: Option<History>) {
-        let again = self.running.remove(&session).is_some_and(|running| running.again);
+        let ran = self.running.remove(&session);
+        let again = ran.as_ref().is_some_and(|ran| ran.again);
+        if let Some(ran) = ran {
+            self.queue.charge(&session.org, ran.handle.turns());
+        }
         if let Some(history) = history {
             self.cache.put(session.clone(), history);
         }
@@ -286,6 +314,7 @@ impl Executor {
                     self.poke(session);
                 }
             }
+            DrainExit::Yielded => self.poke(session),
             DrainExit::HandedOver => {}
             DrainExit::Fenced => info!(session.id = %session.session, "the drain was fenced"),
             DrainExit::Superseded => self.give_back(&at),
@@ -293,10 +322,7 @@ impl Executor {
                 error!(session.id = %session.session, error = %chain(error), "the drain failed");
             }
         }
-        while self.running.len() < self.options.slots {
-            let Some(next) = self.queue.pop_front() else { break };
-            self.poke(next);
-        }
+        self.fill();
     }
 
     /// Asks the store for everything that hints may have failed to tell.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! heartbeat thread ──leases──▶ ┐
-//! hints (wake, interrupt, …) ─▶ executor ──▶ drains (at most `slots`)
+//! hints (wake, interrupt, …) ─▶ executor ──▶ drains (at most `slots`; more wait, fairly by organisation)
 //! sweep, every second ────────▶ ┘  raises the fence of a new lease before anything starts there
 //! ```
 //!
@@ -11,6 +11,7 @@
 
 mod cache;
 mod executor;
+mod fair;
 mod heartbeat;
 mod location;
 mod options;

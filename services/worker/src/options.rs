@@ -12,7 +12,7 @@ pub struct WorkerOptions {
     pub node: String,
     /// Where its internal listener answers; shown in the status of placement.
     pub url: String,
-    /// How many drains run at once; more wait for the sweep.
+    /// How many drains run at once; more wait in a queue that is fair between organisations.
     pub slots: usize,
     /// Where managed workspaces are; workers that may take over from each other see one folder.
     pub workspace_dir: PathBuf,

@@ -8,12 +8,14 @@
 
 mod commits;
 mod context;
+mod crowd;
 mod failures;
 mod fencing;
 mod inputs;
 mod instructions;
 mod interrupts;
 mod recovery;
+mod spans;
 mod text;
 mod tools;
 mod turns;

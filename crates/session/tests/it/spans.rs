@@ -1,0 +1,63 @@
+//! The spans that exporters will see: their names are stable, and each lies within its cause.
+
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use domain::DrainOutcome::Completed;
+use simulated_model::Script;
+use tracing::span::{Attributes, Id};
+use tracing::subscriber::set_default;
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::world::World;
+
+/// Notes each of our spans as its way from the root.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<String>>>);
+
+impl<S: tracing::Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Recorder {
+    fn on_new_span(&self, _: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let Some(scope) = context.span_scope(id) else { return };
+        let names: Vec<_> = scope
+            .from_root()
+            .map(|span| span.name())
+            .filter(|name| name.starts_with("session."))
+            .collect();
+        let ours = context.metadata(id).is_some_and(|data| data.name().starts_with("session."));
+        if ours {
+            self.0.lock().unwrap().push(names.join(" > "));
+        }
+    }
+}
+
+#[tokio::test]
+async fn drains_turns_attempts_and_tools_are_spans() -> Result<()> {
+    let recorder = Recorder::default();
+    let _recording = set_default(Registry::default().with(recorder.clone()));
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("a.txt", "one\n")?;
+    let busy =
+        Script { matches: "read".into(), times: Some(1), status: Some(503), ..Script::default() };
+    world.script(busy)?;
+    world.prompt(&session, "read a.txt").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let seen = recorder.0.lock().unwrap().clone();
+    assert_eq!(
+        seen,
+        [
+            "session.drain",
+            "session.drain > session.turn",
+            "session.drain > session.turn > session.attempt",
+            "session.drain > session.turn > session.attempt",
+            "session.drain > session.turn > session.tool",
+            "session.drain > session.turn",
+            "session.drain > session.turn > session.attempt",
+            // The look that found nothing more to do.
+            "session.drain",
+        ]
+    );
+    world.check().await
+}
