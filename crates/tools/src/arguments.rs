@@ -49,7 +49,7 @@ mod tests {
         let call = ToolCall { id: "c".into(), name: "read".into(), arguments: arguments.into() };
         parse(&call).map_err(|stopped| match stopped {
             Stopped::Failed(message) => message,
-            Stopped::Interrupted => panic!("nothing interrupts parsing"),
+            other @ (Stopped::Midway(_) | Stopped::Interrupted) => panic!("{other:?}"),
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use domain::ToolOutcomeKind;
 use sandbox::{LocationLock, Output};
 use serde_json::Value;
+use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 
 use crate::bound::Limits;
@@ -72,6 +73,8 @@ pub struct ToolOutcome {
     pub footer: String,
     /// The validated structured result.
     pub structured: Option<Value>,
+    /// Which files of the Location the call may have changed, whether it worked or not.
+    pub touched: Touched,
 }
 
 impl ToolOutcome {
@@ -83,15 +86,22 @@ impl ToolOutcome {
             text: Text::Whole(text),
             footer,
             structured,
+            touched: Touched::Nothing,
         }
+    }
+
+    pub(crate) fn touching(self, touched: Touched) -> Self {
+        Self { touched, ..self }
     }
 }
 
 /// Why a tool has no result: what its body returns instead of an outcome.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// Told to the model, which can do better.
+    /// Told to the model, which can do better. Nothing was changed.
     Failed(String),
+    /// Told to the model too. It failed after it had begun, and may have changed something.
+    Midway(String),
     /// Its context's token fired.
     Interrupted,
 }
@@ -103,9 +113,12 @@ impl Stopped {
 
     /// What the model and people see of it.
     pub(crate) fn into_outcome(self, tool: &str) -> ToolOutcome {
-        let (kind, text) = match self {
-            Self::Failed(message) => (ToolOutcomeKind::Failed, message),
-            Self::Interrupted => (ToolOutcomeKind::Interrupted, "interrupted".to_owned()),
+        let (kind, text, touched) = match self {
+            Self::Failed(message) => (ToolOutcomeKind::Failed, message, Touched::Nothing),
+            Self::Midway(message) => (ToolOutcomeKind::Failed, message, Touched::Anything),
+            Self::Interrupted => {
+                (ToolOutcomeKind::Interrupted, "interrupted".to_owned(), Touched::Nothing)
+            }
         };
         ToolOutcome {
             kind,
@@ -113,12 +126,22 @@ impl Stopped {
             text: Text::Whole(text),
             footer: String::new(),
             structured: None,
+            touched,
+        }
+    }
+
+    /// The same, of a call that had begun to change something.
+    pub(crate) fn midway(self) -> Self {
+        match self {
+            Self::Failed(message) | Self::Midway(message) => Self::Midway(message),
+            Self::Interrupted => Self::Interrupted,
         }
     }
 }
 
 /// What can be seen of a call's effect after its worker has died (class *probe*).
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a takeover makes one and reads it at once")]
 pub enum Probe {
     /// The effect is there: the call is settled with this.
     Done(ToolOutcome),

@@ -11,6 +11,7 @@ use rustix::fs::FileType;
 use serde::Deserialize;
 use serde_json::json;
 use similar::TextDiff;
+use snapshots::Touched;
 
 use crate::arguments;
 use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
@@ -80,8 +81,9 @@ impl Tool for Edit {
             let before = content(&files, target.path(), &arguments.path)?;
             let (after, count) = replaced(&before, &arguments)?;
             prove(context.lock.as_ref())?;
-            target.replace(after.as_bytes(), &call).map_err(told)?;
-            Ok(done(&arguments, Some((&before, &after, count))))
+            let replaced = target.replace(after.as_bytes(), &call);
+            let touched = replaced.map_err(|refused| told(refused).midway())?;
+            Ok(done(&arguments, Some((&before, &after, count))).touching(touched))
         })
         .await
     }
@@ -93,7 +95,7 @@ impl Tool for Edit {
             let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
             let found = content(&files, &files.relative(&arguments.path)?, &arguments.path)?;
             Ok(match happened(&found, &arguments) {
-                Some(true) => Probe::Done(done(&arguments, None)),
+                Some(true) => Probe::Done(done(&arguments, None).touching(Touched::Anything)),
                 Some(false) => Probe::NotDone,
                 None => Probe::Unclear,
             })
@@ -200,7 +202,7 @@ mod tests {
         match replaced(content, &arguments(old, new, all)) {
             Ok((after, _)) => Ok(after),
             Err(Stopped::Failed(message)) => Err(message),
-            Err(Stopped::Interrupted) => panic!("nothing interrupts an edit"),
+            Err(other) => panic!("a piece of text is replaced or not: {other:?}"),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Changing a file as a whole: never half of it, never two calls at once.
 
 use std::collections::hash_map::DefaultHasher;
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
@@ -12,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use sandbox::{LocationLock, lock};
+use snapshots::Touched;
 
 use crate::call::Stopped;
 use crate::files::{LocationFiles, Refused};
@@ -86,8 +88,10 @@ impl<'a> Target<'a> {
     /// Puts `content` in the file's place in one step: readers see the old file or the new one. Mode is kept, owner and
     /// hard links are not. Not synced: a machine that loses power loses what its snapshot does not have.
     ///
+    /// Returns what was touched: where the file really is.
+    ///
     /// `call` names the file beside it, so that what a killed worker left there is replaced by the call's next body.
-    pub(crate) fn replace(&self, content: &[u8], call: &str) -> Result<(), Refused> {
+    pub(crate) fn replace(&self, content: &[u8], call: &str) -> Result<Touched, Refused> {
         let (parent, name) = self.files.open_parent(&self.path)?;
         let beside = format!(".oc-tmp-{:016x}", hash(&(call, &name)));
         let flags =
@@ -103,10 +107,21 @@ impl<'a> Target<'a> {
         let done = self.fill(fd, content).and_then(|()| {
             renameat(&parent, beside.as_str(), &parent, &name).map_err(io::Error::from)
         });
-        done.map_err(|error| {
-            let _the_first_error_counts = unlinkat(&parent, beside.as_str(), AtFlags::empty());
-            Refused::Io(error)
-        })
+        match done {
+            Ok(()) => Ok(self.touched(&parent, &name)),
+            Err(error) => {
+                let _the_first_error_counts = unlinkat(&parent, beside.as_str(), AtFlags::empty());
+                Err(Refused::Io(error))
+            }
+        }
+    }
+
+    /// Below the root and without symlinks. A name that is no text, or a directory that was moved meanwhile, may be
+    /// anything.
+    fn touched(&self, parent: &OwnedFd, name: &OsStr) -> Touched {
+        let Ok(directory) = self.files.real_relative(parent) else { return Touched::Anything };
+        let directory = directory.strip_prefix(".").unwrap_or(&directory);
+        directory.join(name).to_str().map_or(Touched::Anything, Touched::path)
     }
 
     fn fill(&self, fd: OwnedFd, content: &[u8]) -> io::Result<()> {

@@ -4,6 +4,7 @@ use blobs::{BlobError, BlobKey, Blobs};
 use bytes::Bytes;
 use domain::ToolOutcomeKind;
 use serde_json::Value;
+use snapshots::Touched;
 
 use crate::bound::{Ends, Kept, Limits, bound};
 use crate::call::{Text, ToolOutcome};
@@ -26,6 +27,8 @@ pub struct Settlement {
     pub managed_path: Option<String>,
     /// Why it could not be kept, for operators. The call is what it was: this changes no success to a failure.
     pub storage_error: Option<String>,
+    /// Which files of the Location the call may have changed.
+    pub touched: Touched,
 }
 
 /// Bounds an outcome, and keeps its complete text as `name` (`tool_<id>`, unique) of `org` when it is too large.
@@ -38,7 +41,7 @@ pub async fn settle(
     org: &str,
     name: &str,
 ) -> Settlement {
-    let ToolOutcome { kind, title, text, footer, structured } = outcome;
+    let ToolOutcome { kind, title, text, footer, structured, touched } = outcome;
     let footer = storable(bounded_footer(&footer));
     let text = match (text, &structured) {
         (Text::Whole(text), Some(value)) if text.is_empty() && footer.is_empty() => {
@@ -83,7 +86,7 @@ pub async fn settle(
             (bound(ends, &footer, limits, &kept), true, path, error.or(file_error))
         }
     };
-    Settlement { kind, title, output, truncated, structured, managed_path, storage_error }
+    Settlement { kind, title, output, truncated, structured, managed_path, storage_error, touched }
 }
 
 fn key(org: &str, name: &str) -> Result<BlobKey, BlobError> {
@@ -160,6 +163,7 @@ mod tests {
             structured: Some(json!({"n": 1})),
             managed_path: None,
             storage_error: None,
+            touched: Touched::Nothing,
         };
         assert_eq!(settled, expected);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -8,6 +8,7 @@ use domain::{ToolClass, ToolOutcomeKind};
 use sandbox::{Command, End, Sandbox};
 use serde::Deserialize;
 use serde_json::json;
+use snapshots::Touched;
 
 use crate::arguments;
 use crate::call::{Stopped, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
@@ -64,7 +65,7 @@ impl Tool for Shell {
             ..Command::shell(&command, context.root.clone(), timeout)
         };
         let outcome = self.sandbox.run(script, &context.cancel).await;
-        let outcome = outcome.map_err(|error| Stopped::because(error.to_string()))?;
+        let outcome = outcome.map_err(|error| Stopped::Midway(error.to_string()))?;
         let (kind, mut footer) = match outcome.end {
             End::Exited(code) => (ToolOutcomeKind::Completed, format!("(exit code {code})")),
             End::Signaled(signal) => {
@@ -96,6 +97,7 @@ impl Tool for Shell {
         });
         let title = title("Run", &command);
         let text = Text::Spooled(outcome.output);
-        Ok(ToolOutcome { kind, title, text, footer, structured: Some(structured) })
+        let touched = Touched::Anything;
+        Ok(ToolOutcome { kind, title, text, footer, structured: Some(structured), touched })
     }
 }

@@ -9,6 +9,7 @@ use domain::ToolClass;
 use rustix::fs::FileType;
 use serde::Deserialize;
 use serde_json::json;
+use snapshots::Touched;
 
 use crate::arguments;
 use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
@@ -58,8 +59,9 @@ impl Tool for Write {
             let told = |refused: crate::files::Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
             prove(context.lock.as_ref())?;
-            target.replace(arguments.content.as_bytes(), &call).map_err(told)?;
-            Ok(done(&arguments, Some(!target.exists())))
+            let replaced = target.replace(arguments.content.as_bytes(), &call);
+            let touched = replaced.map_err(|refused| told(refused).midway())?;
+            Ok(done(&arguments, Some(!target.exists())).touching(touched))
         })
         .await
     }
@@ -71,7 +73,7 @@ impl Tool for Write {
             let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
             let below = files.relative(&arguments.path)?;
             Ok(if holds(&files, &below, arguments.content.as_bytes()) {
-                Probe::Done(done(&arguments, None))
+                Probe::Done(done(&arguments, None).touching(Touched::Anything))
             } else {
                 Probe::NotDone
             })

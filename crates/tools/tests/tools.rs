@@ -12,6 +12,7 @@ use domain::{ToolClass, ToolOutcomeKind};
 use rustix::fs::CWD;
 use sandbox::{Environment, LocationLock, ProcessSandbox, lock};
 use serde_json::{Value, json};
+use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 use tools::{
     Limits, ManagedOutputs, OrgOutputs, Probe, Registry, Settlement, ToolCall, ToolContext, settle,
@@ -461,4 +462,46 @@ async fn a_race_with_a_symlink_shows_nothing_of_the_outside() {
     swapper.join().unwrap();
     assert!(fine > 0 && denied > 0, "nothing was raced: {fine} read, {denied} denied");
     assert!(!outside.join("g").exists());
+}
+
+#[tokio::test]
+async fn a_result_says_which_files_the_call_may_have_changed() {
+    let place = Place::new();
+    place.file("a/b.txt", "one\n");
+    symlink("a", place.root().join("short")).unwrap();
+    symlink("a/b.txt", place.root().join("link")).unwrap();
+    for (tool, arguments) in [
+        ("read", json!({"path": "a/b.txt"})),
+        ("glob", json!({"pattern": "**"})),
+        ("grep", json!({"pattern": "one"})),
+        ("edit", json!({"path": "a/b.txt", "old": "none", "new": "x"})),
+        ("edit", json!({"path": "missing", "old": "none", "new": "x"})),
+        ("write", json!({"path": "../outside", "content": ""})),
+        ("write", json!({"path": "a", "content": ""})),
+        ("write", json!({})),
+        ("shell", json!({"command": " "})),
+        ("none", json!({})),
+    ] {
+        assert_eq!(place.settled(tool, arguments).await.touched, Touched::Nothing, "{tool}");
+    }
+    for (tool, arguments, path) in [
+        ("write", json!({"path": "new/deep/c", "content": "c"}), "new/deep/c"),
+        ("write", json!({"path": "/workspace/a/b.txt", "content": "two\n"}), "a/b.txt"),
+        ("write", json!({"path": "short/d", "content": "d"}), "a/d"),
+        ("edit", json!({"path": "link", "old": "two", "new": "three"}), "a/b.txt"),
+        ("edit", json!({"path": "./short/../a/b.txt", "old": "three", "new": "4"}), "a/b.txt"),
+    ] {
+        let settled = place.settled(tool, arguments).await;
+        assert_eq!(settled.touched, Touched::path(path), "{}", settled.output);
+    }
+    for command in ["true", "exit 1"] {
+        let settled = place.settled("shell", json!({ "command": command })).await;
+        assert_eq!(settled.touched, Touched::Anything);
+    }
+    // After a takeover all that is known is that it happened.
+    let done = call("write", &json!({"path": "new/deep/c", "content": "c"}));
+    let Probe::Done(outcome) = place.registry.probe(&done, &place.context).await else {
+        panic!("the file is there");
+    };
+    assert_eq!(outcome.touched, Touched::Anything);
 }

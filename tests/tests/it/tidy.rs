@@ -63,6 +63,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "boot",
             "simulated-model",
             "session-rules",
+            "snapshots",
         ],
     ),
     ("product", &["auth", "tools"]),
@@ -72,11 +73,13 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Arrows within a layer, each one-way.
-const WITHIN: [(&str, &str); 4] = [
+const WITHIN: [(&str, &str); 6] = [
     ("history", "domain"),
     ("history", "llm-protocol"),
     ("placement", "placement-api"),
     ("placement", "signals"),
+    ("snapshots", "blobs"),
+    ("snapshots", "sandbox"),
 ];
 
 /// Test packages stand beside the layers and may use all of them.

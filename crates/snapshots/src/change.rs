@@ -1,0 +1,160 @@
+//! Changes as people see them: a status, counted lines and a bounded patch for each file.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use blobs::Blobs;
+use bytes::Bytes;
+use similar::{DiffOp, TextDiff};
+
+use crate::compare::{Change, compare};
+use crate::error::SnapshotError;
+use crate::limits::SnapshotLimits;
+use crate::object::{Entry, ObjectId, TreeId};
+use crate::objects::Objects;
+use crate::shadow::PackRef;
+
+/// Files that are compared between two readings from packs: so many contents are in memory at once.
+const CHUNK: usize = 32;
+/// How long one patch may take; then it is correct, but larger than it need be.
+const ONE_PATCH: Duration = Duration::from_millis(200);
+/// A NUL in so many first bytes makes a file binary, as in git.
+const BINARY_BYTES: usize = 8_000;
+
+/// What happened to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeStatus {
+    /// It is new.
+    Added,
+    /// Its content, its executable bit or its being a link changed.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// A file that differs between two trees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// Below the Location's root. Bytes that are no UTF-8 are shown as U+FFFD.
+    pub path: String,
+    /// What happened.
+    pub status: ChangeStatus,
+    /// Lines that are new. 0 for binary files and for those that were not compared.
+    pub additions: u64,
+    /// Lines that are gone. 0 for binary files and for those that were not compared.
+    pub deletions: u64,
+    /// A unified diff with three lines of context; absent for binary files, for those above the limits, and when
+    /// only the executable bit changed.
+    pub patch: Option<String>,
+}
+
+/// The files that differ between two trees, in order of their paths.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileChanges {
+    /// At most [`SnapshotLimits::changes`].
+    pub files: Vec<FileChange>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// What differs between two trees of the organisation `org`, read from packs alone. `packs` must hold both.
+pub async fn diff(
+    blobs: &Blobs,
+    org: &str,
+    packs: &[PackRef],
+    from: &TreeId,
+    to: &TreeId,
+    limits: &SnapshotLimits,
+) -> Result<FileChanges, SnapshotError> {
+    let names = packs.iter().filter_map(|pack| pack.pack.clone()).collect();
+    let objects = Objects::open(blobs.clone(), org.to_owned(), names).await?;
+    let changes = compare(&objects, &HashMap::new(), Some(from.0), Some(to.0)).await?;
+    show(&objects, changes, limits).await
+}
+
+/// Lists changes, with patches as far as the limits go and packs have the contents.
+pub(crate) async fn show(
+    objects: &Objects,
+    changes: Vec<Change>,
+    limits: &SnapshotLimits,
+) -> Result<FileChanges, SnapshotError> {
+    let mut leaves: Vec<Change> = changes.into_iter().filter(Change::is_leaf).collect();
+    let more = leaves.len().saturating_sub(limits.changes);
+    leaves.truncate(limits.changes);
+    let began = Instant::now();
+    let mut files = Vec::with_capacity(leaves.len());
+    for chunk in leaves.chunks(CHUNK) {
+        let left = limits.patch_time.saturating_sub(began.elapsed());
+        let sides = chunk.iter().flat_map(|change| [change.from, change.to]).flatten();
+        let small = |id: &ObjectId| objects.size(*id).is_some_and(|n| n <= limits.compared_bytes);
+        let wanted: Vec<_> = sides.map(|entry| entry.id).filter(small).collect();
+        let contents = if left.is_zero() { HashMap::new() } else { objects.get(wanted).await? };
+        let (chunk, patch_bytes) = (chunk.to_vec(), limits.patch_bytes);
+        let shown = tokio::task::spawn_blocking(move || {
+            let began = Instant::now();
+            let one = |change: &Change| {
+                let left = left.saturating_sub(began.elapsed()).min(ONE_PATCH);
+                show_one(change, &contents, left, patch_bytes)
+            };
+            chunk.iter().map(one).collect::<Vec<_>>()
+        });
+        files.extend(shown.await?);
+    }
+    Ok(FileChanges { files, more })
+}
+
+fn show_one(
+    change: &Change,
+    contents: &HashMap<ObjectId, Bytes>,
+    time: Duration,
+    patch_bytes: usize,
+) -> FileChange {
+    let path = shown(&change.path);
+    let status = match (&change.from, &change.to) {
+        (None, _) => ChangeStatus::Added,
+        (_, None) => ChangeStatus::Deleted,
+        (Some(_), Some(_)) => ChangeStatus::Modified,
+    };
+    let unknown =
+        FileChange { path: path.clone(), status, additions: 0, deletions: 0, patch: None };
+    let text = |entry: Option<Entry>| match entry {
+        None => Some(""),
+        Some(entry) => contents.get(&entry.id).and_then(|bytes| as_text(bytes)),
+    };
+    let (Some(before), Some(after)) = (text(change.from), text(change.to)) else { return unknown };
+    if time.is_zero() || before == after {
+        return unknown;
+    }
+    let diff = TextDiff::configure().timeout(time).diff_lines(before, after);
+    let (mut additions, mut deletions) = (0, 0);
+    for op in diff.ops() {
+        match op {
+            DiffOp::Equal { .. } => {}
+            DiffOp::Delete { old_len, .. } => deletions += *old_len as u64,
+            DiffOp::Insert { new_len, .. } => additions += *new_len as u64,
+            DiffOp::Replace { old_len, new_len, .. } => {
+                deletions += *old_len as u64;
+                additions += *new_len as u64;
+            }
+        }
+    }
+    let name = |side: &str, entry: Option<Entry>| match entry {
+        Some(_) => format!("{side}/{path}"),
+        None => "/dev/null".to_owned(),
+    };
+    let (old, new) = (name("a", change.from), name("b", change.to));
+    let patch = diff.unified_diff().context_radius(3).header(&old, &new).to_string();
+    let patch = Some(patch).filter(|patch| patch.len() <= patch_bytes);
+    FileChange { path, status, additions, deletions, patch }
+}
+
+fn as_text(bytes: &Bytes) -> Option<&str> {
+    let start = &bytes[..bytes.len().min(BINARY_BYTES)];
+    if start.contains(&0) { None } else { std::str::from_utf8(bytes).ok() }
+}
+
+/// A path as events and people see it.
+pub(crate) fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,176 @@
+//! Objects and their ids: a blob is a file's bytes or a link's target, a tree is a directory's entries.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
+
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of an object's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ObjectId(pub(crate) [u8; 32]);
+
+impl ObjectId {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(&self.0[..6]))
+    }
+}
+
+/// All files of a Location at one moment: equal ids are equal files. 64 hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreeId(pub(crate) ObjectId);
+
+impl fmt::Display for TreeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A text that is no tree's id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a tree's id is 64 hex digits")]
+pub struct BadTreeId;
+
+impl FromStr for TreeId {
+    type Err = BadTreeId;
+
+    fn from_str(text: &str) -> Result<Self, BadTreeId> {
+        let mut id = [0; 32];
+        hex::decode_to_slice(text, &mut id).map_err(|_| BadTreeId)?;
+        Ok(Self(ObjectId(id)))
+    }
+}
+
+/// What an entry of a tree is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    File,
+    Executable,
+    Link,
+    Directory,
+}
+
+impl Kind {
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Self::File => b'f',
+            Self::Executable => b'x',
+            Self::Link => b'l',
+            Self::Directory => b'd',
+        }
+    }
+
+    pub(crate) fn of(byte: u8) -> Option<Self> {
+        [Self::File, Self::Executable, Self::Link, Self::Directory]
+            .into_iter()
+            .find(|kind| kind.byte() == byte)
+    }
+}
+
+/// What a name in a directory leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    pub(crate) id: ObjectId,
+}
+
+/// A directory's entries, by name.
+pub(crate) type Entries = Vec<(OsString, Entry)>;
+
+/// The bytes of a tree object: per entry, in order of names, `kind name NUL id`.
+#[derive(Default)]
+pub(crate) struct TreeBytes(Vec<u8>);
+
+impl TreeBytes {
+    /// Names must come in ascending order.
+    pub(crate) fn push(&mut self, name: &OsStr, entry: Entry) {
+        self.0.push(entry.kind.byte());
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(0);
+        self.0.extend_from_slice(&entry.id.0);
+    }
+
+    pub(crate) fn done(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Reads a tree object; `None` when it is none, or names what no directory can hold.
+pub(crate) fn parse_tree(mut bytes: &[u8]) -> Option<Entries> {
+    let mut entries: Entries = Vec::new();
+    while let Some((&kind, rest)) = bytes.split_first() {
+        let kind = Kind::of(kind)?;
+        let end = rest.iter().position(|byte| *byte == 0)?;
+        let (name, rest) = (&rest[..end], &rest[end + 1..]);
+        let (id, rest) = rest.split_first_chunk::<32>()?;
+        let is_name = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
+        let ascends = entries.last().is_none_or(|(last, _)| last.as_bytes() < name);
+        if !is_name || !ascends {
+            return None;
+        }
+        entries.push((OsStr::from_bytes(name).to_owned(), Entry { kind, id: ObjectId(*id) }));
+        bytes = rest;
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(entries: &[(&[u8], Kind)]) -> Vec<u8> {
+        let mut bytes = TreeBytes::default();
+        for (name, kind) in entries {
+            bytes.push(OsStr::from_bytes(name), Entry { kind: *kind, id: ObjectId::of(name) });
+        }
+        bytes.done()
+    }
+
+    #[test]
+    fn a_tree_is_read_as_it_was_written() {
+        let given: [(&[u8], Kind); 4] = [
+            (b"a\nb", Kind::Link),
+            (b"b", Kind::Directory),
+            (b"c d", Kind::Executable),
+            (b"\xff", Kind::File),
+        ];
+        let read = parse_tree(&tree(&given)).unwrap();
+        let names: Vec<_> = read.iter().map(|(n, e)| (n.as_bytes(), e.kind)).collect();
+        assert_eq!(names, given);
+        assert_eq!(parse_tree(b""), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_tree_that_no_directory_can_be_is_refused() {
+        for bad in [&b""[..], b".", b"..", b"a/b"] {
+            assert_eq!(parse_tree(&tree(&[(bad, Kind::File)])), None, "{bad:?}");
+        }
+        assert_eq!(parse_tree(&tree(&[(b"b", Kind::File), (b"a", Kind::File)])), None);
+        assert_eq!(parse_tree(&tree(&[(b"a", Kind::File), (b"a", Kind::File)])), None);
+        let whole = tree(&[(b"a", Kind::File)]);
+        for cut in 1..whole.len() {
+            assert_eq!(parse_tree(&whole[..cut]), None, "{cut}");
+        }
+        assert_eq!(parse_tree(b"?a\0"), None);
+    }
+
+    #[test]
+    fn a_trees_id_survives_its_text() {
+        let id = TreeId(ObjectId::of(b"x"));
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!("abc".parse::<TreeId>(), Err(BadTreeId));
+    }
+}

@@ -1,0 +1,271 @@
+//! The objects of a Location, wherever they are: which pack has which, and what was read lately.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use blobs::{BlobKey, Blobs};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::error::SnapshotError;
+use crate::object::{Entries, ObjectId, parse_tree};
+use crate::pack::{FOOTER_BYTES, Footer, Pack, PackBody, Span, unpack};
+
+/// Kind of the blobs.
+const BLOB_KIND: &str = "snapshot";
+/// Packs whose indexes are read at the same time.
+const PARALLEL: usize = 8;
+/// The end of a pack that is read in one go: an index of 1,300 entries.
+const TAIL_BYTES: u64 = 64 * 1024;
+/// Objects that lie at most so far apart are read in one go, up to so many stored bytes and bytes.
+const GAP_BYTES: u64 = 32 * 1024;
+const RUN_STORED: u64 = 4 * 1024 * 1024;
+const RUN_BYTES: u64 = 16 * 1024 * 1024;
+/// What was read lately: all of it, and the largest that is kept.
+const CACHE_BYTES: usize = 4 * 1024 * 1024;
+const CACHED_BYTES: usize = 256 * 1024;
+
+/// Packs and what they hold.
+pub(crate) struct Objects {
+    blobs: Blobs,
+    org: String,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    packs: Vec<PackState>,
+    places: HashMap<ObjectId, (usize, Span)>,
+    recent: Recent,
+}
+
+struct PackState {
+    name: String,
+    /// Its row is committed.
+    committed: bool,
+}
+
+#[derive(Default)]
+struct Recent {
+    objects: HashMap<ObjectId, Bytes>,
+    order: VecDeque<ObjectId>,
+    bytes: usize,
+}
+
+impl Recent {
+    fn keep(&mut self, id: ObjectId, bytes: &Bytes) {
+        if bytes.len() > CACHED_BYTES || self.objects.contains_key(&id) {
+            return;
+        }
+        self.bytes += bytes.len();
+        // A copy: a slice would keep all that it was read with.
+        self.objects.insert(id, Bytes::copy_from_slice(bytes));
+        self.order.push_back(id);
+        while self.bytes > CACHE_BYTES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.bytes -= self.objects.remove(&oldest).map_or(0, |bytes| bytes.len());
+        }
+    }
+}
+
+/// Objects of one pack that are read in one go.
+pub(crate) struct Run {
+    pack: String,
+    from: u64,
+    to: u64,
+    objects: Vec<(ObjectId, Span)>,
+}
+
+impl Objects {
+    /// Reads the indexes of packs whose rows are committed.
+    pub(crate) async fn open(
+        blobs: Blobs,
+        org: String,
+        packs: Vec<String>,
+    ) -> Result<Self, SnapshotError> {
+        let read = |name: String| {
+            let (blobs, org) = (&blobs, &org);
+            async move {
+                let index = read_index(blobs, org, &name).await?;
+                Ok::<_, SnapshotError>((name, index))
+            }
+        };
+        let indexes: Vec<_> =
+            stream::iter(packs).map(read).buffered(PARALLEL).try_collect().await?;
+        let mut inner = Inner::default();
+        for (name, index) in indexes {
+            inner.add(name, true, &index);
+        }
+        Ok(Self { blobs, org, inner: Mutex::new(inner) })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a committed row's pack has it.
+    pub(crate) fn is_kept(&self, id: ObjectId) -> bool {
+        let inner = self.inner();
+        inner.places.get(&id).is_some_and(|(pack, _)| inner.packs[*pack].committed)
+    }
+
+    /// How large an object is; `None` when no pack has it.
+    pub(crate) fn size(&self, id: ObjectId) -> Option<u64> {
+        self.inner().places.get(&id).map(|(_, span)| u64::from(span.bytes))
+    }
+
+    /// Stores a pack. Its objects can be read from now on, and are kept once it is committed.
+    pub(crate) async fn store(&self, name: &str, pack: Pack) -> Result<(), SnapshotError> {
+        let key = BlobKey::new(&self.org, BLOB_KIND, name)?;
+        match pack.body {
+            PackBody::Memory(bytes) => self.blobs.put(&key, bytes).await?,
+            PackBody::File(file) => {
+                self.blobs.put_file(&key, file).await?;
+            }
+        }
+        self.inner().add(name.to_owned(), false, &pack.index);
+        Ok(())
+    }
+
+    /// The row that names a pack is committed.
+    pub(crate) fn committed(&self, name: &str) {
+        for pack in self.inner().packs.iter_mut().filter(|pack| pack.name == name) {
+            pack.committed = true;
+        }
+    }
+
+    /// Remembers an object that will be asked for soon.
+    pub(crate) fn remember(&self, id: ObjectId, bytes: &Bytes) {
+        self.inner().recent.keep(id, bytes);
+    }
+
+    /// Reads objects; what is large should be read run by run.
+    pub(crate) async fn get(
+        &self,
+        ids: impl IntoIterator<Item = ObjectId>,
+    ) -> Result<HashMap<ObjectId, Bytes>, SnapshotError> {
+        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        {
+            let inner = self.inner();
+            for id in ids {
+                match inner.recent.objects.get(&id) {
+                    Some(bytes) => drop(found.insert(id, bytes.clone())),
+                    None => missing.push(id),
+                }
+            }
+        }
+        for run in self.runs(missing)? {
+            for (id, bytes) in self.read(run).await? {
+                self.remember(id, &bytes);
+                found.insert(id, bytes);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads trees.
+    pub(crate) async fn trees(
+        &self,
+        ids: impl IntoIterator<Item = ObjectId>,
+    ) -> Result<HashMap<ObjectId, Entries>, SnapshotError> {
+        let parse = |(id, bytes): (ObjectId, Bytes)| match parse_tree(&bytes) {
+            Some(entries) => Ok((id, entries)),
+            None => Err(SnapshotError::Damaged { pack: id.to_string(), what: "it is no tree" }),
+        };
+        self.get(ids).await?.into_iter().map(parse).collect()
+    }
+
+    /// How to read many objects with few requests: neighbours together, in bounded pieces.
+    pub(crate) fn runs(&self, ids: Vec<ObjectId>) -> Result<Vec<Run>, SnapshotError> {
+        let inner = self.inner();
+        let mut wanted = Vec::with_capacity(ids.len());
+        for id in ids {
+            let Some((pack, span)) = inner.places.get(&id) else {
+                return Err(SnapshotError::MissingObject(id.to_string()));
+            };
+            wanted.push((*pack, span.offset, id, *span));
+        }
+        wanted.sort_unstable_by_key(|(pack, offset, id, _)| (*pack, *offset, *id));
+        wanted.dedup_by_key(|(.., id, _)| *id);
+        let mut runs: Vec<(usize, u64, Run)> = Vec::new();
+        for (pack, from, id, span) in wanted {
+            let to = from + u64::from(span.stored);
+            if let Some((last, bytes, run)) = runs.last_mut()
+                && *last == pack
+                && from <= run.to + GAP_BYTES
+                && to - run.from <= RUN_STORED
+                && *bytes + u64::from(span.bytes) <= RUN_BYTES
+            {
+                run.to = run.to.max(to);
+                *bytes += u64::from(span.bytes);
+                run.objects.push((id, span));
+                continue;
+            }
+            let name = inner.packs[pack].name.clone();
+            let run = Run { pack: name, from, to, objects: vec![(id, span)] };
+            runs.push((pack, u64::from(span.bytes), run));
+        }
+        Ok(runs.into_iter().map(|(.., run)| run).collect())
+    }
+
+    /// Reads and proves the objects of a run.
+    pub(crate) async fn read(&self, run: Run) -> Result<Vec<(ObjectId, Bytes)>, SnapshotError> {
+        let key = BlobKey::new(&self.org, BLOB_KIND, &run.pack)?;
+        let stored = self.blobs.get_range(&key, run.from..run.to).await?;
+        let unpacked = tokio::task::spawn_blocking(move || {
+            let damaged = || SnapshotError::Damaged {
+                pack: run.pack.clone(),
+                what: "an object is not its id's",
+            };
+            let mut objects = Vec::with_capacity(run.objects.len());
+            for (id, span) in &run.objects {
+                let from = usize::try_from(span.offset - run.from).unwrap_or(usize::MAX);
+                let bytes = stored.get(from..).and_then(|rest| rest.get(..span.stored as usize));
+                let object = bytes.and_then(|bytes| unpack(*id, *span, bytes));
+                objects.push((*id, object.ok_or_else(damaged)?));
+            }
+            Ok(objects)
+        });
+        unpacked.await?
+    }
+}
+
+impl Inner {
+    fn add(&mut self, name: String, committed: bool, index: &[(ObjectId, Span)]) {
+        let pack = self.packs.len();
+        self.packs.push(PackState { name, committed });
+        for (id, span) in index {
+            let kept = self.places.get(id).is_some_and(|(pack, _)| self.packs[*pack].committed);
+            if !kept {
+                self.places.insert(*id, (pack, *span));
+            }
+        }
+    }
+}
+
+async fn read_index(
+    blobs: &Blobs,
+    org: &str,
+    name: &str,
+) -> Result<Vec<(ObjectId, Span)>, SnapshotError> {
+    let damaged = |what| SnapshotError::Damaged { pack: name.to_owned(), what };
+    let key = BlobKey::new(org, BLOB_KIND, name)?;
+    let size = blobs.size(&key).await?;
+    let tail_at = size.saturating_sub(TAIL_BYTES);
+    let tail = blobs.get_range(&key, tail_at..size).await?;
+    let footer_at = tail.len().checked_sub(FOOTER_BYTES).ok_or(damaged("it is too short"))?;
+    let footer =
+        Footer::parse(&tail[footer_at..]).ok_or(damaged("its last bytes are no pack's"))?;
+    let index_end = size - FOOTER_BYTES as u64;
+    if footer.index_at.checked_add(footer.index_bytes()) != Some(index_end) {
+        return Err(damaged("its index is not where it says"));
+    }
+    let index = if footer.index_at >= tail_at {
+        let from = usize::try_from(footer.index_at - tail_at).unwrap_or(footer_at);
+        tail.slice(from..footer_at)
+    } else {
+        blobs.get_range(&key, footer.index_at..index_end).await?
+    };
+    footer.index(&index).ok_or(damaged("its index is not what was written"))
+}

@@ -1,0 +1,317 @@
+//! A pack: the objects of one capture, each compressed by itself, and an index at the end.
+//!
+//! ```text
+//! object, object, … │ index: (id, offset, stored bytes, bytes) … │ offset of the index, entries, its SHA-256, magic
+//! ```
+//!
+//! An object that compression does not make smaller is stored as it is: then stored bytes = bytes.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use zstd::bulk::Compressor;
+
+use crate::error::SnapshotError;
+use crate::object::ObjectId;
+
+const MAGIC: &[u8; 8] = b"ocpack\x001";
+const ENTRY_BYTES: usize = 32 + 8 + 4 + 4;
+/// Bytes of the last part of a pack.
+pub(crate) const FOOTER_BYTES: usize = 8 + 8 + 32 + 8;
+/// Entries that an index may have; more than any capture's.
+const MAX_ENTRIES: u64 = 4_000_000;
+/// A pack is put together in memory up to so many bytes, then in a file.
+const MEMORY_BYTES: usize = 8 * 1024 * 1024;
+/// zstd's own default: objects are small, and a turn waits for them.
+const LEVEL: i32 = 3;
+
+/// Where an object is in its pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) offset: u64,
+    pub(crate) stored: u32,
+    pub(crate) bytes: u32,
+}
+
+/// The last bytes of a pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) index_at: u64,
+    pub(crate) entries: u64,
+    hash: [u8; 32],
+}
+
+impl Footer {
+    /// `None` when these are not a pack's last bytes.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (index_at, rest) = bytes.split_first_chunk::<8>()?;
+        let (entries, rest) = rest.split_first_chunk::<8>()?;
+        let (hash, magic) = rest.split_first_chunk::<32>()?;
+        let footer = Self {
+            index_at: u64::from_be_bytes(*index_at),
+            entries: u64::from_be_bytes(*entries),
+            hash: *hash,
+        };
+        (magic == MAGIC && footer.entries <= MAX_ENTRIES).then_some(footer)
+    }
+
+    /// Bytes of the index.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.entries * ENTRY_BYTES as u64
+    }
+
+    /// Reads the index; `None` when it is not the one that was written.
+    pub(crate) fn index(&self, bytes: &[u8]) -> Option<Vec<(ObjectId, Span)>> {
+        if <[u8; 32]>::from(Sha256::digest(bytes)) != self.hash {
+            return None;
+        }
+        let (entries, rest) = bytes.as_chunks::<ENTRY_BYTES>();
+        if !rest.is_empty() || entries.len() as u64 != self.entries {
+            return None;
+        }
+        entries.iter().map(|entry| self.entry(entry)).collect()
+    }
+
+    fn entry(&self, entry: &[u8; ENTRY_BYTES]) -> Option<(ObjectId, Span)> {
+        let (id, rest) = entry.split_first_chunk::<32>()?;
+        let (offset, rest) = rest.split_first_chunk::<8>()?;
+        let (stored, bytes) = rest.split_first_chunk::<4>()?;
+        let span = Span {
+            offset: u64::from_be_bytes(*offset),
+            stored: u32::from_be_bytes(*stored),
+            bytes: u32::from_be_bytes(bytes.try_into().ok()?),
+        };
+        let ends = span.offset.checked_add(u64::from(span.stored))?;
+        (ends <= self.index_at).then_some((ObjectId(*id), span))
+    }
+}
+
+/// The bytes of an object; `None` when they are not what its id says.
+pub(crate) fn unpack(id: ObjectId, span: Span, stored: &[u8]) -> Option<Bytes> {
+    let bytes = if span.stored == span.bytes {
+        Bytes::copy_from_slice(stored)
+    } else {
+        Bytes::from(zstd::bulk::decompress(stored, span.bytes as usize).ok()?)
+    };
+    (ObjectId::of(&bytes) == id).then_some(bytes)
+}
+
+enum Sink {
+    Memory(Vec<u8>),
+    File(io::BufWriter<File>),
+}
+
+/// Puts a pack together.
+pub(crate) struct PackWriter {
+    sink: Sink,
+    folder: PathBuf,
+    spans: HashMap<ObjectId, Span>,
+    order: Vec<ObjectId>,
+    at: u64,
+    content: u64,
+    limit: u64,
+    compressor: Compressor<'static>,
+}
+
+/// A pack that is ready to be stored.
+pub(crate) struct Pack {
+    pub(crate) body: PackBody,
+    pub(crate) bytes: u64,
+    pub(crate) index: Vec<(ObjectId, Span)>,
+    /// Of the index: two packs with the same hash hold the same.
+    pub(crate) hash: [u8; 32],
+}
+
+pub(crate) enum PackBody {
+    Memory(Bytes),
+    /// At its start.
+    File(File),
+}
+
+impl PackWriter {
+    /// A large pack grows in an unnamed file in `folder`; at most `limit` bytes of content.
+    pub(crate) fn new(folder: &Path, limit: u64) -> Result<Self, SnapshotError> {
+        let failed = SnapshotError::io("compress into", folder);
+        Ok(Self {
+            sink: Sink::Memory(Vec::new()),
+            folder: folder.to_path_buf(),
+            spans: HashMap::new(),
+            order: Vec::new(),
+            at: 0,
+            content: 0,
+            limit,
+            compressor: Compressor::new(LEVEL).map_err(failed)?,
+        })
+    }
+
+    pub(crate) fn has(&self, id: ObjectId) -> bool {
+        self.spans.contains_key(&id)
+    }
+
+    /// Adds an object unless it is there.
+    pub(crate) fn add(&mut self, id: ObjectId, bytes: &[u8]) -> Result<(), SnapshotError> {
+        if self.has(id) {
+            return Ok(());
+        }
+        self.content += bytes.len() as u64;
+        let too_large = SnapshotError::TooLarge { limit: self.limit };
+        let Ok(length) = u32::try_from(bytes.len()) else { return Err(too_large) };
+        if self.content > self.limit {
+            return Err(too_large);
+        }
+        let folder = self.folder.clone();
+        let failed = SnapshotError::io("write a pack in", &folder);
+        let packed = match self.compressor.compress(bytes) {
+            Ok(packed) if packed.len() < bytes.len() => packed,
+            Ok(_no_gain) => bytes.to_vec(),
+            Err(error) => return Err(failed(error)),
+        };
+        self.write(&packed).map_err(failed)?;
+        let stored = u32::try_from(packed.len()).unwrap_or(length);
+        self.spans.insert(id, Span { offset: self.at, stored, bytes: length });
+        self.order.push(id);
+        self.at += packed.len() as u64;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Sink::Memory(memory) = &self.sink
+            && memory.len() + bytes.len() > MEMORY_BYTES
+        {
+            let mut file = io::BufWriter::new(tempfile::tempfile_in(&self.folder)?);
+            file.write_all(memory)?;
+            self.sink = Sink::File(file);
+        }
+        match &mut self.sink {
+            Sink::Memory(memory) => memory.extend_from_slice(bytes),
+            Sink::File(file) => file.write_all(bytes)?,
+        }
+        Ok(())
+    }
+
+    /// Adds the index; `None` when the pack holds nothing.
+    pub(crate) fn finish(mut self) -> Result<Option<Pack>, SnapshotError> {
+        if self.order.is_empty() {
+            return Ok(None);
+        }
+        let index: Vec<_> = self.order.iter().map(|id| (*id, self.spans[id])).collect();
+        let mut bytes = Vec::with_capacity(index.len() * ENTRY_BYTES + FOOTER_BYTES);
+        for (id, span) in &index {
+            bytes.extend_from_slice(&id.0);
+            bytes.extend_from_slice(&span.offset.to_be_bytes());
+            bytes.extend_from_slice(&span.stored.to_be_bytes());
+            bytes.extend_from_slice(&span.bytes.to_be_bytes());
+        }
+        let hash = <[u8; 32]>::from(Sha256::digest(&bytes));
+        bytes.extend_from_slice(&self.at.to_be_bytes());
+        bytes.extend_from_slice(&(index.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(&hash);
+        bytes.extend_from_slice(MAGIC);
+        let folder = self.folder.clone();
+        let failed = || SnapshotError::io("write a pack in", &folder);
+        self.write(&bytes).map_err(failed())?;
+        let total = self.at + bytes.len() as u64;
+        let body = match self.sink {
+            Sink::Memory(memory) => PackBody::Memory(memory.into()),
+            Sink::File(file) => {
+                let done = file.into_inner().map_err(io::IntoInnerError::into_error);
+                let mut file = done.map_err(failed())?;
+                file.rewind().map_err(failed())?;
+                PackBody::File(file)
+            }
+        };
+        Ok(Some(Pack { body, bytes: total, index, hash }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn written(objects: &[&[u8]], limit: u64) -> Result<(Vec<u8>, Pack), SnapshotError> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = PackWriter::new(folder.path(), limit)?;
+        for object in objects {
+            writer.add(ObjectId::of(object), object)?;
+        }
+        let mut pack = writer.finish()?.unwrap();
+        let bytes = match &mut pack.body {
+            PackBody::Memory(bytes) => bytes.to_vec(),
+            PackBody::File(file) => {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes).unwrap();
+                bytes
+            }
+        };
+        Ok((bytes, pack))
+    }
+
+    fn noise(length: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state.to_be_bytes()[0]
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn objects_are_had_back_from_memory_and_from_a_file() {
+        let (text, random, large) = ("a line\n".repeat(500), noise(3_000), noise(9_000_000));
+        for objects in [
+            vec![&b""[..], text.as_bytes(), &random, text.as_bytes()],
+            vec![text.as_bytes(), &large, &random],
+        ] {
+            let (bytes, pack) = written(&objects, u64::MAX).unwrap();
+            assert_eq!(pack.bytes, bytes.len() as u64);
+            let footer = Footer::parse(&bytes[bytes.len() - FOOTER_BYTES..]).unwrap();
+            let (from, to) = (footer.index_at as usize, bytes.len() - FOOTER_BYTES);
+            assert_eq!(footer.index_bytes(), (to - from) as u64);
+            let index = footer.index(&bytes[from..to]).unwrap();
+            assert_eq!(index, pack.index);
+            assert_eq!(index.len(), 3, "an object is stored once");
+            for (id, span) in index {
+                let stored = &bytes[span.offset as usize..][..span.stored as usize];
+                let object = unpack(id, span, stored).unwrap();
+                assert!(objects.iter().any(|given| *given == object));
+            }
+        }
+        assert!(written(&[text.as_bytes()], 100_000).unwrap().0.len() < 300);
+    }
+
+    #[test]
+    fn damage_is_seen() {
+        let text = "a line\n".repeat(50);
+        let (bytes, pack) = written(&[text.as_bytes()], u64::MAX).unwrap();
+        let end = bytes.len() - FOOTER_BYTES;
+        let footer = Footer::parse(&bytes[end..]).unwrap();
+        let from = footer.index_at as usize;
+        for at in from..end {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(footer.index(&damaged[from..end]), None);
+        }
+        assert_eq!(Footer::parse(&bytes[end - 1..]), None);
+        let (id, span) = pack.index[0];
+        for at in 0..span.stored as usize {
+            let mut damaged = bytes[..span.stored as usize].to_vec();
+            damaged[at] ^= 1;
+            // A flipped bit that zstd does not mind gives the same bytes or is seen by the hash.
+            if let Some(object) = unpack(id, span, &damaged) {
+                assert_eq!(object, text.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn a_pack_is_bounded() {
+        let refused = written(&[&[0; 60], &[1; 60]], 100).map(drop);
+        assert!(matches!(refused, Err(SnapshotError::TooLarge { limit: 100 })));
+    }
+}

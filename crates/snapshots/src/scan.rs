@@ -1,0 +1,380 @@
+//! Looking at the Location's files: all of them by their stat, or only some paths.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
+use rustix::io::Errno;
+
+use crate::directory::{Dir, Leaf, Node, Vouch};
+use crate::error::SnapshotError;
+use crate::limits::SnapshotLimits;
+use crate::object::{Entry, Kind, ObjectId};
+use crate::place::{self, TEMPORARY};
+use crate::rules::Rules;
+
+/// Left-out paths that are named.
+const NAMED: usize = 20;
+
+/// Why a path is in no snapshot although no ignore file names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It is larger than [`SnapshotLimits::file_bytes`], or a `.git` with a file larger than
+    /// [`SnapshotLimits::git_file_bytes`].
+    TooLarge,
+    /// It lies deeper than [`SnapshotLimits::depth`].
+    TooDeep,
+    /// It is a pipe, a socket or a device.
+    Special,
+    /// It may not be read. A snapshot keeps what it had of it.
+    Unreadable,
+}
+
+/// What a look left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many paths.
+    pub count: usize,
+    /// The first 20 of them.
+    pub first: Vec<(String, Why)>,
+}
+
+/// Takes the contents that are read.
+pub(crate) type Keep<'a> = dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError> + 'a;
+
+/// One look at the files.
+pub(crate) struct Scan<'a> {
+    pub(crate) limits: &'a SnapshotLimits,
+    /// Whether `.git` is looked at.
+    pub(crate) git: bool,
+    /// When the look begins, in nanoseconds since the epoch.
+    pub(crate) now_ns: i64,
+    /// Gets each content that is read.
+    pub(crate) keep: &'a mut Keep<'a>,
+    pub(crate) skipped: Skipped,
+    /// Files that were read.
+    pub(crate) read: usize,
+    rules: Rules,
+    entries: usize,
+    git_too_large: bool,
+}
+
+/// Where the look is.
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    depth: usize,
+    /// In an ignored directory: only what was tracked before is.
+    ignored: bool,
+    git: bool,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(
+        limits: &'a SnapshotLimits,
+        git: bool,
+        now_ns: i64,
+        keep: &'a mut Keep<'a>,
+    ) -> Self {
+        Self {
+            limits,
+            git,
+            now_ns,
+            keep,
+            skipped: Skipped::default(),
+            read: 0,
+            rules: Rules::default(),
+            entries: 0,
+            git_too_large: false,
+        }
+    }
+
+    /// Looks at everything below `root`. After an error `dir` must not be used before another look at everything.
+    pub(crate) fn everything(
+        &mut self,
+        root: &OwnedFd,
+        dir: &mut Dir,
+    ) -> Result<(), SnapshotError> {
+        self.entries = 0;
+        self.directory(root, &mut PathBuf::new(), dir, Inside::default()).map(drop)
+    }
+
+    /// Looks at one path, and at what is beneath it.
+    pub(crate) fn path(
+        &mut self,
+        root: &OwnedFd,
+        dir: &mut Dir,
+        path: &Path,
+    ) -> Result<(), SnapshotError> {
+        let Some(names) = place::components(path) else { return self.everything(root, dir) };
+        self.entries = 0;
+        self.descend(root, &mut PathBuf::new(), dir, &names, Inside::default()).map(drop)
+    }
+
+    fn descend(
+        &mut self,
+        fd: &OwnedFd,
+        below: &mut PathBuf,
+        dir: &mut Dir,
+        names: &[&OsStr],
+        inside: Inside,
+    ) -> Result<bool, SnapshotError> {
+        self.rules.enter(fd.as_fd(), below);
+        let changed = self.step(fd, below, dir, names, inside);
+        self.rules.leave();
+        if let Ok(true) = changed {
+            dir.id = None;
+        }
+        changed
+    }
+
+    fn step(
+        &mut self,
+        fd: &OwnedFd,
+        below: &mut PathBuf,
+        dir: &mut Dir,
+        names: &[&OsStr],
+        inside: Inside,
+    ) -> Result<bool, SnapshotError> {
+        let Some((name, rest)) = names.split_first() else { return Ok(false) };
+        let known = matches!(dir.nodes.get(*name), Some(Node::Dir(_)));
+        let next = if rest.is_empty() || !known {
+            None // the last name, or a directory of which nothing is known: all of it is looked at
+        } else {
+            place::open_directory(fd.as_fd(), name).ok()
+        };
+        below.push(name);
+        let changed = match (next, dir.nodes.get_mut(*name)) {
+            (Some(next), Some(Node::Dir(child))) => match self.inside(name, below, true, inside) {
+                Some(inside) => self.descend(&next, below, child, rest, inside),
+                None => Ok(false),
+            },
+            _ => self.entry(fd.as_fd(), name, below, dir, inside),
+        };
+        below.pop();
+        changed
+    }
+
+    /// How an entry is looked at; `None` when it never is.
+    fn inside(
+        &self,
+        name: &OsStr,
+        below: &Path,
+        is_directory: bool,
+        inside: Inside,
+    ) -> Option<Inside> {
+        if name.as_bytes().starts_with(TEMPORARY.as_bytes()) {
+            return None;
+        }
+        let depth = inside.depth + 1;
+        if name == ".git" && !inside.git {
+            return self.git.then_some(Inside { depth, ignored: false, git: true });
+        }
+        if inside.git {
+            let bytes = name.as_bytes();
+            // Locks and half-written objects of a git that runs, or was killed.
+            let passing =
+                bytes.ends_with(b".lock") || bytes.starts_with(b"tmp_") || bytes == b"gc.pid";
+            return (!passing).then_some(Inside { depth, ..inside });
+        }
+        let ignored = inside.ignored || self.rules.ignores(below, is_directory);
+        Some(Inside { depth, ignored, git: false })
+    }
+
+    fn directory(
+        &mut self,
+        fd: &OwnedFd,
+        below: &mut PathBuf,
+        dir: &mut Dir,
+        inside: Inside,
+    ) -> Result<bool, SnapshotError> {
+        let names = place::names(fd).map_err(SnapshotError::files("list", below))?;
+        self.rules.enter(fd.as_fd(), below);
+        let mut changed = false;
+        for name in &names {
+            below.push(name);
+            let done = self.entry(fd.as_fd(), name, below, dir, inside);
+            below.pop();
+            changed |= done?;
+        }
+        self.rules.leave();
+        let before = dir.nodes.len();
+        dir.nodes.retain(|name, _| names.binary_search(name).is_ok());
+        changed |= dir.nodes.len() != before;
+        if changed {
+            dir.id = None;
+        }
+        Ok(changed)
+    }
+
+    /// Looks at one entry of a directory. Says whether it is another than before.
+    fn entry(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        below: &mut PathBuf,
+        dir: &mut Dir,
+        inside: Inside,
+    ) -> Result<bool, SnapshotError> {
+        let stat = place::look(parent, name).map_err(SnapshotError::files("look at", below))?;
+        let kind = stat.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let is_directory = kind == Some(FileType::Directory);
+        let within = self.inside(name, below, is_directory, inside);
+        let known = dir.nodes.get(name);
+        // What was tracked stays tracked when an ignore file names it later, as in git.
+        let tracked = within.filter(|within| {
+            !within.ignored || known.is_some_and(|node| node.dir().is_some() == is_directory)
+        });
+        let (Some(stat), Some(within)) = (stat, tracked) else {
+            return Ok(dir.nodes.remove(name).is_some());
+        };
+        self.entries += 1;
+        if self.entries > self.limits.entries {
+            return Err(SnapshotError::TooManyFiles { limit: self.limits.entries });
+        }
+        if is_directory {
+            let changed = self.child(parent, name, below, dir, within)?;
+            if within.git && !inside.git && std::mem::take(&mut self.git_too_large) {
+                return Ok(dir.nodes.remove(name).is_some());
+            }
+            return Ok(changed);
+        }
+        let before = match known {
+            Some(Node::Leaf(leaf)) => Some(leaf.clone()),
+            Some(Node::Dir(_)) | None => None,
+        };
+        let now = self.leaf(parent, name, below, &stat, before.as_ref(), within)?;
+        let changed = now.as_ref().map(|leaf| leaf.entry) != known.map(Node::entry);
+        match now {
+            Some(leaf) => drop(dir.nodes.insert(name.to_owned(), Node::Leaf(leaf))),
+            None => drop(dir.nodes.remove(name)),
+        }
+        Ok(changed)
+    }
+
+    fn child(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        below: &mut PathBuf,
+        dir: &mut Dir,
+        inside: Inside,
+    ) -> Result<bool, SnapshotError> {
+        if inside.depth > self.limits.depth {
+            self.skip(below, Why::TooDeep);
+            return Ok(dir.nodes.remove(name).is_some());
+        }
+        let fd = match place::open_directory(parent, name) {
+            Ok(fd) => fd,
+            Err(Errno::ACCESS | Errno::PERM) => {
+                self.skip(below, Why::Unreadable);
+                return Ok(false);
+            }
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                return Ok(dir.nodes.remove(name).is_some()); // gone meanwhile
+            }
+            Err(errno) => return Err(SnapshotError::files("open", below)(errno)),
+        };
+        let before = match dir.nodes.remove(name) {
+            Some(Node::Dir(child)) => Some(child),
+            Some(Node::Leaf(_)) | None => None,
+        };
+        let is_new = before.is_none();
+        let mut child = before.unwrap_or_default();
+        let changed = self.directory(&fd, below, &mut child, inside)?;
+        dir.nodes.insert(name.to_owned(), Node::Dir(child));
+        Ok(changed || is_new)
+    }
+
+    /// A file or link as it is now; `None` when it is not tracked.
+    fn leaf(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        below: &Path,
+        stat: &Stat,
+        before: Option<&Leaf>,
+        inside: Inside,
+    ) -> Result<Option<Leaf>, SnapshotError> {
+        let limit = if inside.git { self.limits.git_file_bytes } else { self.limits.file_bytes };
+        let vouch = Vouch::of(stat);
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile if vouch.size > limit => {
+                return Ok(self.too_large(below, inside));
+            }
+            FileType::RegularFile => Some(file_kind(stat)),
+            FileType::Symlink => Some(Kind::Link),
+            FileType::Directory
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => None,
+        };
+        let Some(kind) = kind else {
+            self.skip(below, Why::Special);
+            return Ok(None);
+        };
+        if let Some(leaf) = before
+            && !leaf.racy
+            && leaf.vouch == vouch
+            && leaf.entry.kind == kind
+        {
+            return Ok(Some(leaf.clone()));
+        }
+        self.read += 1;
+        let read = if kind == Kind::Link {
+            readlinkat(parent, name, Vec::new()).map(|target| (target.into_bytes(), vouch))
+        } else {
+            read_file(parent, name, limit)
+        };
+        match read {
+            Ok((bytes, _)) if bytes.len() as u64 > limit => Ok(self.too_large(below, inside)),
+            Ok((bytes, after)) => {
+                let id = ObjectId::of(&bytes);
+                (self.keep)(id, bytes.into())?;
+                let racy = after != vouch || vouch.is_racy(self.now_ns);
+                Ok(Some(Leaf { entry: Entry { kind, id }, vouch, racy }))
+            }
+            Err(Errno::ACCESS | Errno::PERM) => {
+                self.skip(below, Why::Unreadable);
+                Ok(before.cloned())
+            }
+            Err(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NXIO) => Ok(None), // gone meanwhile
+            Err(errno) => Err(SnapshotError::files("read", below)(errno)),
+        }
+    }
+
+    fn too_large(&mut self, below: &Path, inside: Inside) -> Option<Leaf> {
+        self.git_too_large |= inside.git;
+        self.skip(below, Why::TooLarge);
+        None
+    }
+
+    fn skip(&mut self, below: &Path, why: Why) {
+        self.skipped.count += 1;
+        if self.skipped.first.len() < NAMED {
+            self.skipped.first.push((below.to_string_lossy().into_owned(), why));
+        }
+    }
+}
+
+pub(crate) fn file_kind(stat: &Stat) -> Kind {
+    if stat.st_mode & 0o111 == 0 { Kind::File } else { Kind::Executable }
+}
+
+/// A file's bytes, one more than `limit` at most, and its stat after they were read.
+fn read_file(parent: BorrowedFd<'_>, name: &OsStr, limit: u64) -> Result<(Vec<u8>, Vouch), Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = openat(parent, name, flags, Mode::empty())?;
+    let size = fstat(&fd)?.st_size;
+    let mut file = File::from(fd);
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0).min(1 << 20));
+    let read = file.by_ref().take(limit + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok((bytes, Vouch::of(&fstat(&file)?)))
+}

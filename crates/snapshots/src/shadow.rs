@@ -1,0 +1,481 @@
+//! One Location's snapshots on the worker that holds it: capture, restore, diff.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blobs::Blobs;
+use bytes::Bytes;
+use domain::{Clock, FencingToken, LocationRef};
+use sandbox::{LocationLock, lock};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tracing::warn;
+
+use crate::change::{FileChanges, show};
+use crate::compare::{Change, compare};
+use crate::directory::{Dir, Node};
+use crate::error::SnapshotError;
+use crate::index;
+use crate::limits::SnapshotLimits;
+use crate::object::{Kind, ObjectId, TreeId};
+use crate::objects::Objects;
+use crate::pack::{Pack, PackWriter};
+use crate::place;
+use crate::restore::{Apply, Restored, Unsaved, select};
+use crate::scan::{Scan, Skipped};
+use crate::steps::Steps;
+use crate::touched::Touched;
+
+/// How often a file that changes while it is packed is read again.
+const ROUNDS: usize = 4;
+/// The stat index is saved when a look has read so many files.
+const SAVE_AFTER: usize = 256;
+
+/// A committed row of the Location: which tree it had, and the pack that came with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackRef {
+    /// Under which token it was captured.
+    pub token: FencingToken,
+    /// Its number under that token.
+    pub ordinal: i64,
+    /// The tree.
+    pub tree: TreeId,
+    /// The pack with what the tree has and earlier ones had not; `None` when it has nothing new.
+    pub pack: Option<String>,
+}
+
+/// What a Location's snapshots need.
+#[derive(Clone)]
+pub struct ShadowOptions {
+    /// The Location's directory on this worker.
+    pub root: PathBuf,
+    /// A folder for the stat index and for packs while they grow; made when missing. Not in the Location.
+    pub cache: PathBuf,
+    /// Where packs are kept.
+    pub blobs: Blobs,
+    /// Which Location it is.
+    pub at: LocationRef,
+    /// Under which token this worker holds it.
+    pub token: FencingToken,
+    /// Proved before each file that is restored.
+    pub lock: Option<LocationLock>,
+    /// All committed rows of the Location, and those of the one that its files came from, in any order.
+    pub packs: Vec<PackRef>,
+    /// Whether `.git` is in the snapshots: for managed Locations, whose directory a takeover must rebuild.
+    pub git: bool,
+    /// Bounds.
+    pub limits: SnapshotLimits,
+    /// Tells how old a file's times are.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A tree that differs from the one before it, with its pack stored: ready to be written as a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captured {
+    /// Under which token.
+    pub token: FencingToken,
+    /// Its number under that token; a later one is greater.
+    pub ordinal: i64,
+    /// The tree.
+    pub tree: TreeId,
+    /// The tree before it; `None` for the Location's first.
+    pub parent: Option<TreeId>,
+    /// The pack that was stored; `None` when committed packs hold all of the tree.
+    pub pack: Option<String>,
+    /// Bytes of the pack.
+    pub bytes: u64,
+    /// What changed since `parent`; empty for the Location's first.
+    pub changes: FileChanges,
+    /// What is in no snapshot although no ignore file names it.
+    pub skipped: Skipped,
+}
+
+impl Captured {
+    /// The row that names it.
+    #[must_use]
+    pub fn pack_ref(&self) -> PackRef {
+        let Self { token, ordinal, tree, pack, .. } = self;
+        PackRef { token: *token, ordinal: *ordinal, tree: *tree, pack: pack.clone() }
+    }
+}
+
+/// One Location's snapshots. Cheap to clone; one operation at a time, others wait.
+#[derive(Clone)]
+pub struct Shadow {
+    held: Arc<Held>,
+    state: Arc<Mutex<State>>,
+}
+
+struct Held {
+    options: ShadowOptions,
+    objects: Objects,
+    steps: Steps,
+}
+
+/// What is known of the files.
+struct State {
+    dir: Dir,
+    /// Whether `dir` was compared with all files since the Shadow was opened, and every change since was told.
+    seen: bool,
+    /// What must be looked at before the next capture.
+    owed: Touched,
+    /// The tree that was captured last.
+    tree: Option<TreeId>,
+    /// The newest tree whose row is committed, and its number.
+    committed: Option<(TreeId, i64)>,
+    ordinal: i64,
+}
+
+type Guard = OwnedMutexGuard<State>;
+
+/// What a look found.
+struct Found {
+    tree: TreeId,
+    pack: Option<Pack>,
+    skipped: Skipped,
+}
+
+impl Shadow {
+    /// Reads which objects there are, and the stat index if this worker has one. Looks at no file of the Location.
+    pub async fn open(options: ShadowOptions) -> Result<Self, SnapshotError> {
+        Self::open_with(options, Steps::default()).await
+    }
+
+    pub(crate) async fn open_with(
+        options: ShadowOptions,
+        steps: Steps,
+    ) -> Result<Self, SnapshotError> {
+        let (cache, saved) = (options.cache.clone(), index_path(&options));
+        let dir = blocking(move || {
+            let failed = SnapshotError::io("make", &cache);
+            std::fs::create_dir_all(&cache).map_err(failed)?;
+            Ok(index::load(&saved))
+        });
+        let dir = dir.await?;
+        let newest = options.packs.iter().max_by_key(|pack| (pack.token, pack.ordinal));
+        let ours = options.packs.iter().filter(|pack| pack.token == options.token);
+        let ordinal = ours.map(|pack| pack.ordinal).max().unwrap_or(0);
+        let state = State {
+            dir,
+            seen: false,
+            owed: Touched::Nothing,
+            tree: newest.map(|pack| pack.tree),
+            committed: newest.map(|pack| (pack.tree, 0)),
+            ordinal,
+        };
+        let names = options.packs.iter().filter_map(|pack| pack.pack.clone()).collect();
+        let org = options.at.org.to_string();
+        let objects = Objects::open(options.blobs.clone(), org, names).await?;
+        let held = Arc::new(Held { options, objects, steps });
+        Ok(Self { held, state: Arc::new(Mutex::new(state)) })
+    }
+
+    /// The tree that the Location had when it was captured last; `None` before its first.
+    pub async fn tree(&self) -> Option<TreeId> {
+        self.state.lock().await.tree
+    }
+
+    /// Captures what calls may have touched, and what earlier captures that failed owe. Once it returns, the pack is
+    /// durable. `None` when the newest committed tree is what the files are.
+    ///
+    /// `Nothing` costs nothing. `Paths` looks at those alone; anything else, and the first capture, at the stat of all
+    /// files. Write what it returns as a row, then say [`Shadow::committed`] or [`Shadow::abandoned`].
+    /// After an error or when the future is dropped the next capture looks again at what this one was asked to.
+    pub async fn capture(&self, touched: &Touched) -> Result<Option<Captured>, SnapshotError> {
+        let mut state = self.state.clone().lock_owned().await;
+        state.owed = std::mem::take(&mut state.owed).and(touched.clone());
+        if state.owed == Touched::Nothing {
+            return Ok(None);
+        }
+        let held = self.held.clone();
+        let (mut state, found) = blocking(move || held.find(state)).await?;
+        let Found { tree, pack, skipped } = found;
+        let recorded = state.committed.map(|(tree, _)| tree) == Some(tree);
+        if recorded && state.tree == Some(tree) {
+            state.owed = Touched::Nothing;
+            return Ok(None);
+        }
+        // A number is used once, so that no pack is ever replaced by another.
+        state.ordinal += 1;
+        let (ordinal, token) = (state.ordinal, self.held.options.token);
+        let bytes = pack.as_ref().map_or(0, |pack| pack.bytes);
+        let name = match pack {
+            None => None,
+            Some(pack) => {
+                let name = self.held.pack_name(ordinal, &pack);
+                self.held.steps.pass()?;
+                self.held.objects.store(&name, pack).await?;
+                self.held.steps.pass()?;
+                Some(name)
+            }
+        };
+        let parent = state.tree;
+        let changes = match parent {
+            None => FileChanges::default(),
+            Some(parent) => self.held.changes(parent, tree).await?,
+        };
+        self.held.steps.pass()?;
+        state.tree = Some(tree);
+        state.owed = Touched::Nothing;
+        let captured =
+            Captured { token, ordinal, tree, parent, pack: name, bytes, changes, skipped };
+        Ok(Some(captured))
+    }
+
+    /// The row of `captured` is committed: from now on its objects are not packed again.
+    pub async fn committed(&self, captured: &Captured) {
+        let mut state = self.state.lock().await;
+        if let Some(name) = &captured.pack {
+            self.held.objects.committed(name);
+        }
+        let newer = state.committed.is_none_or(|(_, ordinal)| ordinal < captured.ordinal);
+        if newer {
+            state.committed = Some((captured.tree, captured.ordinal));
+        }
+    }
+
+    /// The row of `captured` will not be written: the next capture tells its changes again.
+    pub async fn abandoned(&self, captured: &Captured) {
+        let mut state = self.state.lock().await;
+        if state.tree == Some(captured.tree) {
+            state.tree = captured.parent;
+            state.owed = Touched::Anything;
+        }
+    }
+
+    /// Makes the files those of `tree`: all tracked ones, or those at `paths` and beneath (never `.git`).
+    ///
+    /// Each file is put in its place in one step; a crash leaves some files as before and some restored, and the same
+    /// restore again does the rest. Ignored files stay. What was restored is owed to the next capture.
+    /// [`SnapshotError::Superseded`] when the Location has a newer owner.
+    pub async fn restore(
+        &self,
+        tree: &TreeId,
+        paths: Option<&BTreeSet<String>>,
+        unsaved: Unsaved,
+    ) -> Result<Restored, SnapshotError> {
+        let mut state = self.state.clone().lock_owned().await;
+        let owed = paths.map_or(Touched::Anything, |paths| Touched::Paths(paths.clone()));
+        state.owed = std::mem::take(&mut state.owed).and(owed);
+        let held = self.held.clone();
+        let (mut state, root, known) = blocking(move || {
+            if let Some(lock) = &held.options.lock {
+                lock::prove(lock)?;
+            }
+            let touched = if state.seen { state.owed.clone() } else { Touched::Anything };
+            held.look(&mut state, &touched, &mut |_, _| Ok(()))?;
+            let root = state.dir.seal();
+            let known = state.dir.all_entries();
+            Ok((state, root, known))
+        })
+        .await?;
+        let changes = compare(&self.held.objects, &known, Some(root), Some(tree.0)).await?;
+        drop(known);
+        let changes: Arc<[Change]> = select(changes, paths).into();
+        let mut left = BTreeSet::new();
+        let (held, todo) = (self.held.clone(), changes.clone());
+        (state, left) =
+            blocking(move || held.apply(state, left, unsaved, |apply| apply.clear(&todo))).await?;
+        let wants = |change: &&Change| change.to.is_some_and(|to| to.kind != Kind::Directory);
+        let ids = changes.iter().filter(wants).filter_map(|change| change.to).map(|to| to.id);
+        for run in self.held.objects.runs(ids.collect())? {
+            let contents: HashMap<ObjectId, Bytes> =
+                self.held.objects.read(run).await?.into_iter().collect();
+            let (held, all) = (self.held.clone(), changes.clone());
+            (state, left) = blocking(move || {
+                held.apply(state, left, unsaved, |apply| {
+                    let here = |change: &&Change| {
+                        wants(change) && change.to.is_some_and(|to| contents.contains_key(&to.id))
+                    };
+                    apply.fill(&all.iter().filter(here).collect::<Vec<_>>(), &contents)
+                })
+            })
+            .await?;
+        }
+        drop(state);
+        let done = changes.iter().filter(|change| !left.contains(&change.path)).cloned().collect();
+        let FileChanges { files, more } = self.held.shown(done).await?;
+        let left = left.iter().map(|path| crate::change::shown(path)).collect();
+        Ok(Restored { files, more, left })
+    }
+
+    /// What differs between two trees of the Location.
+    pub async fn diff(&self, from: &TreeId, to: &TreeId) -> Result<FileChanges, SnapshotError> {
+        let known = HashMap::new();
+        let changes = compare(&self.held.objects, &known, Some(from.0), Some(to.0)).await?;
+        show(&self.held.objects, changes, &self.held.options.limits).await
+    }
+
+    /// Saves the stat index, for this worker's next look after a restart. Say it when the Location is given back.
+    pub async fn save(&self) -> Result<(), SnapshotError> {
+        let state = self.state.clone().lock_owned().await;
+        let held = self.held.clone();
+        blocking(move || index::save(&state.dir, &index_path(&held.options), &held.steps)).await
+    }
+}
+
+impl Held {
+    fn now_ns(&self) -> i64 {
+        self.options.clock.now_ms().saturating_mul(1_000_000)
+    }
+
+    fn pack_name(&self, ordinal: i64, pack: &Pack) -> String {
+        let hash = hex::encode(&pack.hash[..8]);
+        format!("{}-{}-{ordinal}-{hash}", self.options.at.location, self.options.token)
+    }
+
+    /// Looks at what is owed and packs what no committed pack has.
+    fn find(&self, mut state: Guard) -> Result<(Guard, Found), SnapshotError> {
+        let limit = self.options.limits.capture_bytes;
+        let mut pack = PackWriter::new(&self.options.cache, limit)?;
+        let mut keep = |id: ObjectId, bytes: Bytes| {
+            if self.objects.is_kept(id) {
+                return Ok(());
+            }
+            self.objects.remember(id, &bytes);
+            pack.add(id, &bytes)
+        };
+        let touched =
+            if state.seen && state.tree.is_some() { state.owed.clone() } else { Touched::Anything };
+        let skipped = self.look(&mut state, &touched, &mut keep)?;
+        for _ in 0..ROUNDS {
+            let root = state.dir.seal();
+            // Files that the index vouches for, and whose content is in no committed pack: read them again.
+            let mut missing = Vec::new();
+            self.collect(&state.dir, &mut PathBuf::new(), &mut pack, &mut missing)?;
+            if missing.is_empty() {
+                let pack = pack.finish()?;
+                return Ok((state, Found { tree: TreeId(root), pack, skipped }));
+            }
+            let mut keep = |id: ObjectId, bytes: Bytes| pack.add(id, &bytes);
+            self.look_again(&mut state, &missing, &mut keep)?;
+        }
+        Err(SnapshotError::Changing { path: self.options.root.clone() })
+    }
+
+    fn look(
+        &self,
+        state: &mut State,
+        touched: &Touched,
+        keep: &mut dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError>,
+    ) -> Result<Skipped, SnapshotError> {
+        let Self { options, .. } = self;
+        let root = place::open_root(&options.root)?;
+        let mut scan = Scan::new(&options.limits, options.git, self.now_ns(), keep);
+        let was_seen = std::mem::replace(&mut state.seen, false);
+        match touched {
+            Touched::Nothing => {}
+            Touched::Anything => scan.everything(&root, &mut state.dir)?,
+            Touched::Paths(paths) => {
+                for path in paths {
+                    scan.path(&root, &mut state.dir, Path::new(path))?;
+                }
+            }
+        }
+        state.seen = was_seen || *touched == Touched::Anything;
+        let (read, skipped) = (scan.read, scan.skipped);
+        if read >= SAVE_AFTER {
+            index::save(&state.dir, &index_path(options), &self.steps)?;
+        }
+        Ok(skipped)
+    }
+
+    fn look_again(
+        &self,
+        state: &mut State,
+        paths: &[PathBuf],
+        keep: &mut dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError>,
+    ) -> Result<(), SnapshotError> {
+        let root = place::open_root(&self.options.root)?;
+        let now_ns = self.now_ns();
+        let mut scan = Scan::new(&self.options.limits, self.options.git, now_ns, keep);
+        for path in paths {
+            state.dir.doubt(path);
+            scan.path(&root, &mut state.dir, path)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the trees that no committed pack has, children first, and names the files that are in none.
+    fn collect(
+        &self,
+        dir: &Dir,
+        at: &mut PathBuf,
+        pack: &mut PackWriter,
+        missing: &mut Vec<PathBuf>,
+    ) -> Result<(), SnapshotError> {
+        let Some(id) = dir.id else { return Ok(()) };
+        if self.objects.is_kept(id) {
+            return Ok(()); // with all that it holds
+        }
+        for (name, node) in &dir.nodes {
+            at.push(name);
+            match node {
+                Node::Dir(child) => self.collect(child, at, pack, missing)?,
+                Node::Leaf(leaf) => {
+                    let id = leaf.entry.id;
+                    if !pack.has(id) && !self.objects.is_kept(id) {
+                        missing.push(at.clone());
+                    }
+                }
+            }
+            at.pop();
+        }
+        let bytes = Bytes::from(dir.bytes());
+        self.objects.remember(id, &bytes);
+        pack.add(id, &bytes)
+    }
+
+    /// What changed since the tree before. That a content cannot be had any more costs the list, not the snapshot.
+    async fn changes(&self, parent: TreeId, tree: TreeId) -> Result<FileChanges, SnapshotError> {
+        let known = HashMap::new();
+        let listed = async {
+            let changes = compare(&self.objects, &known, Some(parent.0), Some(tree.0)).await?;
+            show(&self.objects, changes, &self.options.limits).await
+        };
+        match listed.await {
+            Err(error) if error.is_lost() => {
+                warn!(location.id = %self.options.at.location, %error, "a snapshot's changes cannot be listed");
+                Ok(FileChanges::default())
+            }
+            listed => listed,
+        }
+    }
+
+    async fn shown(&self, changes: Vec<Change>) -> Result<FileChanges, SnapshotError> {
+        show(&self.objects, changes, &self.options.limits).await
+    }
+
+    fn apply(
+        &self,
+        mut state: Guard,
+        left: BTreeSet<PathBuf>,
+        unsaved: Unsaved,
+        work: impl FnOnce(&mut Apply<'_>) -> Result<(), SnapshotError>,
+    ) -> Result<(Guard, BTreeSet<PathBuf>), SnapshotError> {
+        let root = place::open_root(&self.options.root)?;
+        let mut apply = Apply {
+            root: &root,
+            lock: self.options.lock.as_ref(),
+            unsaved,
+            is_kept: &|id| self.objects.is_kept(id),
+            now_ns: self.now_ns(),
+            steps: &self.steps,
+            dir: &mut state.dir,
+            left,
+        };
+        work(&mut apply)?;
+        let left = apply.left;
+        Ok((state, left))
+    }
+}
+
+fn index_path(options: &ShadowOptions) -> PathBuf {
+    options.cache.join(format!("{}-{}.index", options.at.org, options.at.location))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SnapshotError> + Send + 'static,
+) -> Result<T, SnapshotError> {
+    tokio::task::spawn_blocking(work).await?
+}

@@ -1,0 +1,7 @@
+//! Snapshots of real directories.
+
+mod capture;
+mod crash;
+mod property;
+mod restoring;
+mod world;
