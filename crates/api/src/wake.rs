@@ -65,7 +65,7 @@ impl Waker {
     /// The log of a session reaches to `seq`: for its followers, here and elsewhere.
     pub(crate) fn committed(&self, at: &SessionRef, seq: Seq) {
         let topic = Topic::Session(at.org, at.session.clone());
-        self.signals.publish(&topic, Hint::Session(SessionHint::Committed { seq }));
+        self.signals.publish(&topic, Hint::Session(SessionHint::Committed { seq, ends: true }));
     }
 
     fn send(self: &Arc<Self>, hint: WorkerHint, session: SessionRef) {

@@ -12,6 +12,7 @@ use crate::log::Log;
 use crate::observe::observe;
 use crate::runtime::Runtime;
 use crate::stage::Stage;
+use crate::title::TitleSlot;
 use crate::workspace::Workspace;
 
 /// How a drain ended, for whoever started it.
@@ -72,7 +73,7 @@ pub async fn drain(
         stage: Stage::new(runtime, session, workspace, control),
         log: Log::new(runtime, session, history),
         live: Live::new(runtime.signals.clone(), session),
-        failures: 0,
+        title: TitleSlot::default(),
     };
     match Box::pin(drain.run(token)).instrument(span).await {
         Ok(exit) => (exit, Some(drain.log.into_history())),
@@ -86,8 +87,7 @@ pub(crate) struct Drain<'r> {
     pub(crate) stage: Stage<'r>,
     pub(crate) log: Log<'r>,
     pub(crate) live: Live,
-    /// Failures since the last whole reply: they share one retry budget.
-    pub(crate) failures: u32,
+    pub(crate) title: TitleSlot<'r>,
 }
 
 impl<'r> Drain<'r> {
@@ -105,6 +105,11 @@ impl<'r> Drain<'r> {
                     Box::pin(self.turn(*plan)).instrument(span).await?
                 }
                 Next::Recover(recovery) => Box::pin(self.recover(*recovery)).await?,
+                Next::Compact(plan) => {
+                    let span = info_span!("session.compaction", turn.id = %plan.turn);
+                    Box::pin(self.compact(*plan)).instrument(span).await?
+                }
+                Next::Title => Box::pin(self.await_title()).await?,
             };
         }
     }
@@ -147,7 +152,7 @@ impl<'r> Drain<'r> {
         let decided = self.log.try_write(write, |draft| rules.open(draft, taken, observed)).await?;
         let Some(next) = decided else { return Ok(None) };
         self.stage.control.claimed(claim);
-        self.live.committed(self.log.history().seq());
+        self.live.committed(self.log.history().seq(), self.log.has_ended());
         self.written(&next);
         if let Next::Recover(_) = &next
             && !taken.handed_over
@@ -157,26 +162,45 @@ impl<'r> Drain<'r> {
         Ok(Some(next))
     }
 
-    /// Decides on the log as it is known and writes the decision, then tells followers.
+    /// Decides on the log as it is known and writes the decision, with the title if it has come, then tells
+    /// followers.
     pub(crate) async fn write<T>(
         &mut self,
         mut decide: impl FnMut(&Rules<'_>, &mut Draft<'_>) -> Verdict<T>,
     ) -> Result<T, Stop> {
         let known = self.log.history().seq();
         let rules = self.stage.rules();
-        let decided = self.log.write(|draft| decide(&rules, draft)).await?;
+        let title = self.title.done();
+        let decided = self
+            .log
+            .write(|draft| {
+                if let Some(title) = title {
+                    rules.title_ended(draft, title);
+                }
+                decide(&rules, draft)
+            })
+            .await?;
+        if self.log.history().titling().is_none() {
+            self.title.forget();
+        }
         if self.log.history().seq() > known {
-            self.live.committed(self.log.history().seq());
+            self.live.committed(self.log.history().seq(), self.log.has_ended());
         }
         Ok(decided)
     }
 
-    /// Notes what a boundary has written: the components of its attempt are stored.
-    pub(crate) fn written(&self, next: &Next) {
-        if let Next::Turn(plan) = next {
-            self.stage.control.begun();
+    /// Notes what a boundary has written: the components of its attempts are stored, and a title can be asked
+    /// for.
+    pub(crate) fn written(&mut self, next: &Next) {
+        let (Next::Turn(plan) | Next::Compact(plan)) = next else { return };
+        self.stage.control.begun();
+        let runtime = self.stage.runtime;
+        for plan in std::iter::once(plan).chain(&plan.title) {
             let stored = plan.started.components.values().cloned();
-            self.stage.runtime.stored.note(self.stage.session.org, stored);
+            runtime.stored.note(self.stage.session.org, stored);
+        }
+        if let Some(title) = &plan.title {
+            self.title.start(runtime, title.as_ref().clone());
         }
     }
 

@@ -8,7 +8,27 @@ pub(crate) struct Live {
     signals: Arc<dyn Signals>,
     topic: Topic,
     message: Option<MessageId>,
-    parts: Vec<(PartId, DeltaKind, String)>,
+    parts: Vec<LivePart>,
+}
+
+struct LivePart {
+    id: PartId,
+    kind: DeltaKind,
+    text: String,
+    /// Bytes that followers were told of.
+    told: usize,
+}
+
+impl LivePart {
+    fn from(&self, message: &MessageId, offset: usize) -> Delta {
+        Delta {
+            message: message.clone(),
+            part: self.id.clone(),
+            kind: self.kind,
+            offset: u64::try_from(offset).unwrap_or(u64::MAX),
+            text: self.text[offset..].to_owned(),
+        }
+    }
 }
 
 impl Live {
@@ -23,38 +43,43 @@ impl Live {
         self.parts.clear();
     }
 
-    /// Adds to a part and tells followers of it.
+    /// Adds to a part. Followers are told of it with [`flush`](Self::flush).
     pub(crate) fn push(&mut self, part: &PartId, kind: DeltaKind, text: &str) {
-        let offset = match self.parts.iter_mut().find(|(id, ..)| id == part) {
-            Some((.., so_far)) => {
-                let offset = so_far.len();
-                so_far.push_str(text);
-                offset
-            }
+        match self.parts.iter_mut().find(|known| known.id == *part) {
+            Some(known) => known.text.push_str(text),
             None => {
-                self.parts.push((part.clone(), kind, text.to_owned()));
-                0
+                let (id, text) = (part.clone(), text.to_owned());
+                self.parts.push(LivePart { id, kind, text, told: 0 });
             }
-        };
-        self.publish(part.clone(), kind, offset, text.to_owned());
-    }
-
-    /// Tells everything from offset 0 again, for a follower that has a gap.
-    pub(crate) fn resync(&self) {
-        for (part, kind, text) in &self.parts {
-            self.publish(part.clone(), *kind, 0, text.clone());
         }
     }
 
-    /// Tells followers that the log is longer.
-    pub(crate) fn committed(&self, seq: domain::Seq) {
-        self.signals.publish(&self.topic, Hint::Session(SessionHint::Committed { seq }));
+    /// Whether followers have not been told of all that was pushed.
+    pub(crate) fn has_untold(&self) -> bool {
+        self.parts.iter().any(|part| part.told < part.text.len())
     }
 
-    fn publish(&self, part: PartId, kind: DeltaKind, offset: usize, text: String) {
-        let Some(message) = self.message.clone() else { return };
-        let offset = u64::try_from(offset).unwrap_or(u64::MAX);
-        let delta = Delta { message, part, kind, offset, text };
-        self.signals.publish(&self.topic, Hint::Session(SessionHint::Delta(delta)));
+    /// Tells followers what is new, in one piece a part: what a provider sends at once is told at once.
+    pub(crate) fn flush(&mut self) {
+        let Some(message) = &self.message else { return };
+        for part in self.parts.iter_mut().filter(|part| part.told < part.text.len()) {
+            let delta = part.from(message, part.told);
+            part.told = part.text.len();
+            self.signals.publish(&self.topic, Hint::Session(SessionHint::Delta(delta)));
+        }
+    }
+
+    /// Tells everything from offset 0 again, for a follower that has a gap.
+    pub(crate) fn resync(&mut self) {
+        for part in &mut self.parts {
+            part.told = 0;
+        }
+        self.flush();
+    }
+
+    /// Tells followers that the log is longer, and whether the drain has ended with it.
+    pub(crate) fn committed(&mut self, seq: domain::Seq, ends: bool) {
+        self.flush();
+        self.signals.publish(&self.topic, Hint::Session(SessionHint::Committed { seq, ends }));
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: what is decided on is exactly what the decision's events come after. A write names the head
 //! that it was decided on; one that comes too late changes nothing, and is decided anew under the lock.
 
-use domain::{Claim, FencingToken, IdMint, SessionRef, Stamp};
+use domain::{Claim, DrainEnd, FencingToken, IdMint, SessionRef, Stamp};
 use history::History;
 use session_rules::{Draft, Verdict};
 use store::{Append, DrainWrite, Hold, Started, StoreError, Written};
@@ -21,12 +21,18 @@ pub(crate) struct Log<'r> {
     claim: Claim,
     /// The next write, based on the last one: right unless someone else has added to the log.
     next: Option<Box<DrainWrite>>,
+    ended: bool,
 }
 
 impl<'r> Log<'r> {
     pub(crate) fn new(runtime: &'r Runtime, session: &'r SessionRef, history: History) -> Self {
         let mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
-        Self { runtime, session, history, mint, claim: Claim(0), next: None }
+        Self { runtime, session, history, mint, claim: Claim(0), next: None, ended: false }
+    }
+
+    /// Whether the last write ended the drain.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Everything that is known to be written.
@@ -106,6 +112,7 @@ impl<'r> Log<'r> {
             Written::Next(next) => {
                 self.mint.raise(drafted.mint.last());
                 self.next = Some(next);
+                self.ended = end != DrainEnd::Keep;
                 Ok(Some(decided))
             }
             Written::Stale => {

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use llm_client::LlmError;
-use llm_protocol::{LlmEvent, Usage};
+use llm_protocol::{ErrorReason, LlmEvent, Usage};
 use rand::RngExt;
 use session_rules::{Heard, Next, Said, TurnPlan};
 use signals::DeltaKind;
@@ -24,6 +24,8 @@ pub(crate) struct Turn<'r> {
     pub(crate) said: Said,
     intend_at: Option<Instant>,
     checkpoint_at: Option<Instant>,
+    /// Of a request beside the conversation: what comes is told to nobody, and no call runs.
+    beside: bool,
     pub(crate) batch: Batch<'r>,
 }
 
@@ -34,7 +36,7 @@ pub(crate) struct Batch<'r> {
     pub(crate) cancel: CancellationToken,
 }
 
-enum Streamed {
+pub(crate) enum Streamed {
     Whole,
     Failed(LlmError),
     Interrupted,
@@ -46,12 +48,18 @@ impl<'r> Turn<'r> {
             said,
             intend_at: None,
             checkpoint_at: None,
+            beside: false,
             batch: Batch {
                 bodies: FuturesUnordered::new(),
                 commit_at: None,
                 cancel: CancellationToken::new(),
             },
         }
+    }
+
+    /// A request beside the conversation.
+    pub(crate) fn beside(said: Said) -> Self {
+        Self { beside: true, ..Self::of(said) }
     }
 
     /// Forgets calls that the model will not see, since no intent of them was committed.
@@ -101,6 +109,11 @@ impl<'r> Drain<'r> {
                     return self.cut(&plan.started, turn, &error).await;
                 }
                 Streamed::Failed(error) => {
+                    if error.reason == ErrorReason::ContextOverflow
+                        && let Some(next) = self.overflow(&plan.started, &turn, &error).await?
+                    {
+                        return Ok(next);
+                    }
                     let delay = self.next_delay(&error);
                     let Some(delay) = delay else {
                         let error = provider_error(&error);
@@ -116,14 +129,19 @@ impl<'r> Drain<'r> {
         }
     }
 
-    pub(crate) fn next_delay(&mut self, error: &LlmError) -> Option<Duration> {
-        self.failures += 1;
+    pub(crate) fn next_delay(&self, error: &LlmError) -> Option<Duration> {
+        // All failures between two whole replies share one budget, whoever met them.
+        let failed = self.log.history().failures() + 1;
         let rand = rand::rng().random();
-        self.stage.runtime.settings.rules.retry.next_delay(self.failures, &error.reason, rand)
+        self.stage.runtime.settings.rules.retry.next_delay(failed, &error.reason, rand)
     }
 
     /// One wire request, until its stream ends.
-    async fn stream(&mut self, plan: &TurnPlan, turn: &mut Turn<'r>) -> Result<Streamed, Stop> {
+    pub(crate) async fn stream(
+        &mut self,
+        plan: &TurnPlan,
+        turn: &mut Turn<'r>,
+    ) -> Result<Streamed, Stop> {
         let settings = self.stage.runtime.settings.clone();
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
@@ -153,13 +171,16 @@ impl<'r> Drain<'r> {
                 () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
                 () = at(turn.checkpoint_at) => self.checkpoint(turn).await?,
                 () = control.resync.notified() => self.live.resync(),
+                () = self.title.advance() => {}
                 event = stream.next() => match event {
                     Some(Ok(event)) => self.take(turn, event),
                     Some(Err(error)) => return Ok(Streamed::Failed(error)),
                     None => return Ok(Streamed::Whole),
                 },
+                // Only when the stream has nothing more at once.
+                () = std::future::ready(()), if self.live.has_untold() => self.live.flush(),
             }
-            if turn.said.reply.unkept() >= settings.checkpoint_bytes {
+            if !turn.beside && turn.said.reply.unkept() >= settings.checkpoint_bytes {
                 self.checkpoint(turn).await?;
             }
             if self.is_interrupted() {
@@ -170,13 +191,19 @@ impl<'r> Drain<'r> {
 
     /// Takes in one event of the stream.
     fn take(&mut self, turn: &mut Turn<'r>, event: LlmEvent) {
-        match turn.said.take(event, &mut self.log.mint) {
+        let heard = turn.said.take(event, &mut self.log.mint);
+        if turn.beside {
+            return;
+        }
+        match heard {
             Heard::Text(part, text) => {
                 self.live.push(&part, DeltaKind::Text, &text);
                 let every = self.stage.runtime.settings.checkpoint_every;
                 turn.checkpoint_at.get_or_insert_with(|| Instant::now() + every);
             }
             Heard::Reasoning(part, text) => self.live.push(&part, DeltaKind::Reasoning, &text),
+            // What the last allowed turn calls never runs.
+            Heard::Call if self.stage.rules().is_last_step(self.log.history()) => {}
             Heard::Call => {
                 let delay = self.stage.runtime.settings.intent_delay;
                 turn.intend_at.get_or_insert_with(|| Instant::now() + delay);
@@ -226,8 +253,28 @@ impl<'r> Drain<'r> {
         self.write(|rules, draft| rules.checkpoint(draft, &id, &unkept)).await
     }
 
+    /// The provider refused the request as too large: what comes next, if a Compaction may help.
+    async fn overflow(
+        &mut self,
+        started: &AttemptStarted,
+        turn: &Turn<'r>,
+        error: &LlmError,
+    ) -> Result<Option<Next>, Stop> {
+        let observed = self.observe(&[]).await;
+        let error = provider_error(error);
+        let next = self
+            .write(|rules, draft| {
+                rules.overflowed(draft, &started.attempt, &turn.said, &error, &observed)
+            })
+            .await?;
+        if let Some(next) = &next {
+            self.written(next);
+        }
+        Ok(next)
+    }
+
     /// Commits the failure, the wait and the next attempt's intent at once.
-    async fn schedule_retry(
+    pub(crate) async fn schedule_retry(
         &mut self,
         failed: &AttemptStarted,
         usage: Option<Usage>,

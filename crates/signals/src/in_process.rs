@@ -93,7 +93,7 @@ mod tests {
     use crate::SessionHint;
 
     fn hint(seq: i64) -> Hint {
-        Hint::Session(SessionHint::Committed { seq: Seq(seq) })
+        Hint::Session(SessionHint::Committed { seq: Seq(seq), ends: false })
     }
 
     #[tokio::test]

@@ -70,9 +70,17 @@ pub enum SessionHint {
     Committed {
         /// The highest sequence number that is committed.
         seq: Seq,
+        /// Who only waits for the end of the work need not read before this.
+        #[serde(default = "yes")]
+        ends: bool,
     },
     /// Text of a part that is not settled yet.
     Delta(Delta),
+}
+
+/// A hint that does not say whether work has ended: perhaps.
+fn yes() -> bool {
+    true
 }
 
 /// A piece of a part, addressed by where it starts, so that gaps and repeats are seen.

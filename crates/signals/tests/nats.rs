@@ -98,7 +98,7 @@ fn every_hint() -> Vec<(Topic, Hint)> {
                 session: Some(session),
             }),
         ),
-        (to_session.clone(), Hint::Session(SessionHint::Committed { seq: Seq(3) })),
+        (to_session.clone(), Hint::Session(SessionHint::Committed { seq: Seq(3), ends: true })),
         (
             to_session,
             Hint::Session(SessionHint::Delta(Delta {
@@ -141,7 +141,7 @@ async fn it_starts_without_a_server_and_says_so_when_hints_were_missed() {
     let port = free_port();
     let nats = connect(port).await;
     let topic = Topic::Worker(Incarnation::random());
-    let hint = Hint::Session(SessionHint::Committed { seq: Seq(1) });
+    let hint = Hint::Session(SessionHint::Committed { seq: Seq(1), ends: true });
     let mut early = nats.subscribe(topic.clone()).await;
     nats.publish(&topic, hint.clone());
     while nats.dropped() == 0 {
@@ -176,7 +176,7 @@ async fn a_reader_that_is_too_slow_is_told_that_it_lost_hints() {
     let mut slow = nats.subscribe(topic.clone()).await;
     while tokio::time::timeout(Duration::from_millis(50), slow.next()).await.is_ok() {}
     for seq in 0..3_000 {
-        nats.publish(&topic, Hint::Session(SessionHint::Committed { seq: Seq(seq) }));
+        nats.publish(&topic, Hint::Session(SessionHint::Committed { seq: Seq(seq), ends: true }));
         if seq % 500 == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -196,7 +196,7 @@ async fn dropping_all_hints_leaves_none() {
     let signals = Dropping::wrap(Arc::new(signals::InProcess::new()), 1.0);
     let topic = Topic::Worker(Incarnation::random());
     let mut subscription = signals.subscribe(topic.clone()).await;
-    signals.publish(&topic, Hint::Session(SessionHint::Committed { seq: Seq(1) }));
+    signals.publish(&topic, Hint::Session(SessionHint::Committed { seq: Seq(1), ends: true }));
     assert_eq!(signals.dropped(), 1);
     assert!(tokio::time::timeout(Duration::from_millis(20), subscription.next()).await.is_err());
 }

@@ -36,11 +36,11 @@ impl StoreOptions {
     }
 }
 
-/// Two a core, 4 to 16: no connection is held while something else is waited for, so that more of them
+/// Three a core, 4 to 24: no connection is held while something else is waited for, so that more of them
 /// only take turns, each with plans and caches of its own.
 fn connections() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    u32::try_from(cores * 2).unwrap_or(u32::MAX).clamp(4, 16)
+    u32::try_from(cores * 3).unwrap_or(u32::MAX).clamp(4, 24)
 }
 
 /// The database. Cheap to clone.

@@ -83,12 +83,20 @@ impl Followed {
             Want::Everything => (state.live.snapshot(), self.frames.subscribe()),
             Want::Events => (Vec::new(), self.events.subscribe()),
         };
+        if want == Want::Everything && state.heard > state.tail {
+            self.poke.notify_one(); // nobody has wanted it until now
+        }
         Some(Following { tail: state.tail, live, frames })
     }
 
     /// Counts as a follower from now on, before [`join`](Self::join) has come back.
     pub(super) fn hold(&self) -> broadcast::Receiver<Frame> {
         self.events.subscribe()
+    }
+
+    /// Whether someone is to see every event as soon as it is committed.
+    pub(super) fn is_watched(&self) -> bool {
+        self.frames.receiver_count() > 0
     }
 
     pub(super) fn followers(&self) -> usize {
@@ -310,6 +318,23 @@ mod tests {
         assert_eq!(received(&mut all), [None, Some(2)]);
         let late = followed.join(Want::Everything).await.expect("it reads");
         assert_eq!((late.tail, late.live), (Seq(2), vec![delta()]));
+    }
+
+    #[tokio::test]
+    async fn who_wants_everything_has_it_read_that_nobody_wanted_until_then() {
+        let followed = followed();
+        followed.start(Seq(1), Vec::new());
+        let held = followed.join(Want::Events).await.expect("it reads");
+        followed.hear(Seq(2));
+        assert!(!followed.is_watched(), "who waits for the end needs no read now");
+        let poked = async || {
+            let poked = followed.poke.notified();
+            tokio::time::timeout(std::time::Duration::from_millis(10), poked).await.is_ok()
+        };
+        assert!(!poked().await);
+        let all = followed.join(Want::Everything).await.expect("it reads");
+        assert!(followed.is_watched() && poked().await);
+        drop((held, all));
     }
 
     #[tokio::test]

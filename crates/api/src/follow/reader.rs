@@ -30,6 +30,8 @@ struct Heard {
     listening: bool,
     /// Hints were lost: what they said may be in the log.
     lost: bool,
+    /// Work may have ended.
+    ends: bool,
     last_resync: Option<Instant>,
 }
 
@@ -48,7 +50,8 @@ impl Reader {
             tracing::warn!(%error, session = %at.session, "following has to wait");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        let mut heard = Heard { hints, listening: true, lost: false, last_resync: None };
+        let mut heard =
+            Heard { hints, listening: true, lost: false, ends: false, last_resync: None };
         loop {
             if let Err(error) = self.step(&mut heard).await {
                 tracing::warn!(%error, session = %at.session, "could not read on; the tick will");
@@ -57,17 +60,19 @@ impl Reader {
     }
 
     /// Waits for news, takes in all that is there at once, then reads the log at most once for it: not at
-    /// all when what is told of was sent already.
+    /// all when what is told of was sent already, or when all who follow wait for the work to end.
     async fn step(&self, heard: &mut Heard) -> Result<(), StoreError> {
         let mut news = tokio::select! {
             () = self.followed.poke.notified() => None,
             hint = heard.hints.next(), if heard.listening => Some(hint),
         };
+        let poked = news.is_none();
         for _ in 0..BUNCH {
             match news {
                 None => break,
-                Some(Some(Received::Hint(Hint::Session(SessionHint::Committed { seq })))) => {
+                Some(Some(Received::Hint(Hint::Session(SessionHint::Committed { seq, ends })))) => {
                     self.followed.hear(seq);
+                    heard.ends |= ends;
                 }
                 Some(Some(Received::Hint(Hint::Session(SessionHint::Delta(delta))))) => {
                     self.take(delta, &mut heard.last_resync).await?;
@@ -81,9 +86,11 @@ impl Reader {
             }
             news = heard.hints.next().now_or_never();
         }
-        if heard.lost || self.followed.is_behind() {
+        let pressing = poked || heard.ends || self.followed.is_watched();
+        if heard.lost || (pressing && self.followed.is_behind()) {
             self.read().await?;
             heard.lost = false;
+            heard.ends = false;
         }
         Ok(())
     }

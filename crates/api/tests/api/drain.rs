@@ -58,7 +58,7 @@ pub(crate) async fn at(world: &World, session: &str) -> Result<SessionRef> {
 
 fn hint(world: &World, at: &SessionRef, seq: Seq) {
     let topic = Topic::Session(at.org, at.session.clone());
-    world.signals.publish(&topic, Hint::Session(SessionHint::Committed { seq }));
+    world.signals.publish(&topic, Hint::Session(SessionHint::Committed { seq, ends: true }));
 }
 
 /// Claims the session, promotes what waits, starts a turn.
