@@ -19,11 +19,18 @@ pub(super) struct Ambient;
 #[async_trait]
 impl Producer<ObservedAt> for Ambient {
     async fn observe(&self, at: &ObservedAt) -> SystemContext {
-        match project(at).await {
-            Ok(project) => instructions(None, project),
-            Err(why) => instructions_unavailable(why),
+        match tokio::join!(organisation(at), project(at)) {
+            (Ok(organisation), Ok(project)) => instructions(organisation, project),
+            (Err(why), _) | (_, Err(why)) => instructions_unavailable(why),
         }
     }
+}
+
+/// What the organisation tells all its sessions.
+async fn organisation(at: &ObservedAt) -> Result<Option<InstructionFile>, String> {
+    let found = at.store.organisation_instructions(at.org).await;
+    let found = found.map_err(|error| error.to_string())?;
+    Ok(found.and_then(|found| InstructionFile::new("your organisation", &found.text, false)))
 }
 
 async fn project(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {

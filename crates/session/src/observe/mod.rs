@@ -25,6 +25,7 @@ use domain::{OrgId, SessionRef, TimestampMs, ToolSettled};
 use history::History;
 use jiff::tz::TimeZone;
 use session_rules::Observation;
+use store::Store;
 use tokio::time::timeout;
 
 use crate::runtime::Runtime;
@@ -55,6 +56,8 @@ pub struct ObservedAt {
     pub now_ms: TimestampMs,
     /// The zone of the dates that the model sees.
     pub zone: TimeZone,
+    /// Where the organisation's texts are.
+    pub store: Store,
 }
 
 /// Looks at the Context Sources of a session. `done`: results of its open turn that are not written yet.
@@ -75,6 +78,7 @@ pub(crate) async fn observe(
         reads: Arc::clone(&reads),
         now_ms: runtime.clock.now_ms(),
         zone: runtime.settings.zone.clone(),
+        store: runtime.store.clone(),
     };
     Observation::new(workspace.sources().observe(&at).await, reads)
 }

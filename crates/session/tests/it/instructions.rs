@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use context::{ContextSource, Loaded, Producer, SourceKey, SystemContext};
 use domain::DrainOutcome::{Completed, Failed};
-use domain::SessionEvent;
+use domain::{Clock as _, EntrySet, SessionEvent};
 use history::History;
 use serde_json::Value;
 use session::{DrainExit, ObservedAt, Workspace, drain, drain_control};
@@ -244,5 +244,55 @@ async fn what_was_told_stays_in_effect_while_its_source_is_unavailable() -> Resu
     let first = counts[0];
     assert_eq!(counts, [first, first, first + 1, first + 1, first + 2]);
     assert_eq!(messages[first..], ["It is rainy now.", "There is no weather."]);
+    world.check().await
+}
+
+#[tokio::test]
+async fn an_organisations_instructions_come_first_and_stay_without_the_projects() -> Result<()> {
+    for project in [true, false] {
+        let world = World::with(|settings| settings.project_instructions = project).await?;
+        let session = world.session().await?;
+        session.file("AGENTS.md", "Use tabs.")?;
+        let set = |text: Option<&str>| {
+            let text = text.map(ToOwned::to_owned);
+            world.store().set_organisation_instructions(ORG, text, world.clock.now_ms())
+        };
+        set(Some("Be brief.\n")).await?;
+        let first = answered(&world, &session, "say 2 words").await?;
+        let baseline = first.last().context("a baseline")?;
+        let (theirs, ours) = (baseline.find("Be brief."), baseline.find("Use tabs."));
+        ensure!(theirs.is_some() && ours.is_some() == project, "{baseline}");
+        ensure!(ours.is_none() || theirs < ours, "the nearest comes last: {baseline}");
+        set(None).await?;
+        let gone = answered(&world, &session, "say 3 words").await?;
+        let update = gone.last().context("an update")?;
+        ensure!(gone.len() == first.len() + 1 && !update.contains("Be brief."), "{gone:?}");
+        ensure!(update.contains("Use tabs.") == project, "the complete set: {update}");
+        world.check().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn entries_are_told_with_the_first_baseline_and_then_one_by_one() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let id = || session.at.session.clone();
+    let set = |value: &str| {
+        let entry = EntrySet { key: "ticket".into(), value: value.into() };
+        world.store().set_entry(ORG, id(), entry, world.clock.now_ms())
+    };
+    set("{\"id\": 7}").await?;
+    assert!(matches!(world.drain(&session).await?, DrainExit::Idle), "an entry wakes nobody");
+    let first = answered(&world, &session, "say 2 words").await?;
+    let told = "\n\n<context key=\"ticket\">\n{\"id\": 7}\n</context>";
+    ensure!(first.last().is_some_and(|baseline| baseline.ends_with(told)), "{first:?}");
+    set("null").await?;
+    let null = answered(&world, &session, "say 3 words").await?;
+    let update = "This context entry is now:\n<context key=\"ticket\">\nnull\n</context>";
+    assert_eq!(null[first.len()..], [update.to_owned()]);
+    world.store().remove_entry(ORG, id(), "ticket".into(), world.clock.now_ms()).await?;
+    let gone = answered(&world, &session, "say 4 words").await?;
+    assert_eq!(gone[null.len()..], ["The context entry \"ticket\" no longer applies.".to_owned()]);
     world.check().await
 }
