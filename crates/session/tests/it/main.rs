@@ -8,6 +8,7 @@
 
 mod commits;
 mod context;
+mod corpus;
 mod crowd;
 mod failures;
 mod fencing;

@@ -1,0 +1,170 @@
+//! Writes the corpus of (rows, body) that `crates/history/tests/corpus.rs` keeps rebuilding.
+//!
+//! Run by hand when a request has a shape that the corpus lacks:
+//! `cargo nextest run -p session --run-ignored only corpus`. A file that is there is never written again: it
+//! is what a build of its day has sent.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use domain::DrainOutcome::Completed;
+use domain::SessionEvent;
+use history::History;
+use serde_json::{Value, json};
+use session::{DrainExit, Workspace, drain, drain_control};
+use simulated_model::Script;
+use tokio_util::sync::CancellationToken;
+
+use crate::tools::{calls, says, shell};
+use crate::world::{ORG, Session, World};
+
+/// Where its files are, as a model of the corpus is told.
+const SHOWN: &str = "/workspace/demo";
+
+fn file(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../history/tests/corpus/wire-1");
+    folder.join(name).with_extension("json")
+}
+
+/// Drains in a workspace that is shown without the machine's paths, until nothing is left to do.
+async fn run(world: &World, session: &Session) -> Result<()> {
+    let workspace = Workspace::at(session.root.clone(), SHOWN.to_owned(), None);
+    loop {
+        let (_handle, control) = drain_control(CancellationToken::new());
+        let (at, token) = (&session.at, session.token());
+        let run = drain(&world.worker, at, token, &workspace, control, History::new());
+        match Box::pin(run).await.0 {
+            DrainExit::Idle => return Ok(()),
+            DrainExit::Ended(Completed) => {}
+            other => anyhow::bail!("a drain of the corpus ended otherwise: {other:?}"),
+        }
+    }
+}
+
+async fn prompt(world: &World, session: &Session, text: &str) -> Result<()> {
+    world.prompt(session, text).await?;
+    run(world, session).await
+}
+
+/// Writes the session's rows, and the bodies that the model received for them.
+async fn keep(world: &World, session: &Session, name: &str) -> Result<()> {
+    world.check().await?;
+    let mut received = BTreeMap::new();
+    for request in world.model().requests() {
+        received.insert(request.sha256, request.body.context("a body that was kept")?);
+    }
+    let (mut components, mut requests) = (BTreeMap::new(), Vec::new());
+    let events = world.events(session).await?;
+    for recorded in &events {
+        let SessionEvent::AttemptStarted(started) = &recorded.event else { continue };
+        let attempt = world.store().attempt(ORG, started.attempt.to_string()).await?;
+        let Some(body) = received.get(&attempt.body_hash) else { continue };
+        let names: BTreeMap<String, String> = serde_json::from_str(&attempt.components)?;
+        for hash in names.values() {
+            let bytes = world.store().component(ORG, hash).await?;
+            components.insert(hash.clone(), String::from_utf8(bytes)?);
+        }
+        requests.push(json!({
+            "attempt": attempt.id.as_str(),
+            "turn": attempt.turn.as_str(),
+            "through": attempt.through.0,
+            "wire_version": attempt.wire_version,
+            "components": names,
+            "body_sha256": attempt.body_hash,
+            "body": body,
+        }));
+    }
+    ensure!(!requests.is_empty(), "{name} sent nothing");
+    let rows: Vec<Value> = events
+        .iter()
+        .map(|row| {
+            json!({
+                "seq": row.seq.0,
+                "id": row.id.as_str(),
+                "time_ms": row.time,
+                "kind": row.event.kind(),
+                "version": row.event.version(),
+                "payload": row.event.payload(),
+            })
+        })
+        .collect();
+    let case = json!({ "events": rows, "components": components, "requests": requests });
+    Ok(std::fs::write(file(name), serde_json::to_string_pretty(&case)? + "\n")?)
+}
+
+async fn tools(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("a.txt", "one \"quoted\" line\nä second, with a tab\t.\n")?;
+    prompt(&world, &session, "read a.txt and also list the files").await?;
+    prompt(&world, &session, "read missing.txt then run printf '%s' 1e21").await?;
+    keep(&world, &session, name).await
+}
+
+async fn context_update(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("AGENTS.md", "Use tabs.\n")?;
+    prompt(&world, &session, "say 2 words").await?;
+    session.file("AGENTS.md", "Use spaces.\n")?;
+    world.clock.advance(Duration::from_hours(24));
+    prompt(&world, &session, "say 3 words").await?;
+    std::fs::remove_file(session.root.join("AGENTS.md"))?;
+    prompt(&world, &session, "say 4 words").await?;
+    keep(&world, &session, name).await
+}
+
+async fn step_limit(name: &str) -> Result<()> {
+    let world = World::with(|settings| settings.rules.max_steps = 2).await?;
+    let session = world.session().await?;
+    session.file("a.txt", "one\n")?;
+    prompt(&world, &session, "read a.txt then read a.txt then read a.txt").await?;
+    prompt(&world, &session, "say 2 words").await?;
+    keep(&world, &session, name).await
+}
+
+async fn continuation(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let cut =
+        Script { cut_after_chunks: Some(6), times: Some(1), ..says("story", 0, "a b c d e f g h") };
+    world.script(cut)?;
+    prompt(&world, &session, "a story").await?;
+    prompt(&world, &session, "say 2 words").await?;
+    keep(&world, &session, name).await
+}
+
+/// A worker dies while an *unsafe* call runs.
+async fn takeover(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    world.script(calls("job", 0, vec![shell("echo > begun; sleep 60")]))?;
+    world.script(says("job", 1, "looked"))?;
+    world.prompt(&session, "job").await?;
+    tokio::select! {
+        ran = run(&world, &session) => anyhow::bail!("its worker did not die: {ran:?}"),
+        begun = session.until_file("begun") => drop(begun?),
+    }
+    world.take_over(&session).await?;
+    run(&world, &session).await?;
+    keep(&world, &session, name).await
+}
+
+#[tokio::test]
+#[ignore = "writes files of the repository; see the module's first lines"]
+async fn the_corpus_is_written() -> Result<()> {
+    for name in ["tools", "context-update", "step-limit", "continuation", "takeover"] {
+        if !file(name).exists() {
+            match name {
+                "tools" => tools(name).await?,
+                "context-update" => context_update(name).await?,
+                "step-limit" => step_limit(name).await?,
+                "continuation" => continuation(name).await?,
+                _ => takeover(name).await?,
+            }
+        }
+    }
+    Ok(())
+}
