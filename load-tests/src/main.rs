@@ -51,6 +51,10 @@ enum What {
     Commits(scenario::commits::Args),
     /// What a turn costs after a thousand messages, against ten
     History(scenario::history::Args),
+    /// Postgres buffers that a turn touches after a thousand messages, against ten
+    Buffers(scenario::buffers::Args),
+    /// How long one organisation waits while another has a thousand prompts queued
+    Fairness(scenario::fairness::Args),
     /// Admission beside a million idle sessions, against a thousand
     Idle(scenario::idle::Args),
     /// How long until the sessions of a killed worker drain again
@@ -72,6 +76,8 @@ fn main() -> ExitCode {
             What::Turns(args) => scenario::turns::run(&bin, &args, &mut out).await,
             What::Commits(args) => scenario::commits::run(&bin, &args, &mut out).await,
             What::History(args) => scenario::history::run(&bin, &args, &mut out).await,
+            What::Buffers(args) => scenario::buffers::run(&bin, &args, &mut out).await,
+            What::Fairness(args) => scenario::fairness::run(&bin, &args, &mut out).await,
             What::Idle(args) => scenario::idle::run(&bin, &args, &mut out).await,
             What::Takeover(args) => scenario::takeover::run(&bin, &args, &mut out).await,
         }

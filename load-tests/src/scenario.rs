@@ -1,7 +1,9 @@
 //! What is measured: one module a subcommand.
 
 pub(crate) mod admit;
+pub(crate) mod buffers;
 pub(crate) mod commits;
+pub(crate) mod fairness;
 pub(crate) mod history;
 pub(crate) mod idle;
 pub(crate) mod start;

@@ -56,6 +56,13 @@ impl Model {
         Ok(serde_json::from_value(answer["requests"].take())?)
     }
 
+    /// The log of requests with `text` in them, which needs no escaping but of its spaces.
+    pub(crate) async fn asked_with(http: &mut Http, text: &str) -> anyhow::Result<Vec<Asked>> {
+        let path = format!("/sim/requests?match={}", text.replace(' ', "%20"));
+        let mut answer = http.json(Method::GET, &path, &Value::Null).await?;
+        Ok(serde_json::from_value(answer["requests"].take())?)
+    }
+
     /// The whole log after `seq`.
     pub(crate) async fn all_asked(http: &mut Http, after: u64) -> anyhow::Result<Vec<Asked>> {
         let mut all: Vec<Asked> = Vec::new();

@@ -27,6 +27,21 @@ pub(crate) struct Up {
 impl Up {
     /// Starts it and waits until it is ready.
     pub(crate) async fn start(bin: &Path) -> anyhow::Result<Self> {
+        Self::prepared(bin, |_| ()).await
+    }
+
+    /// The same, with so many slots for sessions.
+    pub(crate) async fn with_slots(bin: &Path, slots: usize) -> anyhow::Result<Self> {
+        Self::prepared(bin, |command| {
+            command.arg(format!("--slots={slots}"));
+        })
+        .await
+    }
+
+    async fn prepared(
+        bin: &Path,
+        more: impl FnOnce(&mut std::process::Command),
+    ) -> anyhow::Result<Self> {
         let folder = folder()?;
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace)?;
@@ -40,6 +55,7 @@ impl Up {
             command.arg(format!("--data-dir={}", data.display()));
             command.arg(format!("--model-url={}/v1", model.url));
             command.current_dir(&workspace);
+            more(command);
         })?;
         server.ready(&url, "/readyz", &log).await?;
         let postgres = Postgres::of(&data).await?;

@@ -16,11 +16,11 @@ use crate::run::http::Http;
 use crate::run::postgres::Postgres;
 use crate::run::up::Up;
 
-const SHORT: usize = 10;
-const LONG: usize = 1_000;
+pub(super) const SHORT: usize = 10;
+pub(super) const LONG: usize = 1_000;
 const PROMPT: &str = "say 20 words";
 /// A connection that idles tells its counts within ten seconds.
-const COUNTED: Duration = Duration::from_secs(11);
+pub(super) const COUNTED: Duration = Duration::from_secs(11);
 const ENCODINGS: u32 = 200;
 
 /// Arguments of `history`.
@@ -84,7 +84,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
 }
 
 /// A session with that many messages.
-async fn filled(up: &Up, http: &mut Http, messages: usize) -> anyhow::Result<String> {
+pub(super) async fn filled(up: &Up, http: &mut Http, messages: usize) -> anyhow::Result<String> {
     let target = up.target();
     let session = target.session(http).await?;
     for _ in 0..messages / 2 {
@@ -142,13 +142,19 @@ struct BodyCost {
 /// Folds a session's log here, and encodes and hashes its body many times.
 async fn body_cost(postgres: &Postgres, session: &str) -> anyhow::Result<BodyCost> {
     let components = components(postgres, session).await?;
+    let log = log(postgres, session).await?;
+    let turn = log.iter().rev().find_map(|recorded| {
+        let SessionEvent::TurnStarted(started) = &recorded.event else { return None };
+        Some(started.turn.clone())
+    });
+    let turn = turn.context("the session has no turn")?;
     let mut history = History::new();
-    history.extend(&log(postgres, session).await?);
+    history.extend(&log);
     let me = std::process::id();
     let before = cpu::of(me)?;
     let mut bytes = 0;
     for _ in 0..ENCODINGS {
-        let body = history.encode(&components);
+        let body = history.encode(&components, &turn);
         bytes = body.len();
         black_box(hash_hex(&body));
     }

@@ -1,0 +1,66 @@
+//! Buffers of Postgres that a turn touches after a thousand messages, against ten.
+
+use std::path::Path;
+
+use super::history::{COUNTED, LONG, SHORT, filled};
+use crate::output::{Figure, Mark, Reporter, note};
+use crate::run::http::Http;
+use crate::run::postgres::Postgres;
+use crate::run::up::Up;
+
+const PROMPT: &str = "say 20 words";
+
+/// Arguments of `buffers`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Turns that are measured at each length
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=1_000))]
+    turns: u32,
+}
+
+pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
+    let up = Up::start(bin).await?;
+    out.probed(up.probe().await?);
+    up.postgres.no_autovacuum().await?;
+    let mut http = up.http().await?;
+    note("filling a long session and many short ones");
+    let long = filled(&up, &mut http, LONG).await?;
+    let mut short = Vec::new();
+    // Two turns each, so that short ones stay short.
+    for _ in 0..args.turns / 2 {
+        short.push(filled(&up, &mut http, SHORT).await?);
+    }
+    let short: Vec<&String> = short.iter().flat_map(|session| [session, session]).collect();
+    let idle = touched_by(&up, &mut http, &[]).await?;
+    let few = (touched_by(&up, &mut http, &short).await? - idle) / short.len() as f64;
+    let many =
+        (touched_by(&up, &mut http, &vec![&long; short.len()]).await? - idle) / short.len() as f64;
+    let figure = Figure::new("buffers.per_turn", many, "buffers")
+        .mark(Mark::AtMost(few * 1.2))
+        .with("at_10", few)
+        .with("turns", short.len() as f64)
+        .with("idle", idle);
+    out.print(figure)?;
+    up.stop().await
+}
+
+/// What one prompt in each of these sessions touches, with what the service's sweeps touch meanwhile.
+async fn touched_by(up: &Up, http: &mut Http, sessions: &[&String]) -> anyhow::Result<f64> {
+    let before = touched(&up.postgres).await?;
+    for session in sessions {
+        up.target().prompt(http, session, PROMPT).await?;
+    }
+    Ok((touched(&up.postgres).await? - before) as f64)
+}
+
+/// Blocks of all our tables, their indexes and their long values that were looked at so far, from memory or
+/// from disk.
+async fn touched(postgres: &Postgres) -> anyhow::Result<i64> {
+    tokio::time::sleep(COUNTED).await;
+    let sql = "SELECT sum(coalesce(heap_blks_hit, 0) + coalesce(heap_blks_read, 0)
+                   + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)
+                   + coalesce(toast_blks_hit, 0) + coalesce(toast_blks_read, 0)
+                   + coalesce(tidx_blks_hit, 0) + coalesce(tidx_blks_read, 0))::bigint
+               FROM pg_statio_user_tables";
+    postgres.number(sql).await
+}
