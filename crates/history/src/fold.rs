@@ -35,6 +35,8 @@ struct State {
     agent: String,
     titled: bool,
     child: bool,
+    /// The first prompt of a user, and its message's index.
+    first_prompt: Option<(MessageId, usize)>,
     last_prompt: Option<MessageId>,
     steps: i32,
     interrupt: Option<Seq>,
@@ -177,7 +179,7 @@ impl History {
         self.state.just_compacted
     }
 
-    /// Retries and cuts since the last whole reply.
+    /// Retries and cuts since the last whole reply of the drain.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.state.failures
@@ -218,6 +220,12 @@ impl History {
     #[must_use]
     pub fn model(&self) -> Option<&ModelRef> {
         self.state.model.as_ref()
+    }
+
+    /// The first message that a user wrote, and its index in the conversation.
+    #[must_use]
+    pub fn first_prompt(&self) -> Option<(&MessageId, usize)> {
+        self.state.first_prompt.as_ref().map(|(message, at)| (message, *at))
     }
 
     /// The user message promoted last.
@@ -322,6 +330,10 @@ impl History {
                     Part::text(text.clone())
                 });
                 let content = texts.collect();
+                if state.first_prompt.is_none() && promoted.synthetic.is_none() {
+                    let at = self.conversation.messages.len();
+                    state.first_prompt = Some((promoted.message.clone(), at));
+                }
                 self.conversation.push(seq, Message { role: llm_protocol::Role::User, content });
                 state.agent.clone_from(&promoted.agent);
                 state.model = Some(promoted.model.clone());
@@ -371,7 +383,10 @@ impl History {
                 }
                 InterruptTarget::Parked => {}
             },
-            SessionEvent::DrainEnded(_) => state.interrupt = None,
+            SessionEvent::DrainEnded(_) => {
+                state.interrupt = None;
+                state.failures = 0;
+            }
             SessionEvent::PromptAdmitted(prompt) => state.pending.push(PendingInput {
                 seq,
                 admitted: time,
@@ -408,7 +423,9 @@ impl History {
             SessionEvent::CompactionEnded(ended) => {
                 let Some(compaction) = state.compacting.take() else { return };
                 let started = &compaction.side.started;
-                if started.reason == CompactionReason::Overflow {
+                // One whose worker died has not been tried.
+                let tried = ended.outcome != SideOutcome::Lost;
+                if started.reason == CompactionReason::Overflow && tried {
                     state.overflow_spent = true;
                 }
                 if ended.outcome == SideOutcome::Completed {

@@ -15,10 +15,9 @@ use crate::draft::{Draft, Verdict};
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
-use crate::settle::{
-    close_reply, end_attempt, notice, push_done, settle_open_calls, settle_turn, token_usage,
-};
+use crate::settle::{close_reply, notice, push_done, settle_open_calls, settle_turn};
 use crate::site::Site;
+use crate::texts;
 
 /// What the model is told after its own reply was cut off.
 const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
@@ -79,17 +78,23 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Completed,
-            usage: said.usage.map(token_usage),
+            usage: self.used(draft.history().model(), said.usage),
             error: None,
         });
-        self.push_intents(draft, said);
+        let last = self.is_last_step(draft.history());
+        let state = if last { ToolState::Intended } else { ToolState::Started };
+        self.push_intents(draft, said, state);
         draft.push(TurnReplied {
             turn: said.turn.clone(),
             message: said.message.clone(),
             parts: said.reply.parts(|_| true),
             finish: finish.as_str().to_owned(),
         });
-        if draft.history().open_turn().is_some_and(|open| !open.calls.is_empty()) {
+        let calls = draft.history().open_turn().is_some_and(|open| !open.calls.is_empty());
+        if calls && last {
+            // Forbidden, and made anyway: no body runs, and the model is not asked again.
+            settle_open_calls(draft, &said.turn, ToolOutcomeKind::Failed, texts::LAST_STEP);
+        } else if calls {
             return Verdict::Write(Replied::Calls, DrainEnd::Keep, Site::Replied);
         }
         settle_turn(draft, said, TurnOutcome::Completed, None);
@@ -122,7 +127,7 @@ impl Rules<'_> {
 
     /// An interrupt of the turn: the stream is gone, its tools were stopped, all is settled.
     pub fn interrupted(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
-        end_attempt(draft, said, AttemptOutcome::Interrupted, None);
+        self.end_attempt(draft, said, AttemptOutcome::Interrupted);
         close_reply(draft, said, "interrupted");
         push_done(draft, said);
         let interrupted = ToolOutcomeKind::Interrupted;
@@ -144,7 +149,7 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Failed,
-            usage: said.usage.map(token_usage),
+            usage: self.used(draft.history().model(), said.usage),
             error: Some(error.clone()),
         });
         close_reply(draft, said, "error");
@@ -166,7 +171,7 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Cut,
-            usage: said.usage.map(token_usage),
+            usage: self.used(draft.history().model(), said.usage),
             error: Some(error.clone()),
         });
         close_reply(draft, said, "cut");
@@ -187,7 +192,7 @@ impl Rules<'_> {
             attempt: failed.attempt.clone(),
             turn: failed.turn.clone(),
             outcome: AttemptOutcome::Failed,
-            usage: usage.map(token_usage),
+            usage: self.used(draft.history().model(), usage),
             error: Some(error.clone()),
         });
         let next = AttemptStarted {
@@ -211,7 +216,7 @@ impl Rules<'_> {
         if self.is_interrupted(draft.history()) {
             return Verdict::Leave(false);
         }
-        self.push_intents(draft, said);
+        self.push_intents(draft, said, ToolState::Started);
         Verdict::Write(true, DrainEnd::Keep, Site::Intents)
     }
 
@@ -237,15 +242,15 @@ impl Rules<'_> {
         Verdict::Write((), DrainEnd::Keep, Site::TextKept)
     }
 
-    /// The intents that wait, as *started*: a body may run once they are committed.
-    fn push_intents(&self, draft: &mut Draft<'_>, said: &Said) {
+    /// The intents that wait. As *started*, a body may run once they are committed.
+    fn push_intents(&self, draft: &mut Draft<'_>, said: &Said, state: ToolState) {
         for intent in &said.unintended {
             draft.push(ToolCalled {
                 turn: said.turn.clone(),
                 message: said.message.clone(),
                 class: self.tools.class(&intent.tool),
                 intent: intent.clone(),
-                state: ToolState::Started,
+                state,
             });
         }
     }

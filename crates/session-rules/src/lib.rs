@@ -16,9 +16,14 @@
 //! Absent on purpose: I/O, time, randomness, tasks. The `session` crate is the shell that has them; the
 //! `sim` crate is another one, which decides when each of them fails.
 
+mod begin;
 mod boundary;
+mod compact;
+mod cost;
 mod draft;
 mod ending;
+mod estimate;
+mod inbox;
 mod models;
 mod observed;
 mod open;
@@ -28,17 +33,23 @@ mod rules;
 mod said;
 mod settle;
 mod site;
+mod tail;
+mod texts;
+mod title;
 mod tools;
 
 pub use boundary::{Closed, Next, TurnPlan};
+pub use compact::Compacted;
+pub use cost::Prices;
 pub use draft::{Draft, Drafted, Verdict};
 pub use ending::Replied;
-pub use models::{Models, ResolvedModel};
+pub use models::{ModelFacts, Models, ResolvedModel};
 pub use observed::Observation;
 pub use recover::{Recovery, unclear};
 pub use reply::{Reply, storable};
-pub use rules::{RuleSettings, Rules, WorkspaceState};
+pub use rules::{CompactionSettings, RuleSettings, Rules, WorkspaceState};
 pub use said::{Heard, Said};
 pub use settle::settled_as;
 pub use site::Site;
+pub use title::Titled;
 pub use tools::ToolFacts;

@@ -4,6 +4,8 @@ use domain::{ModelRef, SessionError};
 use history::ModelEntry;
 use llm_protocol::Protocol;
 
+use crate::cost::Prices;
+
 /// The models that can be called, as far as a decision needs to know.
 #[derive(Debug, Clone)]
 pub struct Models {
@@ -11,6 +13,19 @@ pub struct Models {
     pub default: ModelRef,
     /// The ids of the providers that are configured.
     pub providers: BTreeSet<String>,
+    /// What is known of models; of any other, nothing.
+    pub known: Vec<(ModelRef, ModelFacts)>,
+}
+
+/// What is known of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ModelFacts {
+    /// The most tokens that fit into a request and its answer.
+    pub context_limit: Option<u64>,
+    /// The most tokens of an answer.
+    pub output_limit: Option<u64>,
+    /// What its tokens cost.
+    pub prices: Option<Prices>,
 }
 
 /// A model that can be called.
@@ -41,15 +56,24 @@ impl Models {
                 ),
             });
         }
-        Ok(ResolvedModel {
-            entry: ModelEntry {
-                provider: reference.provider.clone(),
-                id: reference.model.clone(),
-                protocol: Protocol::OpenAiChat,
-                context_limit: None,
-                output_limit: None,
-            },
-            reference,
-        })
+        Ok(ResolvedModel { entry: self.entry(&reference), reference })
+    }
+
+    /// As much of a model as shapes its requests.
+    pub(crate) fn entry(&self, reference: &ModelRef) -> ModelEntry {
+        let facts = self.facts(reference);
+        ModelEntry {
+            provider: reference.provider.clone(),
+            id: reference.model.clone(),
+            protocol: Protocol::OpenAiChat,
+            context_limit: facts.context_limit,
+            output_limit: facts.output_limit,
+        }
+    }
+
+    /// What is known of a model.
+    pub(crate) fn facts(&self, reference: &ModelRef) -> ModelFacts {
+        let known = self.known.iter().find(|(known, _)| known == reference);
+        known.map(|(_, facts)| *facts).unwrap_or_default()
     }
 }

@@ -11,8 +11,9 @@ use crate::observed::Observation;
 use crate::recover::{UNKNOWN, kept_reply};
 use crate::rules::{Rules, WorkspaceState};
 use crate::said::Said;
-use crate::settle::{end_attempt, settle_open_calls, settle_turn};
+use crate::settle::{settle_open_calls, settle_turn};
 use crate::site::Site;
+use crate::title::lose_title;
 
 impl Rules<'_> {
     /// The claim's write: the first boundary, or what becomes of the turn that an earlier owner left open.
@@ -22,11 +23,15 @@ impl Rules<'_> {
         taken: Taken,
         observed: &Observation,
     ) -> Verdict<Next> {
+        lose_title(draft);
         if let WorkspaceState::Missing(error) = self.workspace {
             return self.give_up(draft, error.clone());
         }
         if taken.recoveries > self.settings.max_recoveries {
             return self.give_up(draft, exhausted(taken.recoveries));
+        }
+        if let Some(continuing) = self.lose_compaction(draft) {
+            return self.cross(draft, continuing, observed);
         }
         if draft.history().open_turn().is_some() {
             return self.take_over(draft, observed);
@@ -37,9 +42,10 @@ impl Rules<'_> {
 
     /// Ends the drain on an error that stands in the way of any work, settling what was open.
     fn give_up(&self, draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next> {
+        self.lose_compaction(draft);
         if let Some(open) = draft.history().open_turn().cloned() {
             let said = Said::new(open.turn.clone(), open.message.clone());
-            end_attempt(draft, &said, AttemptOutcome::Lost, None);
+            self.end_attempt(draft, &said, AttemptOutcome::Lost);
             let parts = kept_reply(&open);
             if open.reply.is_none() && !parts.is_empty() {
                 let finish = "cut".to_owned();

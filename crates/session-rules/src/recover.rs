@@ -11,7 +11,7 @@ use crate::draft::{Draft, Verdict};
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
-use crate::settle::{end_attempt, settle_lost, settle_open_calls, settle_turn, settled_as};
+use crate::settle::{settle_lost, settle_open_calls, settle_turn, settled_as};
 use crate::site::Site;
 
 pub(crate) const UNKNOWN: &str = "The worker that ran this call stopped before the result was recorded. Whether the \
@@ -80,7 +80,7 @@ impl Rules<'_> {
             return self.cross(draft, true, observed);
         };
         let said = Said::new(open.turn.clone(), open.message.clone());
-        end_attempt(draft, &said, AttemptOutcome::Lost, None);
+        self.end_attempt(draft, &said, AttemptOutcome::Lost);
         let replied = open.reply.is_some();
         if !replied {
             let parts = kept_reply(&open);

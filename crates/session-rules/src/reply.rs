@@ -45,6 +45,12 @@ impl Reply {
         })
     }
 
+    /// All its text so far, without reasoning.
+    #[must_use]
+    pub fn text_so_far(&self) -> String {
+        self.texts().map(|(_, _, text)| text.as_str()).collect()
+    }
+
     /// Bytes of text that no checkpoint has kept.
     pub fn unkept(&self) -> usize {
         self.texts().map(|(index, _, text)| text.len() - self.kept[index]).sum()

@@ -50,6 +50,29 @@ pub struct RuleSettings {
     pub max_recoveries: i16,
     /// Bodies of one *pure* call.
     pub max_bodies: i32,
+    /// When a conversation is summarised.
+    pub compaction: CompactionSettings,
+    /// Whether sessions that nobody named are given titles by their models.
+    pub titles: bool,
+}
+
+/// When a conversation is summarised, and what of it stays. In tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactionSettings {
+    /// At the model's limits, and when a provider refuses a request as too large; otherwise only on request.
+    pub auto: bool,
+    /// Kept free of the model's context besides …
+    pub buffer: u64,
+    /// … its longest answer, as far as that is not above this.
+    pub output_cap: u64,
+    /// The most that stays of the recent conversation.
+    pub keep: u64,
+}
+
+impl Default for CompactionSettings {
+    fn default() -> Self {
+        Self { auto: true, buffer: 20_000, output_cap: 32_000, keep: 15_000 }
+    }
 }
 
 /// What the `build` agent is told.
@@ -70,6 +93,8 @@ impl Default for RuleSettings {
             retry: Schedule::default(),
             max_recoveries: 3,
             max_bodies: 3,
+            compaction: CompactionSettings::default(),
+            titles: true,
         }
     }
 }

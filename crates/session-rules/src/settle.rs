@@ -1,15 +1,17 @@
 //! The events that close what is open: attempts, replies, calls, turns.
 
 use domain::{
-    AttemptEnded, AttemptOutcome, CallId, MessageId, NoticeKind, NoticeRecorded, SessionError,
-    TimestampMs, ToolOutcomeKind, ToolSettled, TurnId, TurnOutcome, TurnReplied, TurnSettled,
-    TurnUsage,
+    AttemptEnded, AttemptOutcome, CallId, MessageId, ModelRef, NoticeKind, NoticeRecorded,
+    SessionError, TimestampMs, ToolOutcomeKind, ToolSettled, TurnId, TurnOutcome, TurnReplied,
+    TurnSettled, TurnUsage,
 };
 use llm_protocol::Usage;
 
 use crate::draft::Draft;
+use crate::rules::Rules;
 use crate::said::Said;
 
+/// What was counted; what it cost is the models' to say.
 pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     TurnUsage {
@@ -28,22 +30,27 @@ pub(crate) fn notice(draft: &mut Draft<'_>, kind: NoticeKind, text: &str) {
     draft.push(NoticeRecorded { message, kind, text: text.to_owned() });
 }
 
-/// Ends the attempt that is open, if one is.
-pub(crate) fn end_attempt(
-    draft: &mut Draft<'_>,
-    said: &Said,
-    outcome: AttemptOutcome,
-    error: Option<SessionError>,
-) {
-    let open = draft.history().open_turn().and_then(|open| open.attempt.clone());
-    if let Some(attempt) = open {
-        draft.push(AttemptEnded {
-            attempt,
-            turn: said.turn.clone(),
-            outcome,
-            usage: said.usage.map(token_usage),
-            error,
-        });
+impl Rules<'_> {
+    /// What an attempt used, as the provider counted it, and what that cost with `model`, or the default.
+    pub(crate) fn used(&self, model: Option<&ModelRef>, usage: Option<Usage>) -> Option<TurnUsage> {
+        let mut used = token_usage(usage?);
+        let prices = self.models.facts(model.unwrap_or(&self.models.default)).prices;
+        used.cost = prices.map_or(0, |prices| prices.cost(&used));
+        Some(used)
+    }
+
+    /// Ends the attempt of the turn that is open, if one is.
+    pub(crate) fn end_attempt(&self, draft: &mut Draft<'_>, said: &Said, outcome: AttemptOutcome) {
+        let open = draft.history().open_turn().and_then(|open| open.attempt.clone());
+        if let Some(attempt) = open {
+            draft.push(AttemptEnded {
+                attempt,
+                turn: said.turn.clone(),
+                outcome,
+                usage: self.used(draft.history().model(), said.usage),
+                error: None,
+            });
+        }
     }
 }
 
@@ -108,6 +115,11 @@ pub(crate) fn settle_turn(
 /// Settles a turn of which nothing is durable. No progress: the counter of recoveries stands.
 pub(crate) fn settle_lost(draft: &mut Draft<'_>, said: &Said) {
     push_settled(draft, said, TurnOutcome::Lost, None);
+}
+
+/// Settles a turn whose request the provider refused as too large. No progress, and its step is given back.
+pub(crate) fn settle_overflowed(draft: &mut Draft<'_>, said: &Said, error: SessionError) {
+    push_settled(draft, said, TurnOutcome::Overflowed, Some(error));
 }
 
 fn push_settled(

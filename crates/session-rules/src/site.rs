@@ -33,6 +33,18 @@ sites! {
     HandedOver = "handed-over",
     /// A boundary gave up the drain's slot because others wait.
     Yielded = "yielded",
+    /// A boundary waits for a title alone.
+    TitleAwaited = "title-awaited",
+    /// A boundary began a Compaction.
+    CompactionStarted = "compaction-started",
+    /// An answer to the request for a summary was none, and is asked for once more.
+    CompactionReminded = "compaction-reminded",
+    /// A Compaction failed without which nothing goes on.
+    CompactionFailed = "compaction-failed",
+    /// A Compaction was interrupted.
+    CompactionCancelled = "compaction-cancelled",
+    /// A provider refused a turn's request as too large, and a Compaction begins.
+    Overflowed = "overflowed",
     /// A boundary found no Baseline System Context; what is pending waits.
     ContextBlocked = "context-blocked",
     /// A boundary could not go on with what it had promoted or settled.
@@ -72,7 +84,9 @@ mod tests {
     #[test]
     fn each_site_is_written_at_one_place() {
         let sources = [
+            include_str!("begin.rs"),
             include_str!("boundary.rs"),
+            include_str!("compact.rs"),
             include_str!("ending.rs"),
             include_str!("open.rs"),
             include_str!("recover.rs"),

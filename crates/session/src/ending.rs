@@ -34,12 +34,10 @@ impl<'r> Drain<'r> {
             Replied::Interrupted => self.interrupt_turn(turn).await,
             Replied::Refused(error) => self.fail_turn(&started.attempt, turn, error).await,
             Replied::Crossed(next) => {
-                self.failures = 0;
                 self.written(&next);
                 Ok(next)
             }
             Replied::Calls => {
-                self.failures = 0;
                 self.start_intended(&mut turn);
                 self.settle(turn, TurnOutcome::Completed).await
             }
@@ -87,6 +85,7 @@ impl<'r> Drain<'r> {
                 () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
                 () = at(pause) => pause = None,
                 () = control.resync.notified() => self.live.resync(),
+                () = self.title.advance() => {}
             }
         }
         Ok(self.is_interrupted())

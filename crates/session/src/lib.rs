@@ -12,6 +12,7 @@
 //! shell around it: it streams, runs tools, observes and writes.
 //! Absent on purpose: HTTP, placement, SQL, decisions.
 
+mod compaction;
 mod control;
 mod drain;
 mod ending;
@@ -23,6 +24,7 @@ mod recover;
 mod runtime;
 mod settings;
 mod stage;
+mod title;
 mod toolbox;
 mod turn;
 mod workspace;
@@ -32,6 +34,6 @@ pub use drain::{DrainExit, drain};
 pub use models::ConfiguredModels;
 pub use observe::ObservedAt;
 pub use runtime::{Runtime, StoredComponents};
-pub use session_rules::RuleSettings;
+pub use session_rules::{CompactionSettings, ModelFacts, Prices, RuleSettings};
 pub use settings::DrainSettings;
 pub use workspace::Workspace;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use domain::ModelRef;
 use llm_client::Endpoint;
-use session_rules::Models;
+use session_rules::{ModelFacts, Models};
 
 /// The providers that this process was configured with. (The catalog comes with a later issue; this is
 /// what stands where it will.)
@@ -17,7 +17,8 @@ impl ConfiguredModels {
     /// Providers by their ids. `default` is the model of a session that chose none.
     #[must_use]
     pub fn new(default: ModelRef, endpoints: BTreeMap<String, Endpoint>) -> Self {
-        let rules = Models { default, providers: endpoints.keys().cloned().collect() };
+        let providers = endpoints.keys().cloned().collect();
+        let rules = Models { default, providers, known: Vec::new() };
         Self { rules, endpoints }
     }
 
@@ -26,6 +27,20 @@ impl ConfiguredModels {
     pub fn single(default: ModelRef, endpoint: Endpoint) -> Self {
         let endpoints = BTreeMap::from([(default.provider.clone(), endpoint)]);
         Self::new(default, endpoints)
+    }
+
+    /// Says what is known of a model: its limits and prices.
+    #[must_use]
+    pub fn with_facts(mut self, model: ModelRef, facts: ModelFacts) -> Self {
+        self.rules.known.retain(|(known, _)| *known != model);
+        self.rules.known.push((model, facts));
+        self
+    }
+
+    /// The model of a session that chose none.
+    #[must_use]
+    pub fn default_model(&self) -> &ModelRef {
+        &self.rules.default
     }
 
     /// As decisions see them.

@@ -19,6 +19,8 @@ pub struct DrainSettings {
     pub checkpoint_bytes: usize,
     /// How long tools that were told to stop may take.
     pub stop_tools: Duration,
+    /// How long a drain that has nothing else left to do waits for a title.
+    pub title_wait: Duration,
     /// What a model sees of one settlement.
     pub output: Limits,
     /// The time zone of the dates that a model sees.
@@ -36,6 +38,7 @@ impl Default for DrainSettings {
             checkpoint_every: Duration::from_secs(2),
             checkpoint_bytes: 16 * 1024,
             stop_tools: Duration::from_secs(5),
+            title_wait: Duration::from_secs(5),
             output: Limits::default(),
             zone: TimeZone::UTC,
             project_instructions: true,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::aside::{self, Aside};
 use crate::phrase::{self, Ask};
 use crate::wire::{ChatRequest, Message, Role};
 
@@ -17,6 +18,8 @@ pub(crate) struct Conversation<'a> {
     last_user: Cow<'a, str>,
     last_user_at: usize,
     prompt_at: usize,
+    /// Set when it is none of the conversation's, but a request beside it.
+    pub(crate) aside: Option<Aside>,
     /// What the prompt asks, if it is a plain request.
     pub(crate) ask: Option<Ask>,
 }
@@ -30,11 +33,17 @@ impl<'a> Conversation<'a> {
             .enumerate()
             .rfind(|(_, message)| message.role == Role::User)
             .map_or((0, Cow::Borrowed("")), |(at, message)| (at, message.content.joined()));
-        let (prompt_at, prompt, ask) = find_prompt(messages).unwrap_or_else(|| {
+        let aside = aside::recognise(&last_user);
+        let found = if aside.is_some() {
+            Some((last_user_at, last_user.clone(), None))
+        } else {
+            find_prompt(messages)
+        };
+        let (prompt_at, prompt, ask) = found.unwrap_or_else(|| {
             let ask = phrase::recognise(&last_user);
             (last_user_at, last_user.clone(), ask)
         });
-        Self { messages, prompt, last_user, last_user_at, prompt_at, ask }
+        Self { messages, prompt, last_user, last_user_at, prompt_at, aside, ask }
     }
 
     /// Tool rounds since the prompt: assistant messages that called tools.
@@ -44,10 +53,22 @@ impl<'a> Conversation<'a> {
 
     /// Whether a script with this `needle`, for this round if it names one, is meant.
     pub(crate) fn matches(&self, needle: &str, round: Option<u32>) -> bool {
+        if self.aside.is_some_and(|aside| !aside.is_named_by(needle)) {
+            return false;
+        }
         let fits = |text: &str, at| {
             text.contains(needle) && round.is_none_or(|round| round == self.rounds_after(at))
         };
         fits(&self.prompt, self.prompt_at) || fits(&self.last_user, self.last_user_at)
+    }
+
+    /// The last prompt before a request beside the conversation.
+    pub(crate) fn asked_before(&self) -> Option<Cow<'a, str>> {
+        let earlier = self.messages.get(..self.last_user_at).unwrap_or_default();
+        let users = earlier.iter().rev().filter(|message| message.role == Role::User);
+        users
+            .map(|message| message.content.joined())
+            .find(|text| !is_notice(text) && aside::recognise(text).is_none())
     }
 
     /// The latest tool results since the prompt, in order, each with its tool's name.
@@ -105,10 +126,11 @@ fn recognise_any(message: &Message<'_>, joined: &str) -> Option<Ask> {
     if parts.len() > 1 { of_parts() } else { phrase::recognise(joined) }
 }
 
-/// Notices that a service writes as user messages, e.g. about a step limit or a recovery.
+/// What a service writes as user messages, e.g. about a step limit or a recovery, or in place of what it
+/// summarised.
 fn is_notice(text: &str) -> bool {
     let text = text.trim_start();
-    text.starts_with("<notice>") || text.starts_with('[')
+    ["<notice>", "<conversation-checkpoint>", "["].iter().any(|start| text.starts_with(start))
 }
 
 fn tool_name<'a>(since: &'a [Message<'a>], result: &Message<'_>) -> &'a str {
@@ -144,6 +166,20 @@ mod tests {
             "say 3 words",
             1,
         );
+    }
+
+    #[test]
+    fn a_request_beside_the_conversation_is_no_prompt_of_it() {
+        let checkpoint = r#"{"role":"user","content":"<conversation-checkpoint>run x"}"#;
+        check(&format!("{checkpoint},{SAY},{CALL}"), "say 3 words", 1);
+        let summary = r#"{"role":"user","content":"<summary-request>"}"#;
+        let body = format!(r#"{{"messages":[{checkpoint},{SAY},{CALL},{summary}]}}"#);
+        let request = ChatRequest::parse(body.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let conversation = Conversation::read(&request);
+        assert_eq!(conversation.aside, Some(Aside::Summary));
+        assert_eq!(conversation.asked_before().as_deref(), Some("say 3 words"));
+        assert!(!conversation.matches("say", None) && !conversation.matches("", None));
+        assert!(conversation.matches("<summary-request>", Some(0)));
     }
 
     #[test]

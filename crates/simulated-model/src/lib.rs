@@ -12,6 +12,7 @@
 //! earlier requests but the log and the scripts.
 
 mod answer;
+mod aside;
 mod chat;
 mod conversation;
 mod desk;

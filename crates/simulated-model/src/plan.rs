@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::answer::{Draft, DraftCall, prose, words};
+use crate::aside::{self, Aside};
 use crate::conversation::Conversation;
 use crate::phrase::{Action, Ask, Call};
 use crate::wire::ChatRequest;
@@ -27,6 +28,11 @@ Y · edit X replacing A with B · search for X · say N words · fix the failing
 
 /// The next answer to a conversation for which there is no script.
 pub(crate) fn next(request: &ChatRequest<'_>, conversation: &Conversation<'_>) -> Draft {
+    match conversation.aside {
+        Some(Aside::Summary) => return aside::summary(conversation.asked_before().as_deref()),
+        Some(Aside::Title) => return aside::title(&conversation.prompt),
+        None => {}
+    }
     match &conversation.ask {
         Some(Ask::Steps(steps)) => step(steps, request, conversation),
         Some(Ask::FixTheTest) => fix_the_test(request, conversation),

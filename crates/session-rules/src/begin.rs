@@ -1,0 +1,212 @@
+//! What a boundary begins: the next turn, or first the Compaction that it needs.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use domain::{
+    AttemptId, AttemptStarted, DrainEnd, DrainOutcome, MessageId, NoticeKind, NoticeRecorded,
+    SessionError, TurnId, TurnStarted,
+};
+use history::{Components, History, ModelEntry, hash_hex};
+use llm_protocol::{Generation, ToolChoice};
+use serde_json::Map;
+
+use crate::boundary::{Next, TurnPlan, end};
+use crate::compact::Wanted;
+use crate::draft::{Draft, Verdict};
+use crate::estimate;
+use crate::models::ResolvedModel;
+use crate::observed::Observation;
+use crate::rules::Rules;
+use crate::site::Site;
+
+const STEP_LIMIT: &str = "<notice>This is the last step that is allowed without new input. Do not call \
+tools. Say what was done, what is left, and what you recommend to do next.</notice>";
+
+/// Whether the next request fits into the model's context.
+enum Room {
+    Enough,
+    /// Too little, but a Compaction makes some.
+    AfterCompaction,
+    /// Too little, and nothing helps.
+    No(SessionError),
+}
+
+impl Rules<'_> {
+    /// Begins the turn for what the conversation says now.
+    pub(crate) fn go_on(&self, draft: &mut Draft<'_>, observed: &Observation) -> Verdict<Next> {
+        let begun = match self.models.resolve(draft.history().model()) {
+            Err(error) => Err(error),
+            Ok(resolved) => match self.room(draft.history(), &resolved.entry, observed) {
+                Room::AfterCompaction => {
+                    return begin_compaction(self.start_compaction(
+                        draft,
+                        Wanted::auto(),
+                        resolved,
+                    ));
+                }
+                Room::Enough => self.begin_turn(draft, resolved),
+                Room::No(error) => Err(error),
+            },
+        };
+        match begun {
+            Ok(plan) => {
+                Verdict::Write(Next::Turn(Box::new(plan)), DrainEnd::Keep, Site::TurnStarted)
+            }
+            Err(error) => boundary_failed(draft, error),
+        }
+    }
+
+    /// Measures the next request. Whatever was compacted before, one that cannot fit is not sent.
+    fn room(&self, history: &History, model: &ModelEntry, observed: &Observation) -> Room {
+        let settings = &self.settings.compaction;
+        let (Some(context), Some(threshold)) =
+            (model.context_limit, estimate::threshold(settings, model))
+        else {
+            return Room::Enough;
+        };
+        let compacted = history.just_compacted();
+        if !settings.auto && !compacted {
+            return Room::Enough;
+        }
+        let size = estimate::request(history, &self.settings.agent, &self.tools.definitions);
+        let tail = self.tail(history);
+        let no_help = compacted || !tail.answered || tail.summarised == 0;
+        let blocked = || observed.replace(history).err();
+        if size < threshold || (no_help && size <= context) {
+            Room::Enough
+        } else if no_help {
+            Room::No(too_large(size, context))
+        } else {
+            match blocked() {
+                None => Room::AfterCompaction,
+                Some(_) if size <= context => Room::Enough,
+                Some(error) => Room::No(error),
+            }
+        }
+    }
+
+    /// Whether the open turn is the last that is allowed without new input.
+    #[must_use]
+    pub fn is_last_step(&self, history: &History) -> bool {
+        history.steps() >= self.settings.max_steps
+    }
+
+    /// Samples agent and model, and drafts the turn and its first attempt.
+    fn begin_turn(
+        &self,
+        draft: &mut Draft<'_>,
+        resolved: ResolvedModel,
+    ) -> Result<TurnPlan, SessionError> {
+        let parent = draft.history().last_prompt().cloned().ok_or_else(|| SessionError {
+            code: "session.no_prompt".into(),
+            message: "the session has no prompt to answer; send one".into(),
+        })?;
+        let step = draft.history().steps() + 1;
+        if step > self.settings.max_steps {
+            return Err(SessionError {
+                code: "turn.step_limit".into(),
+                message: format!(
+                    "the model went on for {} steps without new input; send a prompt to let it continue",
+                    self.settings.max_steps
+                ),
+            });
+        }
+        let title = self.start_title(draft, step, &resolved);
+        let last = step == self.settings.max_steps;
+        if last {
+            let message = MessageId::mint(draft.mint());
+            let text = STEP_LIMIT.to_owned();
+            draft.push(NoticeRecorded { message, kind: NoticeKind::StepLimit, text });
+        }
+        let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number);
+        let turn = TurnId::mint(draft.mint());
+        let message = MessageId::mint(draft.mint());
+        let agent = draft.history().agent().to_owned();
+        draft.push(TurnStarted {
+            turn: turn.clone(),
+            message: message.clone(),
+            parent,
+            agent,
+            model: resolved.reference.clone(),
+            epoch,
+            step,
+        });
+        let tool_choice = if last { ToolChoice::None } else { ToolChoice::Auto };
+        let components = self.components(resolved.entry, tool_choice);
+        let (started, body) = first_attempt(draft, &turn, &components);
+        Ok(TurnPlan {
+            turn,
+            message,
+            started,
+            model: resolved.reference,
+            protocol: components.model.protocol,
+            body,
+            title,
+        })
+    }
+
+    /// What the conversation's requests are made of besides it.
+    pub(crate) fn components(&self, model: ModelEntry, tool_choice: ToolChoice) -> Components {
+        Components {
+            agent: self.settings.agent.clone(),
+            tools: self.tools.definitions.clone(),
+            tool_choice,
+            generation: Generation::default(),
+            options: Map::new(),
+            model,
+        }
+    }
+}
+
+/// Drafts the first attempt of what was drafted last, and returns its body.
+pub(crate) fn first_attempt(
+    draft: &mut Draft<'_>,
+    turn: &TurnId,
+    components: &Components,
+) -> (AttemptStarted, Bytes) {
+    let through = draft.history().seq();
+    let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number);
+    let body = draft.history_mut().encode(components, turn);
+    let mut names = BTreeMap::new();
+    let mut rows = Vec::new();
+    for (name, bytes) in components.bytes() {
+        let hash = hash_hex(&bytes);
+        rows.push((hash.clone(), bytes));
+        names.insert(name, hash);
+    }
+    draft.components(rows);
+    let started = AttemptStarted {
+        attempt: AttemptId::mint(draft.mint()),
+        turn: turn.clone(),
+        ordinal: 1,
+        body_hash: hash_hex(&body),
+        wire_version: components.model.protocol.wire_version(),
+        epoch,
+        through,
+        components: names,
+    };
+    draft.push(started.clone());
+    (started, body.into())
+}
+
+/// The Compaction whose intent was drafted comes next.
+pub(crate) fn begin_compaction(plan: TurnPlan) -> Verdict<Next> {
+    Verdict::Write(Next::Compact(Box::new(plan)), DrainEnd::Keep, Site::CompactionStarted)
+}
+
+/// What was promoted or settled stays; nothing can be made of it now.
+pub(crate) fn boundary_failed(draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next> {
+    let next = end(draft, DrainOutcome::Failed, Some(error));
+    Verdict::Write(next, DrainEnd::Close, Site::BoundaryFailed)
+}
+
+fn too_large(size: u64, context: u64) -> SessionError {
+    SessionError {
+        code: "context.too_large".into(),
+        message: format!(
+            "the next request has about {size} tokens, and the model's context {context}, and there is nothing left \
+             to summarise: choose a model with a larger context, or start a new session with a shorter prompt"
+        ),
+    }
+}

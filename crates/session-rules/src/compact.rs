@@ -1,0 +1,435 @@
+//! A Compaction: a request for a summary of the conversation, which then stands for it in a new epoch.
+//!
+//! Invariants: its request is the conversation's next one with a last message of ours, so that the provider's
+//! cache serves it; the summary and the epoch that it begins are one write; whatever else comes of it changes
+//! nothing of what the model sees.
+
+use domain::{
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
+    CompactionReminded, CompactionStarted, Control, ControlDelivered, DrainEnd, DrainOutcome,
+    EpochStarted, MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
+};
+use history::{History, OpenCompaction, PendingControl, hash_hex};
+use llm_protocol::{FinishReason, ToolChoice};
+
+use crate::begin::first_attempt;
+use crate::boundary::{Next, TurnPlan, end, hand_over};
+use crate::draft::{Draft, Verdict};
+use crate::models::ResolvedModel;
+use crate::observed::Observation;
+use crate::rules::Rules;
+use crate::said::Said;
+use crate::settle::settle_overflowed;
+use crate::site::Site;
+use crate::tail::{Tail, tail};
+use crate::texts;
+
+/// What became of an answer to the request for a summary.
+#[derive(Debug)]
+pub enum Compacted {
+    /// Nothing is written: an interrupt is to be applied.
+    Interrupted,
+    /// It was no summary, and is asked for once more.
+    Again(Box<TurnPlan>),
+    /// The Compaction has ended, and the boundary behind it was crossed.
+    Crossed(Next),
+}
+
+/// Why one begins.
+pub(crate) struct Wanted {
+    pub(crate) reason: CompactionReason,
+    pub(crate) input: Option<MessageId>,
+    pub(crate) continuing: bool,
+    pub(crate) cause: Option<SessionError>,
+}
+
+impl Wanted {
+    /// Because the next request would be too large.
+    pub(crate) fn auto() -> Self {
+        Self { reason: CompactionReason::Auto, input: None, continuing: true, cause: None }
+    }
+}
+
+/// What an answer to the request for a summary is.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Summary,
+    /// Something else: worth a reminder, once.
+    Other,
+    /// Nothing that another request would better.
+    Refused(SessionError),
+}
+
+fn judge(finish: FinishReason, text: &str) -> Answer {
+    let why = match finish {
+        FinishReason::Length => "it was cut at the model's limit of output",
+        FinishReason::ContentFilter => "the provider withheld it",
+        FinishReason::Error => "the provider ended it with an error",
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unknown => {
+            let is_summary = text.lines().any(|line| line.starts_with(texts::SUMMARY_HEADING));
+            return if is_summary { Answer::Summary } else { Answer::Other };
+        }
+    };
+    Answer::Refused(failed(why))
+}
+
+fn failed(why: &str) -> SessionError {
+    SessionError {
+        code: "session.compaction_failed".into(),
+        message: format!(
+            "the model did not summarise the conversation: {why}; try again, or choose another model"
+        ),
+    }
+}
+
+fn nothing_to_compact() -> SessionError {
+    SessionError {
+        code: "session.nothing_to_compact".into(),
+        message: "there is nothing to compact yet: send a prompt first".into(),
+    }
+}
+
+/// Why one whose worker died did not end.
+fn interrupted(message: &str) -> SessionError {
+    SessionError { code: "session.compaction_interrupted".into(), message: message.into() }
+}
+
+impl Rules<'_> {
+    /// What a Compaction would leave as it is.
+    pub(crate) fn tail(&self, history: &History) -> Tail {
+        tail(history.conversation(), history.view(), self.settings.compaction.keep)
+    }
+
+    /// Acts on a control that is the head of the inbox. `None`: it is settled already.
+    pub(crate) fn deliver(
+        &self,
+        draft: &mut Draft<'_>,
+        control: &PendingControl,
+        continuing: bool,
+        observed: &Observation,
+    ) -> Option<TurnPlan> {
+        let message = control.message.clone();
+        draft.push(ControlDelivered { message: message.clone() });
+        draft.promoted();
+        let Control::Compaction = control.control;
+        let reason = CompactionReason::Manual;
+        let wanted = Wanted { reason, input: Some(message), continuing, cause: None };
+        let refused = if self.tail(draft.history()).summarised == 0 {
+            nothing_to_compact()
+        } else {
+            // Not asked for what could not be used.
+            let can = observed.replace(draft.history()).map(|_| ());
+            match can.and_then(|()| self.models.resolve(draft.history().model())) {
+                Ok(resolved) => return Some(self.start_compaction(draft, wanted, resolved)),
+                Err(error) => error,
+            }
+        };
+        let model = draft.history().model().unwrap_or(&self.models.default).clone();
+        let keep_from = Seq(draft.history().seq().0 + 1);
+        push_started(draft, wanted, model, String::new(), keep_from);
+        end_compaction(draft, SideOutcome::Failed, None, Some(refused));
+        None
+    }
+
+    /// Drafts a Compaction and its first request.
+    pub(crate) fn start_compaction(
+        &self,
+        draft: &mut Draft<'_>,
+        wanted: Wanted,
+        resolved: ResolvedModel,
+    ) -> TurnPlan {
+        let history = draft.history();
+        let from = self.tail(history).from;
+        let place = history.conversation().place(from);
+        let keep_from = place.unwrap_or(Seq(history.seq().0 + 1));
+        let earlier = history.view().checkpoint().is_some();
+        let prompt = if earlier { texts::SUMMARY_UPDATE } else { texts::SUMMARY }.to_owned();
+        let reference = resolved.reference.clone();
+        let (turn, message) = push_started(draft, wanted, reference, prompt, keep_from);
+        let components = self.components(resolved.entry, ToolChoice::Auto);
+        let (started, body) = first_attempt(draft, &turn, &components);
+        TurnPlan {
+            turn,
+            message,
+            started,
+            model: resolved.reference,
+            protocol: components.model.protocol,
+            body,
+            title: None,
+        }
+    }
+
+    /// The provider refused a turn's request as too large, and nothing of its answer was seen: the turn is
+    /// settled, and a Compaction begins. `None`: nothing is written, and the turn fails.
+    pub fn overflowed(
+        &self,
+        draft: &mut Draft<'_>,
+        attempt: &AttemptId,
+        said: &Said,
+        error: &SessionError,
+        observed: &Observation,
+    ) -> Verdict<Option<Next>> {
+        let history = draft.history();
+        let tail = self.tail(history);
+        let called = history.open_turn().is_some_and(|open| !open.calls.is_empty());
+        let helps = self.settings.compaction.auto
+            && !history.overflow_spent()
+            && tail.answered
+            && tail.summarised > 0
+            && !called
+            && !said.is_visible()
+            && !self.is_interrupted(history)
+            && observed.replace(history).is_ok();
+        let Some(resolved) = self.models.resolve(history.model()).ok().filter(|_| helps) else {
+            return Verdict::Leave(None);
+        };
+        draft.push(AttemptEnded {
+            attempt: attempt.clone(),
+            turn: said.turn.clone(),
+            outcome: AttemptOutcome::Failed,
+            usage: self.used(draft.history().model(), said.usage),
+            error: Some(error.clone()),
+        });
+        settle_overflowed(draft, said, error.clone());
+        let reason = CompactionReason::Overflow;
+        let wanted = Wanted { reason, input: None, continuing: true, cause: Some(error.clone()) };
+        let plan = self.start_compaction(draft, wanted, resolved);
+        Verdict::Write(Some(Next::Compact(Box::new(plan))), DrainEnd::Keep, Site::Overflowed)
+    }
+
+    /// The stream ended as it should: the summary and the epoch that it begins, or a reminder, or failure.
+    pub fn summarised(
+        &self,
+        draft: &mut Draft<'_>,
+        plan: &TurnPlan,
+        said: &Said,
+        observed: &Observation,
+    ) -> Verdict<Compacted> {
+        if self.is_interrupted(draft.history()) {
+            return Verdict::Leave(Compacted::Interrupted);
+        }
+        let Some(open) = draft.history().compacting().cloned() else {
+            return self.cross(draft, true, observed).map(Compacted::Crossed);
+        };
+        let text = said.reply.text_so_far();
+        let answer = judge(said.finish.unwrap_or(FinishReason::Unknown), &text);
+        let refused = match answer {
+            Answer::Summary => None,
+            Answer::Other if open.reminded.is_none() => {
+                let next = self.remind(draft, plan, said, text);
+                let next = Compacted::Again(Box::new(next));
+                return Verdict::Write(next, DrainEnd::Keep, Site::CompactionReminded);
+            }
+            Answer::Other => Some(failed("its answer is none, even after a reminder")),
+            Answer::Refused(error) => Some(error),
+        };
+        let (outcome, error) = match &refused {
+            None => (AttemptOutcome::Completed, None),
+            Some(error) => (AttemptOutcome::Failed, Some(error.clone())),
+        };
+        draft.push(AttemptEnded {
+            attempt: plan.started.attempt.clone(),
+            turn: plan.turn.clone(),
+            outcome,
+            usage: self.used(Some(&plan.model), said.usage),
+            error,
+        });
+        let fresh = match refused {
+            None => observed.replace(draft.history()),
+            Some(error) => Err(error),
+        };
+        let next = match fresh {
+            Ok(first) => {
+                let checkpoint = texts::checkpoint(&text);
+                end_compaction(draft, SideOutcome::Completed, Some(checkpoint), None);
+                let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number) + 1;
+                let snapshot = first.snapshot.text();
+                draft.push(EpochStarted { epoch, baseline: first.baseline, snapshot });
+                draft.progress();
+                match open.side.started.reason {
+                    CompactionReason::Manual => {
+                        self.cross(draft, open.side.started.continuing, observed)
+                    }
+                    // The turn that it was for goes on; nothing joins it.
+                    CompactionReason::Auto | CompactionReason::Overflow if self.stopping => {
+                        hand_over(draft)
+                    }
+                    CompactionReason::Auto | CompactionReason::Overflow => {
+                        self.go_on(draft, observed)
+                    }
+                }
+            }
+            Err(error) => self.end_failed(draft, &open, error, observed),
+        };
+        next.map(Compacted::Crossed)
+    }
+
+    /// An error of the request for a summary that no retry will help.
+    pub fn compaction_failed(
+        &self,
+        draft: &mut Draft<'_>,
+        plan: &TurnPlan,
+        said: &Said,
+        error: &SessionError,
+        observed: &Observation,
+    ) -> Verdict<Next> {
+        let Some(open) = draft.history().compacting().cloned() else {
+            return self.cross(draft, true, observed);
+        };
+        draft.push(AttemptEnded {
+            attempt: plan.started.attempt.clone(),
+            turn: plan.turn.clone(),
+            outcome: AttemptOutcome::Failed,
+            usage: self.used(Some(&plan.model), said.usage),
+            error: Some(error.clone()),
+        });
+        self.end_failed(draft, &open, error.clone(), observed)
+    }
+
+    /// An interrupt of the Compaction, whose stream is gone.
+    pub fn compaction_cancelled(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
+        let error = interrupted("Compaction cancelled");
+        self.close_compaction(draft, Some(said), SideOutcome::Cancelled, Some(error));
+        let next = end(draft, DrainOutcome::Interrupted, None);
+        Verdict::Write(next, DrainEnd::Close, Site::CompactionCancelled)
+    }
+
+    /// Settles a Compaction that an earlier owner left. Whether the model has results to answer after it.
+    pub(crate) fn lose_compaction(&self, draft: &mut Draft<'_>) -> Option<bool> {
+        let continuing = draft.history().compacting()?.side.started.continuing;
+        let error = interrupted("the worker that compacted the conversation stopped");
+        self.close_compaction(draft, None, SideOutcome::Lost, Some(error));
+        Some(continuing)
+    }
+
+    /// A Compaction that somebody asked for only failed; without one that is needed nothing goes on.
+    fn end_failed(
+        &self,
+        draft: &mut Draft<'_>,
+        open: &OpenCompaction,
+        error: SessionError,
+        observed: &Observation,
+    ) -> Verdict<Next> {
+        end_compaction(draft, SideOutcome::Failed, None, Some(error.clone()));
+        let started = &open.side.started;
+        let error = match started.reason {
+            CompactionReason::Manual => return self.cross(draft, started.continuing, observed),
+            CompactionReason::Auto => error,
+            // What the provider said of the turn; that its remedy failed is beside the point.
+            CompactionReason::Overflow => started.cause.clone().unwrap_or(error),
+        };
+        let next = end(draft, DrainOutcome::Failed, Some(error));
+        Verdict::Write(next, DrainEnd::Close, Site::CompactionFailed)
+    }
+
+    /// Ends its attempt, if one is open, and the Compaction.
+    fn close_compaction(
+        &self,
+        draft: &mut Draft<'_>,
+        said: Option<&Said>,
+        outcome: SideOutcome,
+        error: Option<SessionError>,
+    ) {
+        let Some(open) = draft.history().compacting().cloned() else { return };
+        if let Some(attempt) = open.side.attempt {
+            let cancelled = outcome == SideOutcome::Cancelled;
+            draft.push(AttemptEnded {
+                attempt,
+                turn: open.side.started.turn.clone(),
+                outcome: if cancelled { AttemptOutcome::Interrupted } else { AttemptOutcome::Lost },
+                usage: self.used(Some(&open.side.started.model), said.and_then(|said| said.usage)),
+                error: None,
+            });
+        }
+        end_compaction(draft, outcome, None, error);
+    }
+
+    /// The answer, what it is told, and the next request.
+    fn remind(
+        &self,
+        draft: &mut Draft<'_>,
+        plan: &TurnPlan,
+        said: &Said,
+        text: String,
+    ) -> TurnPlan {
+        draft.push(AttemptEnded {
+            attempt: plan.started.attempt.clone(),
+            turn: plan.turn.clone(),
+            outcome: AttemptOutcome::Completed,
+            usage: self.used(Some(&plan.model), said.usage),
+            error: None,
+        });
+        let answer = if text.trim().is_empty() { texts::NO_TEXT.to_owned() } else { text };
+        let (turn, reminder) = (plan.turn.clone(), texts::REMINDER.to_owned());
+        draft.push(CompactionReminded { turn, draft: answer, reminder });
+        let entry = self.models.entry(&plan.model);
+        let components = self.components(entry, ToolChoice::Auto);
+        let through = draft.history().seq();
+        let body = draft.history_mut().encode(&components, &plan.turn);
+        let started = AttemptStarted {
+            attempt: AttemptId::mint(draft.mint()),
+            ordinal: plan.started.ordinal + 1,
+            body_hash: hash_hex(&body),
+            through,
+            ..plan.started.clone()
+        };
+        draft.push(started.clone());
+        TurnPlan { started, body: body.into(), ..plan.clone() }
+    }
+}
+
+fn push_started(
+    draft: &mut Draft<'_>,
+    wanted: Wanted,
+    model: ModelRef,
+    prompt: String,
+    keep_from: Seq,
+) -> (TurnId, MessageId) {
+    let (turn, message) = (TurnId::mint(draft.mint()), MessageId::mint(draft.mint()));
+    let agent = draft.history().agent().to_owned();
+    let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number);
+    draft.push(CompactionStarted {
+        turn: turn.clone(),
+        message: message.clone(),
+        reason: wanted.reason,
+        input: wanted.input,
+        continuing: wanted.continuing,
+        agent,
+        model,
+        epoch,
+        prompt,
+        keep_from,
+        cause: wanted.cause,
+    });
+    (turn, message)
+}
+
+/// Ends the Compaction, whose attempts have ended.
+fn end_compaction(
+    draft: &mut Draft<'_>,
+    outcome: SideOutcome,
+    checkpoint: Option<String>,
+    error: Option<SessionError>,
+) {
+    let Some(open) = draft.history().compacting() else { return };
+    let (turn, message) = (open.side.started.turn.clone(), open.side.started.message.clone());
+    let usage = open.side.usage;
+    draft.push(CompactionEnded { turn, message, outcome, checkpoint, usage, error });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_has_the_first_heading_on_a_line_of_its_own() {
+        let stop = |text| judge(FinishReason::Stop, text);
+        assert_eq!(stop("Here it is:\n\n## Objective\nx"), Answer::Summary);
+        assert_eq!(stop("the heading `## Objective` is missing"), Answer::Other);
+        assert_eq!(stop(""), Answer::Other);
+        assert_eq!(judge(FinishReason::ToolCalls, ""), Answer::Other, "calls are ignored");
+        assert_eq!(judge(FinishReason::ToolCalls, "## Objective"), Answer::Summary);
+        let cut = judge(FinishReason::Length, "## Objective\nx");
+        assert!(matches!(cut, Answer::Refused(error) if error.code == "session.compaction_failed"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Texts of ours that a model sees. Each is committed in the event that it belongs to before it is sent, so
+//! a text that changes here changes no request that was ever made.
+
+/// Asks for the summary of a Compaction, after the conversation.
+pub(crate) const SUMMARY: &str = "\
+<summary-request>
+The conversation above is about to be replaced by a summary. Write that summary now, as Markdown with exactly these headings:
+## Objective
+## Requirements
+## Decisions
+## Work State
+### Completed
+### Active
+### Blocked
+## Next Move
+## Relevant Files
+## Additional Context
+Keep names, paths, commands and error texts verbatim. Answer with the summary alone; tools are not available for this.
+</summary-request>";
+
+/// The same, where an earlier summary stands at the beginning.
+pub(crate) const SUMMARY_UPDATE: &str = "\
+<summary-request>
+The conversation above is about to be replaced by a summary. Write that summary now, as Markdown with exactly these headings:
+## Objective
+## Requirements
+## Decisions
+## Work State
+### Completed
+### Active
+### Blocked
+## Next Move
+## Relevant Files
+## Additional Context
+Keep names, paths, commands and error texts verbatim. Answer with the summary alone; tools are not available for this.
+A checkpoint of earlier work stands at the beginning of the conversation: carry over what still holds, drop what does not.
+</summary-request>";
+
+/// The heading by which a summary is known.
+pub(crate) const SUMMARY_HEADING: &str = "## Objective";
+
+/// Says once that an answer was no summary.
+pub(crate) const REMINDER: &str = "\
+<summary-request>
+That was not the summary. Answer again with the headings asked for, beginning with \"## Objective\".
+</summary-request>";
+
+/// Stands for an answer without any text, which providers would refuse to be shown.
+pub(crate) const NO_TEXT: &str = "(no text)";
+
+/// Why a call of the last allowed turn has no result.
+pub(crate) const LAST_STEP: &str =
+    "Tools are not available any more: this was the last step that is allowed without new input.";
+
+/// What a model that names conversations is told.
+pub(crate) const TITLE_SYSTEM: &str = "You name conversations. Answer with one line of at most 60 characters \
+that says what the request is about, in the request's language, without quotation marks.";
+
+/// How every notice of ours begins.
+pub(crate) const NOTICE: &str = "<notice>";
+
+/// What the model sees in place of what was summarised.
+pub(crate) fn checkpoint(summary: &str) -> String {
+    format!(
+        "<conversation-checkpoint>\nEarlier parts of this conversation were replaced by this summary of \
+         them.\n<summary>\n{}\n</summary>\n</conversation-checkpoint>",
+        summary.trim()
+    )
+}
+
+/// Asks for a title of a conversation that begins with `text`.
+pub(crate) fn title(text: &str) -> String {
+    /// The most characters of the first prompt that a title is made of.
+    const BOUND: usize = 2_000;
+    let start: String = text.chars().take(BOUND).collect();
+    format!("<title-request>\n{}\n</title-request>", start.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_update_asks_for_the_same_and_names_the_checkpoint() {
+        let (same, _) = SUMMARY.rsplit_once("</summary-request>").expect("it is closed");
+        assert!(SUMMARY_UPDATE.starts_with(same));
+        assert!(SUMMARY.lines().any(|line| line == SUMMARY_HEADING));
+        assert!(REMINDER.contains(SUMMARY_HEADING));
+    }
+
+    #[test]
+    fn a_title_is_made_of_the_beginning_of_a_long_prompt() {
+        assert_eq!(title(" a b "), "<title-request>\na b\n</title-request>");
+        assert_eq!(title(&"é".repeat(5_000)).chars().filter(|c| *c == 'é').count(), 2_000);
+    }
+}

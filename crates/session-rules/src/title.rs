@@ -1,0 +1,163 @@
+//! A session's title, made of its first prompt by a request beside the turn that answers it.
+//!
+//! It may fail, and is tried again at the next promotion; somebody's own title wins, however late it comes.
+
+use domain::{
+    AttemptEnded, AttemptId, AttemptOutcome, SessionError, SessionRenamed, SideOutcome, TitleEnded,
+    TitleStarted, TitledBy, TurnId,
+};
+use history::Components;
+use llm_protocol::{Generation, Part, ToolChoice};
+use serde_json::Map;
+
+use crate::begin::first_attempt;
+use crate::boundary::{Next, TurnPlan};
+use crate::draft::{Draft, Verdict};
+use crate::models::ResolvedModel;
+use crate::observed::Observation;
+use crate::rules::Rules;
+use crate::said::Said;
+use crate::texts;
+
+/// The most characters of a title.
+const BOUND: usize = 100;
+
+/// What came of a title's request.
+#[derive(Debug)]
+pub struct Titled {
+    /// Its attempt.
+    pub attempt: AttemptId,
+    /// The answer, as far as it came.
+    pub said: Said,
+    /// Why it is not whole.
+    pub error: Option<SessionError>,
+}
+
+impl Rules<'_> {
+    /// Drafts a title and its request, if the turn that begins is the first after a promotion and the session
+    /// has none.
+    pub(crate) fn start_title(
+        &self,
+        draft: &mut Draft<'_>,
+        step: i32,
+        resolved: &ResolvedModel,
+    ) -> Option<Box<TurnPlan>> {
+        let history = draft.history();
+        let wanted = self.settings.titles
+            && step == 1
+            && !history.is_titled()
+            && !history.is_child()
+            && history.titling().is_none();
+        let (message, at) = history.first_prompt().filter(|_| wanted)?;
+        let (message, prompt) = (message.clone(), history.conversation().messages().get(at)?);
+        let texts = prompt.content.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(text.text.as_str()),
+            Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+        });
+        let prompt = texts::title(&texts.collect::<Vec<_>>().join("\n"));
+        let agent = history.agent().to_owned();
+        let turn = TurnId::mint(draft.mint());
+        draft.push(TitleStarted {
+            turn: turn.clone(),
+            message: message.clone(),
+            agent,
+            model: resolved.reference.clone(),
+            system: texts::TITLE_SYSTEM.to_owned(),
+            prompt,
+        });
+        let components = Components {
+            agent: String::new(),
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            generation: Generation::default(),
+            options: Map::new(),
+            model: resolved.entry.clone(),
+        };
+        let (started, body) = first_attempt(draft, &turn, &components);
+        Some(Box::new(TurnPlan {
+            turn,
+            message,
+            started,
+            model: resolved.reference.clone(),
+            protocol: components.model.protocol,
+            body,
+            title: None,
+        }))
+    }
+
+    /// What came of the title's request, in a write of whatever else.
+    pub fn title_ended(&self, draft: &mut Draft<'_>, done: &Titled) {
+        let Some(open) = draft.history().titling().cloned() else { return };
+        if open.started.turn != done.said.turn {
+            return;
+        }
+        let title = first_line(&done.said.reply.text_so_far());
+        let error = done.error.clone().or_else(|| {
+            title.is_none().then(|| SessionError {
+                code: "provider.invalid-output".into(),
+                message: "the model answered without a title".into(),
+            })
+        });
+        let (attempt, outcome) = match error {
+            None => (AttemptOutcome::Completed, SideOutcome::Completed),
+            Some(_) => (AttemptOutcome::Failed, SideOutcome::Failed),
+        };
+        draft.push(AttemptEnded {
+            attempt: done.attempt.clone(),
+            turn: open.started.turn.clone(),
+            outcome: attempt,
+            usage: self.used(Some(&open.started.model), done.said.usage),
+            error: error.clone(),
+        });
+        let named = draft.history().is_titled();
+        if let Some(title) = title.filter(|_| error.is_none() && !named) {
+            draft.push(SessionRenamed { title, by: TitledBy::Model });
+        }
+        end_title(draft, outcome, error);
+    }
+
+    /// Nobody waits for the title any longer: it is lost, and the drain ends or goes on.
+    pub fn title_waited(&self, draft: &mut Draft<'_>, observed: &Observation) -> Verdict<Next> {
+        lose_title(draft);
+        self.cross(draft, false, observed)
+    }
+}
+
+/// Settles a title that is still being made. Its request may be answered yet; nobody reads it.
+pub(crate) fn lose_title(draft: &mut Draft<'_>) {
+    let Some(open) = draft.history().titling().cloned() else { return };
+    if let Some(attempt) = open.attempt {
+        draft.push(AttemptEnded {
+            attempt,
+            turn: open.started.turn.clone(),
+            outcome: AttemptOutcome::Lost,
+            usage: None,
+            error: None,
+        });
+    }
+    end_title(draft, SideOutcome::Lost, None);
+}
+
+fn end_title(draft: &mut Draft<'_>, outcome: SideOutcome, error: Option<SessionError>) {
+    let Some(open) = draft.history().titling() else { return };
+    let (turn, usage) = (open.started.turn.clone(), open.usage);
+    draft.push(TitleEnded { turn, outcome, usage, error });
+}
+
+/// The first line that says anything.
+fn first_line(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(BOUND).collect::<String>().trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_that_says_anything() {
+        assert_eq!(first_line("\n  \n Fix the parser \nmore"), Some("Fix the parser".into()));
+        assert_eq!(first_line(" \n\t"), None);
+        assert_eq!(first_line(&"é".repeat(300)).map(|title| title.chars().count()), Some(100));
+    }
+}

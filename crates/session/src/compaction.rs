@@ -1,0 +1,69 @@
+//! A Compaction, carried out: its summary is streamed as a turn's answer is, and nobody sees it before it is
+//! committed.
+
+use domain::SessionError;
+use session_rules::{Compacted, Next, Said, TurnPlan};
+
+use crate::drain::{Drain, Stop};
+use crate::ending::provider_error;
+use crate::turn::{Streamed, Turn};
+
+impl<'r> Drain<'r> {
+    /// Asks for the summary whose intent is committed, up to the boundary behind it.
+    pub(crate) async fn compact(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
+        loop {
+            let mut turn = Turn::beside(Said::new(plan.turn.clone(), plan.message.clone()));
+            match Box::pin(self.stream(&plan, &mut turn)).await? {
+                Streamed::Interrupted => return self.cancel_compaction(&turn.said).await,
+                Streamed::Whole => {
+                    let observed = self.observe(&[]).await;
+                    let compacted = self
+                        .write(|rules, draft| rules.summarised(draft, &plan, &turn.said, &observed))
+                        .await?;
+                    match compacted {
+                        Compacted::Again(next) => plan = *next,
+                        Compacted::Interrupted => return self.cancel_compaction(&turn.said).await,
+                        Compacted::Crossed(next) => {
+                            self.written(&next);
+                            return Ok(next);
+                        }
+                    }
+                }
+                // A draft is worth nothing to anybody: it is asked for anew, whatever has come of it.
+                Streamed::Failed(error) => match self.next_delay(&error) {
+                    Some(delay) => {
+                        let usage = turn.said.usage;
+                        plan.started =
+                            self.schedule_retry(&plan.started, usage, &error, delay).await?;
+                        if self.finish_bodies(&mut turn, delay).await? {
+                            let nothing = Said::new(plan.turn.clone(), plan.message.clone());
+                            return self.cancel_compaction(&nothing).await;
+                        }
+                    }
+                    None => {
+                        let error = provider_error(&error);
+                        return self.fail_compaction(&plan, &turn.said, error).await;
+                    }
+                },
+            }
+        }
+    }
+
+    async fn fail_compaction(
+        &mut self,
+        plan: &TurnPlan,
+        said: &Said,
+        error: SessionError,
+    ) -> Result<Next, Stop> {
+        let observed = self.observe(&[]).await;
+        let next = self
+            .write(|rules, draft| rules.compaction_failed(draft, plan, said, &error, &observed))
+            .await?;
+        self.written(&next);
+        Ok(next)
+    }
+
+    async fn cancel_compaction(&mut self, said: &Said) -> Result<Next, Stop> {
+        self.write(|rules, draft| rules.compaction_cancelled(draft, said)).await
+    }
+}

@@ -1,0 +1,94 @@
+//! A title's request: it runs beside whatever else the drain does, and what came of it is written with the
+//! drain's next write.
+
+use std::future::pending;
+
+use domain::{IdMint, Stamp};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use session_rules::{Next, Said, Titled, TurnPlan};
+use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, info_span};
+
+use crate::control::interrupted_after;
+use crate::drain::{Drain, Stop};
+use crate::ending::provider_error;
+use crate::runtime::Runtime;
+
+/// The title that is being made, if one is.
+#[derive(Default)]
+pub(crate) struct TitleSlot<'r> {
+    running: Option<BoxFuture<'r, Titled>>,
+    done: Option<Titled>,
+}
+
+impl<'r> TitleSlot<'r> {
+    /// Begins the request, whose intent is committed. It goes on only while [`advance`](Self::advance) waits.
+    pub(crate) fn start(&mut self, runtime: &'r Runtime, plan: TurnPlan) {
+        let span = info_span!("session.title", turn.id = %plan.turn);
+        self.running = Some(Box::pin(ask(runtime, plan).instrument(span)));
+        self.done = None;
+    }
+
+    /// What came of it, and is not written yet.
+    pub(crate) fn done(&self) -> Option<&Titled> {
+        self.done.as_ref()
+    }
+
+    /// It is written, or lost.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns once, when the answer has come; forever waits without a request. Cancel safe.
+    pub(crate) async fn advance(&mut self) {
+        let Some(running) = &mut self.running else { return pending().await };
+        self.done = Some(running.await);
+        self.running = None;
+    }
+}
+
+/// One request, not repeated: the next promotion tries again.
+async fn ask(runtime: &Runtime, plan: TurnPlan) -> Titled {
+    let mut said = Said::new(plan.turn, plan.message);
+    // Nobody sees the parts of its answer.
+    let mut mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
+    let attempt = plan.started.attempt;
+    let endpoint = runtime.models.endpoint(&plan.model);
+    let opened = Box::pin(runtime.llm.stream(endpoint, plan.protocol, plan.body)).await;
+    let mut stream = match opened {
+        Ok(stream) => stream,
+        Err(error) => return Titled { attempt, said, error: Some(provider_error(&error)) },
+    };
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(event) => {
+                said.take(event, &mut mint);
+            }
+            Err(error) => return Titled { attempt, said, error: Some(provider_error(&error)) },
+        }
+    }
+    Titled { attempt, said, error: None }
+}
+
+impl Drain<'_> {
+    /// Nothing is left to do but a title: waits for it, within bounds, and ends or goes on.
+    pub(crate) async fn await_title(&mut self) -> Result<Next, Stop> {
+        let deadline = Instant::now() + self.stage.runtime.settings.title_wait;
+        let control = self.stage.control.clone();
+        let mut interrupts = control.interrupt.clone();
+        let known = self.stage.interrupts_before;
+        tokio::select! {
+            biased;
+            () = control.fenced.cancelled() => return Err(Stop::Fenced),
+            () = interrupted_after(&mut interrupts, known) => {}
+            () = control.stopping.cancelled() => {}
+            () = self.title.advance() => {}
+            () = sleep_until(deadline) => {}
+        }
+        let observed = self.observe(&[]).await;
+        let next = self.write(|rules, draft| rules.title_waited(draft, &observed)).await?;
+        self.written(&next);
+        Ok(next)
+    }
+}
