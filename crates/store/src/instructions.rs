@@ -12,7 +12,7 @@ pub struct OrganisationInstructions {
 }
 
 impl Store {
-    /// An organisation's instructions; `None` without any.
+    /// An organisation's instructions; `None` without any. One round trip: a drain asks at each boundary.
     ///
     /// # Errors
     /// When the database fails.
@@ -20,21 +20,23 @@ impl Store {
         &self,
         org: OrgId,
     ) -> Result<Option<OrganisationInstructions>, StoreError> {
-        self.in_tenant(org, move |tx| {
-            Box::pin(async move {
-                let row = sqlx::query!(
-                    "SELECT text, updated_ms FROM organisation_instructions WHERE org_id = $1",
-                    org.0,
-                )
-                .fetch_optional(&mut **tx)
-                .await?;
-                Ok(row.map(|row| OrganisationInstructions {
-                    text: row.text,
-                    updated_ms: row.updated_ms,
-                }))
+        self.drain_lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let row = sqlx::query!(
+                        r#"SELECT text AS "text!", updated_ms AS "updated_ms!"
+                           FROM read_organisation_instructions($1)"#,
+                        org.0,
+                    )
+                    .fetch_optional(&mut *connection)
+                    .await?;
+                    Ok(row.map(|row| OrganisationInstructions {
+                        text: row.text,
+                        updated_ms: row.updated_ms,
+                    }))
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Sets an organisation's instructions; `None` removes them. Sessions are told at their next
