@@ -2,19 +2,28 @@
 //! `/platform`, and the two probes.
 
 mod admit;
+mod at;
+mod entries;
 mod explain;
 mod health;
+mod inbox;
+mod instructions;
 mod log;
 mod messages;
 mod platform;
 mod projects;
 mod sessions;
+mod tree;
+mod wait;
 
 pub(crate) use admit::{AdmitRequest, admit};
+pub(crate) use at::At;
+pub(crate) use inbox::{CompactRequest, admit_compaction};
 pub(crate) use messages::{MAX_MESSAGES, context, one, prompt_row, transcript};
 pub(crate) use projects::ProjectView;
 pub(crate) use sessions::{
-    Limit, MAX_SESSIONS, NewSessionRequest, create, delete_session, home, interrupt, relearn,
+    ChangeRequest, Limit, MAX_SESSIONS, NewSessionRequest, create, delete_session, home, interrupt,
+    relearn, rename,
 };
 
 use crate::route::Route;
@@ -44,5 +53,37 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post("/platform/session/{session}/rebuild", platform::rebuild),
         Route::get("/platform/explain/{id}", explain::show),
         Route::get("/platform/check", platform::check),
+        Route::get("/platform/instructions", instructions::show),
+        Route::put("/platform/instructions", instructions::set),
+        // Of one session, below its project and alone.
+        Route::patch("/project/{project}/session/{session}", sessions::change),
+        Route::patch("/platform/session/{session}", sessions::change),
+        Route::delete("/platform/session/{session}", sessions::remove),
+        Route::get("/project/{project}/session/{session}/children", tree::children),
+        Route::get("/platform/session/{session}/children", tree::children),
+        Route::get("/project/{project}/session/{session}/usage", tree::usage),
+        Route::get("/platform/session/{session}/usage", tree::usage),
+        Route::post("/project/{project}/session/{session}/compact", inbox::compact),
+        Route::post("/platform/session/{session}/compact", inbox::compact),
+        Route::post("/project/{project}/session/{session}/synthetic", inbox::synthetic),
+        Route::post("/platform/session/{session}/synthetic", inbox::synthetic),
+        Route::post("/project/{project}/session/{session}/resume", inbox::resume),
+        Route::post("/platform/session/{session}/resume", inbox::resume),
+        Route::post("/project/{project}/session/{session}/wait", wait::wait),
+        Route::post("/platform/session/{session}/wait", wait::wait),
+        Route::get("/project/{project}/session/{session}/inbox", inbox::list),
+        Route::get("/platform/session/{session}/inbox", inbox::list),
+        Route::patch("/project/{project}/session/{session}/inbox/{message}", inbox::change),
+        Route::patch("/platform/session/{session}/inbox/{message}", inbox::change),
+        Route::delete("/project/{project}/session/{session}/inbox/{message}", inbox::cancel),
+        Route::delete("/platform/session/{session}/inbox/{message}", inbox::cancel),
+        Route::get("/project/{project}/session/{session}/context", entries::list),
+        Route::get("/platform/session/{session}/context", entries::list),
+        Route::get("/project/{project}/session/{session}/context/{key}", entries::show),
+        Route::get("/platform/session/{session}/context/{key}", entries::show),
+        Route::put("/project/{project}/session/{session}/context/{key}", entries::set),
+        Route::put("/platform/session/{session}/context/{key}", entries::set),
+        Route::delete("/project/{project}/session/{session}/context/{key}", entries::remove),
+        Route::delete("/platform/session/{session}/context/{key}", entries::remove),
     ]
 }

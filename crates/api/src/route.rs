@@ -35,6 +35,8 @@ macro_rules! method {
 impl Route {
     method!(get, GET);
     method!(post, POST);
+    method!(put, PUT);
+    method!(patch, PATCH);
     method!(delete, DELETE);
 }
 

@@ -9,6 +9,7 @@ mod feed;
 mod messages;
 mod place;
 mod sessions;
+mod summarize;
 mod translate;
 
 pub(crate) use feed::Feeds;
@@ -31,6 +32,9 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/session/status", sessions::status),
         Route::get("/session/{session}", sessions::show),
         Route::delete("/session/{session}", sessions::remove),
+        Route::patch("/session/{session}", sessions::change),
+        Route::get("/session/{session}/children", sessions::children),
+        Route::post("/session/{session}/summarize", summarize::post),
         Route::post("/session/{session}/abort", sessions::abort),
         Route::get("/session/{session}/message", messages::list),
         Route::post("/session/{session}/message", messages::post),

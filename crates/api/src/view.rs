@@ -1,5 +1,4 @@
 //! The shapes in which sessions and messages are shown: `{ info, parts }`, as stock clients know them.
-//! Where a shape wants what we do not have (cost), it is zero.
 
 mod call;
 mod draft;
@@ -12,3 +11,4 @@ pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
 };
 pub(crate) use session::{SessionView, TimeView};
+pub(crate) use tokens::{TokensView, Usd};

@@ -1,6 +1,6 @@
 //! Sessions below sessions: children, and what a whole tree has used.
 
-use domain::{OrgId, SessionId, TurnUsage};
+use domain::{OrgId, SessionId, SessionRef, TurnUsage};
 
 use crate::session::session_row;
 use crate::{SessionRow, Store, StoreError};
@@ -51,6 +51,36 @@ impl Store {
                 .fetch_all(&mut **tx)
                 .await?;
                 rows.into_iter().map(|row| session_row!(org, row.id.parse()?, row)).collect()
+            })
+        })
+        .await
+    }
+
+    /// A session and all below it, in no order; none when it is not there.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn session_tree(
+        &self,
+        org: OrgId,
+        session: SessionId,
+    ) -> Result<Vec<SessionRef>, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    "SELECT h.id, h.location_id FROM session_tree($1, $2) AS t
+                     JOIN session_head h ON h.org_id = $1 AND h.id = t",
+                    org.0,
+                    session.as_str(),
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter()
+                    .map(|row| {
+                        let (location, session) = (row.location_id.parse()?, row.id.parse()?);
+                        Ok(SessionRef { org, location, session })
+                    })
+                    .collect()
             })
         })
         .await

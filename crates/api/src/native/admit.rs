@@ -34,6 +34,9 @@ pub(crate) struct AdmitRequest {
     resume: Option<bool>,
     #[serde(rename = "noReply")]
     pub(crate) no_reply: Option<bool>,
+    /// Set when no user wrote it: what it is, for people. Not a field of a prompt.
+    #[serde(skip)]
+    pub(crate) synthetic: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,6 +92,8 @@ struct Digested<'a> {
     texts: &'a [String],
     agent: Option<&'a str>,
     model: Option<(&'a str, &'a str)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synthetic: Option<&'a str>,
 }
 
 impl AdmitRequest {
@@ -103,12 +108,8 @@ impl AdmitRequest {
             Some(text) => id(text)?,
             None => MessageId::mint(&mut mint),
         };
+        ahead_of_us(&message, now)?;
         if let Some(stamp) = message.stamp(now) {
-            if stamp.millis() > now + MAX_AHEAD_MS {
-                return Err(ApiError::invalid(
-                    "the message id is more than 60 s ahead of the service's clock; set yours",
-                ));
-            }
             mint = IdMint::after(stamp, now);
         }
         let texts = texts(&self.parts, self.text.as_deref())?;
@@ -118,6 +119,7 @@ impl AdmitRequest {
             texts: &texts,
             agent: agent.as_deref(),
             model: model.as_ref().map(|model| (model.provider.as_str(), model.model.as_str())),
+            synthetic: self.synthetic.as_deref(),
         };
         let canonical = serde_json::to_vec(&digested).map_err(ApiError::internal)?;
         let digest = hex::encode(Sha256::digest(&canonical));
@@ -125,8 +127,18 @@ impl AdmitRequest {
         let parts = texts.into_iter().map(part).collect();
         let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
         let delivery = self.delivery.unwrap_or_default();
-        let synthetic = None;
+        let synthetic = self.synthetic;
         Ok(PromptAdmitted { message, delivery, parts, agent, model, wake, digest, synthetic })
+    }
+}
+
+/// Refuses an id whose time is more ahead of ours than clocks differ: the ids after it would have to be too.
+pub(super) fn ahead_of_us(message: &MessageId, now: TimestampMs) -> Result<(), ApiError> {
+    match message.stamp(now) {
+        Some(stamp) if stamp.millis() > now + MAX_AHEAD_MS => Err(ApiError::invalid(
+            "the message id is more than 60 s ahead of the service's clock; set yours",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct ProjectView {
 
 impl From<ProjectRow> for ProjectView {
     fn from(row: ProjectRow) -> Self {
-        let time = TimeView { created: row.created_ms, updated: Some(row.created_ms) };
+        let time = TimeView { updated: Some(row.created_ms), ..TimeView::created(row.created_ms) };
         Self { id: row.id.into(), worktree: row.worktree, time, sandboxes: [] }
     }
 }
@@ -36,7 +36,7 @@ pub(super) async fn list(
 impl ProjectView {
     /// A directory that is no project yet, as stock clients know it.
     pub(crate) fn unknown(worktree: String) -> Self {
-        let time = TimeView { created: 0, updated: None };
+        let time = TimeView::created(0);
         Self { id: "global".to_owned(), worktree, time, sandboxes: [] }
     }
 }

@@ -2,11 +2,17 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use domain::{IdMint, OrgId, ProjectId, SessionCreated, SessionId, SessionRef, Stamp};
+use domain::{
+    IdMint, OrgId, ProjectId, SessionCreated, SessionId, SessionRef, SessionRenamed, Stamp,
+    TitledBy,
+};
 use serde::{Deserialize, Serialize};
-use store::{Interrupted, LocationRow, NewSession, SessionRow};
+use store::{
+    Creation, Interrupted, LocationRow, MAX_CHILDREN, MAX_DEPTH, NewSession, SessionRow, StoreError,
+};
 
 use super::admit::{ModelRequest, plain};
+use super::at::{At, announce};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id};
@@ -50,39 +56,50 @@ pub(crate) async fn create(
     location: &LocationRow,
     request: NewSessionRequest,
 ) -> Result<SessionRow, ApiError> {
-    if request.parent_id.is_some() {
-        return Err(ApiError::invalid(
-            "child sessions are not supported yet; leave out `parentID`",
-        ));
-    }
     let now = state.clock().now_ms();
     let session: SessionId = match request.id.as_deref() {
         Some(text) => id(text)?,
         None => SessionId::mint(&mut IdMint::after(Stamp::default(), now)),
     };
-    let chosen = request.title.as_deref().map(plain).filter(|title| !title.is_empty());
-    let named = chosen.is_some();
-    let title = match chosen {
-        Some(title) => title.chars().take(MAX_TITLE_CHARS).collect(),
-        None => format!("New session - {}", rfc3339(now)),
-    };
+    let named = title(request.title.as_deref());
+    let parent = request.parent_id.as_deref().map(id::<SessionId>).transpose()?;
     let agent = agent(request.agent)?.unwrap_or_else(|| state.settings().default_agent.clone());
     let provider = &state.settings().default_model.provider;
     let created = SessionCreated {
         project: location.project.clone(),
         location: location.id.clone(),
         directory: location.directory.clone(),
-        title,
+        named: named.is_some(),
+        title: named.unwrap_or_else(|| format!("New session - {}", rfc3339(now))),
         agent,
         model: request.model.map(|model| model.parse(provider)).transpose()?,
-        parent: None,
-        named,
+        parent,
     };
     let new = NewSession { id: session.clone(), created, now };
-    state.store().create_session(org, new).await?;
+    match state.store().create_session(org, new).await? {
+        Creation::Created | Creation::Exists => {}
+        Creation::Orphan => return Err(ApiError::NotFound("the parent session was")),
+        Creation::TooDeep => {
+            return Err(ApiError::Conflict(format!(
+                "sessions have at most {MAX_DEPTH} generations below their root"
+            )));
+        }
+        Creation::TooMany => {
+            return Err(ApiError::Conflict(format!(
+                "a session has at most {MAX_CHILDREN} children; delete one"
+            )));
+        }
+    }
     let row = state.store().session(org, session).await?;
     state.feeds().touch(&row.at);
     Ok(row)
+}
+
+/// A title as it is kept, if it says something.
+fn title(title: Option<&str>) -> Option<String> {
+    let title = plain(title?);
+    let title: String = title.trim().chars().take(MAX_TITLE_CHARS).collect();
+    Some(title).filter(|title| !title.is_empty())
 }
 
 /// An agent's name, if it is one.
@@ -174,21 +191,66 @@ pub(super) async fn show(
     Ok(Json(SessionView::native(row, &state.settings().version)))
 }
 
-/// Deletes the session; a drain that has it is fenced by that, and told so.
+/// What is to change of a session.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ChangeRequest {
+    title: Option<String>,
+}
+
+/// Gives a session the title that is asked for; without one, it stays as it is.
+pub(crate) async fn rename(
+    state: &ApiState,
+    row: SessionRow,
+    request: ChangeRequest,
+) -> Result<SessionRow, ApiError> {
+    let Some(asked) = request.title else { return Ok(row) };
+    let Some(title) = title(Some(&asked)) else {
+        return Err(ApiError::invalid("a title has at least one character that is no space"));
+    };
+    let (at, now) = (row.at, state.clock().now_ms());
+    let renamed = SessionRenamed { title, by: TitledBy::User };
+    let seq = state.store().rename_session(at.org, at.session.clone(), renamed, now).await?;
+    announce(state, &at, seq, false);
+    Ok(state.store().session(at.org, at.session).await?)
+}
+
+pub(super) async fn change(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<ChangeRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let row = rename(&state, row, request).await?;
+    Ok(Json(SessionView::native(row, &state.settings().version)))
+}
+
+/// Deletes the session and all below it; drains that have them are fenced by that, and told so.
 pub(crate) async fn delete_session(state: &ApiState, row: SessionRow) -> Result<(), ApiError> {
-    state.store().delete_session(row.at.org, row.at.session.clone()).await?;
-    state.homes().forget(row.at.org, &row.at.session);
-    state.hub().forget(&row.at);
-    state.waker().interrupt(row.at);
+    let tree = state.store().session_tree(row.at.org, row.at.session.clone()).await?;
+    match state.store().delete_session(row.at.org, row.at.session).await {
+        Err(StoreError::Conflict { .. }) => {
+            return Err(ApiError::Unavailable {
+                message: "the session is being given children; ask again",
+                cause: None,
+            });
+        }
+        other => other?,
+    }
+    for at in tree {
+        state.homes().forget(at.org, &at.session);
+        state.hub().forget(&at);
+        state.waker().interrupt(at);
+    }
     Ok(())
 }
 
 pub(super) async fn remove(
     access: CanPrompt,
     State(state): State<ApiState>,
-    Path((project, session)): Path<(String, String)>,
+    Path(at): Path<At>,
 ) -> Result<Json<bool>, ApiError> {
-    let row = in_project(&state, access.org, &project, &session).await?;
+    let row = at.find(&state, access.org).await?;
     delete_session(&state, row).await?;
     Ok(Json(true))
 }

@@ -29,14 +29,16 @@ enum Ended {
 #[derive(Debug)]
 struct Awaited {
     message: MessageId,
+    /// It woke the session, and not only was stored.
+    awake: bool,
     promoted: bool,
     /// The message of the newest turn, as far as it is written.
     last: Option<Draft>,
 }
 
 impl Awaited {
-    fn new(message: MessageId) -> Self {
-        Self { message, promoted: false, last: None }
+    fn new(message: MessageId, awake: bool) -> Self {
+        Self { message, awake, promoted: false, last: None }
     }
 
     fn note(&mut self, event: &RecordedEvent) -> Option<Ended> {
@@ -50,7 +52,7 @@ impl Awaited {
             }
             SessionEvent::TurnStarted(_) if self.promoted => self.last = Draft::begin(event),
             SessionEvent::TurnSettled(turn)
-                if turn.outcome == TurnOutcome::Lost
+                if matches!(turn.outcome, TurnOutcome::Lost | TurnOutcome::Overflowed)
                     && self.last.as_ref().map(Draft::message) == Some(&turn.message) =>
             {
                 self.last = None;
@@ -60,7 +62,13 @@ impl Awaited {
             {
                 return Some(Ended::Without("interrupted before the work began".to_owned()));
             }
-            // A drain that ends has spent the wakes before its end: what it has not promoted stays put.
+            SessionEvent::InputCancelled(cancelled) if cancelled.message == self.message => {
+                return Some(Ended::Without("the prompt was cancelled".to_owned()));
+            }
+            // A drain that completes leaves what is awake and not promoted to the next one.
+            SessionEvent::DrainEnded(end)
+                if end.outcome == DrainOutcome::Completed && self.awake && !self.promoted => {}
+            // Any other has spent the wakes before its end: what it has not promoted stays put.
             SessionEvent::DrainEnded(end) => {
                 return Some(match (self.last.take(), &end.error, end.outcome) {
                     (Some(draft), ..) => Ended::With(Box::new(draft.into_row())),
@@ -114,7 +122,7 @@ impl Held {
     }
 
     fn new(admitted: &AdmittedPrompt, log: Cursor, session: SessionId, home: Arc<Home>) -> Self {
-        let awaited = Awaited::new(admitted.prompt.message.clone());
+        let awaited = Awaited::new(admitted.prompt.message.clone(), admitted.prompt.wake);
         Self { awaited, log: log.after(admitted.seq), session, home }
     }
 
@@ -157,14 +165,14 @@ async fn follow(state: &ApiState, at: &SessionRef) -> Result<Cursor, ApiError> {
 #[cfg(test)]
 mod tests {
     use domain::{
-        DrainEnded, InterruptRequested, ModelRef, PromptPromoted, Seq, TurnSettled, TurnStarted,
-        TurnUsage,
+        DrainEnded, InputCancelled, InterruptRequested, ModelRef, PromptPromoted, Seq, TurnSettled,
+        TurnStarted, TurnUsage,
     };
 
     use super::*;
 
     fn awaited() -> Awaited {
-        Awaited::new("msg_u".parse().expect("an id"))
+        Awaited::new("msg_u".parse().expect("an id"), true)
     }
 
     fn recorded(event: impl Into<SessionEvent>) -> RecordedEvent {
@@ -214,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_turn_is_no_answer() {
+    fn a_turn_that_was_lost_or_too_large_is_no_answer() {
         let mut awaited = awaited();
         awaited.note(&promoted("msg_u"));
         awaited.note(&turn("msg_1"));
@@ -227,6 +235,24 @@ mod tests {
         });
         assert_eq!(awaited.note(&lost), None);
         assert!(matches!(awaited.note(&ended(DrainOutcome::Failed)), Some(Ended::Without(_))));
+    }
+
+    #[test]
+    fn a_drain_that_completes_leaves_an_awake_prompt_to_the_next() {
+        let mut awake = awaited();
+        for event in [ended(DrainOutcome::Completed), promoted("msg_u"), turn("msg_1")] {
+            assert_eq!(awake.note(&event), None);
+        }
+        assert!(matches!(awake.note(&ended(DrainOutcome::Completed)), Some(Ended::With(_))));
+        let mut stored = Awaited { awake: false, ..awaited() };
+        assert!(matches!(stored.note(&ended(DrainOutcome::Completed)), Some(Ended::Without(_))));
+    }
+
+    #[test]
+    fn a_cancelled_prompt_is_not_waited_for() {
+        let message = "msg_u".parse().expect("an id");
+        let cancelled = recorded(InputCancelled { message });
+        assert!(matches!(awaited().note(&cancelled), Some(Ended::Without(_))));
     }
 
     #[test]

@@ -7,7 +7,9 @@ use super::place::Named;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id};
-use crate::native::{MAX_SESSIONS, NewSessionRequest, create, delete_session, interrupt};
+use crate::native::{
+    At, ChangeRequest, MAX_SESSIONS, NewSessionRequest, create, delete_session, interrupt, rename,
+};
 use crate::resolve;
 use crate::view::SessionView;
 
@@ -19,6 +21,7 @@ pub(super) struct ListQuery {
     limit: Option<i64>,
     search: Option<String>,
     start: Option<i64>,
+    roots: Option<bool>,
 }
 
 /// The newest sessions; of a directory, if one is named.
@@ -36,6 +39,7 @@ pub(super) async fn list(
     let views = rows
         .into_iter()
         .filter(|row| directory.as_ref().is_none_or(|directory| row.directory == *directory))
+        .filter(|row| row.parent.is_none() || !query.roots.unwrap_or(false))
         .filter(|row| query.start.is_none_or(|start| row.updated_ms >= start))
         .filter(|row| search.as_ref().is_none_or(|text| row.title.to_lowercase().contains(text)))
         .take(limit)
@@ -75,6 +79,29 @@ pub(super) async fn remove(
     let row = state.store().session(access.org, id(&session)?).await?;
     delete_session(&state, row).await?;
     Ok(Json(true))
+}
+
+/// Renames; other changes that stock clients know mean nothing here.
+pub(super) async fn change(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<ChangeRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let row = rename(&state, row, request).await?;
+    Ok(Json(SessionView::stock(row, &state.settings().version)))
+}
+
+pub(super) async fn children(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<Json<Vec<SessionView>>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let children = state.store().children(access.org, row.at.session).await?;
+    let version = &state.settings().version;
+    Ok(Json(children.into_iter().map(|row| SessionView::stock(row, version)).collect()))
 }
 
 /// `true`, whether there was something to abort or not, as stock clients know it.

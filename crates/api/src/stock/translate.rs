@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use domain::{
-    CallId, DrainOutcome, EventId, IdMint, PartId, PromptPart, RecordedEvent, ReplyPart,
-    SessionError, SessionEvent, SideOutcome, Stamp, TimestampMs, ToolCalled, ToolState,
-    TurnOutcome, TurnSettled,
+    CallId, CompactionEnded, CompactionReason, DrainOutcome, EventId, IdMint, PartId, PromptPart,
+    RecordedEvent, ReplyPart, SessionError, SessionEvent, SideOutcome, Stamp, TimestampMs,
+    ToolCalled, ToolState, TurnOutcome, TurnSettled, TurnUsage,
 };
 use serde_json::{Value, json};
 use signals::{Delta, DeltaKind};
@@ -19,16 +19,26 @@ use crate::view::{
 /// An event in the stock shape.
 pub(super) type StockEvent = Value;
 
-/// Shows a notice as stock clients know such texts: a user's message whose text is synthetic.
+/// Shows a notice as stock clients know such texts: a user's message whose text is synthetic. And a
+/// checkpoint as a user's message whose one part is the compaction; its text is the model's.
 pub(super) fn as_stock(context: &SessionContext, mut view: MessageView) -> MessageView {
-    if let MessageInfo::Notice { id, session_id, time, .. } = view.info {
-        let (agent, model) = (context.agent.clone(), (&context.model).into());
-        view.info = MessageInfo::User { id, session_id, time, agent, model };
-        for part in &mut view.parts {
-            if let PartBody::Text { synthetic, .. } = &mut part.body {
-                *synthetic = Some(true);
+    let (agent, model) = (context.agent.clone(), (&context.model).into());
+    match view.info {
+        MessageInfo::Notice { id, session_id, time, .. } => {
+            view.info = MessageInfo::User { id, session_id, time, agent, model };
+            for part in &mut view.parts {
+                if let PartBody::Text { synthetic, .. } = &mut part.body {
+                    *synthetic = Some(true);
+                }
             }
         }
+        MessageInfo::Checkpoint { id, session_id, time, reason, .. } => {
+            view.info = MessageInfo::User { id, session_id, time, agent, model };
+            for part in &mut view.parts {
+                part.body = PartBody::Compaction { auto: reason != "manual" };
+            }
+        }
+        MessageInfo::User { .. } | MessageInfo::Assistant { .. } => {}
     }
     view
 }
@@ -43,6 +53,8 @@ pub(super) struct Translator {
     /// Parts of it that clients have been told of.
     announced: HashSet<PartId>,
     busy: bool,
+    /// Why the compaction that runs began.
+    compacting: Option<CompactionReason>,
     /// Its last failure, which the drain's end would tell again.
     told: Option<SessionError>,
 }
@@ -58,7 +70,8 @@ impl Translator {
         let is_open = |row: &MessageRow| row.role == "assistant" && row.completed_ms.is_none();
         let open = newest.into_iter().rfind(is_open);
         let announced = HashSet::new();
-        Self { session, context, version, open, announced, busy: false, told: None }
+        let (compacting, told) = (None, None);
+        Self { session, context, version, open, announced, busy: false, compacting, told }
     }
 
     pub(super) fn directory(&self) -> &str {
@@ -78,8 +91,12 @@ impl Translator {
                 out.push("session.created", json!({ "info": info }));
             }
             SessionEvent::PromptAdmitted(prompt) => {
-                let row = user_row(event, &prompt.message, &prompt.parts);
+                let mut row = user_row(event, &prompt.message, &prompt.parts);
+                row.synthetic.clone_from(&prompt.synthetic);
                 self.show_all(&mut out, &row);
+            }
+            SessionEvent::InputCancelled(cancelled) => {
+                out.push("message.removed", json!({ "messageID": cancelled.message }));
             }
             SessionEvent::PromptPromoted(prompt) => {
                 self.context.agent.clone_from(&prompt.agent);
@@ -88,6 +105,7 @@ impl Translator {
                 self.session.model = Some(prompt.model.clone());
                 let mut row = user_row(event, &prompt.message, &prompt.parts);
                 row.created_ms = prompt.admitted;
+                row.synthetic.clone_from(&prompt.synthetic);
                 self.show_all(&mut out, &row);
                 self.touch(&mut out, event.time);
                 self.busy(&mut out);
@@ -156,8 +174,16 @@ impl Translator {
                 self.session.title.clone_from(&renamed.title);
                 self.touch(&mut out, event.time);
             }
-            SessionEvent::CompactionEnded(ended) if ended.outcome == SideOutcome::Completed => {
-                out.push("session.compacted", json!({}));
+            SessionEvent::CompactionStarted(started) => {
+                self.busy(&mut out);
+                self.session.compacting_ms = Some(event.time);
+                self.compacting = Some(started.reason);
+                self.touch(&mut out, event.time);
+            }
+            SessionEvent::CompactionEnded(ended) => self.compacted(&mut out, event, ended),
+            SessionEvent::TitleEnded(ended) => {
+                self.use_up(ended.usage);
+                self.touch(&mut out, event.time);
             }
             // A checkpoint's text comes as a delta; the rest has no counterpart.
             SessionEvent::TextCheckpointed(_)
@@ -165,14 +191,10 @@ impl Translator {
             | SessionEvent::EntryRemoved(_)
             | SessionEvent::ControlAdmitted(_)
             | SessionEvent::ControlDelivered(_)
-            | SessionEvent::InputCancelled(_)
             | SessionEvent::DeliveryChanged(_)
             | SessionEvent::WakeRequested(_)
-            | SessionEvent::CompactionStarted(_)
             | SessionEvent::CompactionReminded(_)
-            | SessionEvent::CompactionEnded(_)
             | SessionEvent::TitleStarted(_)
-            | SessionEvent::TitleEnded(_)
             | SessionEvent::EpochStarted(_)
             | SessionEvent::ContextUpdated(_)
             | SessionEvent::AttemptStarted(_)
@@ -251,10 +273,11 @@ impl Translator {
     }
 
     fn settled(&mut self, out: &mut Out, settled: &TurnSettled) {
+        self.use_up(settled.usage);
         let Some(mut open) = self.open.take().filter(|open| open.id == settled.message) else {
             return;
         };
-        if settled.outcome == TurnOutcome::Lost {
+        if matches!(settled.outcome, TurnOutcome::Lost | TurnOutcome::Overflowed) {
             out.push("message.removed", json!({ "messageID": settled.message }));
             return;
         }
@@ -264,12 +287,6 @@ impl Translator {
         if settled.outcome == TurnOutcome::Interrupted && open.finish.is_none() {
             open.finish = Some("interrupted".into());
         }
-        let usage = &mut self.session.usage;
-        usage.input += settled.usage.input;
-        usage.output += settled.usage.output;
-        usage.reasoning += settled.usage.reasoning;
-        usage.cache_read += settled.usage.cache_read;
-        usage.cache_write += settled.usage.cache_write;
         let view = message(&self.context, &open);
         let finish = view.parts.last().filter(|p| matches!(p.body, PartBody::StepFinish { .. }));
         if let Some(finish) = finish {
@@ -282,6 +299,38 @@ impl Translator {
         out.push("message.updated", json!({ "info": view.info }));
         let time = out.time;
         self.touch(out, time);
+    }
+
+    fn compacted(&mut self, out: &mut Out, event: &RecordedEvent, ended: &CompactionEnded) {
+        self.use_up(ended.usage);
+        self.session.compacting_ms = None;
+        let reason = self.compacting.take();
+        if ended.outcome == SideOutcome::Completed {
+            let part = PartId::PREFIX.to_owned() + &ended.message.as_str()[3..];
+            let text = ended.checkpoint.clone().unwrap_or_default();
+            let manual = reason.is_none_or(|reason| reason == CompactionReason::Manual);
+            let row = MessageRow {
+                role: "checkpoint".into(),
+                finish: Some(if manual { "manual" } else { "auto" }.to_owned()),
+                usage: ended.usage,
+                parts: part.parse().map(|id| text_part(id, "text", text)).into_iter().collect(),
+                ..blank(event, &ended.message)
+            };
+            self.show_all(out, &row);
+            out.push("session.compacted", json!({}));
+        }
+        self.touch(out, event.time);
+    }
+
+    /// Counts what was used; clients are told with the session's next update.
+    fn use_up(&mut self, used: TurnUsage) {
+        let usage = &mut self.session.usage;
+        usage.input += used.input;
+        usage.output += used.output;
+        usage.reasoning += used.reasoning;
+        usage.cache_read += used.cache_read;
+        usage.cache_write += used.cache_write;
+        usage.cost += used.cost;
     }
 
     fn called(&mut self, out: &mut Out, called: &ToolCalled) {

@@ -5,7 +5,7 @@ use store::{MessageRow, PartRow};
 
 use super::call::call_state;
 use super::session::TimeView;
-use super::tokens::TokensView;
+use super::tokens::{TokensView, Usd};
 
 /// What a message's view takes from its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) enum MessageInfo {
         mode: String,
         agent: String,
         path: Value,
-        cost: u8,
+        cost: Usd,
         tokens: TokensView,
         time: Value,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +79,17 @@ pub(crate) enum MessageInfo {
         #[serde(rename = "sessionID")]
         session_id: String,
         kind: String,
+        time: TimeView,
+    },
+    /// What stands in place of an older part of the conversation: a summary of it.
+    Checkpoint {
+        id: String,
+        #[serde(rename = "sessionID")]
+        session_id: String,
+        /// `manual`, `auto` or `overflow`.
+        reason: String,
+        cost: Usd,
+        tokens: TokensView,
         time: TimeView,
     },
 }
@@ -115,10 +126,14 @@ pub(crate) enum PartBody {
         tool: String,
         state: Value,
     },
+    /// A compaction, as stock clients know it.
+    Compaction {
+        auto: bool,
+    },
     StepStart,
     StepFinish {
         reason: String,
-        cost: u8,
+        cost: Usd,
         tokens: TokensView,
     },
 }
@@ -132,7 +147,7 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
     let (id, session_id) = (row.id.to_string(), context.session.to_string());
     let agent = row.agent.clone().unwrap_or_else(|| context.agent.clone());
     let model = row.model.as_ref().unwrap_or(&context.model);
-    let time = TimeView { created: row.created_ms, updated: None };
+    let time = TimeView::created(row.created_ms);
     match row.role.as_str() {
         "assistant" => {
             let mut time = json!({ "created": row.created_ms });
@@ -148,7 +163,7 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
                 mode: agent.clone(),
                 agent,
                 path: json!({ "cwd": context.directory, "root": context.directory }),
-                cost: 0,
+                cost: Usd(row.usage.cost),
                 tokens: row.usage.into(),
                 time,
                 finish: row.finish.clone(),
@@ -159,6 +174,14 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
             id,
             session_id,
             kind: row.finish.clone().unwrap_or_default(),
+            time,
+        },
+        "checkpoint" => MessageInfo::Checkpoint {
+            id,
+            session_id,
+            reason: row.finish.clone().unwrap_or_default(),
+            cost: Usd(row.usage.cost),
+            tokens: row.usage.into(),
             time,
         },
         _ => MessageInfo::User { id, session_id, time, agent, model: model.into() },
@@ -207,7 +230,8 @@ fn parts(context: &SessionContext, row: &MessageRow) -> Vec<PartView> {
     all.extend(shown);
     if let Some(completed) = row.completed_ms {
         let reason = row.finish.clone().unwrap_or_else(|| "error".to_owned());
-        let finish = PartBody::StepFinish { reason, cost: 0, tokens: row.usage.into() };
+        let finish =
+            PartBody::StepFinish { reason, cost: Usd(row.usage.cost), tokens: row.usage.into() };
         all.push(part(step_finish_id(&row.id, completed), finish));
     }
     all
@@ -223,7 +247,7 @@ fn body(row: &MessageRow, part: &PartRow) -> Option<PartBody> {
     match (part.kind.as_str(), &part.call) {
         ("text", _) => Some(PartBody::Text {
             text: part.text.clone().unwrap_or_default(),
-            synthetic: None,
+            synthetic: row.synthetic.is_some().then_some(true),
             time: (row.role == "assistant").then(time),
         }),
         ("reasoning", _) => {

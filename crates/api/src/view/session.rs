@@ -2,7 +2,7 @@ use domain::{ModelRef, TurnUsage};
 use serde::Serialize;
 use store::SessionRow;
 
-use super::tokens::TokensView;
+use super::tokens::{TokensView, Usd};
 
 /// A session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -12,6 +12,8 @@ pub(crate) struct SessionView {
     pub(crate) slug: String,
     #[serde(rename = "projectID")]
     pub(crate) project_id: String,
+    #[serde(rename = "parentID", skip_serializing_if = "Option::is_none")]
+    pub(crate) parent_id: Option<String>,
     pub(crate) directory: String,
     pub(crate) path: &'static str,
     pub(crate) title: String,
@@ -19,7 +21,7 @@ pub(crate) struct SessionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<SessionModelView>,
     pub(crate) version: String,
-    pub(crate) cost: u8,
+    pub(crate) cost: Usd,
     pub(crate) tokens: TokensView,
     pub(crate) time: TimeView,
     /// What stock clients do not know.
@@ -48,6 +50,15 @@ pub(crate) struct TimeView {
     pub(crate) created: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) updated: Option<i64>,
+    /// When the compaction that runs began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) compacting: Option<i64>,
+}
+
+impl TimeView {
+    pub(crate) fn created(created: i64) -> Self {
+        Self { created, updated: None, compacting: None }
+    }
 }
 
 impl From<ModelRef> for SessionModelView {
@@ -69,9 +80,14 @@ impl SessionView {
             agent: row.agent,
             model: row.model.map(Into::into),
             version: version.to_owned(),
-            cost: 0,
+            parent_id: row.parent.map(Into::into),
+            cost: Usd(row.usage.cost),
             tokens: TurnUsage::into(row.usage),
-            time: TimeView { created: row.created_ms, updated: Some(row.updated_ms) },
+            time: TimeView {
+                updated: Some(row.updated_ms),
+                compacting: row.compacting_ms,
+                ..TimeView::created(row.created_ms)
+            },
             more: None,
         }
     }

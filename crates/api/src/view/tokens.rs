@@ -1,5 +1,17 @@
 use domain::TurnUsage;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+/// A cost in nano-USD, shown as a number of USD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usd(pub(crate) i64);
+
+impl Serialize for Usd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[expect(clippy::cast_precision_loss, reason = "2^53 nano-USD are nine million USD")]
+        let usd = self.0 as f64 / 1e9;
+        if self.0 == 0 { serializer.serialize_u8(0) } else { serializer.serialize_f64(usd) }
+    }
+}
 
 /// Token counts as stock clients add them up: parts that do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -27,5 +39,18 @@ impl From<TurnUsage> for TokensView {
             reasoning: usage.reasoning,
             cache: CacheView { read: usage.cache_read, write: usage.cache_write },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_is_shown_in_usd() {
+        let shown = |nanos| serde_json::to_string(&Usd(nanos)).expect("a number");
+        assert_eq!(shown(0), "0");
+        assert_eq!(shown(1_500_000_000), "1.5");
+        assert_eq!(shown(37_500), "0.0000375");
     }
 }

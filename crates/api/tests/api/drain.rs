@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Clock, DrainEnded,
-    DrainOutcome, EpochStarted, FencingToken, MessageId, ModelRef, PartId, PromptPromoted,
-    RecordedEvent, ReplyPart, Seq, SessionEvent, SessionId, SessionRef, SystemClock, ToolCalled,
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Clock, CompactionEnded,
+    CompactionReason, CompactionStarted, ControlDelivered, DrainEnded, DrainOutcome, EpochStarted,
+    FencingToken, MessageId, ModelRef, PartId, PromptPromoted, RecordedEvent, ReplyPart, Seq,
+    SessionError, SessionEvent, SessionId, SessionRef, SideOutcome, SystemClock, ToolCalled,
     ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome,
     TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
@@ -91,7 +92,7 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
                 agent: prompt.agent.clone().unwrap_or_else(|| "build".into()),
                 model: prompt.model.clone().unwrap_or_else(model),
                 admitted: *admitted,
-                synthetic: None,
+                synthetic: prompt.synthetic.clone(),
             }
             .into(),
         );
@@ -109,7 +110,8 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
         .collect();
     history.extend(&fresh);
     let bytes = components().bytes();
-    let body = history.encode(&components());
+    let id = TurnId::mint(&mut mint);
+    let body = history.encode(&components(), &id);
     let names: BTreeMap<String, String> =
         bytes.iter().map(|(name, bytes)| (name.clone(), hash_hex(bytes))).collect();
     let stored: Vec<(Vec<u8>, Vec<u8>)> = bytes
@@ -119,7 +121,7 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
     let turn = Turn {
         at: at.clone(),
         claim,
-        turn: TurnId::mint(&mut mint),
+        turn: id,
         attempt: AttemptId::mint(&mut mint),
         message: MessageId::mint(&mut mint),
         part: PartId::mint(&mut mint),
@@ -162,6 +164,67 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
     tx.commit(&mut mint, now, append).await?;
     hint(world, at, last);
     Ok(turn)
+}
+
+/// Starts the compaction that waits, and ends it so.
+pub(crate) async fn compact(
+    world: &World,
+    at: &SessionRef,
+    outcome: SideOutcome,
+    error: Option<SessionError>,
+) -> Result<()> {
+    let now = SystemClock::new().now_ms();
+    world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
+    let token = FencingToken(1);
+    let Started::Ready(tx, _, known) =
+        world.store.start_drain(at.clone(), token, Seq(0), Hold::Lock).await?
+    else {
+        bail!("the session has no work");
+    };
+    let mut history = History::new();
+    history.extend(&known);
+    let [control] = history.controls() else { bail!("one compaction waits") };
+    let input = control.message.clone();
+    let mut mint = tx.mint(now);
+    let (turn, message) = (TurnId::mint(&mut mint), MessageId::mint(&mut mint));
+    let completed = outcome == SideOutcome::Completed;
+    let mut events: Vec<SessionEvent> = vec![
+        ControlDelivered { message: input.clone() }.into(),
+        CompactionStarted {
+            turn: turn.clone(),
+            message: message.clone(),
+            reason: CompactionReason::Manual,
+            input: Some(input),
+            continuing: false,
+            agent: "build".into(),
+            model: model(),
+            epoch: 1,
+            prompt: "Sum up.".into(),
+            keep_from: Seq(1),
+            cause: None,
+        }
+        .into(),
+        CompactionEnded {
+            turn,
+            message,
+            outcome,
+            checkpoint: completed.then(|| "They talked.".to_owned()),
+            usage: TurnUsage::default(),
+            error,
+        }
+        .into(),
+    ];
+    if completed {
+        let (baseline, snapshot) = ("You are in a test.".into(), "{}".into());
+        events.push(EpochStarted { epoch: 2, baseline, snapshot }.into());
+    }
+    events.push(DrainEnded { outcome: DrainOutcome::Completed, error: None }.into());
+    let last = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
+    let (progress, end) = (true, DrainEnd::Close);
+    let append = Append { events: &events, promoted: 1, progress, end, components: &[] };
+    tx.commit(&mut mint, now, append).await?;
+    hint(world, at, last);
+    Ok(())
 }
 
 impl Turn {

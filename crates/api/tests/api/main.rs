@@ -3,9 +3,12 @@
 //! Several threads, always: dropping the database blocks the test's own thread, and a connection that is
 //! just being opened must still be able to answer the server, or both wait for a minute.
 
+mod context;
 mod drain;
 mod follow;
+mod inbox;
 mod native;
 mod routes;
 mod stock;
+mod tree;
 mod world;

@@ -19,7 +19,13 @@ fn filled(path: &str, ids: &[(&str, &str)]) -> String {
 async fn every_route_wants_a_key_but_the_committed_exceptions() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();
-    let ids = [("project", "prj_a"), ("session", "ses_a"), ("message", "msg_a"), ("id", "trn_a")];
+    let ids = [
+        ("project", "prj_a"),
+        ("session", "ses_a"),
+        ("message", "msg_a"),
+        ("id", "trn_a"),
+        ("key", "plan"),
+    ];
     let mut open = Vec::new();
     for (method, path) in route_table() {
         let target = filled(path, &ids);
@@ -58,6 +64,7 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         ("session", session.as_str()),
         ("message", "msg_ours"),
         ("id", id.as_str()),
+        ("key", "plan"),
     ];
     let mut tried = 0;
     for (method, path) in route_table() {
@@ -65,14 +72,17 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
             continue;
         }
         let target = filled(path, &ids);
-        let body = (method == http::Method::POST)
-            .then(|| json!({ "text": "hi", "directory": "/workspace" }));
+        let has_body =
+            [http::Method::POST, http::Method::PUT, http::Method::PATCH].contains(&method);
+        let body = has_body.then(|| {
+            json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
+        });
         let (status, answer) =
             call(&gateway, method.as_str(), &target, &world.stranger, body).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{method} {path}: {answer}");
         tried += 1;
     }
-    assert!(tried > 20, "{tried}");
+    assert!(tried > 50, "{tried}");
     for path in ["/project", "/platform/session", "/session", "/platform/check"] {
         assert_eq!(ok(&gateway, "GET", path, &world.stranger, None).await, json!([]), "{path}");
     }

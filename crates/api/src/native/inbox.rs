@@ -1,0 +1,257 @@
+//! What waits in a session's inbox, and controls that wait there like prompts.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use domain::{
+    Control, ControlAdmitted, Delivery, IdMint, MessageId, OrgId, PromptPart, SessionId,
+    SessionRef, Stamp,
+};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use store::{
+    AdmittedControl, ControlAdmission, InboxChange, InboxItem, InboxRow, NewControl, StoreError,
+};
+
+use super::admit::{AdmitRequest, ahead_of_us, plain};
+use super::at::{At, announce};
+use super::messages::{AdmittedView, admit_and_show};
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::extract::{Body, CanPrompt, CanRead, id};
+
+/// Inputs in one answer.
+const MAX_INBOX: i64 = 1_000;
+const MAX_DESCRIPTION_CHARS: usize = 200;
+
+/// An input that waits.
+#[derive(Debug, Serialize)]
+pub(super) struct InboxView {
+    id: String,
+    /// `prompt`, `synthetic` or `compaction`.
+    kind: &'static str,
+    delivery: &'static str,
+    seq: i64,
+    time: Created,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    texts: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Created {
+    created: i64,
+}
+
+impl From<InboxRow> for InboxView {
+    fn from(row: InboxRow) -> Self {
+        let (kind, description, texts) = match row.item {
+            InboxItem::Prompt(prompt) => {
+                let text = |part| match part {
+                    PromptPart::Text { text, .. } => text,
+                };
+                let kind = if prompt.synthetic.is_some() { "synthetic" } else { "prompt" };
+                (kind, prompt.synthetic, prompt.parts.into_iter().map(text).collect())
+            }
+            InboxItem::Control(ControlAdmitted { control: Control::Compaction, .. }) => {
+                ("compaction", None, Vec::new())
+            }
+        };
+        Self {
+            id: row.id.into(),
+            kind,
+            delivery: row.delivery.as_str(),
+            seq: row.seq.0,
+            time: Created { created: row.admitted_ms },
+            description,
+            texts,
+        }
+    }
+}
+
+pub(super) async fn list(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<Json<Vec<InboxView>>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let inbox = state.store().inbox(access.org, row.at.session, MAX_INBOX).await?;
+    Ok(Json(inbox.into_iter().map(Into::into).collect()))
+}
+
+/// The input that a path names, beside its session.
+#[derive(Debug, Deserialize)]
+pub(super) struct Input {
+    message: String,
+}
+
+/// Takes an input out of the inbox. One that has left it is no error: it is not there, as asked.
+pub(super) async fn cancel(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Path(input): Path<Input>,
+) -> Result<StatusCode, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let (store, now) = (state.store(), state.clock().now_ms());
+    let input: MessageId = id(&input.message)?;
+    let done = store.cancel_input(access.org, row.at.session.clone(), input, now).await?;
+    changed(&state, row.at, done, false);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ChangeRequest {
+    delivery: Option<Delivery>,
+}
+
+/// What an input's delivery is now.
+#[derive(Debug, Serialize)]
+pub(super) struct ChangedView {
+    id: String,
+    delivery: &'static str,
+}
+
+pub(super) async fn change(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Path(input): Path<Input>,
+    Body(request): Body<ChangeRequest>,
+) -> Result<Json<ChangedView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let input: MessageId = id(&input.message)?;
+    let to = request
+        .delivery
+        .ok_or_else(|| ApiError::invalid("say `delivery`: \"steer\" or \"queue\""))?;
+    let (session, now) = (row.at.session.clone(), state.clock().now_ms());
+    match state.store().change_delivery(access.org, session, input.clone(), to, now).await {
+        Ok(done) => changed(&state, row.at, done, to == Delivery::Steer),
+        Err(StoreError::Conflict { .. }) => {
+            return Err(ApiError::Conflict(format!(
+                "the input does not wait any more, or its delivery is `{}` already",
+                to.as_str()
+            )));
+        }
+        Err(StoreError::NotFound) => return Err(ApiError::NotFound("an input with this id was")),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Json(ChangedView { id: input.into(), delivery: to.as_str() }))
+}
+
+/// Tells of a change of the inbox, if there was one.
+fn changed(state: &ApiState, at: SessionRef, change: InboxChange, wake: bool) {
+    if let InboxChange::Done { seq, location } = change {
+        announce(state, &SessionRef { location, ..at }, seq, wake);
+    }
+}
+
+/// Whether a session had something to take up.
+#[derive(Debug, Serialize)]
+pub(super) struct ResumedView {
+    resumed: bool,
+}
+
+/// Wakes a session for what waits, and for a prompt that has no answer.
+pub(super) async fn resume(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<Json<ResumedView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let (session, now) = (row.at.session.clone(), state.clock().now_ms());
+    let done = state.store().wake_session(access.org, session, now).await?;
+    let resumed = done != InboxChange::Unchanged;
+    changed(&state, row.at, done, true);
+    Ok(Json(ResumedView { resumed }))
+}
+
+/// A text that no user wrote, for the model.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct SyntheticRequest {
+    #[serde(flatten)]
+    prompt: AdmitRequest,
+    description: Option<String>,
+}
+
+pub(super) async fn synthetic(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<SyntheticRequest>,
+) -> Result<Json<AdmittedView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let description = plain(request.description.as_deref().unwrap_or("Synthetic input"));
+    if description.chars().count() > MAX_DESCRIPTION_CHARS {
+        return Err(ApiError::Invalid(format!(
+            "a description has at most {MAX_DESCRIPTION_CHARS} characters"
+        )));
+    }
+    let mut prompt = request.prompt;
+    prompt.synthetic = Some(description);
+    admit_and_show(&state, access.org, row.at.session, prompt).await
+}
+
+/// A request for a compaction at its place in the inbox.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct CompactRequest {
+    #[serde(rename = "messageID", alias = "id")]
+    message_id: Option<String>,
+    delivery: Option<Delivery>,
+    resume: Option<bool>,
+}
+
+/// A compaction that waits.
+#[derive(Debug, Serialize)]
+pub(super) struct CompactView {
+    id: String,
+    seq: i64,
+    delivery: &'static str,
+    /// Whether this request made it; else it is an exact retry's, or the one that waits already.
+    first: bool,
+}
+
+/// Admits a compaction; when this returns, it is never lost.
+pub(crate) async fn admit_compaction(
+    state: &ApiState,
+    org: OrgId,
+    session: SessionId,
+    request: CompactRequest,
+) -> Result<AdmittedControl, ApiError> {
+    let now = state.clock().now_ms();
+    let message: MessageId = match request.message_id.as_deref() {
+        Some(text) => id(text)?,
+        None => MessageId::mint(&mut IdMint::after(Stamp::default(), now)),
+    };
+    ahead_of_us(&message, now)?;
+    let control = ControlAdmitted {
+        message,
+        delivery: request.delivery.unwrap_or_default(),
+        control: Control::Compaction,
+        wake: request.resume.unwrap_or(true),
+        digest: hex::encode(Sha256::digest(b"compaction")),
+    };
+    let wake = control.wake;
+    let new = NewControl { session: session.clone(), control, now };
+    let admitted = state.store().admit_control(org, new).await?;
+    let at = SessionRef { org, location: admitted.location.clone(), session };
+    announce(state, &at, admitted.seq, wake);
+    Ok(admitted)
+}
+
+pub(super) async fn compact(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<CompactRequest>,
+) -> Result<Json<CompactView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let admitted = admit_compaction(&state, access.org, row.at.session, request).await?;
+    Ok(Json(CompactView {
+        id: admitted.control.message.into(),
+        seq: admitted.seq.0,
+        delivery: admitted.control.delivery.as_str(),
+        first: admitted.admission == ControlAdmission::First,
+    }))
+}

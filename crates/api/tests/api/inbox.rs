@@ -1,0 +1,211 @@
+//! What may be done with an input that waits, and with a session that waits for it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use domain::{SessionError, SideOutcome};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::drain::{at, begin, compact};
+use crate::native::session;
+use crate::world::{World, call, ok};
+
+/// The ids that wait, in order.
+fn ids(inbox: &Value) -> Vec<&str> {
+    inbox
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|item| item["id"].as_str().expect("an id"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_is_listed_changed_and_cancelled() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (project, session) = session(&world, &gateway).await;
+    let below = format!("/project/{project}/session/{session}");
+    let own = format!("/platform/session/{session}");
+    for (id, delivery) in [("msg_a", "steer"), ("msg_b", "queue")] {
+        let body = json!({ "id": id, "text": id, "delivery": delivery, "resume": false });
+        ok(&gateway, "POST", &format!("{below}/message"), &world.key, Some(body)).await;
+    }
+    let inbox = ok(&gateway, "GET", &format!("{below}/inbox"), &world.key, None).await;
+    assert_eq!(inbox, ok(&gateway, "GET", &format!("{own}/inbox"), &world.key, None).await);
+    assert_eq!(ids(&inbox), ["msg_a", "msg_b"]);
+    let mut second = inbox[1].clone();
+    assert!(second["time"]["created"].take().is_i64());
+    let expected = json!({
+        "id": "msg_b", "kind": "prompt", "delivery": "queue", "seq": 3, "time": { "created": null },
+        "texts": ["msg_b"],
+    });
+    assert_eq!(second, expected);
+    assert_eq!(ok(&gateway, "GET", &own, &world.key, None).await["busy"], false);
+
+    let b = format!("{below}/inbox/msg_b");
+    let steer = || Some(json!({ "delivery": "steer" }));
+    let changed = ok(&gateway, "PATCH", &b, &world.key, steer()).await;
+    assert_eq!(changed, json!({ "id": "msg_b", "delivery": "steer" }));
+    assert_eq!(ok(&gateway, "GET", &own, &world.key, None).await["busy"], true, "it was woken");
+    for (target, body, expected) in [
+        (&b, steer(), StatusCode::CONFLICT),
+        (&b, Some(json!({})), StatusCode::BAD_REQUEST),
+        (&b, Some(json!({ "delivery": "soon" })), StatusCode::BAD_REQUEST),
+        (&format!("{below}/inbox/msg_none"), steer(), StatusCode::NOT_FOUND),
+    ] {
+        let (status, answer) = call(&gateway, "PATCH", target, &world.key, body).await;
+        assert_eq!(status, expected, "{target}: {answer}");
+    }
+    for _ in 0..2 {
+        let (status, _) = call(&gateway, "DELETE", &b, &world.key, None).await;
+        assert_eq!(status, StatusCode::NO_CONTENT, "gone is as good as cancelled");
+    }
+    let inbox = ok(&gateway, "GET", &format!("{own}/inbox"), &world.key, None).await;
+    assert_eq!(ids(&inbox), ["msg_a"]);
+    assert_eq!(ok(&gateway, "GET", &own, &world.key, None).await["busy"], false);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_synthetic_input_is_shown_as_no_users() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (project, session) = session(&world, &gateway).await;
+    let path = format!("/project/{project}/session/{session}");
+    let body =
+        json!({ "id": "msg_s", "text": "a.rs has changed", "description": "A file changed" });
+    let post = format!("{path}/synthetic");
+    let first = ok(&gateway, "POST", &post, &world.key, Some(body.clone())).await;
+    assert_eq!(first["parts"][0]["synthetic"], true, "{first}");
+    assert_eq!(first, ok(&gateway, "POST", &post, &world.key, Some(body)).await);
+    // A user's prompt with this id and text is another.
+    let body = Some(json!({ "id": "msg_s", "text": "a.rs has changed" }));
+    let (status, _) = call(&gateway, "POST", &format!("{path}/message"), &world.key, body).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let inbox = ok(&gateway, "GET", &format!("{path}/inbox"), &world.key, None).await;
+    assert_eq!(
+        (&inbox[0]["kind"], &inbox[0]["description"]),
+        (&json!("synthetic"), &json!("A file changed"))
+    );
+    let long = Some(json!({ "text": "x", "description": "d".repeat(201) }));
+    assert_eq!(call(&gateway, "POST", &post, &world.key, long).await.0, StatusCode::BAD_REQUEST);
+    begin(&world, &at(&world, &session).await?).await?.finish(&world, "seen", None).await?;
+    for list in [format!("{path}/message"), format!("/session/{session}/message")] {
+        let messages = ok(&gateway, "GET", &list, &world.key, None).await;
+        assert_eq!(messages[0]["parts"][0]["synthetic"], true, "{messages}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_waits_once_at_its_place_and_wakes_the_worker() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (project, session) = session(&world, &gateway).await;
+    let path = format!("/project/{project}/session/{session}/compact");
+    let body = || Some(json!({ "messageID": "msg_c", "delivery": "queue" }));
+    let first = ok(&gateway, "POST", &path, &world.key, body()).await;
+    assert_eq!(first, json!({ "id": "msg_c", "seq": 2, "delivery": "queue", "first": true }));
+    let again = json!({ "id": "msg_c", "seq": 2, "delivery": "queue", "first": false });
+    assert_eq!(ok(&gateway, "POST", &path, &world.key, body()).await, again);
+    assert_eq!(ok(&gateway, "POST", &path, &world.key, None).await, again, "one waits already");
+    let other = Some(json!({ "messageID": "msg_c" }));
+    assert_eq!(call(&gateway, "POST", &path, &world.key, other).await.0, StatusCode::CONFLICT);
+    let inbox = format!("/platform/session/{session}/inbox");
+    let inbox = ok(&gateway, "GET", &inbox, &world.key, None).await;
+    assert_eq!((ids(&inbox), &inbox[0]["kind"]), (vec!["msg_c"], &json!("compaction")));
+    let asked = async || loop {
+        if !world.placement.asked.lock().expect("no panic under it").is_empty() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    };
+    tokio::time::timeout(Duration::from_secs(10), asked()).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stock_clients_wait_for_a_compaction_and_see_it_as_a_part() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let at = at(&world, &session).await?;
+    let refused =
+        SessionError { code: "session.nothing_to_compact".into(), message: "empty".into() };
+    for (outcome, error) in [(SideOutcome::Failed, Some(refused)), (SideOutcome::Completed, None)] {
+        let (router, key, path) =
+            (gateway.clone(), world.key.clone(), format!("/session/{session}/summarize"));
+        let held = tokio::spawn(async move {
+            let body = Some(json!({ "providerID": "simulated", "modelID": "echo" }));
+            call(&router, "POST", &path, &key, body).await
+        });
+        let inbox = format!("/platform/session/{session}/inbox");
+        while ok(&gateway, "GET", &inbox, &world.key, None).await == json!([]) {
+            tokio::task::yield_now().await;
+        }
+        assert!(!held.is_finished(), "it is held until the compaction ends");
+        compact(&world, &at, outcome, error).await?;
+        let (status, body) = tokio::time::timeout(Duration::from_secs(10), held).await??;
+        if outcome == SideOutcome::Completed {
+            assert_eq!((status, body), (StatusCode::OK, json!(true)));
+        } else {
+            assert_eq!((status, &body["data"]["message"]), (StatusCode::CONFLICT, &json!("empty")));
+        }
+    }
+    let stock = format!("/session/{session}/message");
+    let messages = ok(&gateway, "GET", &stock, &world.key, None).await;
+    assert_eq!(messages.as_array().map(Vec::len), Some(1), "the failed one left nothing");
+    assert_eq!(messages[0]["info"]["role"], "user");
+    let part = &messages[0]["parts"][0];
+    assert_eq!(
+        (&part["type"], &part["auto"], &part["text"]),
+        (&json!("compaction"), &json!(false), &Value::Null)
+    );
+    let native = format!("/platform/session/{session}/message");
+    let messages = ok(&gateway, "GET", &native, &world.key, None).await;
+    assert_eq!(
+        (
+            &messages[0]["info"]["role"],
+            &messages[0]["info"]["reason"],
+            &messages[0]["parts"][0]["text"]
+        ),
+        (&json!("checkpoint"), &json!("manual"), &json!("They talked."))
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_waited_for_until_it_is_idle_and_no_longer_than_asked() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (project, session) = session(&world, &gateway).await;
+    let path = format!("/project/{project}/session/{session}");
+    let wait = format!("{path}/wait");
+    let idle = ok(&gateway, "POST", &wait, &world.key, None).await;
+    assert_eq!(idle, json!({ "busy": false, "outcome": null, "seq": 1 }));
+    let stored = Some(json!({ "id": "msg_a", "text": "hello", "resume": false }));
+    ok(&gateway, "POST", &format!("{path}/message"), &world.key, stored).await;
+    assert_eq!(ok(&gateway, "POST", &wait, &world.key, None).await["busy"], false, "it sleeps");
+
+    let resume = format!("{path}/resume");
+    let woken = ok(&gateway, "POST", &resume, &world.key, None).await;
+    assert_eq!(woken, json!({ "resumed": true }));
+    let short = Some(json!({ "seconds": 1 }));
+    assert_eq!(ok(&gateway, "POST", &wait, &world.key, short).await["busy"], true);
+    let turn = begin(&world, &at(&world, &session).await?).await?;
+    assert_eq!(ok(&gateway, "POST", &resume, &world.key, None).await["resumed"], false, "it runs");
+    let waits: Vec<_> = (0..3)
+        .map(|_| {
+            let (router, key, wait) = (gateway.clone(), world.key.clone(), wait.clone());
+            tokio::spawn(async move { ok(&router, "POST", &wait, &key, None).await })
+        })
+        .collect();
+    turn.finish(&world, "done", None).await?;
+    for wait in waits {
+        let ended = tokio::time::timeout(Duration::from_secs(10), wait).await??;
+        assert_eq!((&ended["busy"], &ended["outcome"]), (&json!(false), &json!("completed")));
+    }
+    Ok(())
+}
