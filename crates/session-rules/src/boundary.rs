@@ -80,9 +80,11 @@ impl Rules<'_> {
         if self.stopping && (continuing || waits) {
             return hand_over(draft);
         }
-        // Handed over, not closed: what was only stored is taken up as it would have been by going on.
-        if self.crowded && waits && !continuing && !draft.history().wants_turn() {
-            lose_title(draft);
+        // Handed over, not closed: what was only stored is taken up as it would have been by going on. Not
+        // beside a title, which would be lost and asked for again.
+        let history = draft.history();
+        let between = !continuing && !history.wants_turn() && history.titling().is_none();
+        if self.crowded && waits && between {
             let next = Next::End(Closed::Yielded);
             return Verdict::Write(next, DrainEnd::HandOver, Site::Yielded);
         }

@@ -206,7 +206,7 @@ impl<'r> Drain<'r> {
 
     /// Looks at the Context Sources. `done`: results of the open turn that are not written yet. I/O: never
     /// with a transaction open.
-    pub(crate) async fn observe(&self, done: &[ToolSettled]) -> Observation {
+    pub(crate) async fn observe(&mut self, done: &[ToolSettled]) -> Observation {
         let Stage { runtime, session, workspace, .. } = &self.stage;
         observe(runtime, session, workspace, self.log.history(), done).await
     }

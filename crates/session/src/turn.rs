@@ -110,7 +110,7 @@ impl<'r> Drain<'r> {
                 }
                 Streamed::Failed(error) => {
                     if error.reason == ErrorReason::ContextOverflow
-                        && let Some(next) = self.overflow(&plan.started, &turn, &error).await?
+                        && let Some(next) = self.overflow(&plan.started, &turn.said, &error).await?
                     {
                         return Ok(next);
                     }
@@ -257,14 +257,14 @@ impl<'r> Drain<'r> {
     async fn overflow(
         &mut self,
         started: &AttemptStarted,
-        turn: &Turn<'r>,
+        said: &Said,
         error: &LlmError,
     ) -> Result<Option<Next>, Stop> {
         let observed = self.observe(&[]).await;
         let error = provider_error(error);
         let next = self
             .write(|rules, draft| {
-                rules.overflowed(draft, &started.attempt, &turn.said, &error, &observed)
+                rules.overflowed(draft, &started.attempt, said, &error, &observed)
             })
             .await?;
         if let Some(next) = &next {
