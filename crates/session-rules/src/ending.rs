@@ -12,6 +12,7 @@ use llm_protocol::{FinishReason, Usage};
 
 use crate::boundary::{Next, end};
 use crate::draft::{Draft, Verdict};
+use crate::inbox::waits;
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
@@ -32,6 +33,8 @@ result says that its outcome is unknown may or may not have had its effect: chec
 pub enum Replied {
     /// Nothing is written: an interrupt is to be applied.
     Interrupted,
+    /// Nothing is written: input waits for the boundary behind it, and nobody has looked at the context.
+    LookFirst,
     /// The provider ended its answer with this error; nothing is written.
     Refused(SessionError),
     /// Its calls are committed as *started*.
@@ -73,6 +76,9 @@ impl Rules<'_> {
         }
         if self.is_interrupted(draft.history()) {
             return Verdict::Leave(Replied::Interrupted);
+        }
+        if !observed.is_seen() && waits(draft.history()) {
+            return Verdict::Leave(Replied::LookFirst);
         }
         draft.push(AttemptEnded {
             attempt: attempt.clone(),

@@ -17,13 +17,28 @@ use crate::draft::Draft;
 pub struct Observation {
     seen: Result<SystemContext, DuplicateKey>,
     reads: Arc<BTreeSet<String>>,
+    /// Whether anybody has looked.
+    is_seen: bool,
 }
 
 impl Observation {
     /// What the Location's System Context Registry has seen, knowing that the model has read `reads`.
     #[must_use]
     pub fn new(seen: Result<SystemContext, DuplicateKey>, reads: Arc<BTreeSet<String>>) -> Self {
-        Self { seen, reads }
+        Self { seen, reads, is_seen: true }
+    }
+
+    /// Nobody has looked: for a write that, as far as is known, tells nothing of context. One that finds that
+    /// it must asks for a look first ([`Replied::LookFirst`](crate::Replied::LookFirst)).
+    #[must_use]
+    pub fn unseen() -> Self {
+        let seen = SystemContext::combine([]);
+        Self { seen, reads: Arc::default(), is_seen: false }
+    }
+
+    /// Whether anybody has looked.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.is_seen
     }
 
     /// The System Context of a session: what was seen of its Location, then its own entries, which are known

@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::{AttemptId, AttemptStarted, SessionError, TurnOutcome};
 use futures::StreamExt;
 use llm_client::LlmError;
-use session_rules::{Next, Replied, storable};
+use session_rules::{Next, Observation, Replied, storable};
 use tokio::time::{Instant, sleep_until};
 
 use crate::control::interrupted_after;
@@ -26,20 +26,26 @@ impl<'r> Drain<'r> {
         started: &AttemptStarted,
         mut turn: Turn<'r>,
     ) -> Result<Next, Stop> {
-        let observed = self.observe(&turn.said.done).await;
-        let replied = self
-            .write(|rules, draft| rules.replied(draft, &started.attempt, &turn.said, &observed))
-            .await?;
-        match replied {
-            Replied::Interrupted => self.interrupt_turn(turn).await,
-            Replied::Refused(error) => self.fail_turn(&started.attempt, turn, error).await,
-            Replied::Crossed(next) => {
-                self.written(&next);
-                Ok(next)
-            }
-            Replied::Calls => {
-                self.start_intended(&mut turn);
-                self.settle(turn, TurnOutcome::Completed).await
+        // Behind most replies nothing waits that would be told of the context.
+        let mut observed = Observation::unseen();
+        loop {
+            let replied = self
+                .write(|rules, draft| rules.replied(draft, &started.attempt, &turn.said, &observed))
+                .await?;
+            match replied {
+                Replied::LookFirst => observed = self.observe(&turn.said.done).await,
+                Replied::Interrupted => return self.interrupt_turn(turn).await,
+                Replied::Refused(error) => {
+                    return self.fail_turn(&started.attempt, turn, error).await;
+                }
+                Replied::Crossed(next) => {
+                    self.written(&next);
+                    return Ok(next);
+                }
+                Replied::Calls => {
+                    self.start_intended(&mut turn);
+                    return self.settle(turn, TurnOutcome::Completed).await;
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ pub struct OrganisationInstructions {
 }
 
 impl Store {
-    /// An organisation's instructions; `None` without any. One round trip: a drain asks at each boundary.
+    /// An organisation's instructions; `None` without any. One round trip.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,11 +1,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use context::{
     InstructionFile, MAX_FILE_BYTES, MAX_FILES, Producer, SystemContext, instructions,
     instructions_unavailable,
 };
+use domain::TimestampMs;
 use tools::LocationTexts;
 
 use super::{INSTRUCTION_FILE, ObservedAt, look, no_workspace};
@@ -13,24 +15,47 @@ use super::{INSTRUCTION_FILE, ObservedAt, look, no_workspace};
 /// Directories above a Location in which the top of its worktree is looked for.
 const MAX_DEPTH: usize = 64;
 
+/// How old an organisation's text may be, in ms: a drain asks at each boundary.
+const FRESH_FOR: TimestampMs = 2_000;
+
 /// The organisation's instructions and those of the project, as one aggregate.
-pub(super) struct Ambient;
+#[derive(Default)]
+pub(super) struct Ambient {
+    /// What the Location's organisation said last, and when.
+    known: Mutex<Option<(TimestampMs, Option<InstructionFile>)>>,
+}
 
 #[async_trait]
 impl Producer<ObservedAt> for Ambient {
     async fn observe(&self, at: &ObservedAt) -> SystemContext {
-        match tokio::join!(organisation(at), project(at)) {
+        match tokio::join!(self.organisation(at), project(at)) {
             (Ok(organisation), Ok(project)) => instructions(organisation, project),
             (Err(why), _) | (_, Err(why)) => instructions_unavailable(why),
         }
     }
 }
 
-/// What the organisation tells all its sessions.
-async fn organisation(at: &ObservedAt) -> Result<Option<InstructionFile>, String> {
-    let found = at.store.organisation_instructions(at.org).await;
-    let found = found.map_err(|error| error.to_string())?;
-    Ok(found.and_then(|found| InstructionFile::new("your organisation", &found.text, false)))
+impl Ambient {
+    /// What the organisation tells all its sessions.
+    async fn organisation(&self, at: &ObservedAt) -> Result<Option<InstructionFile>, String> {
+        let known = self.lock().clone();
+        if let Some((when, text)) = known
+            && (0..FRESH_FOR).contains(&(at.now_ms - when))
+        {
+            return Ok(text);
+        }
+        let found = at.store.organisation_instructions(at.org).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let text =
+            found.and_then(|found| InstructionFile::new("your organisation", &found.text, false));
+        *self.lock() = Some((at.now_ms, text.clone()));
+        Ok(text)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(TimestampMs, Option<InstructionFile>)>> {
+        // No code of others runs under this lock.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 async fn project(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {

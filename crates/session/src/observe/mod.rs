@@ -95,7 +95,7 @@ impl Sources {
         let registry = Registry::new();
         let core: [(SourceKey, Arc<dyn Producer<ObservedAt>>); 3] = [
             (SourceKey::fixed("core/builtins"), Arc::new(builtins::Builtins)),
-            (SourceKey::fixed("core/instructions"), Arc::new(instructions::Ambient)),
+            (SourceKey::fixed("core/instructions"), Arc::new(instructions::Ambient::default())),
             (SourceKey::fixed("core/nested"), Arc::new(nested::Nested)),
         ];
         let core = core.map(|(key, producer)| {

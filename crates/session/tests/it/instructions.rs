@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
@@ -264,6 +265,7 @@ async fn an_organisations_instructions_come_first_and_stay_without_the_projects(
         ensure!(theirs.is_some() && ours.is_some() == project, "{baseline}");
         ensure!(ours.is_none() || theirs < ours, "the nearest comes last: {baseline}");
         set(None).await?;
+        world.clock.advance(Duration::from_secs(2)); // for so long, what was said last is good
         let gone = answered(&world, &session, "say 3 words").await?;
         let update = gone.last().context("an update")?;
         ensure!(gone.len() == first.len() + 1 && !update.contains("Be brief."), "{gone:?}");
