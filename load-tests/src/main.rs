@@ -57,6 +57,8 @@ enum What {
     Fairness(scenario::fairness::Args),
     /// Admission beside a million idle sessions, against a thousand
     Idle(scenario::idle::Args),
+    /// What a turn's snapshot costs in a workspace of 50,000 files
+    Snapshot(scenario::snapshot::Args),
     /// How long until the sessions of a killed worker drain again
     Takeover(scenario::takeover::Args),
 }
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
             What::Buffers(args) => scenario::buffers::run(&bin, &args, &mut out).await,
             What::Fairness(args) => scenario::fairness::run(&bin, &args, &mut out).await,
             What::Idle(args) => scenario::idle::run(&bin, &args, &mut out).await,
+            What::Snapshot(args) => scenario::snapshot::run(&bin, &args, &mut out).await,
             What::Takeover(args) => scenario::takeover::run(&bin, &args, &mut out).await,
         }
     });

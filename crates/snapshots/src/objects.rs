@@ -22,8 +22,8 @@ const GAP_BYTES: u64 = 32 * 1024;
 const RUN_STORED: u64 = 4 * 1024 * 1024;
 const RUN_BYTES: u64 = 16 * 1024 * 1024;
 /// What was read lately: all of it, and the largest that is kept.
-const CACHE_BYTES: usize = 4 * 1024 * 1024;
-const CACHED_BYTES: usize = 256 * 1024;
+const CACHE_BYTES: usize = 1024 * 1024;
+const CACHED_BYTES: usize = 128 * 1024;
 
 /// Packs and what they hold.
 pub(crate) struct Objects {

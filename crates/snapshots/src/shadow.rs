@@ -59,8 +59,11 @@ pub struct ShadowOptions {
     pub token: FencingToken,
     /// Proved before each file that is restored.
     pub lock: Option<LocationLock>,
-    /// All committed rows of the Location, and those of the one that its files came from, in any order.
+    /// All committed rows of the Location, in any order.
     pub packs: Vec<PackRef>,
+    /// Committed rows of the Location that its files came from, after a fork or a move: what their packs hold is not
+    /// packed again.
+    pub seed: Vec<PackRef>,
     /// Whether `.git` is in the snapshots: for managed Locations, whose directory a takeover must rebuild.
     pub git: bool,
     /// Bounds.
@@ -163,7 +166,8 @@ impl Shadow {
             committed: newest.map(|pack| (pack.tree, 0)),
             ordinal,
         };
-        let names = options.packs.iter().filter_map(|pack| pack.pack.clone()).collect();
+        let rows = options.seed.iter().chain(&options.packs);
+        let names = rows.filter_map(|pack| pack.pack.clone()).collect();
         let org = options.at.org.to_string();
         let objects = Objects::open(options.blobs.clone(), org, names).await?;
         let held = Arc::new(Held { options, objects, steps });

@@ -5,11 +5,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use domain::FencingToken;
+use domain::{FencingToken, LocationRef};
 use sandbox::{LocationLock, lock};
 
 use super::world::{Thing, World, folder};
-use crate::{ChangeStatus, PackRef, SnapshotError, SnapshotLimits, Touched, TreeId, Unsaved, diff};
+use crate::{
+    ChangeStatus, PackRef, ShadowOptions, SnapshotError, SnapshotLimits, Touched, TreeId, Unsaved,
+    diff,
+};
 
 #[tokio::test]
 async fn only_the_named_paths_go_back_and_never_git() {
@@ -168,6 +171,35 @@ async fn another_worker_takes_over_with_rows_and_blobs_alone() {
     world.file("b", "3");
     let next = world.capture(&Touched::path("b")).await.unwrap();
     assert_eq!((next.token, next.ordinal, next.parent), (FencingToken(8), 1, Some(newest.tree)));
+}
+
+#[tokio::test]
+async fn a_fork_has_the_files_and_packs_only_what_is_new() {
+    let mut world = World::new().await;
+    world.file("a", "one\n".repeat(500));
+    let origin = world.all().await;
+    let other = folder();
+    let token = FencingToken(3); // lower than the origin's: tokens of two Locations are not compared
+    world.options = ShadowOptions {
+        root: other.path().join("root"),
+        cache: other.path().join("cache"),
+        at: LocationRef { location: "loc_2".parse().unwrap(), ..world.options.at.clone() },
+        token,
+        seed: std::mem::take(&mut world.options.packs),
+        ..world.options.clone()
+    };
+    fs::create_dir(world.root()).unwrap();
+    world.reopen().await;
+    assert_eq!(world.shadow.tree().await, None);
+    world.shadow.restore(&origin.tree, None, Unsaved::Overwrite).await.unwrap();
+    let first = world.all().await;
+    assert_eq!((first.tree, first.parent, first.pack), (origin.tree, None, None));
+    world.file("a", "two\n");
+    let second = world.all().await;
+    assert_eq!((second.token, second.parent), (token, Some(origin.tree)));
+    assert_eq!(world.elsewhere(&second.tree).await, world.files());
+    world.reopen().await;
+    assert_eq!(world.shadow.tree().await, Some(second.tree));
 }
 
 #[tokio::test]

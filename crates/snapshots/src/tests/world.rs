@@ -93,6 +93,7 @@ impl World {
             token: FencingToken(7),
             lock: None,
             packs: Vec::new(),
+            seed: Vec::new(),
             git: true,
             limits: SnapshotLimits::default(),
             clock: Arc::new(SystemClock::new()),
