@@ -149,3 +149,26 @@ pub struct ClusterArgs {
     )]
     pub drop_signals: f64,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Probe {
+        #[command(flatten)]
+        drains: DrainArgs,
+    }
+
+    #[test]
+    fn instructions_of_the_project_are_told_unless_the_flag_is_given() {
+        let told = |arguments: &[&str]| {
+            let probe = Probe::try_parse_from([&["probe"], arguments].concat()).expect("flags");
+            probe.drains.settings(TimeZone::UTC).expect("settings").project_instructions
+        };
+        assert!(told(&[]));
+        assert!(!told(&["--disable-project-config"]));
+    }
+}

@@ -195,7 +195,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             clock: common.clock,
             allow_local_paths: args.listen.allow_local_paths,
             default_directory: args.directory.filter(|_| args.listen.allow_local_paths),
-            default_model: model.configured.default,
+            default_model: model.configured.default_model().clone(),
         },
         &root,
     )?;

@@ -176,11 +176,11 @@ async fn serve(
             clock,
             allow_local_paths: local,
             default_directory: directory.filter(|_| local),
-            default_model: model.configured.default.clone(),
+            default_model: model.configured.default_model().clone(),
         },
         &root.role("gateway"),
     )?;
-    progress.ready(&gateway.url(), &key, &model.kind, &model.configured.default.model)?;
+    progress.ready(&gateway.url(), &key, &model.kind, &model.configured.default_model().model)?;
 
     let stopped = wait(stop, &root, postgres).await;
     progress.say("stopping: running turns get a few seconds to reach a boundary");
