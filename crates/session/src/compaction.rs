@@ -13,7 +13,7 @@ impl<'r> Drain<'r> {
     pub(crate) async fn compact(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
         loop {
             let mut turn = Turn::beside(Said::new(plan.turn.clone(), plan.message.clone()));
-            match Box::pin(self.stream(&plan, &mut turn)).await? {
+            match self.stream(&plan, &mut turn).await? {
                 Streamed::Interrupted => return self.cancel_compaction(&turn.said).await,
                 Streamed::Whole => {
                     let observed = self.observe(&[]).await;

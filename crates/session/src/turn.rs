@@ -100,9 +100,7 @@ impl<'r> Drain<'r> {
         let mut turn = Turn::of(Said::new(plan.turn.clone(), plan.message.clone()));
         self.live.begin(plan.message.clone());
         loop {
-            let AttemptStarted { attempt, ordinal, .. } = &plan.started;
-            let span = info_span!("session.attempt", attempt.id = %attempt, ordinal);
-            match Box::pin(self.stream(&plan, &mut turn)).instrument(span).await? {
+            match self.stream(&plan, &mut turn).await? {
                 Streamed::Whole => return self.replied(&plan.started, turn).await,
                 Streamed::Interrupted => return self.interrupt_turn(turn).await,
                 Streamed::Failed(error) if turn.said.is_visible() => {
@@ -142,6 +140,12 @@ impl<'r> Drain<'r> {
         plan: &TurnPlan,
         turn: &mut Turn<'r>,
     ) -> Result<Streamed, Stop> {
+        let AttemptStarted { attempt, ordinal, .. } = &plan.started;
+        let span = info_span!("session.attempt", attempt.id = %attempt, ordinal);
+        Box::pin(self.attempt(plan, turn)).instrument(span).await
+    }
+
+    async fn attempt(&mut self, plan: &TurnPlan, turn: &mut Turn<'r>) -> Result<Streamed, Stop> {
         let settings = self.stage.runtime.settings.clone();
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
