@@ -3,6 +3,7 @@
 //! ```text
 //! cli ─▶ run ──────────┐
 //!     ─▶ session_cmd   ├─▶ client ──HTTP──▶ gateway
+//!     ─▶ session_change│
 //!     ─▶ explain_cmd   │      └▶ LogFollower ─▶ run_state (when is it over?) · render (what is shown?)
 //!     ─▶ rebuild_cmd ──┘
 //!     ─▶ simulated: the simulated model as a process of its own
@@ -22,6 +23,7 @@ pub mod render;
 pub mod run;
 pub mod run_state;
 pub mod serve;
+mod session_change;
 mod session_cmd;
 mod simulated;
 mod table;

@@ -1,4 +1,5 @@
-//! `opencode-cloud session list|show|log` and `opencode-cloud abort`.
+//! `opencode-cloud session list|show|log` and `opencode-cloud abort`; what changes a session is
+//! [`crate::session_change`].
 
 use std::fmt::Write as _;
 
@@ -9,6 +10,7 @@ use crate::CliError;
 use crate::client::{Client, ClientOptions, LogEvent, LogFollower, LogItem, SessionView, parsed};
 use crate::output::Screen;
 use crate::render::{printable, summary};
+use crate::session_change::{self, SessionChange};
 use crate::table::{local_time, table};
 
 /// Arguments of `session`.
@@ -52,6 +54,9 @@ pub enum SessionCommand {
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
         after: i64,
     },
+    /// What changes a session, or asks more of it.
+    #[command(flatten)]
+    Change(SessionChange),
 }
 
 /// Arguments of `abort`.
@@ -88,6 +93,9 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
             } else {
                 screen.out.print(&show(&parsed(&answer, "the session")?))?;
             }
+        }
+        SessionCommand::Change(change) => {
+            return session_change::execute(&client, change, args.json, screen).await;
         }
         SessionCommand::Log { id, follow: true, after } => {
             let mut log = LogFollower::open(&client, id, Seq(after)).await?;
@@ -135,7 +143,7 @@ pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, Cl
     Ok(0)
 }
 
-fn list(sessions: &[SessionView]) -> String {
+pub(crate) fn list(sessions: &[SessionView]) -> String {
     if sessions.is_empty() {
         return "no sessions yet; start one with: opencode-cloud run \"PROMPT\"\n".to_owned();
     }
@@ -172,6 +180,10 @@ fn show(session: &SessionView) -> String {
     line("events", &session.seq.to_string());
     let tokens = session.tokens;
     line("tokens", &format!("{} in, {} out", tokens.input, tokens.output));
+    line("cost", &format!("{:.4} USD", session.cost));
+    if let Some(parent) = &session.parent {
+        line("parent", parent.as_str());
+    }
     text
 }
 
@@ -206,7 +218,7 @@ mod tests {
             "id": "ses_1", "projectID": "prj_1", "directory": "/work", "title": "a\u{1b}[2Jb",
             "agent": "build", "model": {"id": "m", "providerID": "p"}, "busy": busy, "seq": 12,
             "outcome": "completed", "time": {"created": 0, "updated": 1}, "newer": {},
-            "tokens": {"input": 3, "output": 4},
+            "tokens": {"input": 3, "output": 4}, "cost": 0.5, "parentID": "ses_0",
         });
         parsed(&answer, "the session").expect("a session")
     }
@@ -226,5 +238,6 @@ mod tests {
         let text = show(&session(false));
         assert!(text.contains("model      p/m\n"), "{text}");
         assert!(text.contains("tokens     3 in, 4 out\n"), "{text}");
+        assert!(text.contains("cost       0.5000 USD\nparent     ses_0\n"), "{text}");
     }
 }

@@ -28,7 +28,7 @@ impl Client {
         self.typed(request, "the project", self.pace().answer).await
     }
 
-    /// Creates a session.
+    /// Creates a session; without a title its model gives it one.
     ///
     /// # Errors
     /// As every call.
@@ -37,8 +37,12 @@ impl Client {
         project: &ProjectId,
         directory: Option<&str>,
         model: Option<&ModelChoice>,
+        title: Option<&str>,
     ) -> Result<SessionView, ClientError> {
         let mut body = json!({ "directory": directory });
+        if let Some(title) = title {
+            body["title"] = json!(title);
+        }
         if let Some(model) = model {
             body["model"] = json!(model);
         }
@@ -101,6 +105,31 @@ impl Client {
             self.typed(request, &session_name(session), self.pace().answer).await
         })
         .await
+    }
+
+    /// A call about one session, below its path: the answer as it came, `null` when it has no body. Not
+    /// repeated.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn of_session(
+        &self,
+        session: &SessionId,
+        method: Method,
+        below: &str,
+        body: Option<&Value>,
+        limit: Duration,
+    ) -> Result<Value, ClientError> {
+        let mut request = self.request(method, &format!("/platform/session/{session}{below}"));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let what = session_name(session);
+        let (_, answer) = self.answer(request, &what, limit).await?;
+        if answer.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer).map_err(|error| unreadable(&what, &error))
     }
 
     /// What a wire request was made of, and whether it can be rebuilt to the byte.

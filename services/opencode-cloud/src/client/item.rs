@@ -69,6 +69,7 @@ pub struct Delta {
 
 /// What a log yields.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "one at a time is on its way, and most are events")]
 pub enum LogItem {
     /// A durable event.
     Event(LogEvent),

@@ -45,7 +45,7 @@ pub struct SessionModelView {
 }
 
 /// A session.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct SessionView {
     /// Its id.
     pub id: SessionId,
@@ -73,6 +73,12 @@ pub struct SessionView {
     /// What it has used.
     #[serde(default)]
     pub tokens: TokensView,
+    /// What that cost, in USD.
+    #[serde(default)]
+    pub cost: f64,
+    /// The session that it is a child of.
+    #[serde(default, rename = "parentID")]
+    pub parent: Option<SessionId>,
 }
 
 /// The model that a user asked for: `PROVIDER/NAME`, or `NAME` at the service's default provider.

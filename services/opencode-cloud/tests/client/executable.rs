@@ -213,6 +213,39 @@ async fn the_other_client_subcommands_answer() {
 }
 
 #[tokio::test]
+async fn what_changes_a_session_is_told_in_a_line_and_by_the_exit_code() {
+    let service = Service::start(vec![]).await;
+    let said = [
+        (&["rename", "ses_1", "Ticket 42"][..], 0, "it is `Ticket 42` now"),
+        (&["compact", "ses_1", "--delivery", "queue"], 0, "it waits in the inbox"),
+        (&["inbox", "ses_1"], 0, "compaction"),
+        (&["cancel", "ses_1", "msg_c"], 0, "it does not wait any more"),
+        (&["deliver", "ses_1", "msg_c", "steer"], 0, "its delivery is `steer` now"),
+        (&["resume", "ses_1"], 0, "it goes on"),
+        (&["wait", "ses_1", "--seconds", "1"], 1, "it is still busy"),
+        (&["children", "ses_1"], 0, "A title"),
+        (&["usage", "ses_1"], 0, "tree of 2  3 in, 2 out, 0.5000 USD"),
+        (&["context", "ses_1"], 0, "plan  {\"a\":1}"),
+        (&["context", "ses_1", "plan", "null"], 0, "the model is told"),
+        (&["context", "ses_1", "plan", "--remove"], 0, "no longer applies"),
+    ];
+    for (words, code, told) in said {
+        let words = [&["session"], words].concat();
+        let (exit, out, err) = cli(&service.url, &words).await;
+        assert!(exit == Some(code) && out.contains(told), "{words:?}: {exit:?} {out} {err}");
+    }
+    let (_, out, _) = cli(&service.url, &["session", "resume", "ses_1", "--json"]).await;
+    assert_eq!(out, "{\"resumed\":true}\n");
+    let (code, _, err) =
+        cli(&service.url, &["session", "context", "ses_1", "plan", "not JSON"]).await;
+    assert!(code == Some(2) && err.contains("the value is not JSON"), "{code:?} {err}");
+    let (code, ..) = cli(&service.url, &["session", "context", "ses_1", "plan"]).await;
+    assert_eq!(code, Some(2), "a key alone says nothing");
+    let unseen = service.seen().calls.iter().filter(|call| call.contains("not JSON")).count();
+    assert_eq!(unseen, 0);
+}
+
+#[tokio::test]
 async fn the_simulated_model_serves_until_it_is_told_to_stop() {
     use tokio::io::{AsyncBufReadExt, BufReader};
     let mut child = command("", &["simulated-model", "--port", "0"]).spawn().expect("it starts");

@@ -120,6 +120,9 @@ async fn answer(
         return log(&inner);
     }
     lock(&inner.seen).calls.push(format!("{method} {uri}"));
+    if let Some(answer) = changed(&method, path, &body) {
+        return answer;
+    }
     match (method.as_str(), path) {
         ("POST", "/project/init") => Json(json!({"id": "prj_1"})).into_response(),
         ("GET", "/config") => Json(json!({"model": "sim/simulated"})).into_response(),
@@ -161,6 +164,36 @@ async fn answer(
         ("GET", "/platform/check") => Json(json!([])).into_response(),
         _ => refusal(StatusCode::NOT_FOUND, "NOT_FOUND", "not found"),
     }
+}
+
+/// The answers to what changes a session.
+fn changed(method: &Method, path: &str, body: &Bytes) -> Option<Response> {
+    let below = path.strip_prefix("/platform/session/ses_1")?;
+    let used = |input| json!({"tokens": {"input": input, "output": 2}, "cost": 0.5});
+    let answer = match (method.as_str(), below) {
+        ("PATCH", "") => {
+            let asked: Value = serde_json::from_slice(body).expect("a JSON body");
+            let mut renamed = session();
+            renamed["title"] = asked["title"].clone();
+            renamed
+        }
+        ("POST", "/compact") => {
+            json!({"id": "msg_c", "seq": 2, "delivery": "queue", "first": true})
+        }
+        ("GET", "/inbox") => json!([{"id": "msg_c", "kind": "compaction", "delivery": "queue",
+            "seq": 2, "time": {"created": 1}}]),
+        ("PATCH", "/inbox/msg_c") => json!({"id": "msg_c", "delivery": "steer"}),
+        ("POST", "/resume") => json!({"resumed": true}),
+        ("POST", "/wait") => json!({"busy": true, "outcome": null, "seq": 3}),
+        ("GET", "/children") => json!([session()]),
+        ("GET", "/usage") => json!({"session": used(1), "tree": used(3), "sessions": 2}),
+        ("GET", "/context") => json!({"plan": {"a": 1}}),
+        ("DELETE", "/inbox/msg_c" | "/context/plan") | ("PUT", "/context/plan") => {
+            return Some(StatusCode::NO_CONTENT.into_response());
+        }
+        _ => return None,
+    };
+    Some(Json(answer).into_response())
 }
 
 fn session() -> Value {
