@@ -62,6 +62,8 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     for sessions in [u32::try_from(SLOTS)?, args.queued] {
         note(&format!("beside {} queued prompts in {sessions} sessions", args.queued));
         queue(&crowd, sessions, args.queued).await?;
+        // The others may have idled for longer than a server keeps them.
+        (http, model) = (other.http().await?, up.model.http().await?);
         let mut beside = Samples::default();
         for _ in 0..args.samples {
             beside.push(first_start(&other, &mut http, &mut model).await?);
@@ -124,17 +126,21 @@ async fn others(model: &mut Http) -> anyhow::Result<Vec<Asked>> {
     Ok(all)
 }
 
-/// Queues so many prompts, spread over so many new sessions.
+/// Queues so many prompts, spread over so many new sessions; the last of each wakes it, so that little runs
+/// before all are there.
 async fn queue(target: &Target, sessions: u32, prompts: u32) -> anyhow::Result<()> {
     let mut http = target.http().await?;
     let mut ids = Vec::new();
     for _ in 0..sessions {
         ids.push(target.session(&mut http).await?);
     }
-    let body = json!({ "text": CROWD, "delivery": "queue" });
-    for session in ids.iter().cycle().take(usize::try_from(prompts)?) {
-        let path = format!("/platform/session/{session}/message");
-        http.json(Method::POST, &path, &body).await?;
+    let each = prompts / sessions;
+    for number in 1..=each {
+        let body = json!({ "text": CROWD, "delivery": "queue", "resume": number == each });
+        for session in &ids {
+            let path = format!("/platform/session/{session}/message");
+            http.json(Method::POST, &path, &body).await?;
+        }
     }
     Ok(())
 }
