@@ -150,13 +150,17 @@ impl<'r> Drain<'r> {
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
         let known = self.stage.interrupts_before;
-        let endpoint = self.stage.runtime.models.endpoint(&plan.model);
-        let opening = self.stage.runtime.llm.stream(endpoint, plan.protocol, plan.body.clone());
-        let opened = tokio::select! {
-            biased;
-            () = control.fenced.cancelled() => return Err(Stop::Fenced),
-            () = interrupted_after(&mut interrupts, known) => return Ok(Streamed::Interrupted),
-            opened = Box::pin(opening) => opened,
+        let runtime = self.stage.runtime;
+        let endpoint = runtime.models.endpoint(&plan.model);
+        let mut opening = Box::pin(runtime.llm.stream(endpoint, plan.protocol, plan.body.clone()));
+        let opened = loop {
+            tokio::select! {
+                biased;
+                () = control.fenced.cancelled() => return Err(Stop::Fenced),
+                () = interrupted_after(&mut interrupts, known) => return Ok(Streamed::Interrupted),
+                opened = &mut opening => break opened,
+                () = self.title.advance() => {}
+            }
         };
         let mut stream = match opened {
             Ok(stream) => stream,

@@ -1,11 +1,12 @@
 //! When a prompt that arrives during work becomes part of it.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use domain::Delivery::{Queue, Steer};
 use domain::DrainOutcome::Completed;
 use domain::{PromptPart, SessionEvent};
 use simulated_model::{Script, ScriptedCall};
 
+use crate::tools::{calls, shell};
 use crate::world::{Session, World};
 
 /// The order of promotions (their texts) and turns.
@@ -117,5 +118,34 @@ async fn the_last_allowed_step_answers_without_tools_and_a_prompt_starts_over() 
     assert_eq!(kinds.iter().filter(|kind| **kind == "notice.recorded").count(), 1);
     world.prompt(&session, "read a.txt").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
+    world.check().await
+}
+
+#[tokio::test]
+async fn calls_of_the_last_allowed_step_are_settled_and_never_run() -> Result<()> {
+    let world = World::with(|settings| settings.rules.max_steps = 1).await?;
+    let session = world.session().await?;
+    // Long after its calls the stream still goes on: they do not start beside it, either.
+    world.script(Script {
+        text: Some("I call anyway".into()),
+        chunk_delay_ms: 40,
+        ..calls("work", 0, vec![shell("echo 1 > ran")])
+    })?;
+    world.prompt(&session, "work").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(session.content("ran"), "");
+    let events = world.events(&session).await?;
+    let settled = events.iter().find_map(|event| match &event.event {
+        SessionEvent::ToolSettled(settled) => Some(settled.clone()),
+        _ => None,
+    });
+    let settled = settled.context("a result")?;
+    assert_eq!(settled.outcome, domain::ToolOutcomeKind::Failed);
+    assert!(settled.output.starts_with("Tools are not available"), "{}", settled.output);
+    // The next prompt's request carries the call with its result.
+    world.prompt(&session, "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let last = world.requests()?.pop().context("a request")?;
+    assert_eq!(last.iter().filter(|message| message["role"] == "tool").count(), 1);
     world.check().await
 }

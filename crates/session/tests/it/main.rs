@@ -7,6 +7,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper's panic fails its test as well")]
 
 mod commits;
+mod compaction;
+mod compaction_failures;
 mod context;
 mod corpus;
 mod crowd;
@@ -18,6 +20,7 @@ mod interrupts;
 mod recovery;
 mod spans;
 mod text;
+mod titles;
 mod tools;
 mod turns;
 mod world;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use domain::{
-    AttemptOutcome, Clock, Delivery, DrainOutcome, FencingToken, IdMint, MessageId, ModelRef,
-    OrgId, PartId, PromptAdmitted, PromptPart, RecordedEvent, Seq, SessionCreated, SessionEvent,
-    SessionId, SessionRef, Stamp, SystemClock, TimestampMs,
+    AttemptOutcome, Clock, Control, ControlAdmitted, Delivery, DrainOutcome, FencingToken, IdMint,
+    MessageId, ModelRef, OrgId, PartId, PromptAdmitted, PromptPart, RecordedEvent, Seq,
+    SessionCreated, SessionEvent, SessionId, SessionRef, Stamp, SystemClock, TimestampMs,
 };
 use history::{History, hash_hex, rebuild_body};
 use llm_client::retry::Schedule;
@@ -18,12 +18,15 @@ use llm_client::{Client, Endpoint};
 use sandbox::{Environment, LocationLock, ProcessSandbox};
 use serde_json::Value;
 use session::{
-    ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, RuleSettings, Runtime,
-    StoredComponents, Workspace, drain, drain_control,
+    ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, ModelFacts,
+    RuleSettings, Runtime, StoredComponents, Workspace, drain, drain_control,
 };
 use signals::InProcess;
 use simulated_model::{Handle, Options, Running, Script, SimulatedModel};
-use store::{Interrupted, LocationKind, MessageRow, NewPrompt, NewSession, Store, StoreOptions};
+use store::{
+    AdmittedControl, Interrupted, LocationKind, MessageRow, NewControl, NewPrompt, NewSession,
+    Store, StoreOptions,
+};
 use tempfile::TempDir;
 use testkit::TestDatabase;
 use tokio::time::{sleep, timeout};
@@ -136,8 +139,20 @@ impl World {
         Ok(self.model().script(script)?)
     }
 
+    /// Says what is known of the model from now on.
+    pub(crate) fn model_is(&mut self, facts: ModelFacts) {
+        let models = self.worker.models.as_ref().clone();
+        let model = models.default_model().clone();
+        self.worker.models = Arc::new(models.with_facts(model, facts));
+    }
+
     /// A session in a directory of its own, held by the first token.
     pub(crate) async fn session(&self) -> Result<Session> {
+        self.session_titled("a test", true).await
+    }
+
+    /// The same; `named`: its title is somebody's word.
+    pub(crate) async fn session_titled(&self, title: &str, named: bool) -> Result<Session> {
         let now = self.clock.now_ms();
         let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
         let root = self.folder.path().join(id.as_str());
@@ -152,11 +167,11 @@ impl World {
             project,
             location: location.id.clone(),
             directory,
-            title: "a test".into(),
+            title: title.into(),
             agent: "build".into(),
             model: None,
             parent: None,
-            named: true,
+            named,
         };
         self.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
         let session = Session {
@@ -225,6 +240,20 @@ impl World {
         let new = NewPrompt { session: session.at.session.clone(), prompt, now };
         self.store().admit_prompt(ORG, new).await?;
         Ok(message)
+    }
+
+    /// Asks for a compaction.
+    pub(crate) async fn compact(
+        &self,
+        session: &Session,
+        delivery: Delivery,
+    ) -> Result<AdmittedControl> {
+        let now = self.clock.now_ms();
+        let message = MessageId::mint(&mut IdMint::after(Stamp::default(), now));
+        let (control, digest) = (Control::Compaction, hash_hex(b"compaction"));
+        let control = ControlAdmitted { message, delivery, control, wake: true, digest };
+        let new = NewControl { session: session.at.session.clone(), control, now };
+        Ok(self.store().admit_control(ORG, new).await?)
     }
 
     pub(crate) async fn interrupt(&self, session: &Session) -> Result<Interrupted> {
@@ -407,7 +436,12 @@ impl World {
                             .filter(|event| event.seq <= attempt.through)
                             .cloned()
                             .collect();
-                        let body = rebuild_body(&before, &components, attempt.wire_version, &attempt.turn)?;
+                        let body = rebuild_body(
+                            &before,
+                            &components,
+                            attempt.wire_version,
+                            &attempt.turn,
+                        )?;
                         ensure!(hash_hex(&body) == attempt.body_hash, "{attempt:?} is not rebuilt");
                         *attempts.entry(attempt.body_hash.clone()).or_default() += 1;
                         hashes.insert(started.attempt.clone(), attempt.body_hash);
