@@ -105,7 +105,9 @@ impl Api {
         let directory = json!({ "directory": directory });
         let project = self.post("/project/init", &directory).await?.ok()?;
         let project = project["id"].as_str().context("a project has an id")?;
-        let session = self.post(&format!("/project/{project}/session"), &directory).await?.ok()?;
+        // Named: a title would be a request of its own beside those that journeys look at.
+        let new = json!({ "directory": directory["directory"], "title": "a journey" });
+        let session = self.post(&format!("/project/{project}/session"), &new).await?.ok()?;
         Ok(session["id"].as_str().context("a session has an id")?.to_owned())
     }
 

@@ -44,10 +44,11 @@ impl Target {
     }
 }
 
-/// A new session; the directory's path needs no escaping, since we chose it.
+/// A new session; the directory's path needs no escaping, since we chose it. It is named, so that no title is
+/// asked for beside what is measured.
 pub(crate) async fn session_in(http: &mut Http, directory: &Path) -> anyhow::Result<String> {
     let path = format!("/session?directory={}", directory.display());
-    let made = http.json(Method::POST, &path, &json!({})).await?;
+    let made = http.json(Method::POST, &path, &json!({ "title": "measured" })).await?;
     made["id"].as_str().map(str::to_owned).context("the new session has no id")
 }
 

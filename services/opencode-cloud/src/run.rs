@@ -37,6 +37,9 @@ pub struct RunArgs {
     /// Model to use: NAME or PROVIDER/NAME
     #[arg(long, value_name = "NAME")]
     pub model: Option<ModelChoice>,
+    /// What a new session is called [default: the prompt's first line]
+    #[arg(long, value_name = "TEXT", conflicts_with = "session")]
+    pub title: Option<String>,
     /// Print the session's events as JSON, one a line, and the outcome as the last line
     #[arg(long)]
     pub json: bool,
@@ -79,7 +82,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let text = prompt_text(&args.prompt)?;
     let client = Client::new(&args.client)?;
     let model = model(&client, args.model.as_ref()).await?;
-    let (session, after) = open_session(&client, &args, model.as_ref()).await?;
+    let (session, after) = open_session(&client, &args, model.as_ref(), &text).await?;
     let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
     let prompt = PromptRequest::text(MessageId::mint(&mut mint), text, model);
     if !args.json {
@@ -252,6 +255,7 @@ async fn open_session(
     client: &Client,
     args: &RunArgs,
     model: Option<&ModelChoice>,
+    prompt: &str,
 ) -> Result<(SessionId, Seq), CliError> {
     if let Some(id) = &args.session {
         let session = client.session(id).await?;
@@ -263,8 +267,21 @@ async fn open_session(
         (given, is_local) => Some(directory(given.as_deref(), is_local)?),
     };
     let project = client.init_project(directory.as_deref()).await?;
-    let session = client.create_session(&project.id, directory.as_deref(), model).await?;
+    let session = client
+        .create_session(&project.id, directory.as_deref(), model, title(args, prompt).as_deref())
+        .await?;
     Ok((session.id, Seq(0)))
+}
+
+/// What a new session is called: as it was said, or by how its prompt begins. A model that is asked for a title
+/// would answer after most runs have ended.
+fn title(args: &RunArgs, prompt: &str) -> Option<String> {
+    const BOUND: usize = 60;
+    if args.title.is_some() {
+        return args.title.clone();
+    }
+    let line = prompt.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(BOUND).collect())
 }
 
 /// The directory as the service is to know it. On this machine it must be there; then links are

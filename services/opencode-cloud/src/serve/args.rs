@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use jiff::tz::TimeZone;
-use session::DrainSettings;
+use session::{DrainSettings, ModelFacts, Prices};
 use tools::Limits;
 
 use super::ServeError;
@@ -44,9 +44,35 @@ pub struct ModelArgs {
     /// Key for --model-url
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_MODEL_KEY", hide_env_values = true)]
     pub model_key: Option<String>,
+    /// Tokens that fit into a request of the configured model and its answer; from near there on conversations are
+    /// compacted [default: unknown, only when the model refuses a request]
+    #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_MODEL_CONTEXT_LIMIT")]
+    pub model_context_limit: Option<u64>,
+    /// Tokens that an answer of the configured model may have
+    #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_MODEL_OUTPUT_LIMIT")]
+    pub model_output_limit: Option<u64>,
+    /// What the configured model costs, in USD per 1M tokens [default: nothing]
+    #[arg(
+        long,
+        value_name = "IN,OUT,CACHE_READ,CACHE_WRITE",
+        value_parser = super::price::parse,
+        env = "OPENCODE_CLOUD_MODEL_PRICE"
+    )]
+    pub model_price: Option<Prices>,
     /// Key of OpenAI; used when there is no --model-url
     #[arg(long, value_name = "KEY", env = "OPENAI_API_KEY", hide_env_values = true)]
     pub openai_api_key: Option<String>,
+}
+
+impl ModelArgs {
+    /// What is known of the configured model.
+    pub(crate) fn facts(&self) -> ModelFacts {
+        ModelFacts {
+            context_limit: self.model_context_limit,
+            output_limit: self.model_output_limit,
+            prices: self.model_price,
+        }
+    }
 }
 
 /// Where data is.

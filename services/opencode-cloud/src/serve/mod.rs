@@ -16,6 +16,7 @@ pub mod migrate;
 mod model;
 pub mod placement_cmd;
 mod placement_role;
+mod price;
 pub mod roles;
 pub mod up;
 mod worker_role;

@@ -39,6 +39,13 @@ pub(crate) fn client() -> Result<Client, ServeError> {
 
 /// Finds the model. Without any it starts the simulated one, in this process.
 pub(crate) async fn models(args: &ModelArgs) -> Result<Models, ServeError> {
+    let mut models = find(args).await?;
+    let model = models.configured.default_model().clone();
+    models.configured = models.configured.with_facts(model, args.facts());
+    Ok(models)
+}
+
+async fn find(args: &ModelArgs) -> Result<Models, ServeError> {
     let client = client()?;
     if let Some(url) = &args.model_url {
         normalize_base_url(url)
