@@ -21,6 +21,14 @@ fn ids(inbox: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// A request that is held while the test goes on.
+#[expect(clippy::disallowed_methods, reason = "a test waits for what it started")]
+fn beside<T: Send + 'static>(
+    request: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    tokio::spawn(request)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_is_listed_changed_and_cancelled() -> Result<()> {
     let world = World::new().await?;
@@ -137,7 +145,7 @@ async fn stock_clients_wait_for_a_compaction_and_see_it_as_a_part() -> Result<()
     for (outcome, error) in [(SideOutcome::Failed, Some(refused)), (SideOutcome::Completed, None)] {
         let (router, key, path) =
             (gateway.clone(), world.key.clone(), format!("/session/{session}/summarize"));
-        let held = tokio::spawn(async move {
+        let held = beside(async move {
             let body = Some(json!({ "providerID": "simulated", "modelID": "echo" }));
             call(&router, "POST", &path, &key, body).await
         });
@@ -199,7 +207,7 @@ async fn a_session_is_waited_for_until_it_is_idle_and_no_longer_than_asked() -> 
     let waits: Vec<_> = (0..3)
         .map(|_| {
             let (router, key, wait) = (gateway.clone(), world.key.clone(), wait.clone());
-            tokio::spawn(async move { ok(&router, "POST", &wait, &key, None).await })
+            beside(async move { ok(&router, "POST", &wait, &key, None).await })
         })
         .collect();
     turn.finish(&world, "done", None).await?;
