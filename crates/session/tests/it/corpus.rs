@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use domain::Delivery::Steer;
 use domain::DrainOutcome::Completed;
 use domain::SessionEvent;
 use history::History;
@@ -152,17 +153,53 @@ async fn takeover(name: &str) -> Result<()> {
     keep(&world, &session, name).await
 }
 
+/// A reminder, a checkpoint, what was kept, and a second summary upon the first.
+async fn compaction(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("a.txt", "one\n")?;
+    prompt(&world, &session, "read a.txt then say 3 words").await?;
+    prompt(&world, &session, "say 4 words").await?;
+    world
+        .script(Script { times: Some(1), ..says("<summary-request>", 0, "I would rather not.") })?;
+    world.compact(&session, Steer).await?;
+    run(&world, &session).await?;
+    prompt(&world, &session, "say 5 words").await?;
+    world.compact(&session, Steer).await?;
+    run(&world, &session).await?;
+    prompt(&world, &session, "say 6 words").await?;
+    keep(&world, &session, name).await
+}
+
+async fn title(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session_titled("New session", false).await?;
+    prompt(&world, &session, "say 7 words").await?;
+    keep(&world, &session, name).await
+}
+
 #[tokio::test]
 #[ignore = "writes files of the repository; see the module's first lines"]
 async fn the_corpus_is_written() -> Result<()> {
-    for name in ["tools", "context-update", "step-limit", "continuation", "takeover"] {
+    let names = [
+        "tools",
+        "context-update",
+        "step-limit",
+        "continuation",
+        "takeover",
+        "compaction",
+        "title",
+    ];
+    for name in names {
         if !file(name).exists() {
             match name {
                 "tools" => tools(name).await?,
                 "context-update" => context_update(name).await?,
                 "step-limit" => step_limit(name).await?,
                 "continuation" => continuation(name).await?,
-                _ => takeover(name).await?,
+                "takeover" => takeover(name).await?,
+                "compaction" => compaction(name).await?,
+                _ => title(name).await?,
             }
         }
     }

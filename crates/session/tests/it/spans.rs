@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
+use domain::Delivery::Steer;
 use domain::DrainOutcome::Completed;
 use simulated_model::Script;
 use tracing::span::{Attributes, Id};
@@ -32,6 +33,13 @@ impl<S: tracing::Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Recorder {
     }
 }
 
+impl Recorder {
+    /// Takes what was seen so far.
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
 #[tokio::test]
 async fn drains_turns_attempts_and_tools_are_spans() -> Result<()> {
     let recorder = Recorder::default();
@@ -44,9 +52,8 @@ async fn drains_turns_attempts_and_tools_are_spans() -> Result<()> {
     world.script(busy)?;
     world.prompt(&session, "read a.txt").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
-    let seen = recorder.0.lock().unwrap().clone();
     assert_eq!(
-        seen,
+        recorder.seen(),
         [
             "session.drain",
             "session.drain > session.turn",
@@ -59,5 +66,33 @@ async fn drains_turns_attempts_and_tools_are_spans() -> Result<()> {
             "session.drain",
         ]
     );
+    world.check().await
+}
+
+#[tokio::test]
+async fn titles_and_compactions_are_spans() -> Result<()> {
+    let recorder = Recorder::default();
+    let _recording = set_default(Registry::default().with(recorder.clone()));
+    let world = World::new().await?;
+    let session = world.session_titled("New session", false).await?;
+    world.prompt(&session, "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let turn = [
+        "session.drain",
+        "session.drain > session.title",
+        "session.drain > session.turn",
+        "session.drain > session.turn > session.attempt",
+        "session.drain",
+    ];
+    assert_eq!(recorder.seen(), turn);
+    world.compact(&session, Steer).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let compaction = [
+        "session.drain",
+        "session.drain > session.compaction",
+        "session.drain > session.compaction > session.attempt",
+        "session.drain",
+    ];
+    assert_eq!(recorder.seen(), compaction);
     world.check().await
 }
