@@ -54,13 +54,21 @@ impl Stamp {
 #[derive(Debug, Clone)]
 pub struct IdMint {
     last: Stamp,
+    seed: Option<u64>,
 }
 
 impl IdMint {
     /// Continues after `last`, at `now` or later.
     #[must_use]
     pub fn after(last: Stamp, now: TimestampMs) -> Self {
-        Self { last: Stamp(last.0.max(Stamp::at(now).0 - 1)) }
+        Self { last: Stamp(last.0.max(Stamp::at(now).0 - 1)), seed: None }
+    }
+
+    /// The same, with ids that follow from `seed` and their stamp alone: for simulations, where one seed
+    /// must give one history. Two mints of one seed give the same ids.
+    #[must_use]
+    pub fn seeded(last: Stamp, now: TimestampMs, seed: u64) -> Self {
+        Self { seed: Some(seed), ..Self::after(last, now) }
     }
 
     /// The highest stamp handed out or started from.
@@ -78,15 +86,34 @@ impl IdMint {
         self.last.0 += 1;
         u64::try_from(self.last.0).unwrap_or(0) & TIME_MASK
     }
+
+    fn render(&self, prefix: &str, time: u64) -> String {
+        let mut id = format!("{prefix}_{time:012x}");
+        match self.seed {
+            Some(seed) => {
+                let mut state = mixed(seed ^ mixed(self.last.0.unsigned_abs()));
+                for _ in 0..14 {
+                    id.push(char::from(BASE62[usize::try_from(state % 62).unwrap_or(0)]));
+                    state = mixed(state);
+                }
+            }
+            None => {
+                let mut rng = rand::rng();
+                for _ in 0..14 {
+                    id.push(char::from(BASE62[rng.random_range(0..BASE62.len())]));
+                }
+            }
+        }
+        id
+    }
 }
 
-fn render(prefix: &str, time: u64) -> String {
-    let mut id = format!("{prefix}_{time:012x}");
-    let mut rng = rand::rng();
-    for _ in 0..14 {
-        id.push(char::from(BASE62[rng.random_range(0..BASE62.len())]));
-    }
-    id
+/// The output of splitmix64 for a state.
+fn mixed(state: u64) -> u64 {
+    let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Reads the stamp out of an id's body, as the one nearest to `now`; `None` for ids of another form.
@@ -120,7 +147,7 @@ macro_rules! text_id {
             #[must_use]
             pub fn mint(mint: &mut IdMint) -> Self {
                 let time = mint.next();
-                Self(render($prefix, if $descending { !time & TIME_MASK } else { time }))
+                Self(mint.render($prefix, if $descending { !time & TIME_MASK } else { time }))
             }
 
             /// The id's text.
@@ -261,6 +288,17 @@ mod tests {
         assert_eq!(id.stamp(NOW).expect("a stamp").millis(), NOW);
         let session: SessionId = "ses_e0029d003ffe5DjGKNpyrFZ3K2".parse().expect("a stock id");
         assert_eq!(session.stamp(NOW).expect("a stamp").millis(), 1_795_293_589_500);
+    }
+
+    #[test]
+    fn a_seeded_mint_repeats_itself_and_another_seed_gives_other_ids() {
+        let minted = |seed| {
+            let mut mint = IdMint::seeded(Stamp::default(), NOW, seed);
+            [MessageId::mint(&mut mint), MessageId::mint(&mut mint)]
+        };
+        assert_eq!(minted(7), minted(7));
+        assert_ne!(minted(7)[0], minted(8)[0]);
+        assert!(minted(7)[0].stamp(NOW).is_some());
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Rules<'_> {
             code: "session.no_prompt".into(),
             message: "the session has no prompt to answer; send one".into(),
         })?;
-        let step = draft.history().steps() + 1;
+        let step = if mutated!(StepsNotCounted) { 1 } else { draft.history().steps() + 1 };
         if step > self.settings.max_steps {
             return Err(SessionError {
                 code: "turn.step_limit".into(),

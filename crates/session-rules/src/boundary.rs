@@ -116,6 +116,9 @@ impl Rules<'_> {
                 }),
                 // Nothing is promoted: the input stays pending for the next wake.
                 Err(error) => {
+                    if mutated!(PromotionBeforeBaseline) {
+                        prompts.iter().for_each(|input| self.promote(draft, input));
+                    }
                     let next = end(draft, DrainOutcome::Failed, Some(error));
                     return Verdict::Write(next, DrainEnd::Park, Site::ContextBlocked);
                 }
@@ -166,5 +169,6 @@ pub(crate) fn end(
 /// Stops at the boundary; the next holder goes on with the same.
 pub(crate) fn hand_over(draft: &mut Draft<'_>) -> Verdict<Next> {
     lose_title(draft);
-    Verdict::Write(Next::End(Closed::HandedOver), DrainEnd::HandOver, Site::HandedOver)
+    let how = if mutated!(HandOverNotSaid) { DrainEnd::Keep } else { DrainEnd::HandOver };
+    Verdict::Write(Next::End(Closed::HandedOver), how, Site::HandedOver)
 }

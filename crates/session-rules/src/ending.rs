@@ -87,9 +87,11 @@ impl Rules<'_> {
             usage: self.used(draft.history().model(), said.usage),
             error: None,
         });
-        let last = self.is_last_step(draft.history());
+        let last = self.is_last_step(draft.history()) && !mutated!(LastStepRuns);
         let state = if last { ToolState::Intended } else { ToolState::Started };
-        self.push_intents(draft, said, state);
+        if !mutated!(ReplyWithoutIntents) {
+            self.push_intents(draft, said, state);
+        }
         draft.push(TurnReplied {
             turn: said.turn.clone(),
             message: said.message.clone(),
@@ -125,7 +127,7 @@ impl Rules<'_> {
         if unknown {
             notice(draft, NoticeKind::Recovery, RECOVERED);
         }
-        if outcome == TurnOutcome::Cut {
+        if outcome == TurnOutcome::Cut && !mutated!(CutNotContinued) {
             notice(draft, NoticeKind::Continuation, CONTINUE);
         }
         self.cross(draft, true, observed).map(Some)
@@ -162,7 +164,8 @@ impl Rules<'_> {
         push_done(draft, said);
         settle_turn(draft, said, TurnOutcome::Failed, Some(error.clone()));
         let next = end(draft, DrainOutcome::Failed, Some(error.clone()));
-        Verdict::Write(next, DrainEnd::Close, Site::TurnFailed)
+        let how = if mutated!(FailureParks) { DrainEnd::Park } else { DrainEnd::Close };
+        Verdict::Write(next, how, Site::TurnFailed)
     }
 
     /// The stream broke after visible output: what came is kept, and continues durably.
@@ -177,7 +180,11 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Cut,
-            usage: self.used(draft.history().model(), said.usage),
+            usage: if mutated!(UsageForgotten) {
+                None
+            } else {
+                self.used(draft.history().model(), said.usage)
+            },
             error: Some(error.clone()),
         });
         close_reply(draft, said, "cut");
@@ -244,6 +251,9 @@ impl Rules<'_> {
             let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
             let (turn, part, text) = (turn.clone(), part.clone(), text.clone());
             draft.push(TextCheckpointed { turn, part, offset, text });
+        }
+        if mutated!(CheckpointIsProgress) {
+            draft.progress();
         }
         Verdict::Write((), DrainEnd::Keep, Site::TextKept)
     }

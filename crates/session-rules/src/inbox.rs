@@ -18,9 +18,17 @@ pub(crate) enum Head {
 /// if no work continues, the oldest of the queue is. The order is that of admission, whatever has become of an
 /// input's delivery since.
 pub(crate) fn head(history: &History, continuing: bool) -> Head {
+    let queued = if mutated!(AllQueuedAtOnce) { usize::MAX } else { 1 };
+    let continuing = continuing && !mutated!(QueuedJoinsRunning);
+    if mutated!(QueuedBeforeSteers)
+        && !continuing
+        && let Head::Prompts(prompts) = of(history, Delivery::Queue)
+    {
+        return Head::Prompts(prompts.into_iter().take(1).collect());
+    }
     match of(history, Delivery::Steer) {
         Head::Nothing if !continuing => match of(history, Delivery::Queue) {
-            Head::Prompts(prompts) => Head::Prompts(prompts.into_iter().take(1).collect()),
+            Head::Prompts(prompts) => Head::Prompts(prompts.into_iter().take(queued).collect()),
             other @ (Head::Nothing | Head::Control(_)) => other,
         },
         steers @ (Head::Nothing | Head::Control(_) | Head::Prompts(_)) => steers,

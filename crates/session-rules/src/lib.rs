@@ -16,6 +16,20 @@
 //! Absent on purpose: I/O, time, randomness, tasks. The `session` crate is the shell that has them; the
 //! `sim` crate is another one, which decides when each of them fails.
 
+/// Whether a deliberate mistake is to be made. Never without the feature `mutants`.
+#[cfg(feature = "mutants")]
+macro_rules! mutated {
+    ($mutant:ident) => {
+        crate::mutants::is(crate::mutants::Mutant::$mutant)
+    };
+}
+#[cfg(not(feature = "mutants"))]
+macro_rules! mutated {
+    ($mutant:ident) => {
+        false
+    };
+}
+
 mod begin;
 mod boundary;
 mod compact;
@@ -25,6 +39,8 @@ mod ending;
 mod estimate;
 mod inbox;
 mod models;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod observed;
 mod open;
 mod recover;
@@ -44,6 +60,8 @@ pub use cost::Prices;
 pub use draft::{Draft, Drafted, Verdict};
 pub use ending::Replied;
 pub use models::{ModelFacts, Models, ResolvedModel};
+#[cfg(feature = "mutants")]
+pub use mutants::{Mutant, put_in};
 pub use observed::Observation;
 pub use recover::{Recovery, unclear};
 pub use reply::{Reply, storable};

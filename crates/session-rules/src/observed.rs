@@ -90,7 +90,12 @@ impl Observation {
             Reconciled::Unchanged | Reconciled::ReplacementBlocked(_) => {}
             Reconciled::Updated { rendered, snapshot } => {
                 let message = MessageId::mint(draft.mint());
-                draft.push(ContextUpdated { message, rendered, snapshot: snapshot.text() });
+                let before = draft.history().epoch().map(|epoch| epoch.snapshot.clone());
+                let snapshot = match before {
+                    Some(before) if mutated!(SnapshotApart) => before,
+                    _ => snapshot.text(),
+                };
+                draft.push(ContextUpdated { message, rendered, snapshot });
             }
             Reconciled::ReplacementReady(fresh) => draft.push(EpochStarted {
                 epoch: epoch + 1,

@@ -27,7 +27,7 @@ impl Rules<'_> {
         if let WorkspaceState::Missing(error) = self.workspace {
             return self.give_up(draft, error.clone());
         }
-        if taken.recoveries > self.settings.max_recoveries {
+        if taken.recoveries > self.settings.max_recoveries && !mutated!(ExhaustionIgnored) {
             return self.give_up(draft, exhausted(taken.recoveries));
         }
         if let Some(continuing) = self.lose_compaction(draft) {

@@ -35,8 +35,11 @@ enum Fate {
 fn fate(call: &CallState, max_bodies: i32) -> Fate {
     match (call.state, call.class) {
         (ToolState::Intended, _) => Fate::Run(1),
+        (_, ToolClass::Unsafe) if mutated!(UnsafeBodyAgain) => Fate::Run(call.bodies + 1),
         (_, ToolClass::Unsafe) => Fate::Unknown,
-        (_, ToolClass::Pure | ToolClass::Keyed | ToolClass::Probe) if call.bodies >= max_bodies => {
+        (_, ToolClass::Pure | ToolClass::Keyed | ToolClass::Probe)
+            if call.bodies >= max_bodies && !mutated!(BodiesUnbounded) =>
+        {
             Fate::GiveUp
         }
         (_, ToolClass::Pure | ToolClass::Keyed) => Fate::Run(call.bodies + 1),
@@ -80,12 +83,16 @@ impl Rules<'_> {
             return self.cross(draft, true, observed);
         };
         let said = Said::new(open.turn.clone(), open.message.clone());
-        self.end_attempt(draft, &said, AttemptOutcome::Lost);
+        if !mutated!(AttemptLeftOpen) {
+            self.end_attempt(draft, &said, AttemptOutcome::Lost);
+        }
         let replied = open.reply.is_some();
         if !replied {
             let parts = kept_reply(&open);
             if parts.is_empty() && !self.is_interrupted(draft.history()) {
-                settle_lost(draft, &said);
+                if !mutated!(LostTurnNotSettled) {
+                    settle_lost(draft, &said);
+                }
                 return self.cross(draft, true, observed);
             }
             if !parts.is_empty() {
@@ -130,6 +137,7 @@ impl Rules<'_> {
                     run.push(call.intent.clone());
                 }
                 Fate::Probe(body) => probe.push((call.intent.clone(), body)),
+                Fate::Unknown if mutated!(UnknownNotSettled) => {}
                 Fate::Unknown => draft.push(settle(ToolOutcomeKind::Unknown, UNKNOWN)),
                 Fate::GiveUp => draft.push(settle(ToolOutcomeKind::Failed, TOO_OFTEN)),
             }

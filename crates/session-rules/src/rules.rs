@@ -113,6 +113,7 @@ impl Rules<'_> {
     /// Whether `history` holds an interrupt that this drain must apply.
     #[must_use]
     pub fn is_interrupted(&self, history: &History) -> bool {
-        history.interrupt().is_some_and(|seq| seq > self.interrupts_before)
+        !mutated!(InterruptIgnored)
+            && history.interrupt().is_some_and(|seq| seq > self.interrupts_before)
     }
 }

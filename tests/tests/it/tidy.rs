@@ -83,7 +83,7 @@ const WITHIN: [(&str, &str); 6] = [
 ];
 
 /// Test packages stand beside the layers and may use all of them.
-const TESTS: [&str; 3] = ["testkit", "journeys", "load-tests"];
+const TESTS: [&str; 4] = ["testkit", "journeys", "load-tests", "sim"];
 
 /// Why: what is below can be understood, tested and replaced without what is above; a cycle ends that.
 #[test]

@@ -1,0 +1,144 @@
+use std::collections::BTreeMap;
+
+use session_rules::Site;
+
+/// The sites of what is not simulated: Compactions and titles, which the drains here are told not to make.
+const BESIDE: [Site; 6] = [
+    Site::TitleAwaited,
+    Site::CompactionStarted,
+    Site::CompactionReminded,
+    Site::CompactionFailed,
+    Site::CompactionCancelled,
+    Site::Overflowed,
+];
+
+/// The commit sites that are simulated.
+pub(crate) fn sites() -> impl Iterator<Item = Site> {
+    Site::ALL.iter().copied().filter(|site| !BESIDE.contains(site))
+}
+
+/// When a commit site meets its fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum When {
+    /// The worker dies before the write.
+    Before,
+    /// The worker dies after it.
+    After,
+    /// The write is applied, and its answer never comes.
+    AnswerLost,
+}
+
+impl When {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Before, Self::After, Self::AnswerLost];
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
+        /// What goes wrong, apart from crash points.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $($(#[$doc])* $variant),+
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name in figures.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A worker dies at any time.
+    Death = "death",
+    /// A worker stands still for longer than its lease.
+    Pause = "pause",
+    /// A worker that stood still writes after others have gone on.
+    ZombieWrite = "zombie-write",
+    /// A worker and placement do not hear of each other.
+    Partition = "partition",
+    /// A Location passes on while its holder works.
+    TokenRace = "token-race",
+    /// A worker stops in good order.
+    Stop = "stop",
+    /// A worker's clock jumps.
+    ClockJump = "clock-jump",
+    /// A hint is lost.
+    HintDropped = "hint-dropped",
+    /// A hint comes twice.
+    HintDuplicated = "hint-duplicated",
+    /// A hint comes late.
+    HintDelayed = "hint-delayed",
+    /// A drain's write meets a head that has moved.
+    StaleLook = "stale-look",
+    /// A client's answer is lost, and it asks again.
+    AdmissionRetried = "admission-retried",
+    /// The provider asks to wait.
+    RateLimit = "rate-limit",
+    /// The provider fails before it says anything.
+    ProviderFailure = "provider-failure",
+    /// The stream breaks after visible output.
+    StreamCut = "stream-cut",
+    /// The provider says nothing for long.
+    SlowProvider = "slow-provider",
+    /// The conversation is too long for the provider.
+    Overflow = "overflow",
+    /// The answer ends for a reason that makes it none.
+    BadFinish = "bad-finish",
+    /// A Context Source cannot be looked at.
+    SourceUnavailable = "source-unavailable",
+    /// A Location's files are not there.
+    WorkspaceMissing = "workspace-missing",
+}
+
+/// What went wrong, and where workers died.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    /// By kind.
+    pub kinds: BTreeMap<Fault, u64>,
+    /// By crash point.
+    pub sites: BTreeMap<(Site, When), u64>,
+}
+
+impl Faults {
+    /// Counts one.
+    pub fn note(&mut self, fault: Fault) {
+        *self.kinds.entry(fault).or_default() += 1;
+    }
+
+    /// Counts a crash point.
+    pub fn crashed(&mut self, site: Site, when: When) {
+        *self.sites.entry((site, when)).or_default() += 1;
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.kinds.values().sum::<u64>() + self.sites.values().sum::<u64>()
+    }
+
+    /// Adds another history's.
+    pub fn add(&mut self, other: &Self) {
+        for (fault, count) in &other.kinds {
+            *self.kinds.entry(*fault).or_default() += count;
+        }
+        for (site, count) in &other.sites {
+            *self.sites.entry(*site).or_default() += count;
+        }
+    }
+
+    /// Crash points that were never met. A run that has some proves nothing about them.
+    #[must_use]
+    pub fn missing(&self) -> Vec<(Site, When)> {
+        let all = sites().flat_map(|site| When::ALL.map(|when| (site, when)));
+        all.filter(|point| !self.sites.contains_key(point)).collect()
+    }
+}

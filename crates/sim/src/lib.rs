@@ -1,0 +1,33 @@
+//! A deterministic simulation of the cluster: the decisions of `session-rules` over a model of the store, with
+//! workers, gateways, placement and a provider that fail as one seed decides.
+//!
+//! ```text
+//! seed ─▶ actions in virtual time ─▶ Rules ─▶ SimStore ─▶ events ─▶ checks after every action
+//!            ▲ faults, crash points                                └▶ faults stop: everything must settle
+//! ```
+//!
+//! What makes a history evidence: the decisions are those that serve, the store's outcomes are compared with
+//! Postgres (`crates/store/tests/it/model.rs`), a run in which a crash point was never met is rejected, and
+//! each of the [`Mutant`]s, known mistakes put in on purpose, is found.
+//! Absent on purpose: I/O, threads within a history, wall clocks.
+
+mod check;
+mod drain;
+mod fault;
+mod mutant;
+mod provider;
+mod rng;
+mod run;
+mod store;
+mod trace;
+mod world;
+
+pub use check::Violation;
+pub use fault::{Fault, Faults, When};
+pub use mutant::{Mutant, ShellMutant, StoreMutant};
+pub use rng::Rng;
+pub use run::{Report, Story, catches, history, run};
+pub use store::{
+    Admission, Append, Basis, Change, Head, Input, InputStatus, Interrupted, Look, SimSession,
+    SimStore, Written,
+};

@@ -1,0 +1,84 @@
+use session_rules::Mutant as RulesMutant;
+
+/// A known mistake, put in on purpose: the checks must find it, or they prove nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutant {
+    /// Of a decision.
+    Rules(RulesMutant),
+    /// Of a statement.
+    Store(StoreMutant),
+    /// Of what drives them.
+    Shell(ShellMutant),
+}
+
+macro_rules! mutants {
+    ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$each])* $variant),+
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+    };
+}
+
+mutants! {
+    /// Mistakes of the store.
+    StoreMutant {
+        /// A drain's write does not prove its claim.
+        ClaimNotChecked,
+        /// A drain's write does not prove that the log is as it was.
+        NextSeqNotChecked,
+        /// A drain starts whatever token is the Location's fence.
+        TokenNotChecked,
+        /// A new token is compared with those of all Locations.
+        FenceAcrossLocations,
+        /// A new token does not raise the claims at its Location.
+        FenceKeepsClaims,
+        /// An admission does not count what is pending.
+        PendingNotCounted,
+        /// A drain's end spends wakes that nobody has served.
+        CloseSpendsAllWakes,
+        /// A drain's end leaves the wakes that it has served.
+        WakesNotSpent,
+        /// A retry is told by its id alone.
+        RetryComparesIdOnly,
+        /// A delivered input can be cancelled.
+        CancelDelivered,
+    }
+}
+
+mutants! {
+    /// Mistakes of the shell and the gateway.
+    ShellMutant {
+        /// A prompt is acknowledged before it is committed.
+        AckBeforeCommit,
+        /// A drain that was fenced goes on.
+        GoesOnWhenFenced,
+        /// A request is sent before its attempt is committed.
+        RequestBeforeCommit,
+        /// A body runs before its intent is committed.
+        BodyBeforeIntent,
+        /// A draft that was not written stays folded.
+        StaleDraftKept,
+        /// A stream that broke after visible output is replayed.
+        ReplayAfterOutput,
+        /// A drain writes again what it does not know to be written.
+        LostAnswerWrittenAgain,
+    }
+}
+
+impl Mutant {
+    /// Every mutant of every kind.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let rules = RulesMutant::ALL.iter().copied().map(Self::Rules);
+        let store = StoreMutant::ALL.iter().copied().map(Self::Store);
+        let shell = ShellMutant::ALL.iter().copied().map(Self::Shell);
+        rules.chain(store).chain(shell).collect()
+    }
+}

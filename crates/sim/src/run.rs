@@ -1,0 +1,143 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use crate::check::Violation;
+use crate::fault::Faults;
+use crate::mutant::Mutant;
+use crate::world::World;
+
+/// The fewest steps and faults of a history that counts.
+pub(crate) const MIN_STEPS: u64 = 200;
+/// See [`MIN_STEPS`].
+pub(crate) const MIN_FAULTS: u64 = 3;
+
+/// One history, from its seed to its end.
+#[derive(Debug, Clone)]
+pub struct Story {
+    /// What decided all of it.
+    pub seed: u64,
+    /// Actions.
+    pub steps: u64,
+    /// Events that were written.
+    pub events: u64,
+    /// The same seed gives the same.
+    pub hash: u64,
+    /// What went wrong.
+    pub faults: Faults,
+    /// The first invariant that did not hold.
+    pub violation: Option<Violation>,
+}
+
+/// Many histories.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Histories of at least 200 steps and 3 faults.
+    pub histories: u64,
+    /// Others: they are run and checked, and not counted.
+    pub short: u64,
+    /// Steps of those that count.
+    pub steps: u64,
+    /// Events that were written.
+    pub events: u64,
+    /// What went wrong, and where workers died.
+    pub faults: Faults,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Seeds whose histories broke an invariant.
+    pub violations: Vec<(u64, Violation)>,
+}
+
+/// Runs the history of `seed`, with a mistake put in or without.
+#[must_use]
+pub fn history(seed: u64, mutant: Option<Mutant>) -> Story {
+    session_rules::put_in(match mutant {
+        Some(Mutant::Rules(mutant)) => Some(mutant),
+        Some(Mutant::Store(_) | Mutant::Shell(_)) | None => None,
+    });
+    let ended = catch_unwind(AssertUnwindSafe(|| World::new(seed, mutant).run()));
+    session_rules::put_in(None);
+    match ended {
+        Ok(end) => Story {
+            seed,
+            steps: end.steps,
+            events: end.events,
+            hash: end.hash,
+            faults: end.faults,
+            violation: end.violation,
+        },
+        // An assertion of the code under test, or of the simulation.
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let violation = Some(format!("it panicked: {}", text.unwrap_or_default()));
+            let faults = Faults::default();
+            Story { seed, steps: 0, events: 0, hash: 0, faults, violation }
+        }
+    }
+}
+
+/// Runs histories from `first` on until `until` says that it is enough, in `threads` threads.
+#[must_use]
+pub fn run(first: u64, threads: u64, until: impl Fn(u64, Duration) -> bool + Sync) -> Report {
+    let began = Instant::now();
+    let one = |thread: u64| {
+        let mut report = Report::default();
+        let mut seed = first + thread;
+        while until(seed - first, began.elapsed()) && report.violations.len() < 5 {
+            report.add(history(seed, None));
+            seed += threads;
+        }
+        report
+    };
+    let mut whole = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        let mut whole = Report::default();
+        for thread in running {
+            whole.join(thread.join().expect("a history's panic is caught"));
+        }
+        whole
+    });
+    whole.elapsed = began.elapsed();
+    whole
+}
+
+/// The first seed of `seeds` from `first` on whose history finds a mistake that was put in.
+#[must_use]
+pub fn catches(mutant: Mutant, first: u64, seeds: u64) -> Option<Story> {
+    (first..first + seeds)
+        .map(|seed| history(seed, Some(mutant)))
+        .find(|story| story.violation.is_some())
+}
+
+impl Report {
+    fn add(&mut self, story: Story) {
+        if let Some(violation) = story.violation {
+            self.violations.push((story.seed, violation));
+            return;
+        }
+        if story.steps < MIN_STEPS || story.faults.count() < MIN_FAULTS {
+            self.short += 1;
+            return;
+        }
+        self.histories += 1;
+        self.steps += story.steps;
+        self.events += story.events;
+        self.faults.add(&story.faults);
+    }
+
+    fn join(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.short += other.short;
+        self.steps += other.steps;
+        self.events += other.events;
+        self.faults.add(&other.faults);
+        self.violations.extend(other.violations);
+    }
+
+    /// Histories in an hour, at this speed.
+    #[must_use]
+    pub fn per_hour(&self) -> u64 {
+        let milliseconds = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.histories.saturating_mul(3_600_000) / milliseconds
+    }
+}
