@@ -16,6 +16,7 @@ mod fence;
 mod inbox;
 mod interrupt;
 mod look;
+mod model;
 mod oracle;
 mod random;
 mod reads;
