@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use session_rules::Site;
 
 /// The sites of what is not simulated: Compactions and titles, which the drains here are told not to make.
-const BESIDE: [Site; 6] = [
+pub const NOT_SIMULATED: [Site; 6] = [
     Site::TitleAwaited,
     Site::CompactionStarted,
     Site::CompactionReminded,
@@ -14,7 +14,7 @@ const BESIDE: [Site; 6] = [
 
 /// The commit sites that are simulated.
 pub(crate) fn sites() -> impl Iterator<Item = Site> {
-    Site::ALL.iter().copied().filter(|site| !BESIDE.contains(site))
+    Site::ALL.iter().copied().filter(|site| !NOT_SIMULATED.contains(site))
 }
 
 /// When a commit site meets its fault.

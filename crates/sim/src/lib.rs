@@ -23,7 +23,7 @@ mod trace;
 mod world;
 
 pub use check::Violation;
-pub use fault::{Fault, Faults, When};
+pub use fault::{Fault, Faults, NOT_SIMULATED, When};
 pub use mutant::{Mutant, ShellMutant, StoreMutant};
 pub use rng::Rng;
 pub use run::{Report, Story, catches, history, run};

@@ -40,6 +40,7 @@ fn main() -> Result<()> {
         Fault::ALL.iter().map(|fault| (fault.name().to_owned(), json!(count(fault)))).collect();
     let sites: Map<_, _> = session_rules::Site::ALL
         .iter()
+        .filter(|site| !sim::NOT_SIMULATED.contains(site))
         .map(|site| {
             let hits =
                 When::ALL.map(|when| report.faults.sites.get(&(*site, when)).copied().unwrap_or(0));
@@ -57,6 +58,7 @@ fn main() -> Result<()> {
         "faults": kinds,
         "sites_before_after_answer_lost": sites,
         "sites_missed": missing.len(),
+        "sites_not_simulated": sim::NOT_SIMULATED.map(session_rules::Site::name),
         "violations": report.violations,
     });
     println!("{line}");

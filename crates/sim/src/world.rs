@@ -345,7 +345,6 @@ impl World {
         let now = self.clock(worker);
         let place = &self.places[self.store.sessions[session].head.location];
         let loaded = if place.unavailable {
-            self.faults.note(Fault::SourceUnavailable);
             Loaded::Unavailable("the disk is asleep".to_owned())
         } else {
             Loaded::Value(EnvironmentFacts {
@@ -875,7 +874,12 @@ impl World {
         let place = &mut self.places[location];
         match self.rng.below(10) {
             0..=5 => place.branch = self.rng.below(3),
-            6..=7 => place.unavailable = !place.unavailable,
+            6..=7 => {
+                place.unavailable = !place.unavailable;
+                if place.unavailable {
+                    self.faults.note(Fault::SourceUnavailable);
+                }
+            }
             _ => {
                 place.missing = !place.missing;
                 if place.missing {

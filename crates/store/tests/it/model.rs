@@ -5,7 +5,7 @@ use domain::{
     Claim, Delivery, DrainOutcome, FencingToken, IdMint, LocationRef, PromptAdmitted, Seq,
     SessionCreated, SessionEvent, SessionRef, TurnOutcome,
 };
-use sim::{Basis, Look, Rng, SimStore};
+use sim::{Basis, Look, Mutant, Rng, SimStore, StoreMutant};
 use store::{
     Admission, DrainEnd, DrainWrite, Hold, InboxChange, Interrupted, Started, StoreError, Written,
 };
@@ -41,8 +41,8 @@ struct Pair<'w> {
 }
 
 impl<'w> Pair<'w> {
-    async fn new(world: &'w World, seed: u64) -> Self {
-        let mut model = SimStore::new(2, None);
+    async fn new(world: &'w World, seed: u64, mutant: Option<Mutant>) -> Self {
+        let mut model = SimStore::new(2, mutant);
         let mut locations = Vec::new();
         for _ in 0..2 {
             let location = world.another_location().await;
@@ -416,7 +416,7 @@ async fn the_model_of_the_simulation_answers_as_postgres_does() {
     let world = World::new().await;
     let mut outcomes = std::collections::BTreeMap::new();
     for seed in 1..=SEQUENCES {
-        let mut pair = Pair::new(&world, seed).await;
+        let mut pair = Pair::new(&world, seed, None).await;
         for _ in 0..OPERATIONS {
             pair.operation().await;
         }
@@ -454,5 +454,18 @@ async fn the_model_of_the_simulation_answers_as_postgres_does() {
         "write: written",
     ] {
         assert!(outcomes.contains_key(wanted), "`{wanted}` never came: {outcomes:?}");
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "assertion `left == right` failed")]
+async fn a_model_that_leaves_spent_wakes_is_told_from_postgres() {
+    let world = World::new().await;
+    for seed in 1..=SEQUENCES {
+        let mutant = Some(Mutant::Store(StoreMutant::WakesNotSpent));
+        let mut pair = Pair::new(&world, seed, mutant).await;
+        for _ in 0..OPERATIONS {
+            pair.operation().await;
+        }
     }
 }
