@@ -10,6 +10,7 @@ mod messages;
 mod place;
 mod sessions;
 mod summarize;
+mod told;
 mod translate;
 
 pub(crate) use feed::Feeds;

@@ -61,6 +61,11 @@ impl Cursor {
         })
     }
 
+    /// The session that it follows.
+    pub(crate) fn session(&self) -> &SessionRef {
+        &self.session
+    }
+
     /// Where the log ended when it joined.
     pub(crate) fn joined_at(&self) -> Seq {
         self.following.tail

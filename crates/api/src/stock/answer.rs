@@ -140,8 +140,10 @@ impl Held {
                     });
                 }
             };
-            match self.awaited.note(&event) {
-                Some(Ended::With(row)) => {
+            let Some(ended) = self.awaited.note(&event) else { continue };
+            state.feeds().have_told(self.log.session(), event.seq).await;
+            return match ended {
+                Ended::With(row) => {
                     // An assistant's message names its agent and model itself.
                     let context = SessionContext {
                         session: self.session,
@@ -149,11 +151,10 @@ impl Held {
                         agent: state.settings().default_agent.clone(),
                         model: state.settings().default_model.clone(),
                     };
-                    return Ok(as_stock(&context, message(&context, &row)));
+                    Ok(as_stock(&context, message(&context, &row)))
                 }
-                Some(Ended::Without(why)) => return Err(ApiError::Conflict(why)),
-                None => {}
-            }
+                Ended::Without(why) => Err(ApiError::Conflict(why)),
+            };
         }
     }
 }

@@ -19,6 +19,7 @@ use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::told::Told;
 use super::translate::{StockEvent, Translator};
 use crate::ApiSettings;
 use crate::error::ApiError;
@@ -40,6 +41,10 @@ const MAX_FOLLOWED: usize = 512;
 const MAX_SEEN: usize = 20_000;
 /// Looks without a client after which a feed ends.
 const LINGER_LOOKS: u32 = 5;
+/// How long an answer waits for the events before it.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// How long before an answer the events before it are sent.
+const HEAD_START: Duration = Duration::from_millis(20);
 /// Newest messages from which an open one is taken up.
 const NEWEST_MESSAGES: i64 = 4;
 
@@ -56,6 +61,7 @@ pub(super) struct StockFrame {
 struct Entry {
     frames: broadcast::Sender<StockFrame>,
     touched: mpsc::Sender<SessionRef>,
+    told: Arc<Told>,
 }
 
 /// The feeds of this gateway.
@@ -88,6 +94,19 @@ impl Feeds {
         }
     }
 
+    /// Returns when the clients that listen here have been told of `session` up to `seq`, or after a second:
+    /// the released client stops to listen when its held request is answered.
+    pub(super) async fn have_told(&self, session: &SessionRef, seq: Seq) {
+        let told = self
+            .lock()
+            .get(&session.org)
+            .and_then(|entry| (entry.frames.receiver_count() > 0).then(|| entry.told.clone()));
+        let Some(told) = told else { return };
+        let _ = tokio::time::timeout(TOLD_WITHIN, told.reaches(&session.session, seq)).await;
+        // What was sent is on its way on another connection.
+        tokio::time::sleep(HEAD_START).await;
+    }
+
     /// Is cancelled when streams shall end.
     pub(super) fn streams_end(&self) -> CancellationToken {
         self.hub.streams_end()
@@ -110,14 +129,15 @@ impl Feeds {
         let frames = broadcast::Sender::new(QUEUE);
         let receiver = frames.subscribe();
         let (touched, touches) = mpsc::channel(1_024);
-        entries.insert(org, Entry { frames: frames.clone(), touched });
-        let seen = baseline.into_iter().map(|head| (head.session.session, head.seq)).collect();
+        let told = baseline.into_iter().map(|head| (head.session.session, head.seq)).collect();
+        let told = Arc::new(Told::new(told));
+        entries.insert(org, Entry { frames: frames.clone(), touched, told: told.clone() });
         let feed = Feed {
             feeds: self.clone(),
             org,
             began,
             frames,
-            seen,
+            told,
             followed: HashMap::new(),
             cursors: SelectAll::new(),
         };
@@ -147,8 +167,7 @@ struct Feed {
     org: OrgId,
     began: TimestampMs,
     frames: broadcast::Sender<StockFrame>,
-    /// How far each session has been told.
-    seen: HashMap<SessionId, Seq>,
+    told: Arc<Told>,
     followed: HashMap<SessionId, Followed>,
     cursors: SelectAll<CursorStream>,
 }
@@ -199,11 +218,9 @@ impl Feed {
             }
             kept
         });
-        if self.seen.len() > MAX_SEEN {
-            self.seen.retain(|session, _| self.followed.contains_key(session));
-        }
+        self.told.shrink(MAX_SEEN, |session| self.followed.contains_key(session));
         for OrgHead { session, seq, .. } in heads {
-            if self.seen.get(&session.session) != Some(&seq) {
+            if self.told.of(&session.session) != Some(seq) {
                 self.follow(session).await;
             }
         }
@@ -231,8 +248,8 @@ impl Feed {
 
     async fn open(&mut self, at: SessionRef) -> Result<(), ApiError> {
         let (store, hub) = (&self.feeds.store, &self.feeds.hub);
-        let after = match self.seen.get(&at.session) {
-            Some(seq) => *seq,
+        let after = match self.told.of(&at.session) {
+            Some(seq) => seq,
             None => store.seq_before(at.org, at.session.clone(), self.began).await?,
         };
         let row = store.session(at.org, at.session.clone()).await?;
@@ -271,7 +288,7 @@ impl Feed {
         self.cursors.push(steps.take_until(stop.clone().cancelled_owned().fuse()).boxed());
         let directory = translator.directory().into();
         let followed = Followed { translator, directory, busy, moved: Instant::now(), stop };
-        self.seen.insert(at.session.clone(), after);
+        self.told.note(&at.session, after);
         self.followed.insert(at.session, followed);
         Ok(())
     }
@@ -281,7 +298,6 @@ impl Feed {
         followed.moved = Instant::now();
         let events = match step {
             Some(Step::Event(event)) => {
-                self.seen.insert(session.clone(), event.seq);
                 followed.busy = followed.busy_after(&event.event);
                 followed.translator.event(event)
             }
@@ -290,7 +306,7 @@ impl Feed {
                 let Some(followed) = self.followed.remove(session) else { return };
                 followed.stop.cancel();
                 if step.is_some() && !self.feeds.streams_end().is_cancelled() {
-                    self.seen.remove(session);
+                    self.told.forget(session);
                     let events = followed.translator.deleted(self.feeds.clock.now_ms());
                     self.send(&followed.directory, followed.translator.project(), &events);
                 }
@@ -299,6 +315,9 @@ impl Feed {
         };
         let Some(followed) = self.followed.get(session) else { return };
         self.send(&followed.directory, followed.translator.project(), &events);
+        if let Some(Step::Event(event)) = step {
+            self.told.note(session, event.seq);
+        }
     }
 
     fn send(&self, directory: &Arc<str>, project: &str, events: &[StockEvent]) {

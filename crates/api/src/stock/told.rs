@@ -1,0 +1,74 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use domain::{Seq, SessionId};
+use tokio::sync::Notify;
+
+/// How far an organisation's clients have been told of each session.
+#[derive(Debug)]
+pub(super) struct Told {
+    sessions: Mutex<HashMap<SessionId, Seq>>,
+    news: Notify,
+}
+
+impl Told {
+    pub(super) fn new(sessions: HashMap<SessionId, Seq>) -> Self {
+        Self { sessions: Mutex::new(sessions), news: Notify::new() }
+    }
+
+    pub(super) fn of(&self, session: &SessionId) -> Option<Seq> {
+        self.lock().get(session).copied()
+    }
+
+    /// Clients have been told of everything up to `seq`.
+    pub(super) fn note(&self, session: &SessionId, seq: Seq) {
+        self.lock().insert(session.clone(), seq);
+        self.news.notify_waiters();
+    }
+
+    pub(super) fn forget(&self, session: &SessionId) {
+        self.lock().remove(session);
+    }
+
+    /// Keeps those that `keep` names when there are more than `most`.
+    pub(super) fn shrink(&self, most: usize, keep: impl Fn(&SessionId) -> bool) {
+        let mut sessions = self.lock();
+        if sessions.len() > most {
+            sessions.retain(|session, _| keep(session));
+        }
+    }
+
+    /// Waits until clients have been told of everything up to `seq`.
+    pub(super) async fn reaches(&self, session: &SessionId, seq: Seq) {
+        loop {
+            let news = self.news.notified(); // from before the look: nothing is missed
+            if self.of(session).is_some_and(|told| told >= seq) {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Seq>> {
+        // No code of others runs under this lock but `keep`, which only compares.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_goes_on_when_clients_were_told_and_not_before() {
+        let told = Told::new(HashMap::new());
+        let session: SessionId = "ses_a".parse().expect("an id");
+        told.note(&session, Seq(4));
+        let mut waits = std::pin::pin!(told.reaches(&session, Seq(5)));
+        assert!(tokio::time::timeout(Duration::from_millis(5), &mut waits).await.is_err());
+        told.note(&session, Seq(6));
+        tokio::time::timeout(Duration::from_secs(5), waits).await.expect("it was told");
+    }
+}
