@@ -1,4 +1,7 @@
 //! A Session Drain's shell without its I/O: the same decisions as in `session`, each await of it one step.
+//!
+//! Long because it is the counterpart of four files of `session` (drain, log, turn, ending), and is read beside
+//! them from top to bottom.
 
 use std::time::Duration;
 

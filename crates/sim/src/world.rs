@@ -1,5 +1,8 @@
 //! The cluster of one history: workers, placement, gateways, the provider, and what goes wrong. One queue of
 //! actions in virtual time; what is due at the same time goes in an order that the seed decides.
+//!
+//! Long because every action of a history is here, beside the state that it changes; the parts that stand alone
+//! (drain, store, provider, checks) are files of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
