@@ -1,20 +1,47 @@
 //! A worker dies; the next one goes on. Dropping a drain's future is dying: nothing of it runs on.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use async_trait::async_trait;
 use domain::DrainOutcome::{Completed, Failed, Interrupted};
 use domain::{NoticeKind, RecordedEvent, SessionEvent, ToolOutcomeKind, TurnOutcome};
 use history::History;
 use serde_json::json;
-use session::{DrainExit, drain_control};
-use signals::{Hint, Received, SessionHint, Topic};
+use session::{DrainExit, DrainHandle, drain_control};
+use signals::{Hint, Received, SessionHint, Signals, Subscription, Topic};
 use simulated_model::Script;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{call, calls, says, shell};
 use crate::world::{ORG, Session, World};
+
+/// Signals of a worker that is to die: its drain is stopped within its last commit's hint, so that nothing
+/// of it runs on, however fast it is.
+struct LastWord {
+    inner: Arc<dyn Signals>,
+    left: AtomicUsize,
+    drain: DrainHandle,
+}
+
+#[async_trait]
+impl Signals for LastWord {
+    fn publish(&self, topic: &Topic, hint: Hint) {
+        if matches!(hint, Hint::Session(SessionHint::Committed { .. }))
+            && self.left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            self.drain.fence();
+        }
+        self.inner.publish(topic, hint);
+    }
+
+    async fn subscribe(&self, topic: Topic) -> Subscription {
+        self.inner.subscribe(topic).await
+    }
+}
 
 /// A worker that dies `after` its `commits`-th commit. `None`: it died; else how its drain ended before.
 async fn life(
@@ -23,7 +50,7 @@ async fn life(
     commits: usize,
     after: Duration,
 ) -> Result<Option<DrainExit>> {
-    let worker = world.another_worker()?;
+    let mut worker = world.another_worker()?;
     let topic = Topic::Session(ORG, session.at.session.clone());
     let mut hints = worker.signals.subscribe(topic).await;
     let death = async {
@@ -39,12 +66,15 @@ async fn life(
             sleep(after).await;
         }
     };
-    let (_handle, control) = drain_control(CancellationToken::new());
+    let (drain, control) = drain_control(CancellationToken::new());
+    let at_once = if after.is_zero() { commits } else { usize::MAX };
+    let inner = worker.signals.clone();
+    worker.signals = Arc::new(LastWord { inner, left: AtomicUsize::new(at_once), drain });
     let run = session.run(&worker, control, History::new());
     tokio::select! {
         biased;
         () = death => Ok(None),
-        (exit, _) = run => Ok(Some(exit)),
+        (exit, _) = run => Ok(Some(exit).filter(|exit| !matches!(exit, DrainExit::Fenced))),
     }
 }
 
