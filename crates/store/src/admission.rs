@@ -3,6 +3,9 @@ use domain::{
     TimestampMs,
 };
 
+use sqlx::PgConnection;
+
+use crate::batch::{Answers, Call, in_place};
 use crate::error::is_unique_violation;
 use crate::inbox::prompt_kind;
 use crate::{Store, StoreError};
@@ -66,14 +69,32 @@ impl Store {
         org: OrgId,
         new: NewPrompt,
     ) -> Result<AdmittedPrompt, StoreError> {
+        let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
+        let mut mint = IdMint::after(stamp, new.now);
+        let event = EventId::mint(&mut mint);
+        let payload = serde_json::to_string(&new.prompt)
+            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+        let call = Admit { org, new, event, stamp: mint.last(), payload };
+        let (call, admitted) = self.admissions().ask(call).await?;
+        match admitted {
+            Some((seq, location)) => Ok(AdmittedPrompt {
+                admission: Admission::First,
+                seq,
+                event: Some(call.event),
+                location,
+                admitted_ms: call.new.now,
+                prompt: call.new.prompt,
+            }),
+            None => self.admit_alone(call).await,
+        }
+    }
+
+    /// What a batch leaves out: a head that somebody has locked, an id that is taken, no such session.
+    async fn admit_alone(&self, call: Admit) -> Result<AdmittedPrompt, StoreError> {
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
-                    let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
-                    let mut mint = IdMint::after(stamp, new.now);
-                    let event = EventId::mint(&mut mint);
-                    let payload = serde_json::to_string(&new.prompt)
-                        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+                    let Admit { org, new, event, stamp, payload } = call;
                     let mut tries = 0;
                     let row = loop {
                         let answer = sqlx::query!(
@@ -86,7 +107,7 @@ impl Store {
                             new.prompt.digest,
                             new.prompt.wake,
                             event.as_str(),
-                            mint.last().0,
+                            stamp.0,
                             new.now,
                             payload,
                             prompt_kind(&new.prompt),
@@ -128,5 +149,50 @@ impl Store {
                 })
             })
             .await
+    }
+}
+
+/// An admission that can be made together with others.
+pub(crate) struct Admit {
+    org: OrgId,
+    new: NewPrompt,
+    event: EventId,
+    stamp: Stamp,
+    payload: String,
+}
+
+impl Call for Admit {
+    type Answer = (Seq, LocationId);
+
+    fn goes_with(&self, other: &Self) -> bool {
+        self.org == other.org
+            && self.new.session != other.new.session
+            && self.new.prompt.message != other.new.prompt.message
+    }
+
+    fn run<'c>(calls: &'c [Self], connection: &'c mut PgConnection) -> Answers<'c, Self::Answer> {
+        Box::pin(async move {
+            let org = calls.first().map_or(OrgId::FIRST, |call| call.org);
+            let prompts = || calls.iter().map(|call| &call.new.prompt);
+            let text = |text: &str| text.to_owned();
+            let rows = sqlx::query!(
+                r#"SELECT place AS "place!", seq AS "seq!", location AS "location!"
+                   FROM admit_prompts($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"#,
+                org.0,
+                &calls.iter().map(|call| text(call.new.session.as_str())).collect::<Vec<_>>(),
+                &prompts().map(|prompt| text(prompt.message.as_str())).collect::<Vec<_>>(),
+                &prompts().map(|prompt| text(prompt_kind(prompt))).collect::<Vec<_>>(),
+                &prompts().map(|prompt| text(prompt.delivery.as_str())).collect::<Vec<_>>(),
+                &prompts().map(|prompt| prompt.wake).collect::<Vec<_>>(),
+                &calls.iter().map(|call| text(call.event.as_str())).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.stamp.0).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.new.now).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.payload.clone()).collect::<Vec<_>>(),
+            )
+            .fetch_all(connection)
+            .await?;
+            let rows = rows.into_iter().map(|row| Ok((row.place, (Seq(row.seq), row.location.parse()?))));
+            in_place(calls.len(), rows)
+        })
     }
 }

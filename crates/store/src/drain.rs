@@ -6,11 +6,13 @@ use domain::{
 };
 
 use crate::events::read_events;
+use crate::look::{Look, Seen, Sight};
 use crate::pool::Tx;
+use crate::write::{Write, WriteOutcome};
 use crate::{Store, StoreError};
 
 /// Events that a look at the head brings with it; what a session has beyond it is read in pages.
-const PAGE: i64 = 1_000;
+pub(crate) const PAGE: i64 = 1_000;
 
 /// How sure a drain wants to be that its write is still right when it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,58 +120,28 @@ impl Store {
         mut locked: Option<Tx>,
     ) -> Result<Started, StoreError> {
         let store = self;
-        let look = sqlx::query!(
-            r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, was_open, handed_over,
-                       recoveries, after, ids, kinds, versions, times, claims AS "claims: Vec<Option<i64>>", payloads
-                   FROM look_at_drain($1, $2, $3, $4, $5, $6, $7)"#,
-            session.org.0,
-            session.session.as_str(),
-            session.location.as_str(),
-            token.0,
-            known.0,
-            PAGE,
-            locked.is_some(),
-        );
-        let row = match &mut locked {
-            Some(tx) => look.fetch_one(&mut **tx).await?,
-            None => {
-                let mut connection = store.drain_lane().take().await?;
-                let row = look.fetch_one(&mut *connection).await;
-                connection.done_with(row)?
+        let call = Look { session, token, known };
+        let (call, seen) = match &mut locked {
+            Some(tx) => {
+                let seen = call.alone(true, tx).await?;
+                (call, seen)
             }
+            None => match store.looks().ask(call).await? {
+                (call, Some(seen)) => (call, seen),
+                (call, None) => {
+                    let mut connection = store.drain_lane().take().await?;
+                    let seen = call.alone(false, &mut connection).await;
+                    (call, connection.back_after(seen)?)
+                }
+            },
         };
-        match row.outcome.as_str() {
-            "ready" => {}
-            "superseded" => return Ok(Started::Superseded),
-            "idle" => return Ok(Started::Idle),
-            "missing" => return Err(StoreError::NotFound),
-            other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
-        }
-        let missing = || StoreError::Unreadable("a look without its head".into());
-        let head = Head {
-            next_seq: Seq(row.next_seq.ok_or_else(missing)?),
-            last_id: Stamp(row.last_id.ok_or_else(missing)?),
-            interrupt_seq: Seq(row.interrupt_seq.ok_or_else(missing)?),
+        let Look { session, token, .. } = call;
+        let Sight { head, claim: seen, taken, after, mut events } = match seen {
+            Seen::Ready(sight) => *sight,
+            Seen::Superseded => return Ok(Started::Superseded),
+            Seen::Idle => return Ok(Started::Idle),
+            Seen::Missing => return Err(StoreError::NotFound),
         };
-        let (was_open, handed_over) =
-            (row.was_open.ok_or_else(missing)?, row.handed_over.ok_or_else(missing)?);
-        let earlier = row.recoveries.ok_or_else(missing)?;
-        let taken = Taken {
-            was_open,
-            handed_over,
-            recoveries: earlier + i16::from(was_open && !handed_over),
-        };
-        let seen = Claim(row.claim.ok_or_else(missing)?);
-        let after = Seq(row.after.ok_or_else(missing)?);
-        let page = Page {
-            ids: row.ids.unwrap_or_default(),
-            kinds: row.kinds.unwrap_or_default(),
-            versions: row.versions.unwrap_or_default(),
-            times: row.times.unwrap_or_default(),
-            claims: row.claims.unwrap_or_default(),
-            payloads: row.payloads.unwrap_or_default(),
-        };
-        let mut events = page.events(after)?;
         let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
         while last(&events).0 + 1 < head.next_seq.0 {
             let (org, id) = (session.org, session.session.clone());
@@ -254,78 +226,60 @@ impl DrainWrite {
         now: TimestampMs,
         append: Append<'_>,
     ) -> Result<Written, StoreError> {
-        let ids: Vec<String> =
-            append.events.iter().map(|_| EventId::mint(mint).to_string()).collect();
-        let kinds: Vec<String> =
-            append.events.iter().map(|event| event.kind().to_owned()).collect();
-        let versions: Vec<i32> = append.events.iter().map(SessionEvent::version).collect();
-        let payloads: Vec<String> = append.events.iter().map(SessionEvent::payload).collect();
-        let (hashes, bytes): (Vec<Vec<u8>>, Vec<Vec<u8>>) =
-            append.components.iter().cloned().unzip();
-        let (promoted, end, progress) = (append.promoted, append.end, append.progress);
-        let stamp = mint.last();
-        let is_locked = self.locked.is_some();
-        let write = async move {
-            let Self { store, mut locked, session, starts, seen, head } = self;
-            let write = sqlx::query_scalar!(
-                r#"SELECT write_drain($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-                   AS "outcome!""#,
-                session.org.0,
-                session.session.as_str(),
-                session.location.as_str(),
-                starts.map(|token| token.0),
-                seen.0,
-                head.next_seq.0,
-                promoted,
-                stamp.0,
-                end.as_str(),
-                progress,
-                now,
-                &ids,
-                &kinds,
-                &versions,
-                &payloads,
-                &hashes,
-                &bytes,
-            );
-            let outcome = match &mut locked {
-                Some(tx) => write.fetch_one(&mut **tx).await?,
-                None => {
-                    let mut connection = store.drain_lane().take().await?;
-                    let outcome = write.fetch_one(&mut *connection).await;
-                    connection.done_with(outcome)?
-                }
-            };
-            match outcome.as_str() {
-                "written" => {}
-                "stale" => return Ok(Written::Stale),
-                "superseded" => return Ok(Written::Superseded),
-                "fenced" => {
-                    return Err(StoreError::Fenced { session: session.session, held: seen });
-                }
-                other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
-            }
-            if let Some(tx) = locked {
-                tx.commit().await?;
-            }
-            let count = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-            let head = Head {
-                next_seq: Seq(head.next_seq.0 + count),
-                last_id: head.last_id.max(stamp),
-                interrupt_seq: head.interrupt_seq,
-            };
-            let seen = Claim(seen.0 + i64::from(starts.is_some()));
-            Ok(Written::Next(Box::new(Self {
-                store,
-                locked: None,
-                session,
-                starts: None,
-                seen,
-                head,
-            })))
+        let call = Write {
+            session: self.session.clone(),
+            starts: self.starts,
+            seen: self.seen,
+            first: self.head.next_seq,
+            ids: append.events.iter().map(|_| EventId::mint(mint).to_string()).collect(),
+            stamp: mint.last(),
+            now,
+            kinds: append.events.iter().map(|event| event.kind().to_owned()).collect(),
+            versions: append.events.iter().map(SessionEvent::version).collect(),
+            payloads: append.events.iter().map(SessionEvent::payload).collect(),
+            components: append.components.to_vec(),
+            promoted: append.promoted,
+            end: append.end,
+            progress: append.progress,
         };
-        // Without a transaction there is nothing that a dropped caller could leave open.
-        if is_locked { tasks::detached(write).await } else { write.await }
+        let Self { store, locked, session, starts, seen, head } = self;
+        let (call, outcome) = match locked {
+            // A dropped caller must not leave its transaction open.
+            Some(mut tx) => {
+                tasks::detached(async move {
+                    let outcome = call.alone(&mut tx).await?;
+                    if outcome == WriteOutcome::Written {
+                        tx.commit().await?;
+                    }
+                    Ok::<_, StoreError>((call, outcome))
+                })
+                .await?
+            }
+            None => match store.writes().ask(call).await? {
+                (call, Some(())) => (call, WriteOutcome::Written),
+                (call, None) => {
+                    let mut connection = store.drain_lane().take().await?;
+                    let outcome = call.alone(&mut connection).await;
+                    (call, connection.back_after(outcome)?)
+                }
+            },
+        };
+        match outcome {
+            WriteOutcome::Written => {}
+            WriteOutcome::Stale => return Ok(Written::Stale),
+            WriteOutcome::Superseded => return Ok(Written::Superseded),
+            WriteOutcome::Fenced => {
+                return Err(StoreError::Fenced { session: session.session, held: seen });
+            }
+        }
+        let count = i64::try_from(call.ids.len()).unwrap_or(i64::MAX);
+        let head = Head {
+            next_seq: Seq(head.next_seq.0 + count),
+            last_id: head.last_id.max(call.stamp),
+            interrupt_seq: head.interrupt_seq,
+        };
+        let seen = Claim(seen.0 + i64::from(starts.is_some()));
+        Ok(Written::Next(Box::new(Self { store, locked: None, session, starts: None, seen, head })))
     }
 
     /// Lets the head go without a change; what was seen of it is good for a later write.
@@ -337,34 +291,5 @@ impl DrainWrite {
             tx.rollback().await?;
         }
         Ok(self)
-    }
-}
-
-/// Events as a look brings them: a column each, in the order of the log.
-struct Page {
-    ids: Vec<String>,
-    kinds: Vec<String>,
-    versions: Vec<i32>,
-    times: Vec<i64>,
-    claims: Vec<Option<i64>>,
-    payloads: Vec<String>,
-}
-
-impl Page {
-    fn events(self, after: Seq) -> Result<Vec<RecordedEvent>, StoreError> {
-        let rows = self.ids.into_iter().zip(self.kinds).zip(self.versions).zip(self.times);
-        rows.zip(self.claims)
-            .zip(self.payloads)
-            .zip(after.0 + 1..)
-            .map(|((((((id, kind), version), time), claim), payload), seq)| {
-                Ok(RecordedEvent {
-                    seq: Seq(seq),
-                    id: id.parse()?,
-                    time,
-                    claim: claim.map(Claim),
-                    event: SessionEvent::read(&kind, version, &payload)?,
-                })
-            })
-            .collect()
     }
 }

@@ -1,5 +1,8 @@
 use domain::{Claim, OrgId, RecordedEvent, Seq, SessionEvent, SessionId};
 
+use sqlx::PgConnection;
+
+use crate::batch::{Answers, Call};
 use crate::pool::Tx;
 use crate::tenant::missing;
 use crate::{Store, StoreError};
@@ -50,24 +53,81 @@ impl Store {
         after: Seq,
         limit: i64,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
+        let (call, page) = self.readings().ask(Read { org, session, after, limit }).await?;
+        match page {
+            Some(page) => Ok(page),
+            None => self.events_alone(call).await,
+        }
+    }
+
+    /// What a batch leaves out: a log without news, which may not be there at all.
+    async fn events_alone(&self, call: Read) -> Result<Vec<RecordedEvent>, StoreError> {
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
                     let rows = sqlx::query!(
-                r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!",
-                       time_ms AS "time_ms!", claim, payload AS "payload!"
-                   FROM read_log($1, $2, $3, $4)"#,
-                org.0,
-                session.as_str(),
-                after.0,
-                limit,
-            )
-            .fetch_all(&mut *connection)
-            .await
-            .map_err(missing)?;
+                        r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!",
+                               time_ms AS "time_ms!", claim, payload AS "payload!"
+                           FROM read_log($1, $2, $3, $4)"#,
+                        call.org.0,
+                        call.session.as_str(),
+                        call.after.0,
+                        call.limit,
+                    )
+                    .fetch_all(&mut *connection)
+                    .await
+                    .map_err(missing)?;
                     rows.into_iter().map(|row| recorded!(row)).collect()
                 })
             })
             .await
+    }
+}
+
+/// A reading of a page that can be made together with others.
+pub(crate) struct Read {
+    org: OrgId,
+    session: SessionId,
+    after: Seq,
+    limit: i64,
+}
+
+impl Call for Read {
+    type Answer = Vec<RecordedEvent>;
+
+    fn goes_with(&self, other: &Self) -> bool {
+        self.org == other.org && self.limit == other.limit && self.session != other.session
+    }
+
+    fn run<'c>(calls: &'c [Self], connection: &'c mut PgConnection) -> Answers<'c, Self::Answer> {
+        Box::pin(async move {
+            let (org, limit) =
+                calls.first().map_or((OrgId::FIRST, 0), |call| (call.org, call.limit));
+            let rows = sqlx::query!(
+                r#"SELECT place AS "place!", seq AS "seq!", id AS "id!", kind AS "kind!",
+                       version AS "version!", time_ms AS "time_ms!", claim, payload AS "payload!"
+                   FROM read_logs($1, $2, $3, $4)"#,
+                org.0,
+                &calls.iter().map(|call| call.session.as_str().to_owned()).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.after.0).collect::<Vec<_>>(),
+                limit,
+            )
+            .fetch_all(connection)
+            .await?;
+            let mut pages: Vec<Option<Result<Vec<RecordedEvent>, StoreError>>> =
+                calls.iter().map(|_| None).collect();
+            for row in rows {
+                let page = usize::try_from(row.place - 1).ok().and_then(|at| pages.get_mut(at));
+                let page = page.ok_or_else(|| StoreError::Unreadable("a page of no call".into()))?;
+                let event: Result<RecordedEvent, StoreError> = recorded!(row);
+                match (page.get_or_insert_with(|| Ok(Vec::new())), event) {
+                    (Ok(events), Ok(event)) => events.push(event),
+                    (Ok(_), Err(error)) => *page = Some(Err(error)),
+                    (Err(_), _) => {}
+                }
+            }
+            // One that cannot be read is no matter of the others: it goes alone, and fails alone.
+            Ok(pages.into_iter().map(|page| page.and_then(Result::ok)).collect())
+        })
     }
 }

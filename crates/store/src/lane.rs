@@ -62,6 +62,15 @@ impl Taken {
         done
     }
 
+    /// Gives the connection back after `done`, what was made of its one statement's answer.
+    pub(crate) fn back_after<T>(self, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        match &done {
+            Err(StoreError::Database(error)) => self.give_back_after(error),
+            _ => self.give_back(),
+        }
+        done
+    }
+
     /// For the next call, unless the connection cannot be used after `error`.
     fn give_back_after(self, error: &Error) {
         if is_broken(error) {
@@ -116,11 +125,7 @@ impl Lane {
         tasks::detached(async move {
             let mut taken = lane.take().await?;
             let done = work(&mut taken).await;
-            match &done {
-                Err(StoreError::Database(error)) => taken.give_back_after(error),
-                _ => taken.give_back(),
-            }
-            done
+            taken.back_after(done)
         })
         .await
     }
@@ -172,6 +177,12 @@ impl Lane {
         // No code of others runs under this lock.
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether this is Postgres's answer to a statement, which has changed nothing: not a lost connection, after
+/// which nobody knows.
+pub(crate) fn is_refusal(error: &Error) -> bool {
+    !is_broken(error)
 }
 
 /// Whether a connection cannot be used after this: the error is not Postgres's answer to a statement, or

@@ -13,6 +13,7 @@
 //! goes away. Absent on purpose: any decision about a session; that is `session`.
 
 mod admission;
+mod batch;
 mod cluster;
 mod component;
 mod control;
@@ -25,6 +26,7 @@ mod instructions;
 mod interrupt;
 mod keys;
 mod lane;
+mod look;
 mod oracle;
 mod org_heads;
 mod pool;
@@ -37,6 +39,7 @@ mod tenant;
 mod transcript;
 mod tree;
 mod turn;
+mod write;
 
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
 pub use cluster::ClusterRow;

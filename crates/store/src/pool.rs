@@ -4,7 +4,12 @@ use domain::OrgId;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 
+use crate::admission::Admit;
+use crate::batch::Batches;
+use crate::events::Read;
 use crate::lane::Lane;
+use crate::look::Look;
+use crate::write::Write;
 use crate::{StoreError, role_url};
 
 /// How a process uses the database.
@@ -55,6 +60,10 @@ pub struct Store {
     /// Gateways' calls of one statement, which are nearly all of them.
     lane: Lane,
     drain_lane: Lane,
+    admissions: Batches<Admit>,
+    readings: Batches<Read>,
+    looks: Batches<Look>,
+    writes: Batches<Write>,
 }
 
 pub(crate) type Tx = Transaction<'static, Postgres>;
@@ -98,12 +107,18 @@ impl Store {
         let lane = |connections: u32| -> Result<Lane, StoreError> {
             Ok(Lane::new(connect("oc_app")?, connections, options.acquire_timeout))
         };
+        let patience = options.acquire_timeout;
+        let (gateways, drains) = (lane(options.gateway_connections)?, lane(options.drain_connections)?);
         Ok(Self {
             gateway: pool("oc_app", options.gateway_connections)?,
             drain: pool("oc_app", options.drain_connections)?,
             sched: pool("oc_sched", 4)?,
-            lane: lane(options.gateway_connections)?,
-            drain_lane: lane(options.drain_connections)?,
+            admissions: Batches::new(gateways.clone(), patience),
+            readings: Batches::new(gateways.clone(), patience),
+            looks: Batches::new(drains.clone(), patience),
+            writes: Batches::new(drains.clone(), patience),
+            lane: gateways,
+            drain_lane: drains,
         })
     }
 
@@ -139,6 +154,22 @@ impl Store {
     /// For drains' calls of one statement.
     pub(crate) fn drain_lane(&self) -> &Lane {
         &self.drain_lane
+    }
+
+    pub(crate) fn admissions(&self) -> &Batches<Admit> {
+        &self.admissions
+    }
+
+    pub(crate) fn readings(&self) -> &Batches<Read> {
+        &self.readings
+    }
+
+    pub(crate) fn looks(&self) -> &Batches<Look> {
+        &self.looks
+    }
+
+    pub(crate) fn writes(&self) -> &Batches<Write> {
+        &self.writes
     }
 
     /// A transaction for gateways that sees one tenant, begun in one round trip.

@@ -1,0 +1,236 @@
+//! Calls that wait at the same time share a statement.
+//!
+//! A call that comes while nothing is under way goes at once, alone. Those that come while statements are under
+//! way wait for one of them to end, and then go together: the busier it is, the more calls a commit carries.
+//! There is no timer, so nobody waits for company.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use sqlx::{Error, PgConnection};
+use tokio::sync::oneshot;
+use tracing::Span;
+
+use crate::StoreError;
+use crate::lane::{self, Lane};
+
+/// Statements of one kind of call under way at a time: more would carry fewer calls each.
+const FLIGHTS: usize = 2;
+/// Calls in one statement.
+const MOST: usize = 64;
+/// Calls that wait; what comes beyond goes alone, and waits for a connection.
+const WAITING: usize = 4_096;
+
+/// What a statement for several calls gives: an answer each, or none for one that has to go alone.
+pub(crate) type Answers<'c, T> =
+    Pin<Box<dyn Future<Output = Result<Vec<Option<T>>, StoreError>> + Send + 'c>>;
+
+/// A call that can share a statement.
+pub(crate) trait Call: Sized + Send + Sync + 'static {
+    /// What its caller is told.
+    type Answer: Send + 'static;
+
+    /// Whether both can be in one statement: calls of one organisation for different sessions.
+    fn goes_with(&self, other: &Self) -> bool;
+
+    /// Runs them as one statement. An error means that none of them has changed anything, or, when it is not
+    /// Postgres's answer, that nobody knows.
+    fn run<'c>(
+        calls: &'c [Self],
+        connection: &'c mut PgConnection,
+    ) -> Answers<'c, Self::Answer>;
+}
+
+/// Calls of one kind. Cheap to clone.
+pub(crate) struct Batches<C: Call> {
+    shared: Arc<Shared<C>>,
+}
+
+struct Shared<C: Call> {
+    lane: Lane,
+    /// How long a call waits to be begun.
+    patience: Duration,
+    state: Mutex<State<C>>,
+}
+
+struct State<C: Call> {
+    waiting: VecDeque<Waiting<C>>,
+    next_id: u64,
+    flights: usize,
+}
+
+struct Waiting<C: Call> {
+    id: u64,
+    call: C,
+    caller: oneshot::Sender<Asked<C>>,
+}
+
+/// A call given back, and what came of it: no answer if it has to go alone.
+type Asked<C> = (C, Result<Option<<C as Call>::Answer>, StoreError>);
+
+impl<C: Call> Batches<C> {
+    pub(crate) fn new(lane: Lane, patience: Duration) -> Self {
+        let state = State { waiting: VecDeque::new(), next_id: 0, flights: 0 };
+        Self { shared: Arc::new(Shared { lane, patience, state: Mutex::new(state) }) }
+    }
+
+    /// Runs a call with others; one that has begun goes on to its end, whoever waits for it. The call comes
+    /// back without an answer when it has changed nothing and must be made alone.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when there was no connection in time, or nobody knows what came of it.
+    pub(crate) async fn ask(&self, call: C) -> Result<(C, Option<C::Answer>), StoreError> {
+        let (caller, mut answer) = oneshot::channel();
+        let (id, begins) = {
+            let mut state = self.shared.lock();
+            if state.waiting.len() >= WAITING {
+                return Ok((call, None));
+            }
+            let id = state.next_id;
+            state.next_id += 1;
+            state.waiting.push_back(Waiting { id, call, caller });
+            let begins = state.flights < FLIGHTS;
+            state.flights += usize::from(begins);
+            (id, begins)
+        };
+        if begins {
+            // Of no caller's span: it carries the calls of others too.
+            let flight = Flight { shared: self.shared.clone(), landed: false };
+            Span::none().in_scope(|| drop(tasks::detached(flight.fly()).now_or_never()));
+        }
+        let asked = match tokio::time::timeout(self.shared.patience, &mut answer).await {
+            Ok(asked) => asked,
+            Err(_) if self.shared.withdraw(id) => return Err(Error::PoolTimedOut.into()),
+            Err(_) => answer.await, // under way: it ends
+        };
+        // Only a panic of the statement's own code drops a call.
+        let (call, answered) = asked
+            .map_err(|_| Error::Protocol("the task of a shared statement broke off".into()))?;
+        Ok((call, answered?))
+    }
+}
+
+impl<C: Call> Clone for Batches<C> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+/// One statement after the other, as long as anybody waits.
+struct Flight<C: Call> {
+    shared: Arc<Shared<C>>,
+    landed: bool,
+}
+
+impl<C: Call> Flight<C> {
+    async fn fly(mut self) {
+        while let Some(batch) = self.next() {
+            let (calls, callers): (Vec<C>, Vec<_>) =
+                batch.into_iter().map(|waiting| (waiting.call, waiting.caller)).unzip();
+            let answers = self.shared.run(&calls).await;
+            for ((call, caller), answer) in calls.into_iter().zip(callers).zip(answers) {
+                let _ = caller.send((call, answer)); // its caller may have gone: the work is done
+            }
+        }
+    }
+
+    /// The oldest call that somebody still waits for, and those that go with it. Without one, this ends: under
+    /// the same lock, so that a call that comes now begins another.
+    fn next(&mut self) -> Option<Vec<Waiting<C>>> {
+        let mut state = self.shared.lock();
+        let mut batch: Vec<Waiting<C>> = Vec::new();
+        let mut others = VecDeque::new();
+        for waiting in std::mem::take(&mut state.waiting) {
+            if waiting.caller.is_closed() {
+                continue;
+            }
+            let fits = batch.len() < MOST
+                && batch.iter().all(|taken| waiting.call.goes_with(&taken.call));
+            if fits { batch.push(waiting) } else { others.push_back(waiting) }
+        }
+        state.waiting = others;
+        if batch.is_empty() {
+            state.flights -= 1;
+            self.landed = true;
+            return None;
+        }
+        Some(batch)
+    }
+}
+
+impl<C: Call> Drop for Flight<C> {
+    fn drop(&mut self) {
+        if !self.landed {
+            self.shared.lock().flights -= 1; // a panic, or a runtime that goes away
+        }
+    }
+}
+
+impl<C: Call> Shared<C> {
+    async fn run(&self, calls: &[C]) -> Vec<Result<Option<C::Answer>, StoreError>> {
+        let mut connection = match self.lane.take().await {
+            Ok(connection) => connection,
+            Err(error) => return calls.iter().map(|_| Err(copied(&error))).collect(),
+        };
+        let ran = C::run(calls, &mut connection).await;
+        match connection.back_after(ran) {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            // Nothing was changed. Each goes alone, and finds out whether it was to blame.
+            Err(StoreError::Database(error)) if lane::is_refusal(&error) => {
+                calls.iter().map(|_| Ok(None)).collect()
+            }
+            Err(StoreError::Database(error)) => {
+                calls.iter().map(|_| Err(copied(&error))).collect()
+            }
+            Err(other) => {
+                let what = other.to_string();
+                calls.iter().map(|_| Err(StoreError::Unreadable(what.clone()))).collect()
+            }
+        }
+    }
+
+    /// Takes a call back that has not begun; whether it could be.
+    fn withdraw(&self, id: u64) -> bool {
+        let mut state = self.lock();
+        let before = state.waiting.len();
+        state.waiting.retain(|waiting| waiting.id != id);
+        state.waiting.len() < before
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        // No code of others runs under this lock but `goes_with`, which only compares.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The error of one statement for each of its callers.
+fn copied(error: &Error) -> StoreError {
+    StoreError::Database(match error {
+        Error::PoolTimedOut => Error::PoolTimedOut,
+        Error::PoolClosed => Error::PoolClosed,
+        Error::Io(cause) => Error::Io(std::io::Error::new(cause.kind(), cause.to_string())),
+        other => Error::Protocol(other.to_string()),
+    })
+}
+
+/// Answers at the places, from 1 on, of the calls that they are for.
+///
+/// # Errors
+/// Those of `answers`, and of a place that is no call's.
+pub(crate) fn in_place<T>(
+    calls: usize,
+    answers: impl Iterator<Item = Result<(i64, T), StoreError>>,
+) -> Result<Vec<Option<T>>, StoreError> {
+    let mut placed: Vec<Option<T>> = std::iter::repeat_with(|| None).take(calls).collect();
+    for answer in answers {
+        let (place, answer) = answer?;
+        let slot = usize::try_from(place - 1).ok().and_then(|place| placed.get_mut(place));
+        *slot.ok_or_else(|| StoreError::Unreadable(format!("an answer to call {place}")))? =
+            Some(answer);
+    }
+    Ok(placed)
+}
