@@ -437,7 +437,15 @@ impl History {
             }
             SessionEvent::TitleStarted(started) => state.titling = Some(Side::new(started.clone())),
             SessionEvent::TitleEnded(_) => state.titling = None,
-            SessionEvent::WakeRequested(_) => {}
+            SessionEvent::WakeRequested(_)
+            | SessionEvent::SessionMoved(_)
+            | SessionEvent::SessionForked(_)
+            | SessionEvent::WorkspaceSnapshotted(_)
+            | SessionEvent::WorkspaceRestored(_)
+            | SessionEvent::RevertStaging(_)
+            | SessionEvent::RevertStaged(_)
+            | SessionEvent::RevertCleared(_)
+            | SessionEvent::RevertCommitted(_) => {}
         }
     }
 
