@@ -361,7 +361,8 @@ impl History {
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
                 state.just_compacted = false;
-                state.open = Some(OpenTurn::new(started.turn.clone(), started.message.clone()));
+                let (turn, message) = (started.turn.clone(), started.message.clone());
+                state.open = Some(OpenTurn::new(turn, message, started.agent.clone()));
             }
             SessionEvent::NoticeRecorded(notice) => {
                 self.conversation.push(seq, Message::user(notice.text.clone()));
