@@ -49,6 +49,8 @@ enum What {
     Turns(scenario::turns::Args),
     /// Transaction ids that a drain takes
     Commits(scenario::commits::Args),
+    /// Transaction ids that a change of context takes
+    ContextCommits(scenario::context_commits::Args),
     /// What a turn costs after a thousand messages, against ten
     History(scenario::history::Args),
     /// Postgres buffers that a turn touches after a thousand messages, against ten
@@ -77,6 +79,9 @@ fn main() -> ExitCode {
             What::Start(args) => scenario::start::run(&bin, &args, &mut out).await,
             What::Turns(args) => scenario::turns::run(&bin, &args, &mut out).await,
             What::Commits(args) => scenario::commits::run(&bin, &args, &mut out).await,
+            What::ContextCommits(args) => {
+                scenario::context_commits::run(&bin, &args, &mut out).await
+            }
             What::History(args) => scenario::history::run(&bin, &args, &mut out).await,
             What::Buffers(args) => scenario::buffers::run(&bin, &args, &mut out).await,
             What::Fairness(args) => scenario::fairness::run(&bin, &args, &mut out).await,

@@ -3,6 +3,7 @@
 pub(crate) mod admit;
 pub(crate) mod buffers;
 pub(crate) mod commits;
+pub(crate) mod context_commits;
 pub(crate) mod fairness;
 pub(crate) mod history;
 pub(crate) mod idle;

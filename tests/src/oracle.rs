@@ -32,6 +32,33 @@ pub struct Verdict {
 /// # Errors
 /// What does not hold.
 pub async fn oracle(api: &Api, model: &Handle) -> Result<Verdict> {
+    oracle_of(&[api], model).await
+}
+
+/// As [`oracle`], of all organisations whose requests `model` has seen, each with a key of its own.
+///
+/// # Errors
+/// What does not hold.
+pub async fn oracle_of(organisations: &[&Api], model: &Handle) -> Result<Verdict> {
+    let mut seen = Seen::default();
+    for api in organisations {
+        organisation(api, &mut seen).await?;
+    }
+    let counts = model.counts();
+    seen.verdict.wire_requests = usize::try_from(counts.requests)?;
+    agrees(&counts, &seen.sent, &seen.ledger)?;
+    Ok(seen.verdict)
+}
+
+#[derive(Default)]
+struct Seen {
+    verdict: Verdict,
+    /// Attempt rows by the hash of their body.
+    sent: BTreeMap<String, u64>,
+    ledger: Ledger,
+}
+
+async fn organisation(api: &Api, seen: &mut Seen) -> Result<()> {
     eventually("every session comes to rest", 40, async || {
         let sessions = api.sessions().await?;
         Ok(sessions.iter().all(|session| session["busy"] == json!(false)).then_some(()))
@@ -39,9 +66,6 @@ pub async fn oracle(api: &Api, model: &Handle) -> Result<Verdict> {
     .await?;
     let broken = api.get("/platform/check?settled=true").await?.ok()?;
     ensure!(broken == json!([]), "broken invariants: {broken:#}");
-    let mut verdict = Verdict::default();
-    let mut sent: BTreeMap<String, u64> = BTreeMap::new();
-    let mut ledger = Ledger::default();
     for session in api.sessions().await? {
         let id = session["id"].as_str().context("a session has an id")?;
         let log = api.log(id).await?;
@@ -54,26 +78,23 @@ pub async fn oracle(api: &Api, model: &Handle) -> Result<Verdict> {
             log.len()
         );
         rebuilds(api, id).await?;
-        verdict.sessions += 1;
-        verdict.events += log.len();
+        seen.verdict.sessions += 1;
+        seen.verdict.events += log.len();
         for turn in events_of(&log, "turn.started") {
             explains(api, &turn["turn"]).await?;
-            verdict.turns += 1;
+            seen.verdict.turns += 1;
         }
         for attempt in events_of(&log, "attempt.started") {
             explains(api, &attempt["attempt"]).await?;
             let hash = attempt["body_hash"].as_str().context("an attempt has a hash")?;
-            *sent.entry(hash.to_owned()).or_default() += 1;
-            verdict.attempts += 1;
+            *seen.sent.entry(hash.to_owned()).or_default() += 1;
+            seen.verdict.attempts += 1;
         }
         for attempt in events_of(&log, "attempt.ended") {
-            ledger.add(attempt);
+            seen.ledger.add(attempt);
         }
     }
-    let counts = model.counts();
-    verdict.wire_requests = usize::try_from(counts.requests)?;
-    agrees(&counts, &sent, &ledger)?;
-    Ok(verdict)
+    Ok(())
 }
 
 async fn rebuilds(api: &Api, session: &str) -> Result<()> {

@@ -4,6 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use domain::{Clock, OrgId, SystemClock};
+use sqlx::Connection;
+
+use crate::Api;
 
 /// The superuser's URL of the Postgres in a data folder, while it runs.
 ///
@@ -20,4 +24,33 @@ pub fn superuser_url(data: &Path) -> Result<String> {
     let port = pid_file.lines().nth(3).context("the fourth line of postmaster.pid is the port")?;
     let (user, database) = (boot::SUPERUSER, boot::DATABASE);
     Ok(format!("postgres://{user}:{}@127.0.0.1:{}/{database}", password.trim(), port.trim()))
+}
+
+/// Makes an organisation beside the first one, since no route makes any yet; answers the same service, asked with
+/// its key.
+///
+/// # Errors
+/// When the service's Postgres cannot be asked.
+pub async fn another_organisation(api: &Api, data: &Path) -> Result<Api> {
+    let (text, key) = auth::generate_key("another organisation's");
+    let mut postgres = sqlx::PgConnection::connect(&superuser_url(data)?).await?;
+    let (org, now) = (OrgId::random(), SystemClock::new().now_ms());
+    sqlx::query("INSERT INTO organisation (org_id, name, created_ms) VALUES ($1, 'another', $2)")
+        .bind(org.0)
+        .bind(now)
+        .execute(&mut postgres)
+        .await?;
+    sqlx::query(
+        "INSERT INTO api_key (org_id, id, hash, name, scopes, created_ms) VALUES ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(org.0)
+    .bind(key.id)
+    .bind(key.hash)
+    .bind(key.name)
+    .bind(key.scopes)
+    .bind(now)
+    .execute(&mut postgres)
+    .await?;
+    postgres.close().await?;
+    Api::new(api.url(), &text)
 }

@@ -9,6 +9,11 @@ pub enum DrainEnd {
     Park,
     /// It stops at a boundary on purpose, and the next holder goes on.
     HandOver,
+    /// It ends, as with [`Close`](Self::Close), and the session has moved to another Location.
+    Moved,
+    /// The session has moved in the middle of its work, and stays open: the next holder of its new Location goes on,
+    /// as after a [`HandOver`](Self::HandOver).
+    MovedOpen,
 }
 
 impl DrainEnd {
@@ -20,6 +25,8 @@ impl DrainEnd {
             Self::Close => "close",
             Self::Park => "park",
             Self::HandOver => "hand-over",
+            Self::Moved => "moved",
+            Self::MovedOpen => "moved-open",
         }
     }
 }

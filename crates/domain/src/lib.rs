@@ -17,6 +17,7 @@ mod prompt;
 mod reference;
 mod token;
 mod tool;
+mod tree;
 
 pub use clock::{Clock, SystemClock, TimestampMs};
 pub use drain_end::{DrainEnd, Taken};
@@ -24,11 +25,14 @@ pub use event::{
     AttemptEnded, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
     CompactionReminded, CompactionStarted, ContextUpdated, Control, ControlAdmitted,
     ControlDelivered, DeliveryChanged, DrainEnded, DrainOutcome, EntryRemoved, EntrySet,
-    EpochStarted, InputCancelled, InterruptRequested, InterruptTarget, NoticeKind, NoticeRecorded,
-    PromptAdmitted, PromptPromoted, RecordedEvent, ReplyPart, RetryScheduled, SessionCreated,
-    SessionError, SessionEvent, SessionRenamed, SideOutcome, TextCheckpointed, TitleEnded,
-    TitleStarted, TitledBy, ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome,
-    TurnReplied, TurnSettled, TurnStarted, TurnUsage, UnknownEvent, WakeRequested,
+    EpochReason, EpochStarted, FileChange, FileStatus, InputCancelled, InterruptRequested,
+    InterruptTarget, NoticeKind, NoticeRecorded, PromptAdmitted, PromptPromoted, RecordedEvent,
+    ReplyPart, RetryScheduled, RevertCleared, RevertCommitted, RevertPaths, RevertStaged,
+    RevertStaging, RevertedTo, SessionCreated, SessionError, SessionEvent, SessionForked,
+    SessionMoved, SessionRenamed, SideOutcome, TextCheckpointed, TitleEnded, TitleStarted,
+    TitledBy, ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome, TurnReplied,
+    TurnSettled, TurnStarted, TurnUsage, UnknownEvent, WakeRequested, WorkspaceRestored,
+    WorkspaceSnapshotted,
 };
 pub use id::{
     AttemptId, CallId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, PartId, ProjectId,
@@ -38,3 +42,4 @@ pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq};
 pub use tool::{ToolClass, ToolOutcomeKind, ToolState};
+pub use tree::{BadTree, SnapshotTree};

@@ -361,7 +361,8 @@ impl History {
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
                 state.just_compacted = false;
-                state.open = Some(OpenTurn::new(started.turn.clone(), started.message.clone()));
+                let (turn, message) = (started.turn.clone(), started.message.clone());
+                state.open = Some(OpenTurn::new(turn, message, started.agent.clone()));
             }
             SessionEvent::NoticeRecorded(notice) => {
                 self.conversation.push(seq, Message::user(notice.text.clone()));
@@ -437,7 +438,15 @@ impl History {
             }
             SessionEvent::TitleStarted(started) => state.titling = Some(Side::new(started.clone())),
             SessionEvent::TitleEnded(_) => state.titling = None,
-            SessionEvent::WakeRequested(_) => {}
+            SessionEvent::WakeRequested(_)
+            | SessionEvent::SessionMoved(_)
+            | SessionEvent::SessionForked(_)
+            | SessionEvent::WorkspaceSnapshotted(_)
+            | SessionEvent::WorkspaceRestored(_)
+            | SessionEvent::RevertStaging(_)
+            | SessionEvent::RevertStaged(_)
+            | SessionEvent::RevertCleared(_)
+            | SessionEvent::RevertCommitted(_) => {}
         }
     }
 

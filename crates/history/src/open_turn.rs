@@ -23,6 +23,8 @@ pub struct OpenTurn {
     pub turn: TurnId,
     /// The assistant message that it writes.
     pub message: MessageId,
+    /// The agent that was selected when it started: its calls keep it.
+    pub agent: String,
     /// Its attempt that has not ended.
     pub attempt: Option<AttemptId>,
     /// Wire requests so far.
@@ -57,10 +59,11 @@ pub struct CallState {
 }
 
 impl OpenTurn {
-    pub(crate) fn new(turn: TurnId, message: MessageId) -> Self {
+    pub(crate) fn new(turn: TurnId, message: MessageId, agent: String) -> Self {
         Self {
             turn,
             message,
+            agent,
             attempt: None,
             attempts: 0,
             reply: None,

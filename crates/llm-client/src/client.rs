@@ -15,7 +15,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATI
 use serde_json::Value;
 
 use crate::endpoint::Endpoint;
-use crate::error::LlmError;
+use crate::error::{LlmError, RetryAdvice};
 use crate::options::Options;
 use crate::reqwest_transport::ReqwestTransport;
 use crate::stream::{LlmStream, Reading};
@@ -125,7 +125,16 @@ pub(crate) async fn refusal(endpoint: &Endpoint, response: WireResponse) -> LlmE
     };
     error.status = Some(status.as_u16());
     error.request_id = request_id(&headers);
+    error.advice = advice(&headers);
     redacted(endpoint, error)
+}
+
+fn advice(headers: &HeaderMap) -> Option<RetryAdvice> {
+    match header(headers, "x-should-retry")? {
+        "true" => Some(RetryAdvice::Retry { after_ms: wait_ms(headers) }),
+        "false" => Some(RetryAdvice::GiveUp),
+        _ => None,
+    }
 }
 
 /// Some gateways answer 200 with an error in JSON.

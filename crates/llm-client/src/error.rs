@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use llm_protocol::retry::Schedule;
 use llm_protocol::{DecodeError, Delivery, ErrorReason, ProviderError, truncate};
 
 use crate::endpoint::InvalidEndpoint;
@@ -11,7 +12,7 @@ use crate::transport::TransportError;
 /// A failed call of a provider. Its text says what to do, then what the provider said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LlmError {
-    /// The typed reason; it decides about a retry.
+    /// The typed reason; it decides about a retry, unless the provider does.
     pub reason: ErrorReason,
     /// How far the request got. *Accepted* means that an answer began, if only a status.
     pub delivery: Delivery,
@@ -21,12 +22,34 @@ pub struct LlmError {
     pub provider_message: String,
     /// The provider's id of the request, for its support.
     pub request_id: Option<String>,
+    /// What the provider itself says of another try, whatever the reason says.
+    pub advice: Option<RetryAdvice>,
+}
+
+/// A provider's own word on another try: its header `x-should-retry`, which the SDKs of OpenAI and Anthropic obey
+/// over the status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryAdvice {
+    /// Try again, after this long if it says so.
+    Retry {
+        /// Its `retry-after`.
+        after_ms: Option<u64>,
+    },
+    /// Do not.
+    GiveUp,
 }
 
 impl LlmError {
     pub(crate) fn new(reason: ErrorReason, delivery: Delivery, message: &str) -> Self {
         let message = truncate(message, ProviderError::MAX_MESSAGE_BYTES).to_owned();
-        Self { reason, delivery, status: None, provider_message: message, request_id: None }
+        Self {
+            reason,
+            delivery,
+            status: None,
+            provider_message: message,
+            request_id: None,
+            advice: None,
+        }
     }
 
     /// The answer began and then this.
@@ -42,7 +65,31 @@ impl LlmError {
     /// How long the provider asks to wait before another try.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.reason.retry_after_ms().map(Duration::from_millis)
+        let asked = match self.advice {
+            Some(RetryAdvice::Retry { after_ms }) => after_ms.or(self.reason.retry_after_ms()),
+            Some(RetryAdvice::GiveUp) | None => self.reason.retry_after_ms(),
+        };
+        asked.map(Duration::from_millis)
+    }
+
+    /// Whether another try may succeed: the provider's word, or what the reason says.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self.advice {
+            Some(RetryAdvice::Retry { .. }) => true,
+            Some(RetryAdvice::GiveUp) => false,
+            None => self.reason.is_retryable(),
+        }
+    }
+
+    /// How long to wait after `failed` attempts, of which this error ended the last; none if it is not worth
+    /// another, or there were enough. `rand` is any random number (see [`Schedule::wait`]).
+    #[must_use]
+    pub fn next_delay(&self, schedule: &Schedule, failed: u32, rand: u64) -> Option<Duration> {
+        if !self.is_retryable() {
+            return None;
+        }
+        schedule.wait(failed, self.retry_after(), rand)
     }
 }
 

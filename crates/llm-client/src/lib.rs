@@ -17,7 +17,7 @@ mod transport;
 
 pub use client::{Client, ClientError};
 pub use endpoint::{Endpoint, InvalidEndpoint, Secret, normalize_base_url};
-pub use error::LlmError;
+pub use error::{LlmError, RetryAdvice};
 pub use llm_protocol::retry;
 pub use models::LIST_MODELS_TIMEOUT;
 pub use options::Options;

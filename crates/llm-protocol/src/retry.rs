@@ -32,13 +32,22 @@ impl Schedule {
     /// 20 % either way. The wait is never shorter than the provider asks for, up to `max_retry_after`.
     #[must_use]
     pub fn next_delay(&self, failed: u32, reason: &ErrorReason, rand: u64) -> Option<Duration> {
+        if !reason.is_retryable() {
+            return None;
+        }
+        self.wait(failed, reason.retry_after_ms().map(Duration::from_millis), rand)
+    }
+
+    /// The same whatever the last one failed for; `asked` is how long the provider wants us to wait.
+    #[must_use]
+    pub fn wait(&self, failed: u32, asked: Option<Duration>, rand: u64) -> Option<Duration> {
         let failed = failed.max(1);
-        if failed > self.max_retries || !reason.is_retryable() {
+        if failed > self.max_retries {
             return None;
         }
         let doubled = self.base.saturating_mul(2u32.saturating_pow(failed - 1));
-        let asked = reason.retry_after_ms().map_or(Duration::ZERO, Duration::from_millis);
-        Some(jittered(doubled, rand).max(asked.min(self.max_retry_after)))
+        let asked = asked.unwrap_or_default().min(self.max_retry_after);
+        Some(jittered(doubled, rand).max(asked))
     }
 }
 

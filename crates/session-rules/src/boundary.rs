@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use domain::{
-    AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochStarted, MessageId, ModelRef,
-    PromptPromoted, SessionError, TurnId,
+    AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochReason, EpochStarted, MessageId,
+    ModelRef, PromptPromoted, SessionError, TurnId,
 };
 use history::PendingInput;
 use llm_protocol::Protocol;
@@ -113,6 +113,7 @@ impl Rules<'_> {
                     epoch: 1,
                     baseline: first.baseline,
                     snapshot: first.snapshot.text(),
+                    reason: Some(EpochReason::First),
                 }),
                 // Nothing is promoted: the input stays pending for the next wake.
                 Err(error) => {

@@ -7,7 +7,7 @@
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
     CompactionReminded, CompactionStarted, Control, ControlDelivered, DrainEnd, DrainOutcome,
-    EpochStarted, MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
+    EpochReason, EpochStarted, MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
 };
 use history::{History, OpenCompaction, PendingControl, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
@@ -109,9 +109,13 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Option<TurnPlan> {
         let message = control.message.clone();
-        draft.push(ControlDelivered { message: message.clone() });
+        draft.push(ControlDelivered { message: message.clone(), error: None });
         draft.promoted();
-        let Control::Compaction = control.control;
+        match control.control {
+            Control::Compaction => {}
+            // Nobody can ask for these yet.
+            Control::Move { .. } | Control::Revert { .. } | Control::Unrevert => return None,
+        }
         let reason = CompactionReason::Manual;
         let wanted = Wanted { reason, input: Some(message), continuing, cause: None };
         let refused = if self.tail(draft.history()).summarised == 0 {
@@ -244,7 +248,12 @@ impl Rules<'_> {
                 end_compaction(draft, SideOutcome::Completed, Some(checkpoint), None);
                 let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number) + 1;
                 let snapshot = first.snapshot.text();
-                draft.push(EpochStarted { epoch, baseline: first.baseline, snapshot });
+                draft.push(EpochStarted {
+                    epoch,
+                    baseline: first.baseline,
+                    snapshot,
+                    reason: Some(EpochReason::Compaction),
+                });
                 draft.progress();
                 match open.side.started.reason {
                     CompactionReason::Manual => {

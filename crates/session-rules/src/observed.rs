@@ -7,7 +7,7 @@ use context::{
     Blocked, ContextSnapshot, DuplicateKey, Initialized, NESTED_KEY, Reconciled, SystemContext,
     entries,
 };
-use domain::{ContextUpdated, EpochStarted, MessageId, SessionError};
+use domain::{ContextUpdated, EpochReason, EpochStarted, MessageId, SessionError};
 use history::History;
 
 use crate::draft::Draft;
@@ -101,6 +101,7 @@ impl Observation {
                 epoch: epoch + 1,
                 baseline: fresh.baseline,
                 snapshot: fresh.snapshot.text(),
+                reason: Some(EpochReason::Replaced),
             }),
         }
         Ok(())
@@ -166,7 +167,7 @@ mod tests {
 
     fn epoch(history: &mut History, snapshot: &str) {
         let (epoch, baseline) = (1, "earlier".into());
-        push(history, EpochStarted { epoch, baseline, snapshot: snapshot.into() });
+        push(history, EpochStarted { epoch, baseline, snapshot: snapshot.into(), reason: None });
     }
 
     /// A turn in which the model has read a file.

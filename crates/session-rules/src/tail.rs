@@ -247,7 +247,7 @@ mod tests {
             error: None,
         });
         let (baseline, snapshot) = (String::new(), "{}".to_owned());
-        told.push(EpochStarted { epoch: 2, baseline, snapshot });
+        told.push(EpochStarted { epoch: 2, baseline, snapshot, reason: None });
         assert_eq!(told.tail(1_000), Tail { from: 4, answered: true, summarised: 2 });
         told.say("u10");
         assert_eq!(told.tail(1_000), Tail { from: 4, answered: true, summarised: 2 });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::{AttemptStarted, ToolIntent, ToolSettled};
+use domain::{AttemptStarted, ToolIntent};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -11,6 +11,7 @@ use llm_protocol::{ErrorReason, LlmEvent, Usage};
 use rand::RngExt;
 use session_rules::{Heard, Next, Said, TurnPlan};
 use signals::DeltaKind;
+use snapshots::Touched;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info_span};
@@ -18,6 +19,7 @@ use tracing::{Instrument, info_span};
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
 use crate::ending::provider_error;
+use crate::toolbox::Ran;
 
 /// The open turn: what it has said, and the bodies of its calls.
 pub(crate) struct Turn<'r> {
@@ -31,7 +33,9 @@ pub(crate) struct Turn<'r> {
 
 /// Bodies that run.
 pub(crate) struct Batch<'r> {
-    pub(crate) bodies: FuturesUnordered<BoxFuture<'r, ToolSettled>>,
+    pub(crate) bodies: FuturesUnordered<BoxFuture<'r, Ran>>,
+    /// What those that have ended may have changed, and is not captured.
+    touched: Touched,
     pub(crate) commit_at: Option<Instant>,
     pub(crate) cancel: CancellationToken,
 }
@@ -51,6 +55,7 @@ impl<'r> Turn<'r> {
             beside: false,
             batch: Batch {
                 bodies: FuturesUnordered::new(),
+                touched: Touched::Nothing,
                 commit_at: None,
                 cancel: CancellationToken::new(),
             },
@@ -79,9 +84,25 @@ impl<'r> Turn<'r> {
         self.batch.cancel.child_token()
     }
 
+    /// Something may have changed files.
+    pub(crate) fn touched(&mut self, touched: Touched) {
+        self.batch.touched = std::mem::take(&mut self.batch.touched).and(touched);
+    }
+
+    /// Whether its calls may have changed files, and that is not captured.
+    pub(crate) fn has_touched(&self) -> bool {
+        self.batch.touched != Touched::Nothing
+    }
+
+    /// What its calls may have changed, once.
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.batch.touched)
+    }
+
     /// A body has ended; its result may wait for others no longer than `delay`.
-    pub(crate) fn finished(&mut self, done: ToolSettled, delay: Duration) {
-        self.said.done.push(done);
+    pub(crate) fn finished(&mut self, ran: Ran, delay: Duration) {
+        self.touched(ran.touched);
+        self.said.done.push(ran.settled);
         self.batch.commit_at.get_or_insert_with(|| Instant::now() + delay);
     }
 }
@@ -131,7 +152,7 @@ impl<'r> Drain<'r> {
         // All failures between two whole replies share one budget, whoever met them.
         let failed = self.log.history().failures() + 1;
         let rand = rand::rng().random();
-        self.stage.runtime.settings.rules.retry.next_delay(failed, &error.reason, rand)
+        error.next_delay(&self.stage.runtime.settings.rules.retry, failed, rand)
     }
 
     /// One wire request, until its stream ends.
@@ -159,6 +180,7 @@ impl<'r> Drain<'r> {
                 () = control.fenced.cancelled() => return Err(Stop::Fenced),
                 () = interrupted_after(&mut interrupts, known) => return Ok(Streamed::Interrupted),
                 opened = &mut opening => break opened,
+                () = self.files.advance() => {}
                 () = self.title.advance() => {}
             }
         };
@@ -167,15 +189,23 @@ impl<'r> Drain<'r> {
             Err(error) => return Ok(Streamed::Failed(error)),
         };
         loop {
+            // Calls that may change files start once what was before them is durable.
+            let held = turn.intend_at.is_some()
+                && self.files.is_running()
+                && self.may_change_files(turn);
+            if held {
+                self.files.hold();
+            }
             tokio::select! {
                 biased;
                 () = control.fenced.cancelled() => return Err(Stop::Fenced),
                 () = interrupted_after(&mut interrupts, known) => return Ok(Streamed::Interrupted),
-                Some(done) = turn.batch.bodies.next() => {
-                    turn.finished(done, settings.result_delay);
+                Some(ran) = turn.batch.bodies.next() => {
+                    turn.finished(ran, settings.result_delay);
                 }
                 // What is due comes first: a fast stream always has something.
-                () = at(turn.intend_at) => self.commit_intents(turn).await?,
+                () = self.files.advance() => {}
+                () = at(turn.intend_at), if !held => self.commit_intents(turn).await?,
                 () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
                 () = at(turn.checkpoint_at) => self.checkpoint(turn).await?,
                 () = control.resync.notified() => self.live.resync(),
@@ -213,6 +243,9 @@ impl<'r> Drain<'r> {
             // What the last allowed turn calls never runs.
             Heard::Call if self.stage.rules().is_last_step(self.log.history()) => {}
             Heard::Call => {
+                if self.may_change_files(turn) {
+                    self.files.before_changes();
+                }
                 let delay = self.stage.runtime.settings.intent_delay;
                 turn.intend_at.get_or_insert_with(|| Instant::now() + delay);
             }

@@ -451,8 +451,8 @@ impl SimStore {
         let claim = head.claim + i64::from(starts);
         let all_promoted = head.pending == append.promoted;
         head.recoveries = match (append.progress, append.end) {
-            (true, _) | (_, DrainEnd::Close | DrainEnd::Park) => 0,
-            (false, DrainEnd::Keep | DrainEnd::HandOver) => {
+            (true, _) | (_, DrainEnd::Close | DrainEnd::Park | DrainEnd::Moved) => 0,
+            (false, DrainEnd::Keep | DrainEnd::HandOver | DrainEnd::MovedOpen) => {
                 head.recoveries + i16::from(starts && head.open && !head.handed_over)
             }
         };

@@ -49,6 +49,9 @@ pub enum InboxChange {
 pub(crate) fn control_kind(control: &Control) -> &'static str {
     match control {
         Control::Compaction => "compaction",
+        Control::Move { .. } => "move",
+        Control::Revert { .. } => "revert",
+        Control::Unrevert => "unrevert",
     }
 }
 

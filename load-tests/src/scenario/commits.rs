@@ -13,7 +13,7 @@ use crate::run::up::Up;
 /// Long enough for sweeps and heartbeats to show, if they took any.
 const QUIET: Duration = Duration::from_secs(4);
 /// The next transaction id; asking takes none.
-const NEXT: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+pub(super) const NEXT: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
 
 /// Arguments of `commits`.
 #[derive(Debug, clap::Args)]

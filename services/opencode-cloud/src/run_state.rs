@@ -123,7 +123,15 @@ impl RunState {
             | SessionEvent::CompactionReminded(_)
             | SessionEvent::CompactionEnded(_)
             | SessionEvent::TitleStarted(_)
-            | SessionEvent::TitleEnded(_) => {}
+            | SessionEvent::TitleEnded(_)
+            | SessionEvent::SessionMoved(_)
+            | SessionEvent::SessionForked(_)
+            | SessionEvent::WorkspaceSnapshotted(_)
+            | SessionEvent::WorkspaceRestored(_)
+            | SessionEvent::RevertStaging(_)
+            | SessionEvent::RevertStaged(_)
+            | SessionEvent::RevertCleared(_)
+            | SessionEvent::RevertCommitted(_) => {}
         }
     }
 

@@ -1,10 +1,8 @@
 //! Admission over HTTP: what a client may repeat, and what it may not.
 
 use anyhow::{Context, Result, ensure};
-use domain::{Clock, OrgId, SystemClock};
-use journeys::{Answer, Api, World, message_id, oracle, superuser_url};
+use journeys::{Answer, Api, World, another_organisation, message_id, oracle};
 use serde_json::{Value, json};
-use sqlx::Connection;
 
 fn prompt(id: &str, text: &str) -> Value {
     json!({ "messageID": id, "parts": [{ "type": "text", "text": text }], "delivery": "queue" })
@@ -79,28 +77,7 @@ async fn what_is_anothers_does_not_exist(
     session: &str,
     first: &Value,
 ) -> Result<()> {
-    let (text, key) = auth::generate_key("another organisation's");
-    // No route makes organisations yet.
-    let mut postgres = sqlx::PgConnection::connect(&superuser_url(&world.data())?).await?;
-    let (org, now) = (OrgId::random(), SystemClock::new().now_ms());
-    sqlx::query("INSERT INTO organisation (org_id, name, created_ms) VALUES ($1, 'another', $2)")
-        .bind(org.0)
-        .bind(now)
-        .execute(&mut postgres)
-        .await?;
-    sqlx::query(
-        "INSERT INTO api_key (org_id, id, hash, name, scopes, created_ms) VALUES ($1, $2, $3, $4, $5, $6)",
-    )
-    .bind(org.0)
-    .bind(key.id)
-    .bind(key.hash)
-    .bind(key.name)
-    .bind(key.scopes)
-    .bind(now)
-    .execute(&mut postgres)
-    .await?;
-    postgres.close().await?;
-    let theirs = Api::new(ours.url(), &text)?;
+    let theirs = another_organisation(ours, &world.data()).await?;
     ensure!(theirs.sessions().await?.is_empty());
     let message = first["info"]["id"].as_str().context("a message has an id")?;
     let missing = "ses_000000000000AAAAAAAAAAAAAA";

@@ -5,6 +5,7 @@
 mod admission;
 mod cluster;
 mod contract;
+mod fairness;
 mod faults;
 mod life;
 mod refusals;

@@ -54,8 +54,14 @@ impl From<InboxRow> for InboxView {
                 let kind = if prompt.synthetic.is_some() { "synthetic" } else { "prompt" };
                 (kind, prompt.synthetic, prompt.parts.into_iter().map(text).collect())
             }
-            InboxItem::Control(ControlAdmitted { control: Control::Compaction, .. }) => {
-                ("compaction", None, Vec::new())
+            InboxItem::Control(ControlAdmitted { control, .. }) => {
+                let kind = match control {
+                    Control::Compaction => "compaction",
+                    Control::Move { .. } => "move",
+                    Control::Revert { .. } => "revert",
+                    Control::Unrevert => "unrevert",
+                };
+                (kind, None, Vec::new())
             }
         };
         Self {

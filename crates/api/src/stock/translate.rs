@@ -199,7 +199,15 @@ impl Translator {
             | SessionEvent::ContextUpdated(_)
             | SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
-            | SessionEvent::InterruptRequested(_) => {}
+            | SessionEvent::InterruptRequested(_)
+            | SessionEvent::SessionMoved(_)
+            | SessionEvent::SessionForked(_)
+            | SessionEvent::WorkspaceSnapshotted(_)
+            | SessionEvent::WorkspaceRestored(_)
+            | SessionEvent::RevertStaging(_)
+            | SessionEvent::RevertStaged(_)
+            | SessionEvent::RevertCleared(_)
+            | SessionEvent::RevertCommitted(_) => {}
         }
         out.events
     }

@@ -80,7 +80,8 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
     let mut events: Vec<SessionEvent> = Vec::new();
     if !known.iter().any(|event| matches!(event.event, SessionEvent::EpochStarted(_))) {
         let baseline = "You are in a test.".to_owned();
-        events.push(EpochStarted { epoch: 1, baseline, snapshot: "{}".into() }.into());
+        events
+            .push(EpochStarted { epoch: 1, baseline, snapshot: "{}".into(), reason: None }.into());
     }
     let mut parent = None;
     for PendingInput { admitted, prompt, .. } in &inputs {
@@ -189,7 +190,7 @@ pub(crate) async fn compact(
     let (turn, message) = (TurnId::mint(&mut mint), MessageId::mint(&mut mint));
     let completed = outcome == SideOutcome::Completed;
     let mut events: Vec<SessionEvent> = vec![
-        ControlDelivered { message: input.clone() }.into(),
+        ControlDelivered { message: input.clone(), error: None }.into(),
         CompactionStarted {
             turn: turn.clone(),
             message: message.clone(),
@@ -216,7 +217,7 @@ pub(crate) async fn compact(
     ];
     if completed {
         let (baseline, snapshot) = ("You are in a test.".into(), "{}".into());
-        events.push(EpochStarted { epoch: 2, baseline, snapshot }.into());
+        events.push(EpochStarted { epoch: 2, baseline, snapshot, reason: None }.into());
     }
     events.push(DrainEnded { outcome: DrainOutcome::Completed, error: None }.into());
     let last = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);

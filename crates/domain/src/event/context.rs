@@ -11,6 +11,23 @@ pub struct EpochStarted {
     pub baseline: String,
     /// The Context Snapshot as JSON text.
     pub snapshot: String,
+    /// Why it began; older rows do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<EpochReason>,
+}
+
+/// Why a Context Epoch began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EpochReason {
+    /// It is the session's first.
+    First,
+    /// A summary stands for what was told before.
+    Compaction,
+    /// The session has moved to another Location.
+    Move,
+    /// Something changed that no message can tell.
+    Replaced,
 }
 
 /// Payload of `context.updated`: one Mid-Conversation System Message.

@@ -1,6 +1,10 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{Delivery, MessageId, ModelRef, PromptPart, TimestampMs};
+use crate::{
+    Delivery, LocationId, MessageId, ModelRef, ProjectId, PromptPart, SessionError, TimestampMs,
+};
+
+use super::is_false;
 
 /// Payload of `prompt.admitted`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +54,28 @@ pub struct PromptPromoted {
 pub enum Control {
     /// A Compaction at this place in the inbox.
     Compaction,
+    /// To go on at another Location.
+    Move {
+        /// The project that the Location belongs to.
+        project: ProjectId,
+        /// Where to.
+        location: LocationId,
+        /// The Location's directory, as the model is shown it.
+        directory: String,
+        /// Whether the Location, a new one, begins with the files of this one.
+        #[serde(default, skip_serializing_if = "is_false")]
+        carry: bool,
+    },
+    /// To go back to before a message.
+    Revert {
+        /// The first message that goes: a prompt or an answer.
+        message: MessageId,
+        /// Whether files go back too.
+        #[serde(default, skip_serializing_if = "is_false")]
+        files: bool,
+    },
+    /// To undo a Revert that is not committed.
+    Unrevert,
 }
 
 /// Payload of `control.admitted`.
@@ -72,6 +98,9 @@ pub struct ControlAdmitted {
 pub struct ControlDelivered {
     /// The item.
     pub message: MessageId,
+    /// Set when it could not be acted on, and nothing has changed: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<SessionError>,
 }
 
 /// Payload of `input.cancelled`: it has left the inbox and never becomes history.

@@ -12,24 +12,30 @@ mod context;
 mod inbox;
 mod session;
 mod turn;
+mod workspace;
 
 pub use call::{ToolCalled, ToolIntent, ToolSettled, ToolStarted};
 pub use compaction::{
     CompactionEnded, CompactionReason, CompactionReminded, CompactionStarted, SideOutcome,
     TitleEnded, TitleStarted,
 };
-pub use context::{ContextUpdated, EpochStarted};
+pub use context::{ContextUpdated, EpochReason, EpochStarted};
 pub use inbox::{
     Control, ControlAdmitted, ControlDelivered, DeliveryChanged, InputCancelled, PromptAdmitted,
     PromptPromoted, WakeRequested,
 };
 pub use session::{
     DrainEnded, DrainOutcome, EntryRemoved, EntrySet, InterruptRequested, InterruptTarget,
-    NoticeKind, NoticeRecorded, SessionCreated, SessionError, SessionRenamed, TitledBy,
+    NoticeKind, NoticeRecorded, SessionCreated, SessionError, SessionForked, SessionMoved,
+    SessionRenamed, TitledBy,
 };
 pub use turn::{
     AttemptEnded, AttemptOutcome, AttemptStarted, ReplyPart, RetryScheduled, TextCheckpointed,
     TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+};
+pub use workspace::{
+    FileChange, FileStatus, RevertCleared, RevertCommitted, RevertPaths, RevertStaged,
+    RevertStaging, RevertedTo, WorkspaceRestored, WorkspaceSnapshotted,
 };
 
 /// A stored kind, version or payload that this build does not know.
@@ -191,6 +197,22 @@ events! {
     TitleStarted(TitleStarted) = "title.started",
     /// It was made, or was not.
     TitleEnded(TitleEnded) = "title.ended",
+    /// The session goes on at another Location.
+    SessionMoved(SessionMoved) = "session.moved",
+    /// The session begins with a copy of another's log.
+    SessionForked(SessionForked) = "session.forked",
+    /// The Location's files were captured.
+    WorkspaceSnapshotted(WorkspaceSnapshotted) = "workspace.snapshotted",
+    /// They were made anew on another disk.
+    WorkspaceRestored(WorkspaceRestored) = "workspace.restored",
+    /// Files are about to be put back.
+    RevertStaging(RevertStaging) = "revert.staging",
+    /// The session stands before a message, and can be brought back.
+    RevertStaged(RevertStaged) = "revert.staged",
+    /// It was brought back.
+    RevertCleared(RevertCleared) = "revert.cleared",
+    /// It stays there.
+    RevertCommitted(RevertCommitted) = "revert.committed",
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -213,9 +235,49 @@ mod tests {
             epoch: 1,
             baseline: "You are here.\n\"quoted\" \u{1F980}".into(),
             snapshot: "{}".into(),
+            reason: Some(EpochReason::First),
         });
         let back = SessionEvent::read(event.kind(), event.version(), &event.payload());
         assert_eq!(back.expect("our own event"), event);
+    }
+
+    /// What the SQL of the projections reads, and what rows hold for good.
+    #[test]
+    fn files_reverts_forks_and_moves_have_these_shapes() {
+        let tree = |digit: &str| format!("\"{}\"", digit.repeat(64));
+        let (a, b) = (tree("a"), tree("b"));
+        let file = r#"{"path":"src/x","status":"added","additions":2,"patch":"@@"}"#;
+        let back = r#"{"epoch":1,"snapshot":"{}"}"#;
+        let staged = r#""message":"msg_1","from":7"#;
+        let all = [
+            ("session.moved", format!(r#"{{"from":"loc_1","to":"loc_2","project":"prj_1","directory":"/workspace","carry":true,"tree":{a}}}"#)),
+            ("session.moved", r#"{"from":"loc_1","to":"loc_2","project":"prj_1","directory":"/workspace"}"#.into()),
+            ("session.forked", format!(r#"{{"parent":"ses_1","through":9,"copied":7,"files":{a}}}"#)),
+            ("session.forked", r#"{"parent":"ses_1","through":9,"copied":7}"#.into()),
+            ("workspace.snapshotted", format!(r#"{{"token":5,"ordinal":2,"tree":{a},"parent":{b},"pack":"o/p","bytes":10,"turn":"trn_1","files":[{file}],"more":1}}"#)),
+            ("workspace.snapshotted", format!(r#"{{"token":5,"ordinal":1,"tree":{a},"bytes":0,"base":true,"files":[]}}"#)),
+            ("workspace.restored", format!(r#"{{"token":6,"tree":{a},"lost":["call_1"]}}"#)),
+            ("workspace.restored", r#"{"token":6,"lost":[]}"#.into()),
+            ("revert.staging", format!(r#"{{{staged},"original":{a},"target":{b},"paths":{{"only":["src/x"]}},"back":{back}}}"#)),
+            ("revert.staging", format!(r#"{{{staged},"original":{a},"paths":"all","undone":{{"only":["src/y"]}},"back":{{}}}}"#)),
+            ("revert.staged", format!(r#"{{{staged},"original":{a},"paths":"all","files":[{file}],"back":{back}}}"#)),
+            ("revert.staged", format!(r#"{{{staged},"files":[],"back":{back}}}"#)),
+            ("revert.cleared", r#"{}"#.into()),
+            ("revert.cleared", r#"{"error":{"code":"a.b","message":"c"}}"#.into()),
+            ("revert.committed", format!(r#"{{{staged},"back":{back}}}"#)),
+            ("control.admitted", r#"{"message":"msg_1","delivery":"steer","control":{"type":"move","project":"prj_1","location":"loc_2","directory":"/workspace","carry":true},"wake":true,"digest":"d"}"#.into()),
+            ("control.admitted", r#"{"message":"msg_1","delivery":"steer","control":{"type":"revert","message":"msg_2","files":true},"wake":true,"digest":"d"}"#.into()),
+            ("control.admitted", r#"{"message":"msg_1","delivery":"steer","control":{"type":"unrevert"},"wake":true,"digest":"d"}"#.into()),
+            ("control.delivered", r#"{"message":"msg_1","error":{"code":"a.b","message":"c"}}"#.into()),
+            ("epoch.started", r#"{"epoch":2,"baseline":"b","snapshot":"{}","reason":"move"}"#.into()),
+            ("epoch.started", r#"{"epoch":2,"baseline":"b","snapshot":"{}"}"#.into()),
+            ("notice.recorded", r#"{"message":"msg_1","kind":"files-lost","text":"t"}"#.into()),
+        ];
+        for (kind, payload) in all {
+            let event = SessionEvent::read(kind, 1, &payload)
+                .unwrap_or_else(|error| panic!("{payload}: {error:?}"));
+            assert_eq!((event.kind(), event.payload()), (kind, payload));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{LocationId, MessageId, ModelRef, ProjectId, SessionId, TurnId};
+use crate::{LocationId, MessageId, ModelRef, ProjectId, Seq, SessionId, SnapshotTree, TurnId};
 
 use super::is_false;
 
@@ -47,6 +47,39 @@ pub struct SessionRenamed {
     pub by: TitledBy,
 }
 
+/// Payload of `session.moved`. The Context Epoch ends; the next one begins at the new Location.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionMoved {
+    /// Where it ran.
+    pub from: LocationId,
+    /// Where it runs from now on.
+    pub to: LocationId,
+    /// The project that the new Location belongs to.
+    pub project: ProjectId,
+    /// The new Location's directory, as the model is shown it.
+    pub directory: String,
+    /// Whether the new Location begins with the files of the old one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub carry: bool,
+    /// Those files; `None` when there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<SnapshotTree>,
+}
+
+/// Payload of `session.forked`. What is copied follows it, with new ids and with the times that it had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionForked {
+    /// The session that it is a fork of; need not exist any more.
+    pub parent: SessionId,
+    /// The last event of the other log that was looked at.
+    pub through: Seq,
+    /// How many events follow that are copies.
+    pub copied: i64,
+    /// The files that its own Location begins with; `None` when it shares the other session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<SnapshotTree>,
+}
+
 /// Payload of `entry.set`: a context entry, told to the model at the next boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntrySet {
@@ -73,6 +106,8 @@ pub enum NoticeKind {
     Recovery,
     /// The last allowed turn: answer without tools.
     StepLimit,
+    /// The files are on another disk, without the effects of some calls.
+    FilesLost,
 }
 
 /// Payload of `notice.recorded`.

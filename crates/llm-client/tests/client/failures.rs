@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use futures::{StreamExt, stream};
+use llm_client::retry::Schedule;
 use llm_client::{Client, Endpoint, LlmError, Options, Secret};
 use llm_protocol::{Delivery, ErrorReason, Protocol};
 use tokio::io::AsyncReadExt;
@@ -40,6 +41,7 @@ async fn a_rate_limit_tells_its_wait() {
             status: Some(429),
             provider_message: "Slow down.".to_owned(),
             request_id: Some("req_1".to_owned()),
+            advice: None,
         }
     );
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
@@ -55,6 +57,32 @@ async fn a_rate_limit_tells_its_wait() {
     assert_eq!(refused(429, date, "").await.retry_after(), Some(Duration::from_mins(1)));
     let millis = &[("retry-after", "1"), ("retry-after-ms", "120")];
     assert_eq!(refused(503, millis, "").await.retry_after(), Some(Duration::from_millis(120)));
+}
+
+#[tokio::test]
+async fn a_providers_word_on_another_try_is_above_what_its_status_says() {
+    let schedule = Schedule { base: Duration::from_secs(2), ..Schedule::default() };
+    let delay = |error: &LlmError, failed| error.next_delay(&schedule, failed, 500);
+    let two = Duration::from_secs(2);
+
+    let error = refused(429, &[("x-should-retry", "false"), ("retry-after", "7")], "").await;
+    assert_eq!(error.reason, ErrorReason::RateLimit { retry_after_ms: Some(7000) });
+    assert_eq!((error.is_retryable(), delay(&error, 1)), (false, None));
+    assert_eq!(delay(&refused(500, &[("x-should-retry", "false")], "").await, 1), None);
+
+    let error = refused(400, &[("x-should-retry", "true")], "").await;
+    assert!(!error.reason.is_retryable() && error.is_retryable(), "{error:?}");
+    assert_eq!((delay(&error, 1), delay(&error, 4)), (Some(two), Some(two * 8)));
+    assert_eq!(delay(&error, 5), None, "within the same budget");
+    let waits = &[("x-should-retry", "true"), ("retry-after", "30")];
+    assert_eq!(delay(&refused(400, waits, "").await, 1), Some(Duration::from_secs(30)));
+    let days = &[("x-should-retry", "true"), ("retry-after", "86400")];
+    assert_eq!(delay(&refused(400, days, "").await, 1), Some(schedule.max_retry_after));
+
+    // Anything else says nothing.
+    let error = refused(500, &[("x-should-retry", "maybe")], "").await;
+    assert_eq!((error.advice, delay(&error, 1)), (None, Some(two)));
+    assert_eq!(delay(&refused(400, &[], "").await, 1), None);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 use async_trait::async_trait;
 use context::{EnvironmentFacts, Loaded, Producer, SystemContext, date, environment};
 
-use super::{ObservedAt, look, no_workspace, repository};
+use super::ObservedAt;
+use super::files::Seen;
 
 /// The environment and the date.
 pub(super) struct Builtins;
@@ -15,13 +16,12 @@ impl Producer<ObservedAt> for Builtins {
 }
 
 async fn facts(at: &ObservedAt) -> Loaded<EnvironmentFacts> {
-    let Some(root) = at.root.clone() else { return Loaded::Unavailable(no_workspace()) };
-    match look(move || Ok(repository::repository(&root))).await {
-        Ok((repository, branch)) => Loaded::Value(EnvironmentFacts {
+    match at.files().await {
+        Ok(Seen { repository: (repository, branch), .. }) => Loaded::Value(EnvironmentFacts {
             directory: at.shown.clone(),
             platform: "linux".to_owned(),
-            repository,
-            branch,
+            repository: *repository,
+            branch: branch.clone(),
         }),
         Err(why) => Loaded::Unavailable(why),
     }

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -10,10 +10,7 @@ use context::{
 use domain::TimestampMs;
 use tools::LocationTexts;
 
-use super::{INSTRUCTION_FILE, ObservedAt, look, no_workspace};
-
-/// Directories above a Location in which the top of its worktree is looked for.
-const MAX_DEPTH: usize = 64;
+use super::{INSTRUCTION_FILE, ObservedAt};
 
 /// How old an organisation's text may be, in ms: a drain asks at each boundary.
 const FRESH_FOR: TimestampMs = 2_000;
@@ -62,23 +59,11 @@ async fn project(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {
     if !at.project_instructions {
         return Ok(Vec::new());
     }
-    let root = at.root.clone().ok_or_else(no_workspace)?;
-    let (shown, in_project) = (PathBuf::from(&at.shown), at.in_project);
-    look(move || {
-        let top = if in_project { worktree(&root) } else { &root };
-        upward(&root, top, &shown)
-    })
-    .await
-}
-
-/// The nearest directory from `root` upwards that has a `.git`; `root` itself without one.
-fn worktree(root: &Path) -> &Path {
-    let mut above = root.ancestors().take(MAX_DEPTH);
-    above.find(|directory| directory.join(".git").symlink_metadata().is_ok()).unwrap_or(root)
+    at.files().await?.project.clone()
 }
 
 /// The instruction files from `top` down to `root`, which is shown as `shown`. Nothing above `top` is opened.
-fn upward(root: &Path, top: &Path, shown: &Path) -> io::Result<Vec<InstructionFile>> {
+pub(super) fn upward(root: &Path, top: &Path, shown: &Path) -> io::Result<Vec<InstructionFile>> {
     let texts = LocationTexts::open(top)?;
     let below = root.strip_prefix(top).unwrap_or(Path::new(""));
     let mut files = Vec::new();
@@ -100,6 +85,7 @@ mod tests {
 
     use context::Initialized;
 
+    use super::super::files::worktree;
     use super::*;
 
     fn told(files: Vec<InstructionFile>) -> String {

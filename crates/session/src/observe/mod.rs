@@ -6,16 +6,18 @@
 //! nested ───────┘ (the Location's)           AGENTS.md of the directories in which the model has read
 //! ```
 //!
+//! Whichever of them needs the Location's files first has all of them looked at, in one pass.
+//!
 //! Invariant: nothing that a source says depends on which worker looks.
 
 mod builtins;
+mod files;
 mod instructions;
 mod nested;
 mod reads;
 mod repository;
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +28,9 @@ use history::History;
 use jiff::tz::TimeZone;
 use session_rules::Observation;
 use store::Store;
-use tokio::time::timeout;
+use tokio::sync::OnceCell;
 
+use self::files::Seen;
 use crate::runtime::Runtime;
 use crate::workspace::Workspace;
 
@@ -58,6 +61,15 @@ pub struct ObservedAt {
     pub zone: TimeZone,
     /// Where the organisation's texts are.
     pub store: Store,
+    files: Arc<OnceCell<Result<Seen, String>>>,
+}
+
+impl ObservedAt {
+    /// What the Location's files say; looked at once, for all that ask. `Err` says why they cannot be looked at
+    /// for now.
+    async fn files(&self) -> Result<&Seen, String> {
+        self.files.get_or_init(|| files::look(self)).await.as_ref().map_err(Clone::clone)
+    }
 }
 
 /// Looks at the Context Sources of a session. `done`: results of its open turn that are not written yet.
@@ -79,6 +91,7 @@ pub(crate) async fn observe(
         now_ms: runtime.clock.now_ms(),
         zone: runtime.settings.zone.clone(),
         store: runtime.store.clone(),
+        files: Arc::default(),
     };
     Observation::new(workspace.sources().observe(&at).await, reads)
 }
@@ -103,20 +116,4 @@ impl Sources {
         });
         Self { registry, _core: Arc::new(core) }
     }
-}
-
-/// Does file work where it may block. `Err` says why it could not be done for now.
-async fn look<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, String> {
-    match timeout(PATIENCE, tokio::task::spawn_blocking(work)).await {
-        Ok(Ok(looked)) => looked.map_err(|error| error.to_string()),
-        Ok(Err(failed)) => Err(failed.to_string()),
-        Err(_elapsed) => Err(format!("its files did not answer within {} s", PATIENCE.as_secs())),
-    }
-}
-
-/// Why nothing of a workspace can be looked at.
-fn no_workspace() -> String {
-    "the workspace is not here".to_owned()
 }

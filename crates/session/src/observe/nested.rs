@@ -9,7 +9,7 @@ use context::{
 };
 use tools::LocationTexts;
 
-use super::{INSTRUCTION_FILE, ObservedAt, look, no_workspace};
+use super::{INSTRUCTION_FILE, ObservedAt};
 
 /// Directories that are looked into, those nearest to the Location's first.
 const MAX_DIRECTORIES: usize = 1_000;
@@ -23,21 +23,22 @@ impl Producer<ObservedAt> for Nested {
         if !at.project_instructions || at.reads.is_empty() {
             return nested_instructions(Vec::new());
         }
-        match files(at).await {
+        match at.files().await.and_then(|seen| seen.nested.clone()) {
             Ok(files) => nested_instructions(files),
             Err(why) => nested_unavailable(why),
         }
     }
 }
 
-async fn files(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {
-    let root = at.root.clone().ok_or_else(no_workspace)?;
-    let (shown, reads) = (PathBuf::from(&at.shown), at.reads.clone());
-    look(move || found(&root, &shown, &reads)).await
-}
-
 /// The instruction files on the ways from `root` to what was read: from the shallowest to the deepest directory.
-fn found(root: &Path, shown: &Path, reads: &BTreeSet<String>) -> io::Result<Vec<InstructionFile>> {
+pub(super) fn found(
+    root: &Path,
+    shown: &Path,
+    reads: &BTreeSet<String>,
+) -> io::Result<Vec<InstructionFile>> {
+    if reads.is_empty() {
+        return Ok(Vec::new());
+    }
     let texts = LocationTexts::open(root)?;
     let mut files = Vec::new();
     for directory in directories(root, shown, reads) {

@@ -114,7 +114,7 @@ async fn one_compaction_waits_and_a_second_request_wakes_it_if_it_sleeps() {
     world.try_control(&session, &world.compaction()).await.expect("found");
     assert!(world.head(&session).await.ready, "what an interrupt parked is woken too");
     world.fence(1).await;
-    let delivered = ControlDelivered { message: stored.message }.into();
+    let delivered = ControlDelivered { message: stored.message, error: None }.into();
     world.drain(&session, 1, &[delivered, ended(DrainOutcome::Completed)], DrainEnd::Close).await;
     let next = world.try_control(&session, &world.compaction()).await.expect("admitted");
     assert_eq!(next.admission, ControlAdmission::First, "the next one waits anew");

@@ -100,7 +100,7 @@ impl Known {
                 }
             }
             SessionEvent::PromptPromoted(PromptPromoted { message, .. })
-            | SessionEvent::ControlDelivered(ControlDelivered { message })
+            | SessionEvent::ControlDelivered(ControlDelivered { message, .. })
             | SessionEvent::InputCancelled(InputCancelled { message }) => {
                 self.pending.retain(|input| input.message != *message);
             }
@@ -379,7 +379,10 @@ fn next_write(
     let inputs: Vec<&Pending> =
         if steers.is_empty() { queued.into_iter().take(1).collect() } else { steers };
     if let Some(Pending { message, prompt: None, .. }) = inputs.first() {
-        return (vec![ControlDelivered { message: message.clone() }.into()], DrainEnd::Keep);
+        return (
+            vec![ControlDelivered { message: message.clone(), error: None }.into()],
+            DrainEnd::Keep,
+        );
     }
     let prompts: Vec<_> = inputs.iter().map_while(|input| input.prompt.as_ref()).collect();
     let mut events: Vec<_> = prompts.iter().copied().map(promoted).collect();

@@ -184,7 +184,12 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
     let mut mint = world.mint();
     let turn = TestTurn::new(&mut mint, &second.message);
     let snapshot = "{\"core/date\":\"2026-11-21\"}".to_owned();
-    let epoch = EpochStarted { epoch: 1, baseline: "You are \"here\".\n".into(), snapshot };
+    let epoch = EpochStarted {
+        epoch: 1,
+        baseline: "You are \"here\".\n".into(),
+        snapshot,
+        reason: Some(domain::EpochReason::First),
+    };
     let mut events = vec![epoch.into(), promoted(&first), promoted(&second)];
     events.extend(turn.start());
     let claim = world.drain(&session, 1, &events, DrainEnd::Keep).await;
@@ -304,7 +309,7 @@ async fn drain_inbox(
         cause: None,
     };
     let events = [
-        ControlDelivered { message: control.message.clone() }.into(),
+        ControlDelivered { message: control.message.clone(), error: None }.into(),
         started.into(),
         compaction.attempt(compaction.attempt.clone(), 1),
     ];
@@ -332,7 +337,12 @@ async fn drain_inbox(
     let checkpoint = Some("Files were listed.".to_owned());
     let outcome = SideOutcome::Completed;
     let snapshot = "{\"core/date\":\"2026-11-23\"}".to_owned();
-    let epoch = EpochStarted { epoch: 2, baseline: "You are still here.\n".into(), snapshot };
+    let epoch = EpochStarted {
+        epoch: 2,
+        baseline: "You are still here.\n".into(),
+        snapshot,
+        reason: Some(domain::EpochReason::Compaction),
+    };
     let large = TestTurn::new(&mut mint, &later.message);
     let mut events = vec![
         compaction.attempt_ended(&again, AttemptOutcome::Completed),

@@ -143,7 +143,15 @@ impl Renderer {
             | SessionEvent::WakeRequested(_)
             | SessionEvent::CompactionReminded(_)
             | SessionEvent::TitleStarted(_)
-            | SessionEvent::TitleEnded(_) => {}
+            | SessionEvent::TitleEnded(_)
+            | SessionEvent::SessionMoved(_)
+            | SessionEvent::SessionForked(_)
+            | SessionEvent::WorkspaceSnapshotted(_)
+            | SessionEvent::WorkspaceRestored(_)
+            | SessionEvent::RevertStaging(_)
+            | SessionEvent::RevertStaged(_)
+            | SessionEvent::RevertCleared(_)
+            | SessionEvent::RevertCommitted(_) => {}
         }
         printed
     }

@@ -98,7 +98,9 @@ pub fn summary(event: &SessionEvent) -> String {
         SessionEvent::ControlAdmitted(control) => {
             format!("{} {}", control.message, control.delivery.as_str())
         }
-        SessionEvent::ControlDelivered(delivered) => delivered.message.to_string(),
+        SessionEvent::ControlDelivered(delivered) => {
+            format!("{}{}", delivered.message, why(&delivered.error))
+        }
         SessionEvent::InputCancelled(cancelled) => cancelled.message.to_string(),
         SessionEvent::DeliveryChanged(changed) => {
             format!("{} {}", changed.message, changed.delivery.as_str())
@@ -115,6 +117,21 @@ pub fn summary(event: &SessionEvent) -> String {
         SessionEvent::TitleEnded(ended) => {
             format!("{} {}{}", ended.turn, word(&ended.outcome), why(&ended.error))
         }
+        SessionEvent::SessionMoved(moved) => format!("{} to {}", moved.from, moved.to),
+        SessionEvent::SessionForked(forked) => {
+            format!("of {} up to {}", forked.parent, forked.through)
+        }
+        SessionEvent::WorkspaceSnapshotted(captured) => {
+            let more = usize::try_from(captured.more).unwrap_or(0);
+            format!("{} files, tree {}", captured.files.len() + more, captured.tree)
+        }
+        SessionEvent::WorkspaceRestored(restored) => {
+            format!("without the effects of {} calls", restored.lost.len())
+        }
+        SessionEvent::RevertStaging(staging) => staging.message.to_string(),
+        SessionEvent::RevertStaged(staged) => staged.message.to_string(),
+        SessionEvent::RevertCleared(cleared) => why(&cleared.error),
+        SessionEvent::RevertCommitted(committed) => committed.message.to_string(),
     };
     printable::line(&text, MAX_WORDS)
 }
