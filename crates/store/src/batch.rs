@@ -5,6 +5,7 @@
 //! There is no timer, so nobody waits for company.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,10 +40,7 @@ pub(crate) trait Call: Sized + Send + Sync + 'static {
 
     /// Runs them as one statement. An error means that none of them has changed anything, or, when it is not
     /// Postgres's answer, that nobody knows.
-    fn run<'c>(
-        calls: &'c [Self],
-        connection: &'c mut PgConnection,
-    ) -> Answers<'c, Self::Answer>;
+    fn run<'c>(calls: &'c [Self], connection: &'c mut PgConnection) -> Answers<'c, Self::Answer>;
 }
 
 /// Calls of one kind. Cheap to clone.
@@ -100,7 +98,8 @@ impl<C: Call> Batches<C> {
         if begins {
             // Of no caller's span: it carries the calls of others too.
             let flight = Flight { shared: self.shared.clone(), landed: false };
-            Span::none().in_scope(|| drop(tasks::detached(flight.fly()).now_or_never()));
+            // It goes on in a task of its own after the first look at it.
+            let _ = Span::none().in_scope(|| tasks::detached(flight.fly()).now_or_never());
         }
         let asked = match tokio::time::timeout(self.shared.patience, &mut answer).await {
             Ok(asked) => asked,
@@ -117,6 +116,12 @@ impl<C: Call> Batches<C> {
 impl<C: Call> Clone for Batches<C> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
+    }
+}
+
+impl<C: Call> fmt::Debug for Batches<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batches").field("waiting", &self.shared.lock().waiting.len()).finish()
     }
 }
 
@@ -148,8 +153,8 @@ impl<C: Call> Flight<C> {
             if waiting.caller.is_closed() {
                 continue;
             }
-            let fits = batch.len() < MOST
-                && batch.iter().all(|taken| waiting.call.goes_with(&taken.call));
+            let fits =
+                batch.len() < MOST && batch.iter().all(|taken| waiting.call.goes_with(&taken.call));
             if fits { batch.push(waiting) } else { others.push_back(waiting) }
         }
         state.waiting = others;
@@ -183,9 +188,7 @@ impl<C: Call> Shared<C> {
             Err(StoreError::Database(error)) if lane::is_refusal(&error) => {
                 calls.iter().map(|_| Ok(None)).collect()
             }
-            Err(StoreError::Database(error)) => {
-                calls.iter().map(|_| Err(copied(&error))).collect()
-            }
+            Err(StoreError::Database(error)) => calls.iter().map(|_| Err(copied(&error))).collect(),
             Err(other) => {
                 let what = other.to_string();
                 calls.iter().map(|_| Err(StoreError::Unreadable(what.clone()))).collect()

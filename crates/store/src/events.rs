@@ -118,7 +118,8 @@ impl Call for Read {
                 calls.iter().map(|_| None).collect();
             for row in rows {
                 let page = usize::try_from(row.place - 1).ok().and_then(|at| pages.get_mut(at));
-                let page = page.ok_or_else(|| StoreError::Unreadable("a page of no call".into()))?;
+                let page =
+                    page.ok_or_else(|| StoreError::Unreadable("a page of no call".into()))?;
                 let event: Result<RecordedEvent, StoreError> = recorded!(row);
                 match (page.get_or_insert_with(|| Ok(Vec::new())), event) {
                     (Ok(events), Ok(event)) => events.push(event),

@@ -53,15 +53,6 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Gives the connection back after `done`, its one statement's answer.
-    pub(crate) fn done_with<T>(self, done: Result<T, Error>) -> Result<T, Error> {
-        match &done {
-            Err(error) => self.give_back_after(error),
-            Ok(_) => self.give_back(),
-        }
-        done
-    }
-
     /// Gives the connection back after `done`, what was made of its one statement's answer.
     pub(crate) fn back_after<T>(self, done: Result<T, StoreError>) -> Result<T, StoreError> {
         match &done {

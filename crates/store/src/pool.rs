@@ -108,7 +108,8 @@ impl Store {
             Ok(Lane::new(connect("oc_app")?, connections, options.acquire_timeout))
         };
         let patience = options.acquire_timeout;
-        let (gateways, drains) = (lane(options.gateway_connections)?, lane(options.drain_connections)?);
+        let (gateways, drains) =
+            (lane(options.gateway_connections)?, lane(options.drain_connections)?);
         Ok(Self {
             gateway: pool("oc_app", options.gateway_connections)?,
             drain: pool("oc_app", options.drain_connections)?,

@@ -92,19 +92,19 @@ impl Call for Write {
     fn run<'c>(calls: &'c [Self], connection: &'c mut PgConnection) -> Answers<'c, Self::Answer> {
         Box::pin(async move {
             let Some(first) = calls.first() else { return Ok(Vec::new()) };
-            let each = |number: fn(&Self) -> i64| -> Vec<i64> { calls.iter().map(number).collect() };
+            let each =
+                |number: fn(&Self) -> i64| -> Vec<i64> { calls.iter().map(number).collect() };
             let text = |text: fn(&Self) -> &str| -> Vec<String> {
                 calls.iter().map(|call| text(call).to_owned()).collect()
             };
             let events = |column: fn(&Self) -> &Vec<String>| -> Vec<String> {
                 calls.iter().flat_map(|call| column(call).iter().cloned()).collect()
             };
-            let owners = (1..).zip(calls).flat_map(|(place, call): (i32, &Self)| {
-                call.ids.iter().map(move |_| place)
-            });
-            let numbers = calls.iter().flat_map(|call| {
-                (call.first.0..).zip(&call.ids).map(|(seq, _)| seq)
-            });
+            let owners = (1..)
+                .zip(calls)
+                .flat_map(|(place, call): (i32, &Self)| call.ids.iter().map(move |_| place));
+            let numbers =
+                calls.iter().flat_map(|call| (call.first.0..).zip(&call.ids).map(|(seq, _)| seq));
             let components = calls.iter().flat_map(|call| call.components.iter().cloned());
             let (hashes, bytes): (Vec<Vec<u8>>, Vec<Vec<u8>>) = components.unzip();
             let written = sqlx::query_scalar!(
