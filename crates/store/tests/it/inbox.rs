@@ -1,6 +1,7 @@
 //! What happens to an input between its admission and its promotion.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::{
     ControlAdmitted, ControlDelivered, Delivery, DrainOutcome, MessageId, PromptAdmitted, Seq,
@@ -316,9 +317,7 @@ async fn a_cancel_that_meets_a_promotion_wins_or_finds_it_gone() {
         both.spawn({
             let (world, session, id) = (world.clone(), session.clone(), prompt.message.clone());
             async move {
-                for _ in 0..(round % 4) * 20 {
-                    tokio::task::yield_now().await;
-                }
+                tokio::time::sleep(Duration::from_millis(round % 8)).await;
                 cancel(&world, &session, &id).await != InboxChange::Unchanged
             }
         });
