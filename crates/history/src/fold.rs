@@ -2,12 +2,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    CompactionReason, Control, Delivery, InterruptTarget, MessageId, ModelRef, PromptAdmitted,
-    RecordedEvent, Seq, SessionEvent, SideOutcome, TimestampMs, TurnId, TurnOutcome, TurnUsage,
+    CompactionReason, Control, Delivery, DrainOutcome, FencingToken, InterruptTarget, MessageId,
+    ModelRef, NoticeKind, PromptAdmitted, RecordedEvent, RevertCommitted, RevertPaths, Seq,
+    SessionEvent, SideOutcome, SnapshotTree, TimestampMs, TurnId, TurnOutcome, TurnUsage,
 };
 use llm_protocol::{LlmRequest, Message, Part, SystemPart};
 
+use crate::files::{Capture, Files, Unsaved, changed_since, tree_before};
 use crate::open_turn::OpenTurn;
+use crate::revert::{Reverting, Savepoint};
 use crate::side::{OpenCompaction, OpenTitle, Side, turn_of};
 use crate::{Components, Conversation, View};
 
@@ -17,16 +20,22 @@ use crate::{Components, Conversation, View};
 pub struct History {
     /// Only grows.
     conversation: Conversation,
+    /// One for each message that somebody can go back to; only grows.
+    savepoints: Vec<Savepoint>,
+    /// Only grows.
+    captures: Vec<Capture>,
     state: State,
 }
 
-/// All but the conversation: little, and cheap to copy.
+/// All but what only grows: little, and cheap to copy.
 #[derive(Debug, Clone, Default)]
 struct State {
     seq: Seq,
     pending: Vec<PendingInput>,
     controls: Vec<PendingControl>,
-    epoch: Option<EpochState>,
+    epoch: Option<Arc<EpochState>>,
+    /// The highest number that an epoch has had.
+    last_epoch: i32,
     view: View,
     open: Option<OpenTurn>,
     compacting: Option<OpenCompaction>,
@@ -46,12 +55,20 @@ struct State {
     just_compacted: bool,
     failures: u32,
     last_usage: Option<(TurnUsage, usize)>,
+    files: Files,
+    revert: Option<Reverting>,
+    /// What was reverted for good, by its first event and the one that said so.
+    dead: Arc<Vec<(Seq, Seq)>>,
+    /// Where the session moved last: a Revert may not cross it.
+    moved: Seq,
 }
 
 /// A [`History`] as it was at some point, to go back to.
 #[derive(Debug)]
 pub struct Mark {
     messages: usize,
+    savepoints: usize,
+    captures: usize,
     state: State,
 }
 
@@ -109,13 +126,20 @@ impl History {
     /// Where the fold is now. Events that are drafted and never written are folded and taken back by it.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { messages: self.conversation.messages.len(), state: self.state.clone() }
+        Mark {
+            messages: self.conversation.messages.len(),
+            savepoints: self.savepoints.len(),
+            captures: self.captures.len(),
+            state: self.state.clone(),
+        }
     }
 
     /// Unfolds everything since `mark`, which must be an earlier point of this very fold.
     pub fn back_to(&mut self, mark: Mark) {
         debug_assert!(mark.state.seq <= self.state.seq, "a mark is of the past");
         self.conversation.truncate(mark.messages);
+        self.savepoints.truncate(mark.savepoints);
+        self.captures.truncate(mark.captures);
         self.state = mark.state;
     }
 
@@ -201,7 +225,78 @@ impl History {
     /// The active Context Epoch; `None` before the first.
     #[must_use]
     pub fn epoch(&self) -> Option<&EpochState> {
-        self.state.epoch.as_ref()
+        self.state.epoch.as_deref()
+    }
+
+    /// The highest number that an epoch has had; 0 before the first. The next one's is above it, whatever was
+    /// reverted or moved since.
+    #[must_use]
+    pub fn last_epoch(&self) -> i32 {
+        self.state.last_epoch
+    }
+
+    /// Settled calls whose effects on files no committed Capture has.
+    #[must_use]
+    pub fn unsaved(&self) -> &[Unsaved] {
+        &self.state.files.unsaved
+    }
+
+    /// Settled calls whose effects on files are gone, and of which the model has not been told.
+    #[must_use]
+    pub fn lost(&self) -> &[Unsaved] {
+        &self.state.files.lost
+    }
+
+    /// The token under which the Location's files were made anew last, as far as this session was told.
+    #[must_use]
+    pub fn restored(&self) -> Option<FencingToken> {
+        self.state.files.restored
+    }
+
+    /// Whether a call may have changed any of the Location's files.
+    #[must_use]
+    pub fn has_changed_files(&self) -> bool {
+        self.state.files.changed
+    }
+
+    /// All Captures that this session has committed, in order.
+    #[must_use]
+    pub fn captures(&self) -> &[Capture] {
+        &self.captures
+    }
+
+    /// The files as they were before the event `seq`, as far as this session's Captures tell.
+    #[must_use]
+    pub fn tree_before(&self, seq: Seq) -> Option<&SnapshotTree> {
+        tree_before(&self.captures, self.state.files.since, seq)
+    }
+
+    /// The files that the session's calls have changed from the event `seq` on.
+    #[must_use]
+    pub fn changed_since(&self, seq: Seq) -> RevertPaths {
+        changed_since(&self.captures, self.state.files.since, seq)
+    }
+
+    /// The Revert that is neither cleared nor committed.
+    #[must_use]
+    pub fn revert(&self) -> Option<&Reverting> {
+        self.state.revert.as_ref()
+    }
+
+    /// What a Revert to before `message` goes back to: a prompt, an answer or a checkpoint that is not
+    /// reverted for good.
+    #[must_use]
+    pub fn savepoint(&self, message: &MessageId) -> Option<&Savepoint> {
+        let found = self.savepoints.iter().rfind(|savepoint| savepoint.message == *message)?;
+        let dead = &self.state.dead;
+        let is_dead = dead.iter().any(|(from, by)| *from <= found.seq && found.seq < *by);
+        (!is_dead).then_some(found)
+    }
+
+    /// Where the session moved last; 0 when it never did. Messages before cannot be reverted.
+    #[must_use]
+    pub fn moved(&self) -> Seq {
+        self.state.moved
     }
 
     /// The turn that is not settled.
@@ -255,10 +350,11 @@ impl History {
     /// Whether the model has yet to answer: its last word was a call, or it never spoke since a prompt.
     #[must_use]
     pub fn wants_turn(&self) -> bool {
-        self.conversation
-            .messages
-            .last()
-            .is_some_and(|message| message.role != llm_protocol::Role::Assistant)
+        let view = &self.state.view;
+        let mut messages = self.conversation.messages.iter().enumerate();
+        messages
+            .rfind(|(index, _)| !view.is_reverted(*index))
+            .is_some_and(|(_, message)| message.role != llm_protocol::Role::Assistant)
     }
 
     /// The body of the request that `turn` sends: of a turn, of the Compaction that has not ended, or of the
@@ -330,6 +426,7 @@ impl History {
                     Part::text(text.clone())
                 });
                 let content = texts.collect();
+                self.savepoints.push(state.savepoint(&self.conversation, &promoted.message));
                 if state.first_prompt.is_none() && promoted.synthetic.is_none() {
                     let at = self.conversation.messages.len();
                     state.first_prompt = Some((promoted.message.clone(), at));
@@ -343,36 +440,51 @@ impl History {
                 state.overflow_spent = false;
             }
             SessionEvent::EpochStarted(epoch) => {
-                if state.epoch.is_some() {
+                if state.last_epoch > 0 {
                     state.view.system_from = self.conversation.messages.len();
                 }
-                state.epoch = Some(EpochState {
+                state.last_epoch = state.last_epoch.max(epoch.epoch);
+                state.epoch = Some(Arc::new(EpochState {
                     number: epoch.epoch,
                     baseline: epoch.baseline.clone(),
                     snapshot: epoch.snapshot.clone(),
-                });
+                }));
             }
             SessionEvent::ContextUpdated(update) => {
                 self.conversation.push(seq, Message::system(update.rendered.clone()));
                 if let Some(epoch) = &mut state.epoch {
-                    epoch.snapshot.clone_from(&update.snapshot);
+                    Arc::make_mut(epoch).snapshot.clone_from(&update.snapshot);
                 }
             }
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
                 state.just_compacted = false;
+                let savepoint = state.savepoint(&self.conversation, &started.message);
+                self.savepoints.push(Savepoint { turn: Some(started.turn.clone()), ..savepoint });
                 let (turn, message) = (started.turn.clone(), started.message.clone());
                 state.open = Some(OpenTurn::new(turn, message, started.agent.clone()));
             }
             SessionEvent::NoticeRecorded(notice) => {
                 self.conversation.push(seq, Message::user(notice.text.clone()));
+                if notice.kind == NoticeKind::FilesLost {
+                    state.files.lost = Arc::default();
+                }
+            }
+            SessionEvent::ToolCalled(called) => {
+                state.files.begins(&called.turn, called.class);
+                state.apply_to_open(event);
+            }
+            SessionEvent::ToolSettled(settled) => {
+                let open = state.open.as_ref();
+                if let Some(call) = open.and_then(|open| open.call(&settled.call)) {
+                    state.files.settled(seq, call, settled);
+                }
+                state.apply_to_open(event);
             }
             SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
             | SessionEvent::TextCheckpointed(_)
-            | SessionEvent::ToolCalled(_)
             | SessionEvent::ToolStarted(_)
-            | SessionEvent::ToolSettled(_)
             | SessionEvent::TurnReplied(_) => state.apply_to_open(event),
             SessionEvent::RetryScheduled(_) => state.failures += 1,
             SessionEvent::TurnSettled(settled) => {
@@ -384,9 +496,12 @@ impl History {
                 }
                 InterruptTarget::Parked => {}
             },
-            SessionEvent::DrainEnded(_) => {
+            SessionEvent::DrainEnded(ended) => {
                 state.interrupt = None;
                 state.failures = 0;
+                if ended.outcome == DrainOutcome::Completed {
+                    state.files.saved();
+                }
             }
             SessionEvent::PromptAdmitted(prompt) => state.pending.push(PendingInput {
                 seq,
@@ -413,6 +528,7 @@ impl History {
                 Arc::make_mut(&mut state.entries).remove(&entry.key);
             }
             SessionEvent::CompactionStarted(started) => {
+                self.savepoints.push(state.savepoint(&self.conversation, &started.message));
                 let side = Side::new(started.clone());
                 state.compacting = Some(OpenCompaction { side, reminded: None });
             }
@@ -438,16 +554,50 @@ impl History {
             }
             SessionEvent::TitleStarted(started) => state.titling = Some(Side::new(started.clone())),
             SessionEvent::TitleEnded(_) => state.titling = None,
-            SessionEvent::WakeRequested(_)
-            | SessionEvent::SessionMoved(_)
-            | SessionEvent::SessionForked(_)
-            | SessionEvent::WorkspaceSnapshotted(_)
-            | SessionEvent::WorkspaceRestored(_)
-            | SessionEvent::RevertStaging(_)
-            | SessionEvent::RevertStaged(_)
-            | SessionEvent::RevertCleared(_)
-            | SessionEvent::RevertCommitted(_) => {}
+            SessionEvent::SessionMoved(_) => {
+                state.epoch = None;
+                state.read_paths = Arc::default();
+                state.revert = None;
+                state.moved = seq;
+                state.files.left(seq);
+            }
+            SessionEvent::SessionForked(forked) => {
+                // What the calls of the copied log did to files, another session has done.
+                state.files.left(Seq(seq.0 + forked.copied));
+            }
+            SessionEvent::WorkspaceSnapshotted(taken) => {
+                let of =
+                    |savepoint: &&Savepoint| taken.turn.is_some() && savepoint.turn == taken.turn;
+                let began = self.savepoints.iter().rfind(of).map_or(seq, |turn| turn.seq);
+                self.captures.push(Capture::new(seq, began, taken));
+                state.files.saved();
+            }
+            SessionEvent::WorkspaceRestored(restored) => state.files.restored(restored),
+            SessionEvent::RevertStaging(staging) => {
+                state.revert = Some(Reverting::Staging(Arc::new(staging.clone())));
+            }
+            SessionEvent::RevertStaged(staged) => {
+                state.revert = Some(Reverting::Staged(Arc::new(staged.clone())));
+            }
+            SessionEvent::RevertCleared(_) => state.revert = None,
+            SessionEvent::RevertCommitted(committed) => self.commit(seq, committed),
+            SessionEvent::WakeRequested(_) => {}
         }
+    }
+
+    /// Goes back for good. What comes next is after the boundary message's predecessor, in the epoch of then.
+    fn commit(&mut self, seq: Seq, committed: &RevertCommitted) {
+        let state = &mut self.state;
+        state.revert = None;
+        let Some(to) = self.savepoints.iter().rfind(|to| to.seq == committed.from) else { return };
+        state.view = to.view.without(to.at, self.conversation.messages.len());
+        state.epoch.clone_from(&to.epoch);
+        state.last_usage = to.last_usage;
+        state.last_prompt.clone_from(&to.last_prompt);
+        state.first_prompt.clone_from(&to.first_prompt);
+        state.just_compacted = false;
+        state.overflow_spent = false;
+        Arc::make_mut(&mut state.dead).push((to.seq, seq));
     }
 
     fn settle(&mut self, seq: Seq, outcome: TurnOutcome) {
@@ -477,6 +627,21 @@ impl History {
 }
 
 impl State {
+    /// What a Revert to before `message`, which begins now, goes back to.
+    fn savepoint(&self, conversation: &Conversation, message: &MessageId) -> Savepoint {
+        Savepoint {
+            seq: self.seq,
+            message: message.clone(),
+            turn: None,
+            at: conversation.messages.len(),
+            view: self.view.clone(),
+            epoch: self.epoch.clone(),
+            last_usage: self.last_usage,
+            last_prompt: self.last_prompt.clone(),
+            first_prompt: self.first_prompt.clone(),
+        }
+    }
+
     /// An event of the open turn, or of the request beside it that it names.
     fn apply_to_open(&mut self, event: &SessionEvent) {
         if let Some(turn) = turn_of(event) {
