@@ -49,6 +49,8 @@ impl From<StoreError> for Stop {
             StoreError::Superseded => Self::Superseded,
             error @ (StoreError::NotFound
             | StoreError::Conflict { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Feature { .. }
             | StoreError::Schema(_)
             | StoreError::Unreadable(_)
             | StoreError::Database(_)) => Self::Store(error),

@@ -5,6 +5,7 @@ use domain::{
 
 use crate::error::is_unique_violation;
 use crate::inbox::prompt_kind;
+use crate::revert::spare;
 use crate::{Store, StoreError};
 
 /// A prompt that asks to be admitted.
@@ -58,6 +59,9 @@ pub enum Admission {
 impl Store {
     /// Admits a prompt: one statement, one commit. When it returns, the prompt is never lost (I1).
     ///
+    /// A user's prompt commits a staged Revert first, in the same commit. Synthetic input is admitted without a
+    /// wake while one is staged, and is cancelled when it is committed.
+    ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names another
     /// prompt.
@@ -69,16 +73,17 @@ impl Store {
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
+                    let mut new = new;
                     let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
                     let mut mint = IdMint::after(stamp, new.now);
-                    let event = EventId::mint(&mut mint);
-                    let payload = serde_json::to_string(&new.prompt)
-                        .map_err(|error| StoreError::Unreadable(error.to_string()))?;
+                    let mut event = EventId::mint(&mut mint);
+                    let mut payload = written(&new.prompt)?;
+                    let mut before: Vec<String> = Vec::new();
                     let mut tries = 0;
                     let row = loop {
                         let answer = sqlx::query!(
                             r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
-                       FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"#,
+                       FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"#,
                             org.0,
                             new.session.as_str(),
                             new.prompt.message.as_str(),
@@ -90,12 +95,23 @@ impl Store {
                             new.now,
                             payload,
                             prompt_kind(&new.prompt),
+                            &before,
                         )
                         .fetch_one(&mut *connection)
                         .await;
                         match answer {
                             // Two admissions of one id met: the other one won, and is found now.
                             Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
+                            // A Revert is staged: a prompt commits it, and other input waits for its end.
+                            Ok(row) if row.outcome == "staged" => {
+                                if new.prompt.synthetic.is_some() {
+                                    new.prompt.wake = false;
+                                    payload = written(&new.prompt)?;
+                                } else {
+                                    before = spare(&mut mint, row.seq.unwrap_or_default());
+                                    event = EventId::mint(&mut mint);
+                                }
+                            }
                             other => break other?,
                         }
                     };
@@ -129,4 +145,8 @@ impl Store {
             })
             .await
     }
+}
+
+fn written(prompt: &PromptAdmitted) -> Result<String, StoreError> {
+    serde_json::to_string(prompt).map_err(|error| StoreError::Unreadable(error.to_string()))
 }

@@ -5,9 +5,10 @@ use domain::{
     Stamp, Taken, TimestampMs,
 };
 
+use crate::cluster::level;
 use crate::events::read_events;
 use crate::pool::Tx;
-use crate::{Store, StoreError};
+use crate::{FEATURES, Store, StoreError};
 
 /// Events that a look at the head brings with it; what a session has beyond it is read in pages.
 const PAGE: i64 = 1_000;
@@ -38,21 +39,22 @@ pub enum Started {
     Ready(Box<DrainWrite>, Taken, Vec<RecordedEvent>),
     /// A higher token has acted at the Location: give it up.
     Superseded,
-    /// There is nothing to do: a hint that was late, or another drain was faster.
+    /// There is nothing to do: a hint that was late, another drain was faster, or the session is not at this
+    /// Location (any more).
     Idle,
 }
 
 /// The next write of a drain, not written yet: a head that was seen, or is locked. Dropped, it changes
 /// nothing.
 pub struct DrainWrite {
-    store: Store,
+    pub(crate) store: Store,
     /// The transaction that holds the lock, if one does.
-    locked: Option<Tx>,
-    session: SessionRef,
+    pub(crate) locked: Option<Tx>,
+    pub(crate) session: SessionRef,
     /// The token of a drain that starts with this write.
-    starts: Option<FencingToken>,
-    seen: Claim,
-    head: Head,
+    pub(crate) starts: Option<FencingToken>,
+    pub(crate) seen: Claim,
+    pub(crate) head: Head,
 }
 
 /// What came of a drain's write.
@@ -87,7 +89,7 @@ impl Store {
     /// lock, the claim raised and the session marked open, in one transaction with the events.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when the session is not at this Location.
+    /// When the database fails.
     pub async fn start_drain(
         &self,
         session: SessionRef,
@@ -96,6 +98,7 @@ impl Store {
         hold: Hold,
     ) -> Result<Started, StoreError> {
         let store = self.clone();
+        store.feature_level().await?; // for what this drain will write
         match hold {
             Hold::Look => store.look(session, token, known, None).await,
             // sqlx leaves a pooled connection inside a transaction when its begin is dropped.
@@ -142,7 +145,8 @@ impl Store {
             "ready" => {}
             "superseded" => return Ok(Started::Superseded),
             "idle" => return Ok(Started::Idle),
-            "missing" => return Err(StoreError::NotFound),
+            // Deleted, or it has moved: a hint that was late.
+            "missing" => return Ok(Started::Idle),
             other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
         }
         let missing = || StoreError::Unreadable("a look without its head".into());
@@ -173,10 +177,11 @@ impl Store {
         let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
         while last(&events).0 + 1 < head.next_seq.0 {
             let (org, id) = (session.org, session.session.clone());
-            let page = store.events(org, id, last(&events), PAGE).await?;
-            if page.is_empty() {
-                return Err(StoreError::NotFound); // deleted meanwhile
-            }
+            let page = match store.events(org, id, last(&events), PAGE).await {
+                Ok(page) if !page.is_empty() => page,
+                Ok(_) | Err(StoreError::NotFound) => return Ok(Started::Idle), // deleted meanwhile
+                Err(error) => return Err(error),
+            };
             events.extend(page.into_iter().take_while(|event| event.seq < head.next_seq));
         }
         let write = DrainWrite { store, locked, session, starts: Some(token), seen, head };
@@ -246,14 +251,25 @@ impl DrainWrite {
 
     /// Writes and commits; the events' ids come from `mint`.
     ///
+    /// A write that ends as [`DrainEnd::Moved`] or [`DrainEnd::MovedOpen`] takes the session to the Location that
+    /// its `session.moved` names. That wants locks which come before the head's, so a head that was locked is let
+    /// go first: even then the answer may be [`Written::Stale`].
+    ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim has passed on: stop at once.
+    /// [`StoreError::Fenced`] when the claim has passed on: stop at once. [`StoreError::NotFound`] when there is no
+    /// Location to move to. [`StoreError::Feature`].
     pub async fn commit(
         self,
         mint: &mut IdMint,
         now: TimestampMs,
         append: Append<'_>,
     ) -> Result<Written, StoreError> {
+        if append.events.iter().any(|event| level(event) > 1) {
+            self.store.require(FEATURES).await?;
+        }
+        if matches!(append.end, DrainEnd::Moved | DrainEnd::MovedOpen) {
+            return self.commit_move(mint, now, append).await;
+        }
         let ids: Vec<String> =
             append.events.iter().map(|_| EventId::mint(mint).to_string()).collect();
         let kinds: Vec<String> =

@@ -4,6 +4,7 @@ use domain::OrgId;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 
+use crate::cluster::Features;
 use crate::lane::Lane;
 use crate::{StoreError, role_url};
 
@@ -55,6 +56,7 @@ pub struct Store {
     /// Gateways' calls of one statement, which are nearly all of them.
     lane: Lane,
     drain_lane: Lane,
+    pub(crate) features: Features,
 }
 
 pub(crate) type Tx = Transaction<'static, Postgres>;
@@ -104,6 +106,7 @@ impl Store {
             sched: pool("oc_sched", 4)?,
             lane: lane(options.gateway_connections)?,
             drain_lane: lane(options.drain_connections)?,
+            features: Features::default(),
         })
     }
 
