@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use domain::{
     AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochReason, EpochStarted, MessageId,
-    ModelRef, PromptPromoted, SessionError, TurnId,
+    ModelRef, Permitted, PromptPromoted, SessionError, TurnId,
 };
 use history::PendingInput;
 use llm_protocol::Protocol;
@@ -106,9 +106,13 @@ impl Rules<'_> {
                 }
             }
         };
+        let chosen = prompts.iter().rev().find_map(|input| input.prompt.agent.as_deref());
+        let chosen = chosen.unwrap_or_else(|| draft.history().agent());
+        let agent = self.settings.agents.get(chosen);
         let fresh = draft.history().epoch().is_none();
         if fresh {
-            match observed.initialize(draft.history()) {
+            let skills = agent.as_ref().map_or(Permitted::NOTHING, |agent| &agent.skills);
+            match observed.initialize(draft.history(), skills) {
                 Ok(first) => draft.push(EpochStarted {
                     epoch: 1,
                     baseline: first.baseline,
@@ -128,7 +132,12 @@ impl Rules<'_> {
         for input in prompts {
             self.promote(draft, &input);
         }
-        let told = if fresh { Ok(()) } else { observed.reconcile(draft) };
+        let told = match agent {
+            Ok(_) if fresh => Ok(()),
+            Ok(agent) => observed.reconcile(draft, &agent.skills),
+            // Nothing is told of what an agent may do that there is not.
+            Err(unknown) => Err(unknown),
+        };
         match told {
             Ok(()) => self.go_on(draft, observed),
             Err(error) => boundary_failed(draft, error),

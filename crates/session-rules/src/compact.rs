@@ -12,10 +12,10 @@ use domain::{
 use history::{History, OpenCompaction, PendingControl, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
 
-use crate::begin::first_attempt;
+use crate::agents::Agent;
+use crate::begin::{Sampled, first_attempt};
 use crate::boundary::{Next, TurnPlan, end, hand_over};
 use crate::draft::{Draft, Verdict};
-use crate::models::ResolvedModel;
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
@@ -122,9 +122,10 @@ impl Rules<'_> {
             nothing_to_compact()
         } else {
             // Not asked for what could not be used.
-            let can = observed.replace(draft.history()).map(|_| ());
-            match can.and_then(|()| self.models.resolve(draft.history().model())) {
-                Ok(resolved) => return Some(self.start_compaction(draft, wanted, resolved)),
+            let history = draft.history();
+            let can = observed.replace(history, self.skills(history)).map(|_| ());
+            match can.and_then(|()| self.sample(history)) {
+                Ok(sampled) => return Some(self.start_compaction(draft, wanted, sampled)),
                 Err(error) => error,
             }
         };
@@ -140,8 +141,9 @@ impl Rules<'_> {
         &self,
         draft: &mut Draft<'_>,
         wanted: Wanted,
-        resolved: ResolvedModel,
+        sampled: Sampled<'_>,
     ) -> TurnPlan {
+        let Sampled { agent, model: resolved } = sampled;
         let history = draft.history();
         let from = self.tail(history).from;
         let place = history.conversation().place(from);
@@ -150,7 +152,7 @@ impl Rules<'_> {
         let prompt = if earlier { texts::SUMMARY_UPDATE } else { texts::SUMMARY }.to_owned();
         let reference = resolved.reference.clone();
         let (turn, message) = push_started(draft, wanted, reference, prompt, keep_from);
-        let components = self.components(resolved.entry, ToolChoice::Auto);
+        let components = self.components(agent, resolved.entry, ToolChoice::Auto);
         let (started, body) = first_attempt(draft, &turn, &components);
         TurnPlan {
             turn,
@@ -183,8 +185,8 @@ impl Rules<'_> {
             && !called
             && !said.is_visible()
             && !self.is_interrupted(history)
-            && observed.replace(history).is_ok();
-        let Some(resolved) = self.models.resolve(history.model()).ok().filter(|_| helps) else {
+            && observed.replace(history, self.skills(history)).is_ok();
+        let Some(sampled) = self.sample(history).ok().filter(|_| helps) else {
             return Verdict::Leave(None);
         };
         draft.push(AttemptEnded {
@@ -197,7 +199,7 @@ impl Rules<'_> {
         settle_overflowed(draft, said, error.clone());
         let reason = CompactionReason::Overflow;
         let wanted = Wanted { reason, input: None, continuing: true, cause: Some(error.clone()) };
-        let plan = self.start_compaction(draft, wanted, resolved);
+        let plan = self.start_compaction(draft, wanted, sampled);
         Verdict::Write(Some(Next::Compact(Box::new(plan))), DrainEnd::Keep, Site::Overflowed)
     }
 
@@ -220,9 +222,14 @@ impl Rules<'_> {
         let refused = match answer {
             Answer::Summary => None,
             Answer::Other if open.reminded.is_none() => {
-                let next = self.remind(draft, plan, said, text);
-                let next = Compacted::Again(Box::new(next));
-                return Verdict::Write(next, DrainEnd::Keep, Site::CompactionReminded);
+                match self.settings.agents.get(&open.side.started.agent) {
+                    Ok(agent) => {
+                        let next = self.remind(draft, plan, said, agent, text);
+                        let next = Compacted::Again(Box::new(next));
+                        return Verdict::Write(next, DrainEnd::Keep, Site::CompactionReminded);
+                    }
+                    Err(error) => Some(error),
+                }
             }
             Answer::Other => Some(failed("its answer is none, even after a reminder")),
             Answer::Refused(error) => Some(error),
@@ -239,7 +246,7 @@ impl Rules<'_> {
             error,
         });
         let fresh = match refused {
-            None => observed.replace(draft.history()),
+            None => observed.replace(draft.history(), self.skills(draft.history())),
             Some(error) => Err(error),
         };
         let next = match fresh {
@@ -359,6 +366,7 @@ impl Rules<'_> {
         draft: &mut Draft<'_>,
         plan: &TurnPlan,
         said: &Said,
+        agent: &Agent,
         text: String,
     ) -> TurnPlan {
         draft.push(AttemptEnded {
@@ -372,7 +380,7 @@ impl Rules<'_> {
         let (turn, reminder) = (plan.turn.clone(), texts::REMINDER.to_owned());
         draft.push(CompactionReminded { turn, draft: answer, reminder });
         let entry = self.models.entry(&plan.model);
-        let components = self.components(entry, ToolChoice::Auto);
+        let components = self.components(agent, entry, ToolChoice::Auto);
         let through = draft.history().seq();
         let body = draft.history_mut().encode(&components, &plan.turn);
         let started = AttemptStarted {

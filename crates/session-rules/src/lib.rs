@@ -30,6 +30,7 @@ macro_rules! mutated {
     };
 }
 
+mod agents;
 mod begin;
 mod boundary;
 mod compact;
@@ -54,6 +55,7 @@ mod texts;
 mod title;
 mod tools;
 
+pub use agents::{Agent, Agents};
 pub use boundary::{Closed, Next, TurnPlan};
 pub use compact::Compacted;
 pub use cost::Prices;
