@@ -4,6 +4,7 @@ use domain::{CallId, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind, ToolS
 use futures::future::BoxFuture;
 use llm_protocol::{RawJson, ToolDefinition};
 use session_rules::{ToolFacts, settled_as};
+use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 use tools::{Limits, OrgOutputs, Probe, ToolCall, ToolContext, settle};
 use tracing::{Instrument, info_span, warn};
@@ -18,9 +19,15 @@ pub(crate) struct Toolbox<'r> {
     workspace: &'r Workspace,
 }
 
+/// A call that was run, and what it may have changed.
+pub(crate) struct Ran {
+    pub(crate) settled: ToolSettled,
+    pub(crate) touched: Touched,
+}
+
 /// What a takeover learns of a *probe* call.
 pub(crate) enum Found {
-    Done(ToolSettled),
+    Done(Ran),
     NotDone,
     Unclear,
 }
@@ -59,7 +66,7 @@ impl<'r> Toolbox<'r> {
         turn: TurnId,
         intent: ToolIntent,
         cancel: CancellationToken,
-    ) -> BoxFuture<'r, ToolSettled> {
+    ) -> BoxFuture<'r, Ran> {
         let context = self.context(cancel);
         let (runtime, session) = (self.runtime, self.session);
         let span = info_span!("session.tool", tool = %intent.tool, call.id = %intent.call);
@@ -116,7 +123,8 @@ struct Finished<'r> {
 }
 
 impl Finished<'_> {
-    async fn settle(self, outcome: tools::ToolOutcome) -> ToolSettled {
+    async fn settle(self, mut outcome: tools::ToolOutcome) -> Ran {
+        let touched = std::mem::take(&mut outcome.touched);
         let limits: Limits = self.runtime.settings.output;
         let org = self.session.org.to_string();
         // Unique and unguessable: a call's id has 14 random characters.
@@ -125,7 +133,7 @@ impl Finished<'_> {
         if let Some(error) = &settled.storage_error {
             warn!(call.id = %self.call, %error, "a tool's complete output could not be kept");
         }
-        ToolSettled {
+        let settled = ToolSettled {
             turn: self.turn,
             call: self.call,
             outcome: settled.kind,
@@ -136,7 +144,8 @@ impl Finished<'_> {
             truncated: settled.truncated,
             started: self.started,
             ended: self.runtime.clock.now_ms(),
-        }
+        };
+        Ran { settled, touched }
     }
 }
 
@@ -148,6 +157,8 @@ fn call(intent: &ToolIntent) -> ToolCall {
     }
 }
 
-fn gone(turn: TurnId, call: CallId, now: TimestampMs) -> ToolSettled {
-    settled_as(turn, call, ToolOutcomeKind::Failed, "the workspace is not available", now)
+fn gone(turn: TurnId, call: CallId, now: TimestampMs) -> Ran {
+    let text = "the workspace is not available";
+    let settled = settled_as(turn, call, ToolOutcomeKind::Failed, text, now);
+    Ran { settled, touched: Touched::Nothing }
 }

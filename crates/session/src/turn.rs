@@ -190,9 +190,8 @@ impl<'r> Drain<'r> {
         };
         loop {
             // Calls that may change files start once what was before them is durable.
-            let held = turn.intend_at.is_some()
-                && self.files.is_running()
-                && self.may_change_files(turn);
+            let held =
+                turn.intend_at.is_some() && self.files.is_running() && self.may_change_files(turn);
             if held {
                 self.files.hold();
             }
