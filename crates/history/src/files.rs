@@ -48,8 +48,6 @@ pub(crate) struct Files {
     pub(crate) lost: Arc<Vec<Unsaved>>,
     /// The token under which the files were made anew last.
     pub(crate) restored: Option<FencingToken>,
-    /// Whether a call may ever have changed any.
-    pub(crate) changed: bool,
     /// Captures up to here, and what they have, are of a Location that is not the session's own any more.
     pub(crate) since: Seq,
 }
@@ -74,7 +72,6 @@ impl Files {
         if call.class == ToolClass::Pure || call.bodies == 0 || seq <= self.since {
             return;
         }
-        self.changed = true;
         Arc::make_mut(&mut self.unsaved).push(Unsaved {
             call: settled.call.clone(),
             turn: settled.turn.clone(),

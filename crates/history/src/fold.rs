@@ -253,12 +253,6 @@ impl History {
         self.state.files.restored
     }
 
-    /// Whether a call may have changed any of the Location's files.
-    #[must_use]
-    pub fn has_changed_files(&self) -> bool {
-        self.state.files.changed
-    }
-
     /// All Captures that this session has committed, in order.
     #[must_use]
     pub fn captures(&self) -> &[Capture] {

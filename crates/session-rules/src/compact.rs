@@ -6,8 +6,8 @@
 
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
-    CompactionReminded, CompactionStarted, Control, ControlDelivered, DrainEnd, DrainOutcome,
-    EpochReason, EpochStarted, MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
+    CompactionReminded, CompactionStarted, DrainEnd, DrainOutcome, EpochReason, EpochStarted,
+    MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
 };
 use history::{History, OpenCompaction, PendingControl, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
@@ -15,6 +15,7 @@ use llm_protocol::{FinishReason, ToolChoice};
 use crate::agents::Agent;
 use crate::begin::{Sampled, first_attempt};
 use crate::boundary::{Next, TurnPlan, end, hand_over};
+use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
 use crate::observed::Observation;
 use crate::rules::Rules;
@@ -62,12 +63,13 @@ enum Answer {
 
 fn judge(finish: FinishReason, text: &str) -> Answer {
     let why = match finish {
+        FinishReason::Length if mutated!(CutSummaryTaken) => return Answer::Summary,
         FinishReason::Length => "it was cut at the model's limit of output",
         FinishReason::ContentFilter => "the provider withheld it",
         FinishReason::Error => "the provider ended it with an error",
         FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unknown => {
             let is_summary = text.lines().any(|line| line.starts_with(texts::SUMMARY_HEADING));
-            return if is_summary { Answer::Summary } else { Answer::Other };
+            return if is_summary || mutated!(AnySummaryTaken) { Answer::Summary } else { Answer::Other };
         }
     };
     Answer::Refused(failed(why))
@@ -100,8 +102,8 @@ impl Rules<'_> {
         tail(history.conversation(), history.view(), self.settings.compaction.keep)
     }
 
-    /// Acts on a control that is the head of the inbox. `None`: it is settled already.
-    pub(crate) fn deliver(
+    /// Acts on a control that asks for a Compaction. `None`: it is settled.
+    pub(crate) fn compact(
         &self,
         draft: &mut Draft<'_>,
         control: &PendingControl,
@@ -109,13 +111,7 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Option<TurnPlan> {
         let message = control.message.clone();
-        draft.push(ControlDelivered { message: message.clone(), error: None });
-        draft.promoted();
-        match control.control {
-            Control::Compaction => {}
-            // Nobody can ask for these yet.
-            Control::Move { .. } | Control::Revert { .. } | Control::Unrevert => return None,
-        }
+        deliver(draft, &message, None);
         let reason = CompactionReason::Manual;
         let wanted = Wanted { reason, input: Some(message), continuing, cause: None };
         let refused = if self.tail(draft.history()).summarised == 0 {
@@ -179,7 +175,7 @@ impl Rules<'_> {
         let tail = self.tail(history);
         let called = history.open_turn().is_some_and(|open| !open.calls.is_empty());
         let helps = self.settings.compaction.auto
-            && !history.overflow_spent()
+            && (!history.overflow_spent() || mutated!(OverflowTwice))
             && tail.answered
             && tail.summarised > 0
             && !called
@@ -221,7 +217,7 @@ impl Rules<'_> {
         let answer = judge(said.finish.unwrap_or(FinishReason::Unknown), &text);
         let refused = match answer {
             Answer::Summary => None,
-            Answer::Other if open.reminded.is_none() => {
+            Answer::Other if open.reminded.is_none() || mutated!(RemindedAgain) => {
                 match self.settings.agents.get(&open.side.started.agent) {
                     Ok(agent) => {
                         let next = self.remind(draft, plan, said, agent, text);
@@ -253,7 +249,10 @@ impl Rules<'_> {
             Ok(first) => {
                 let checkpoint = texts::checkpoint(&text);
                 end_compaction(draft, SideOutcome::Completed, Some(checkpoint), None);
-                let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number) + 1;
+                if mutated!(SummaryWithoutEpoch) {
+                    return self.cross(draft, true, observed).map(Compacted::Crossed);
+                }
+                let epoch = draft.history().last_epoch() + 1;
                 let snapshot = first.snapshot.text();
                 draft.push(EpochStarted {
                     epoch,
@@ -264,7 +263,8 @@ impl Rules<'_> {
                 draft.progress();
                 match open.side.started.reason {
                     CompactionReason::Manual => {
-                        self.cross(draft, open.side.started.continuing, observed)
+                        let forgets = mutated!(ContinuingForgotten);
+                        self.cross(draft, open.side.started.continuing && !forgets, observed)
                     }
                     // The turn that it was for goes on; nothing joins it.
                     CompactionReason::Auto | CompactionReason::Overflow if self.stopping => {
@@ -312,6 +312,9 @@ impl Rules<'_> {
 
     /// Settles a Compaction that an earlier owner left. Whether the model has results to answer after it.
     pub(crate) fn lose_compaction(&self, draft: &mut Draft<'_>) -> Option<bool> {
+        if mutated!(CompactionLeftOpen) {
+            return None;
+        }
         let continuing = draft.history().compacting()?.side.started.continuing;
         let error = interrupted("the worker that compacted the conversation stopped");
         self.close_compaction(draft, None, SideOutcome::Lost, Some(error));
@@ -328,6 +331,10 @@ impl Rules<'_> {
     ) -> Verdict<Next> {
         end_compaction(draft, SideOutcome::Failed, None, Some(error.clone()));
         let started = &open.side.started;
+        if mutated!(EpochAfterFailure) {
+            let (epoch, snapshot) = (started.epoch + 1, "{}".to_owned());
+            draft.push(EpochStarted { epoch, baseline: String::new(), snapshot, reason: None });
+        }
         let error = match started.reason {
             CompactionReason::Manual => return self.cross(draft, started.continuing, observed),
             CompactionReason::Auto => error,

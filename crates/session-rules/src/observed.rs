@@ -99,7 +99,9 @@ impl Observation {
         draft: &mut Draft<'_>,
         may: &Permitted,
     ) -> Result<(), SessionError> {
-        let Some(epoch) = draft.history().epoch().map(|epoch| epoch.number) else { return Ok(()) };
+        if draft.history().epoch().is_none() {
+            return Ok(());
+        }
         let context = self.context(draft.history(), may)?;
         let reconciled = match told(draft.history()) {
             Some(told) => context.reconcile(&told),
@@ -117,7 +119,7 @@ impl Observation {
                 draft.push(ContextUpdated { message, rendered, snapshot });
             }
             Reconciled::ReplacementReady(fresh) => draft.push(EpochStarted {
-                epoch: epoch + 1,
+                epoch: draft.history().last_epoch() + 1,
                 baseline: fresh.baseline,
                 snapshot: fresh.snapshot.text(),
                 reason: Some(EpochReason::Replaced),

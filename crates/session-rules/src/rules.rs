@@ -1,4 +1,4 @@
-use domain::{Seq, SessionError, SessionRef, Taken};
+use domain::{FencingToken, Seq, SessionError, SessionRef, SnapshotTree, Taken};
 use history::History;
 use llm_protocol::retry::Schedule;
 
@@ -32,8 +32,15 @@ pub struct Rules<'a> {
 /// Whether a Location's files can be had here.
 #[derive(Debug, Clone, Copy)]
 pub enum WorkspaceState<'a> {
-    /// They are there.
+    /// They are there, with all that was ever done to them.
     Here,
+    /// They are there, made anew on a disk of the worker's own, without what came after the newest Capture.
+    Restored {
+        /// The token under which that was done.
+        token: FencingToken,
+        /// What they were made of; `None`: of nothing.
+        tree: Option<&'a SnapshotTree>,
+    },
     /// They are not, for this reason.
     Missing(&'a SessionError),
 }

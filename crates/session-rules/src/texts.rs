@@ -1,6 +1,8 @@
 //! Texts of ours that a model sees. Each is committed in the event that it belongs to before it is sent, so
 //! a text that changes here changes no request that was ever made.
 
+use history::Unsaved;
+
 /// Asks for the summary of a Compaction, after the conversation.
 pub(crate) const SUMMARY: &str = "\
 <summary-request>
@@ -65,6 +67,27 @@ pub(crate) fn checkpoint(summary: &str) -> String {
         "<conversation-checkpoint>\nEarlier parts of this conversation were replaced by this summary of \
          them.\n<summary>\n{}\n</summary>\n</conversation-checkpoint>",
         summary.trim()
+    )
+}
+
+/// Says which calls' effects on files are gone.
+pub(crate) fn files_lost(lost: &[Unsaved]) -> String {
+    /// The most calls that are named, and characters of each one's title.
+    const CALLS: usize = 20;
+    const TITLE: usize = 100;
+    let named = lost.iter().take(CALLS).map(|call| {
+        let title: String =
+            call.title.lines().next().unwrap_or_default().chars().take(TITLE).collect();
+        format!("{}: {title}", call.tool)
+    });
+    let mut named: Vec<String> = named.collect();
+    if let Some(more) = lost.len().checked_sub(CALLS).filter(|more| *more > 0) {
+        named.push(format!("and {more} more"));
+    }
+    format!(
+        "{NOTICE}The workspace moved to another machine. It has the files as they were before these calls, whose \
+         effects on files are gone: {}. Check the files before you rely on them.</notice>",
+        named.join("; ")
     )
 }
 

@@ -117,6 +117,11 @@ impl<'r> Drain<'r> {
                     Box::pin(self.compact(*plan)).instrument(span).await?
                 }
                 Next::Title => Box::pin(self.await_title()).await?,
+                // Nobody can ask for these yet.
+                Next::Files(_) | Next::Move(_) | Next::Moved(_) => {
+                    let what = "a control that this build does not act on".to_owned();
+                    return Err(Stop::Store(StoreError::Unreadable(what)));
+                }
             };
         }
     }
