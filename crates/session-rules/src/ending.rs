@@ -276,6 +276,13 @@ impl Rules<'_> {
 }
 
 impl Rules<'_> {
+    /// The skills that calls of the open turn may load: its agent's, which the turn keeps.
+    #[must_use]
+    pub fn loadable_skills(&self, history: &History) -> &Permitted {
+        let name = history.open_turn().map_or(history.agent(), |open| &open.agent);
+        self.settings.agents.get(name).map_or(Permitted::NOTHING, |agent| &agent.skills)
+    }
+
     /// Why a call of the open turn may not run: its agent, which the turn keeps, must not use the tool. A tool that
     /// nobody has is not refused; it has no body.
     #[must_use]
