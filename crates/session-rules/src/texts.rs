@@ -101,6 +101,8 @@ pub(crate) fn title(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use domain::{CallId, IdMint, Stamp, TurnId};
+
     use super::*;
 
     #[test]
@@ -109,6 +111,22 @@ mod tests {
         assert!(SUMMARY_UPDATE.starts_with(same));
         assert!(SUMMARY.lines().any(|line| line == SUMMARY_HEADING));
         assert!(REMINDER.contains(SUMMARY_HEADING));
+    }
+
+    #[test]
+    fn many_lost_calls_are_counted_and_long_titles_cut() {
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let mut call = |title: &str| Unsaved {
+            call: CallId::mint(&mut mint),
+            turn: TurnId::mint(&mut mint),
+            tool: "shell".into(),
+            title: title.into(),
+        };
+        let two = files_lost(&[call("make\nall"), call(&"é".repeat(300))]);
+        assert!(two.contains(&format!("gone: shell: make; shell: {}. Check", "é".repeat(100))));
+        let many: Vec<_> = (0..23).map(|_| call("ls")).collect();
+        assert!(files_lost(&many).contains("shell: ls; and 3 more. Check"));
+        assert!(!files_lost(&many[..20]).contains("more."));
     }
 
     #[test]
