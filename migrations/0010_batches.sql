@@ -27,7 +27,7 @@ BEGIN
             wake_seq = CASE WHEN a.wake THEN h.next_seq ELSE h.wake_seq END,
             last_id = greatest(h.last_id, a.stamp)
         FROM free f JOIN asked a ON a.session = f.id
-        WHERE h.org_id = p_org AND h.id = f.id
+        WHERE h.org_id = p_org AND h.id = f.id AND h.staged_seq = 0
             AND NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = a.message)
             AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = a.message)
         RETURNING a.place, h.next_seq - 1 AS seq, h.location_id),

@@ -115,6 +115,9 @@ impl From<StoreError> for ApiError {
             StoreError::Conflict { what } => {
                 Self::Conflict(format!("{what} already exists and differs; choose another id"))
             }
+            error @ (StoreError::Busy { .. } | StoreError::Feature { .. }) => {
+                Self::Conflict(error.to_string())
+            }
             error @ (StoreError::Fenced { .. } | StoreError::Superseded) => Self::Unavailable {
                 message: "the session is just changing its worker; ask again",
                 cause: Some(error.into()),

@@ -20,6 +20,7 @@ mod environment;
 mod instructions;
 mod key;
 mod registry;
+mod skills;
 mod snapshot;
 mod source;
 
@@ -33,5 +34,9 @@ pub use instructions::{
 };
 pub use key::{InvalidKey, SourceKey};
 pub use registry::{Producer, RegisterError, Registration, Registry};
+pub use skills::{
+    InvalidSkill, MAX_SKILL_DESCRIPTION_CHARS, MAX_SKILL_NAME_CHARS, MAX_SKILLS, SKILLS_KEY, Skill,
+    skill_guidance,
+};
 pub use snapshot::{ContextSnapshot, SourceState};
 pub use source::{ContextSource, Loaded};

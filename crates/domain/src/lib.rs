@@ -13,6 +13,7 @@ mod clock;
 mod drain_end;
 mod event;
 mod id;
+mod permitted;
 mod prompt;
 mod reference;
 mod token;
@@ -38,6 +39,7 @@ pub use id::{
     AttemptId, CallId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, PartId, ProjectId,
     SessionId, Stamp, TurnId,
 };
+pub use permitted::Permitted;
 pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq};

@@ -2,14 +2,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    CompactionReason, Control, Delivery, InterruptTarget, MessageId, ModelRef, PromptAdmitted,
-    RecordedEvent, Seq, SessionEvent, SideOutcome, TimestampMs, TurnId, TurnOutcome, TurnUsage,
+    CompactionReason, Control, Delivery, DrainOutcome, InterruptTarget, MessageId, ModelRef,
+    NoticeKind, PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SideOutcome,
+    TimestampMs, TurnId, TurnOutcome, TurnUsage,
 };
 use llm_protocol::{LlmRequest, Message, Part, SystemPart};
 
+use crate::files::{Capture, Files};
 use crate::open_turn::OpenTurn;
+use crate::revert::{Reverting, Savepoint};
 use crate::side::{OpenCompaction, OpenTitle, Side, turn_of};
 use crate::{Components, Conversation, View};
+
+mod read;
 
 /// What the events of a session up to some point mean for its next request. Folding an event twice is a
 /// bug of the caller; folding them in pieces gives the same as at once.
@@ -17,16 +22,22 @@ use crate::{Components, Conversation, View};
 pub struct History {
     /// Only grows.
     conversation: Conversation,
+    /// One for each message that somebody can go back to; only grows.
+    savepoints: Vec<Savepoint>,
+    /// Only grows.
+    captures: Vec<Capture>,
     state: State,
 }
 
-/// All but the conversation: little, and cheap to copy.
+/// All but what only grows: little, and cheap to copy.
 #[derive(Debug, Clone, Default)]
 struct State {
     seq: Seq,
     pending: Vec<PendingInput>,
     controls: Vec<PendingControl>,
-    epoch: Option<EpochState>,
+    epoch: Option<Arc<EpochState>>,
+    /// The highest number that an epoch has had.
+    last_epoch: i32,
     view: View,
     open: Option<OpenTurn>,
     compacting: Option<OpenCompaction>,
@@ -46,12 +57,20 @@ struct State {
     just_compacted: bool,
     failures: u32,
     last_usage: Option<(TurnUsage, usize)>,
+    files: Files,
+    revert: Option<Reverting>,
+    /// What was reverted for good, by its first event and the one that said so.
+    dead: Arc<Vec<(Seq, Seq)>>,
+    /// Where the session moved last: a Revert may not cross it.
+    moved: Seq,
 }
 
 /// A [`History`] as it was at some point, to go back to.
 #[derive(Debug)]
 pub struct Mark {
     messages: usize,
+    savepoints: usize,
+    captures: usize,
     state: State,
 }
 
@@ -109,156 +128,21 @@ impl History {
     /// Where the fold is now. Events that are drafted and never written are folded and taken back by it.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { messages: self.conversation.messages.len(), state: self.state.clone() }
+        Mark {
+            messages: self.conversation.messages.len(),
+            savepoints: self.savepoints.len(),
+            captures: self.captures.len(),
+            state: self.state.clone(),
+        }
     }
 
     /// Unfolds everything since `mark`, which must be an earlier point of this very fold.
     pub fn back_to(&mut self, mark: Mark) {
         debug_assert!(mark.state.seq <= self.state.seq, "a mark is of the past");
         self.conversation.truncate(mark.messages);
+        self.savepoints.truncate(mark.savepoints);
+        self.captures.truncate(mark.captures);
         self.state = mark.state;
-    }
-
-    /// Prompts that are admitted and not promoted, in the order of their admission.
-    #[must_use]
-    pub fn pending(&self) -> &[PendingInput] {
-        &self.state.pending
-    }
-
-    /// Controls that are admitted and not delivered, in the order of their admission.
-    #[must_use]
-    pub fn controls(&self) -> &[PendingControl] {
-        &self.state.controls
-    }
-
-    /// The Compaction that has not ended.
-    #[must_use]
-    pub fn compacting(&self) -> Option<&OpenCompaction> {
-        self.state.compacting.as_ref()
-    }
-
-    /// The title that is being made.
-    #[must_use]
-    pub fn titling(&self) -> Option<&OpenTitle> {
-        self.state.titling.as_ref()
-    }
-
-    /// Whether somebody has given the session a title, or a model has.
-    #[must_use]
-    pub fn is_titled(&self) -> bool {
-        self.state.titled
-    }
-
-    /// Whether it is a child of another session.
-    #[must_use]
-    pub fn is_child(&self) -> bool {
-        self.state.child
-    }
-
-    /// Context entries by key: JSON text.
-    #[must_use]
-    pub fn entries(&self) -> &BTreeMap<String, String> {
-        &self.state.entries
-    }
-
-    /// The paths of files that were read, as the model is shown them.
-    #[must_use]
-    pub fn read_paths(&self) -> &BTreeSet<String> {
-        &self.state.read_paths
-    }
-
-    /// Whether a Compaction for a provider's overflow has been tried since the last turn that was answered.
-    #[must_use]
-    pub fn overflow_spent(&self) -> bool {
-        self.state.overflow_spent
-    }
-
-    /// Whether nothing but a Compaction has happened to the conversation since the last one completed.
-    #[must_use]
-    pub fn just_compacted(&self) -> bool {
-        self.state.just_compacted
-    }
-
-    /// Retries and cuts since the last whole reply of the drain.
-    #[must_use]
-    pub fn failures(&self) -> u32 {
-        self.state.failures
-    }
-
-    /// What the provider counted for the last whole reply, and how many messages of the conversation that
-    /// covers. `None` since a Compaction, and when the provider does not count.
-    #[must_use]
-    pub fn last_usage(&self) -> Option<(TurnUsage, usize)> {
-        self.state.last_usage
-    }
-
-    /// The last event folded.
-    #[must_use]
-    pub fn seq(&self) -> Seq {
-        self.state.seq
-    }
-
-    /// The active Context Epoch; `None` before the first.
-    #[must_use]
-    pub fn epoch(&self) -> Option<&EpochState> {
-        self.state.epoch.as_ref()
-    }
-
-    /// The turn that is not settled.
-    #[must_use]
-    pub fn open_turn(&self) -> Option<&OpenTurn> {
-        self.state.open.as_ref()
-    }
-
-    /// The agent chosen last.
-    #[must_use]
-    pub fn agent(&self) -> &str {
-        &self.state.agent
-    }
-
-    /// The model chosen last, if any was.
-    #[must_use]
-    pub fn model(&self) -> Option<&ModelRef> {
-        self.state.model.as_ref()
-    }
-
-    /// The first message that a user wrote, and its index in the conversation.
-    #[must_use]
-    pub fn first_prompt(&self) -> Option<(&MessageId, usize)> {
-        self.state.first_prompt.as_ref().map(|(message, at)| (message, *at))
-    }
-
-    /// The user message promoted last.
-    #[must_use]
-    pub fn last_prompt(&self) -> Option<&MessageId> {
-        self.state.last_prompt.as_ref()
-    }
-
-    /// Turns since the last batch of promoted inputs.
-    #[must_use]
-    pub fn steps(&self) -> i32 {
-        self.state.steps
-    }
-
-    /// The conversation, of which a request shows a part.
-    #[must_use]
-    pub fn conversation(&self) -> &Conversation {
-        &self.conversation
-    }
-
-    /// What a request shows of the conversation.
-    #[must_use]
-    pub fn view(&self) -> &View {
-        &self.state.view
-    }
-
-    /// Whether the model has yet to answer: its last word was a call, or it never spoke since a prompt.
-    #[must_use]
-    pub fn wants_turn(&self) -> bool {
-        self.conversation
-            .messages
-            .last()
-            .is_some_and(|message| message.role != llm_protocol::Role::Assistant)
     }
 
     /// The body of the request that `turn` sends: of a turn, of the Compaction that has not ended, or of the
@@ -305,12 +189,6 @@ impl History {
         body
     }
 
-    /// An interrupt of the drain that has not ended, by its place in the log.
-    #[must_use]
-    pub fn interrupt(&self) -> Option<Seq> {
-        self.state.interrupt
-    }
-
     /// Folds the event that is at `seq` since `time`, or will be once the caller's transaction commits.
     pub fn apply(&mut self, seq: Seq, time: TimestampMs, event: &SessionEvent) {
         debug_assert_eq!(seq.0, self.state.seq.0 + 1, "the log has no holes");
@@ -330,6 +208,7 @@ impl History {
                     Part::text(text.clone())
                 });
                 let content = texts.collect();
+                self.savepoints.push(state.savepoint(&self.conversation, &promoted.message));
                 if state.first_prompt.is_none() && promoted.synthetic.is_none() {
                     let at = self.conversation.messages.len();
                     state.first_prompt = Some((promoted.message.clone(), at));
@@ -343,36 +222,51 @@ impl History {
                 state.overflow_spent = false;
             }
             SessionEvent::EpochStarted(epoch) => {
-                if state.epoch.is_some() {
+                if state.last_epoch > 0 {
                     state.view.system_from = self.conversation.messages.len();
                 }
-                state.epoch = Some(EpochState {
+                state.last_epoch = state.last_epoch.max(epoch.epoch);
+                state.epoch = Some(Arc::new(EpochState {
                     number: epoch.epoch,
                     baseline: epoch.baseline.clone(),
                     snapshot: epoch.snapshot.clone(),
-                });
+                }));
             }
             SessionEvent::ContextUpdated(update) => {
                 self.conversation.push(seq, Message::system(update.rendered.clone()));
                 if let Some(epoch) = &mut state.epoch {
-                    epoch.snapshot.clone_from(&update.snapshot);
+                    Arc::make_mut(epoch).snapshot.clone_from(&update.snapshot);
                 }
             }
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
                 state.just_compacted = false;
+                let savepoint = state.savepoint(&self.conversation, &started.message);
+                self.savepoints.push(Savepoint { turn: Some(started.turn.clone()), ..savepoint });
                 let (turn, message) = (started.turn.clone(), started.message.clone());
                 state.open = Some(OpenTurn::new(turn, message, started.agent.clone()));
             }
             SessionEvent::NoticeRecorded(notice) => {
                 self.conversation.push(seq, Message::user(notice.text.clone()));
+                if notice.kind == NoticeKind::FilesLost {
+                    state.files.lost = Arc::default();
+                }
+            }
+            SessionEvent::ToolCalled(called) => {
+                state.files.begins(&called.turn, called.class);
+                state.apply_to_open(event);
+            }
+            SessionEvent::ToolSettled(settled) => {
+                let open = state.open.as_ref();
+                if let Some(call) = open.and_then(|open| open.call(&settled.call)) {
+                    state.files.settled(seq, call, settled);
+                }
+                state.apply_to_open(event);
             }
             SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
             | SessionEvent::TextCheckpointed(_)
-            | SessionEvent::ToolCalled(_)
             | SessionEvent::ToolStarted(_)
-            | SessionEvent::ToolSettled(_)
             | SessionEvent::TurnReplied(_) => state.apply_to_open(event),
             SessionEvent::RetryScheduled(_) => state.failures += 1,
             SessionEvent::TurnSettled(settled) => {
@@ -384,9 +278,12 @@ impl History {
                 }
                 InterruptTarget::Parked => {}
             },
-            SessionEvent::DrainEnded(_) => {
+            SessionEvent::DrainEnded(ended) => {
                 state.interrupt = None;
                 state.failures = 0;
+                if ended.outcome == DrainOutcome::Completed {
+                    state.files.saved();
+                }
             }
             SessionEvent::PromptAdmitted(prompt) => state.pending.push(PendingInput {
                 seq,
@@ -413,6 +310,7 @@ impl History {
                 Arc::make_mut(&mut state.entries).remove(&entry.key);
             }
             SessionEvent::CompactionStarted(started) => {
+                self.savepoints.push(state.savepoint(&self.conversation, &started.message));
                 let side = Side::new(started.clone());
                 state.compacting = Some(OpenCompaction { side, reminded: None });
             }
@@ -438,16 +336,50 @@ impl History {
             }
             SessionEvent::TitleStarted(started) => state.titling = Some(Side::new(started.clone())),
             SessionEvent::TitleEnded(_) => state.titling = None,
-            SessionEvent::WakeRequested(_)
-            | SessionEvent::SessionMoved(_)
-            | SessionEvent::SessionForked(_)
-            | SessionEvent::WorkspaceSnapshotted(_)
-            | SessionEvent::WorkspaceRestored(_)
-            | SessionEvent::RevertStaging(_)
-            | SessionEvent::RevertStaged(_)
-            | SessionEvent::RevertCleared(_)
-            | SessionEvent::RevertCommitted(_) => {}
+            SessionEvent::SessionMoved(_) => {
+                state.epoch = None;
+                state.read_paths = Arc::default();
+                state.revert = None;
+                state.moved = seq;
+                state.files.left(seq);
+            }
+            SessionEvent::SessionForked(forked) => {
+                // What the calls of the copied log did to files, another session has done.
+                state.files.left(Seq(seq.0 + forked.copied));
+            }
+            SessionEvent::WorkspaceSnapshotted(taken) => {
+                let of =
+                    |savepoint: &&Savepoint| taken.turn.is_some() && savepoint.turn == taken.turn;
+                let began = self.savepoints.iter().rfind(of).map_or(seq, |turn| turn.seq);
+                self.captures.push(Capture::new(seq, began, taken));
+                state.files.saved();
+            }
+            SessionEvent::WorkspaceRestored(restored) => state.files.restored(restored),
+            SessionEvent::RevertStaging(staging) => {
+                state.revert = Some(Reverting::Staging(Arc::new(staging.clone())));
+            }
+            SessionEvent::RevertStaged(staged) => {
+                state.revert = Some(Reverting::Staged(Arc::new(staged.clone())));
+            }
+            SessionEvent::RevertCleared(_) => state.revert = None,
+            SessionEvent::RevertCommitted(committed) => self.commit(seq, committed),
+            SessionEvent::WakeRequested(_) => {}
         }
+    }
+
+    /// Goes back for good. What comes next is after the boundary message's predecessor, in the epoch of then.
+    fn commit(&mut self, seq: Seq, committed: &RevertCommitted) {
+        let state = &mut self.state;
+        state.revert = None;
+        let Some(to) = self.savepoints.iter().rfind(|to| to.seq == committed.from) else { return };
+        state.view = to.view.without(to.at, self.conversation.messages.len());
+        state.epoch.clone_from(&to.epoch);
+        state.last_usage = to.last_usage;
+        state.last_prompt.clone_from(&to.last_prompt);
+        state.first_prompt.clone_from(&to.first_prompt);
+        state.just_compacted = false;
+        state.overflow_spent = false;
+        Arc::make_mut(&mut state.dead).push((to.seq, seq));
     }
 
     fn settle(&mut self, seq: Seq, outcome: TurnOutcome) {
@@ -477,6 +409,21 @@ impl History {
 }
 
 impl State {
+    /// What a Revert to before `message`, which begins now, goes back to.
+    fn savepoint(&self, conversation: &Conversation, message: &MessageId) -> Savepoint {
+        Savepoint {
+            seq: self.seq,
+            message: message.clone(),
+            turn: None,
+            at: conversation.messages.len(),
+            view: self.view.clone(),
+            epoch: self.epoch.clone(),
+            last_usage: self.last_usage,
+            last_prompt: self.last_prompt.clone(),
+            first_prompt: self.first_prompt.clone(),
+        }
+    }
+
     /// An event of the open turn, or of the request beside it that it names.
     fn apply_to_open(&mut self, event: &SessionEvent) {
         if let Some(turn) = turn_of(event) {

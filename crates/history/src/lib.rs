@@ -11,15 +11,19 @@
 //! Absent on purpose: I/O, clocks, projections.
 
 mod components;
+mod files;
 mod fold;
 mod open_turn;
 mod rebuild;
+mod revert;
 mod side;
 mod view;
 
 pub use components::{Components, ModelEntry, hash_hex};
+pub use files::{Capture, Unsaved};
 pub use fold::{EpochState, History, Mark, PendingControl, PendingInput};
 pub use open_turn::{CallState, OpenTurn};
 pub use rebuild::{RebuildError, rebuild_body};
+pub use revert::{Reverting, Savepoint};
 pub use side::{OpenCompaction, OpenTitle, Side};
 pub use view::{Conversation, View};

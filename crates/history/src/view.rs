@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::Arc;
 
 use domain::Seq;
@@ -12,12 +13,14 @@ pub struct Conversation {
 }
 
 /// What a request shows of the conversation: since a Compaction, its checkpoint and what came after what it
-/// summarised; since an epoch began, none of the system messages of those before.
+/// summarised; since an epoch began, none of the system messages of those before; and never what was reverted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
     pub(crate) checkpoint: Option<Arc<str>>,
     pub(crate) from: usize,
     pub(crate) system_from: usize,
+    /// What was reverted: ascending, and not next to each other.
+    reverted: Arc<[Range<usize>]>,
 }
 
 impl Conversation {
@@ -66,7 +69,27 @@ impl View {
     /// Whether the message at `index` is shown.
     #[must_use]
     pub fn shows(&self, index: usize, message: &Message) -> bool {
-        index >= self.from && (message.role != Role::System || index >= self.system_from)
+        index >= self.from
+            && (message.role != Role::System || index >= self.system_from)
+            && !self.is_reverted(index)
+    }
+
+    /// Whether the message at `index` was reverted.
+    #[must_use]
+    pub fn is_reverted(&self, index: usize) -> bool {
+        let next = self.reverted.partition_point(|range| range.end <= index);
+        self.reverted.get(next).is_some_and(|range| range.start <= index)
+    }
+
+    /// The same without the messages at `from` up to `to`, which is the conversation's end.
+    pub(crate) fn without(&self, from: usize, to: usize) -> Self {
+        let mut reverted = self.reverted.to_vec();
+        match reverted.last_mut() {
+            _ if from == to => {}
+            Some(last) if last.end >= from => last.end = to,
+            _ => reverted.push(from..to),
+        }
+        Self { reverted: reverted.into(), ..self.clone() }
     }
 
     /// Whether it is the conversation itself.

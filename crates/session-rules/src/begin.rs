@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use domain::{
     AttemptId, AttemptStarted, DrainEnd, DrainOutcome, MessageId, NoticeKind, NoticeRecorded,
-    SessionError, TurnId, TurnStarted,
+    Permitted, SessionError, TurnId, TurnStarted,
 };
 use history::{Components, History, ModelEntry, hash_hex};
 use llm_protocol::{Generation, ToolChoice};
 use serde_json::Map;
 
+use crate::agents::Agent;
 use crate::boundary::{Next, TurnPlan, end};
 use crate::compact::Wanted;
 use crate::draft::{Draft, Verdict};
@@ -22,6 +23,12 @@ use crate::site::Site;
 
 const STEP_LIMIT: &str = "<notice>This is the last step that is allowed without new input. Do not call \
 tools. Say what was done, what is left, and what you recommend to do next.</notice>";
+
+/// What a turn or a Compaction begins with.
+pub(crate) struct Sampled<'a> {
+    pub(crate) agent: &'a Agent,
+    pub(crate) model: ResolvedModel,
+}
 
 /// Whether the next request fits into the model's context.
 enum Room {
@@ -35,17 +42,13 @@ enum Room {
 impl Rules<'_> {
     /// Begins the turn for what the conversation says now.
     pub(crate) fn go_on(&self, draft: &mut Draft<'_>, observed: &Observation) -> Verdict<Next> {
-        let begun = match self.models.resolve(draft.history().model()) {
+        let begun = match self.sample(draft.history()) {
             Err(error) => Err(error),
-            Ok(resolved) => match self.room(draft.history(), &resolved.entry, observed) {
+            Ok(sampled) => match self.room(draft.history(), &sampled, observed) {
                 Room::AfterCompaction => {
-                    return begin_compaction(self.start_compaction(
-                        draft,
-                        Wanted::auto(),
-                        resolved,
-                    ));
+                    return begin_compaction(self.start_compaction(draft, Wanted::auto(), sampled));
                 }
-                Room::Enough => self.begin_turn(draft, resolved),
+                Room::Enough => self.begin_turn(draft, sampled),
                 Room::No(error) => Err(error),
             },
         };
@@ -58,10 +61,11 @@ impl Rules<'_> {
     }
 
     /// Measures the next request. Whatever was compacted before, one that cannot fit is not sent.
-    fn room(&self, history: &History, model: &ModelEntry, observed: &Observation) -> Room {
+    fn room(&self, history: &History, sampled: &Sampled<'_>, observed: &Observation) -> Room {
         let settings = &self.settings.compaction;
+        let Sampled { agent, model } = sampled;
         let (Some(context), Some(threshold)) =
-            (model.context_limit, estimate::threshold(settings, model))
+            (model.entry.context_limit, estimate::threshold(settings, &model.entry))
         else {
             return Room::Enough;
         };
@@ -69,10 +73,11 @@ impl Rules<'_> {
         if !settings.auto && !compacted {
             return Room::Enough;
         }
-        let size = estimate::request(history, &self.settings.agent, &self.tools.definitions);
+        let tools = self.tools.offered(&agent.tools);
+        let size = estimate::request(history, &agent.instructions, tools);
         let tail = self.tail(history);
         let no_help = compacted || !tail.answered || tail.summarised == 0;
-        let blocked = || observed.replace(history).err();
+        let blocked = || observed.replace(history, &agent.skills).err();
         if size < threshold || (no_help && size <= context) {
             Room::Enough
         } else if no_help {
@@ -89,31 +94,53 @@ impl Rules<'_> {
     /// Whether the open turn is the last that is allowed without new input.
     #[must_use]
     pub fn is_last_step(&self, history: &History) -> bool {
-        history.steps() >= self.settings.max_steps
+        let agent = history.open_turn().map_or(history.agent(), |open| &open.agent);
+        history.steps() >= self.steps(self.settings.agents.get(agent).ok())
     }
 
-    /// Samples agent and model, and drafts the turn and its first attempt.
+    /// Turns in a row without new input that an agent may take.
+    fn steps(&self, agent: Option<&Agent>) -> i32 {
+        agent.and_then(|agent| agent.steps).unwrap_or(self.settings.max_steps)
+    }
+
+    /// The agent and the model that are selected now; what begins with them keeps them.
+    ///
+    /// # Errors
+    /// `session.agent_unknown` or `model.unknown`.
+    pub(crate) fn sample(&self, history: &History) -> Result<Sampled<'_>, SessionError> {
+        let agent = self.settings.agents.get(history.agent())?;
+        Ok(Sampled { agent, model: self.models.resolve(history.model())? })
+    }
+
+    /// The skills that the agent selected now may load.
+    pub(crate) fn skills(&self, history: &History) -> &Permitted {
+        let agent = self.settings.agents.get(history.agent());
+        agent.map_or(Permitted::NOTHING, |agent| &agent.skills)
+    }
+
+    /// Drafts the turn and its first attempt.
     fn begin_turn(
         &self,
         draft: &mut Draft<'_>,
-        resolved: ResolvedModel,
+        sampled: Sampled<'_>,
     ) -> Result<TurnPlan, SessionError> {
+        let Sampled { agent, model: resolved } = sampled;
+        let max_steps = self.steps(Some(agent));
         let parent = draft.history().last_prompt().cloned().ok_or_else(|| SessionError {
             code: "session.no_prompt".into(),
             message: "the session has no prompt to answer; send one".into(),
         })?;
         let step = if mutated!(StepsNotCounted) { 1 } else { draft.history().steps() + 1 };
-        if step > self.settings.max_steps {
+        if step > max_steps {
             return Err(SessionError {
                 code: "turn.step_limit".into(),
                 message: format!(
-                    "the model went on for {} steps without new input; send a prompt to let it continue",
-                    self.settings.max_steps
+                    "the model went on for {max_steps} steps without new input; send a prompt to let it continue"
                 ),
             });
         }
         let title = self.start_title(draft, step, &resolved);
-        let last = step == self.settings.max_steps;
+        let last = step == max_steps;
         if last {
             let message = MessageId::mint(draft.mint());
             let text = STEP_LIMIT.to_owned();
@@ -122,18 +149,17 @@ impl Rules<'_> {
         let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number);
         let turn = TurnId::mint(draft.mint());
         let message = MessageId::mint(draft.mint());
-        let agent = draft.history().agent().to_owned();
         draft.push(TurnStarted {
             turn: turn.clone(),
             message: message.clone(),
             parent,
-            agent,
+            agent: agent.name.clone(),
             model: resolved.reference.clone(),
             epoch,
             step,
         });
         let tool_choice = if last { ToolChoice::None } else { ToolChoice::Auto };
-        let components = self.components(resolved.entry, tool_choice);
+        let components = self.components(agent, resolved.entry, tool_choice);
         let (started, body) = first_attempt(draft, &turn, &components);
         Ok(TurnPlan {
             turn,
@@ -147,10 +173,15 @@ impl Rules<'_> {
     }
 
     /// What the conversation's requests are made of besides it.
-    pub(crate) fn components(&self, model: ModelEntry, tool_choice: ToolChoice) -> Components {
+    pub(crate) fn components(
+        &self,
+        agent: &Agent,
+        model: ModelEntry,
+        tool_choice: ToolChoice,
+    ) -> Components {
         Components {
-            agent: self.settings.agent.clone(),
-            tools: self.tools.definitions.clone(),
+            agent: agent.instructions.clone(),
+            tools: self.tools.offered(&agent.tools).cloned().collect(),
             tool_choice,
             generation: Generation::default(),
             options: Map::new(),

@@ -3,17 +3,20 @@
 
 use bytes::Bytes;
 use domain::{
-    AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochReason, EpochStarted, MessageId,
-    ModelRef, PromptPromoted, SessionError, TurnId,
+    AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochReason, EpochStarted, LocationId,
+    MessageId, ModelRef, Permitted, PromptPromoted, SessionError, TurnId,
 };
 use history::PendingInput;
 use llm_protocol::Protocol;
 
-use crate::begin::{begin_compaction, boundary_failed};
+use crate::begin::boundary_failed;
+use crate::controls::MovePlan;
 use crate::draft::{Draft, Verdict};
+use crate::files::tell_lost;
 use crate::inbox::{Head, head, waits};
 use crate::observed::Observation;
 use crate::recover::Recovery;
+use crate::revert::{FilesPlan, commit_revert};
 use crate::rules::Rules;
 use crate::site::Site;
 use crate::title::lose_title;
@@ -27,6 +30,12 @@ pub enum Next {
     Recover(Box<Recovery>),
     /// Ask for the summary of a Compaction whose intent is committed.
     Compact(Box<TurnPlan>),
+    /// Look at files or put them back, for a Revert.
+    Files(FilesPlan),
+    /// Go on at another Location: [`Rules::moved`] is a write of its own.
+    Move(MovePlan),
+    /// The Move is committed: the session is at this Location from now on.
+    Moved(LocationId),
     /// Wait, within bounds, for the title that is being made: nothing else is left to do.
     Title,
     /// The end is committed.
@@ -100,20 +109,30 @@ impl Rules<'_> {
                     return Verdict::Write(next, DrainEnd::Close, Site::Completed);
                 }
                 Head::Control(control) => {
-                    if let Some(plan) = self.deliver(draft, &control, continuing, observed) {
-                        return begin_compaction(plan);
+                    if let Some(verdict) = self.act(draft, &control, continuing, observed) {
+                        return verdict;
                     }
                 }
             }
         };
+        if !prompts.is_empty() {
+            commit_revert(draft);
+        }
+        let chosen = prompts.iter().rev().find_map(|input| input.prompt.agent.as_deref());
+        let chosen = chosen.unwrap_or_else(|| draft.history().agent());
+        let agent = self.settings.agents.get(chosen);
         let fresh = draft.history().epoch().is_none();
         if fresh {
-            match observed.initialize(draft.history()) {
+            let skills = agent.as_ref().map_or(Permitted::NOTHING, |agent| &agent.skills);
+            match observed.initialize(draft.history(), skills) {
                 Ok(first) => draft.push(EpochStarted {
-                    epoch: 1,
+                    epoch: draft.history().last_epoch() + 1,
                     baseline: first.baseline,
                     snapshot: first.snapshot.text(),
-                    reason: Some(EpochReason::First),
+                    reason: Some(match draft.history().last_epoch() {
+                        0 => EpochReason::First,
+                        _ => EpochReason::Move,
+                    }),
                 }),
                 // Nothing is promoted: the input stays pending for the next wake.
                 Err(error) => {
@@ -125,10 +144,16 @@ impl Rules<'_> {
                 }
             }
         }
+        tell_lost(draft);
         for input in prompts {
             self.promote(draft, &input);
         }
-        let told = if fresh { Ok(()) } else { observed.reconcile(draft) };
+        let told = match agent {
+            Ok(_) if fresh => Ok(()),
+            Ok(agent) => observed.reconcile(draft, &agent.skills),
+            // Nothing is told of what an agent may do that there is not.
+            Err(unknown) => Err(unknown),
+        };
         match told {
             Ok(()) => self.go_on(draft, observed),
             Err(error) => boundary_failed(draft, error),

@@ -6,16 +6,17 @@
 
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
-    CompactionReminded, CompactionStarted, Control, ControlDelivered, DrainEnd, DrainOutcome,
-    EpochReason, EpochStarted, MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
+    CompactionReminded, CompactionStarted, DrainEnd, DrainOutcome, EpochReason, EpochStarted,
+    MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
 };
 use history::{History, OpenCompaction, PendingControl, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
 
-use crate::begin::first_attempt;
+use crate::agents::Agent;
+use crate::begin::{Sampled, first_attempt};
 use crate::boundary::{Next, TurnPlan, end, hand_over};
+use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
-use crate::models::ResolvedModel;
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
@@ -62,12 +63,13 @@ enum Answer {
 
 fn judge(finish: FinishReason, text: &str) -> Answer {
     let why = match finish {
+        FinishReason::Length if mutated!(CutSummaryTaken) => return Answer::Summary,
         FinishReason::Length => "it was cut at the model's limit of output",
         FinishReason::ContentFilter => "the provider withheld it",
         FinishReason::Error => "the provider ended it with an error",
         FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unknown => {
             let is_summary = text.lines().any(|line| line.starts_with(texts::SUMMARY_HEADING));
-            return if is_summary { Answer::Summary } else { Answer::Other };
+            return if is_summary || mutated!(AnySummaryTaken) { Answer::Summary } else { Answer::Other };
         }
     };
     Answer::Refused(failed(why))
@@ -100,8 +102,8 @@ impl Rules<'_> {
         tail(history.conversation(), history.view(), self.settings.compaction.keep)
     }
 
-    /// Acts on a control that is the head of the inbox. `None`: it is settled already.
-    pub(crate) fn deliver(
+    /// Acts on a control that asks for a Compaction. `None`: it is settled.
+    pub(crate) fn compact(
         &self,
         draft: &mut Draft<'_>,
         control: &PendingControl,
@@ -109,22 +111,17 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Option<TurnPlan> {
         let message = control.message.clone();
-        draft.push(ControlDelivered { message: message.clone(), error: None });
-        draft.promoted();
-        match control.control {
-            Control::Compaction => {}
-            // Nobody can ask for these yet.
-            Control::Move { .. } | Control::Revert { .. } | Control::Unrevert => return None,
-        }
+        deliver(draft, &message, None);
         let reason = CompactionReason::Manual;
         let wanted = Wanted { reason, input: Some(message), continuing, cause: None };
         let refused = if self.tail(draft.history()).summarised == 0 {
             nothing_to_compact()
         } else {
             // Not asked for what could not be used.
-            let can = observed.replace(draft.history()).map(|_| ());
-            match can.and_then(|()| self.models.resolve(draft.history().model())) {
-                Ok(resolved) => return Some(self.start_compaction(draft, wanted, resolved)),
+            let history = draft.history();
+            let can = observed.replace(history, self.skills(history)).map(|_| ());
+            match can.and_then(|()| self.sample(history)) {
+                Ok(sampled) => return Some(self.start_compaction(draft, wanted, sampled)),
                 Err(error) => error,
             }
         };
@@ -140,8 +137,9 @@ impl Rules<'_> {
         &self,
         draft: &mut Draft<'_>,
         wanted: Wanted,
-        resolved: ResolvedModel,
+        sampled: Sampled<'_>,
     ) -> TurnPlan {
+        let Sampled { agent, model: resolved } = sampled;
         let history = draft.history();
         let from = self.tail(history).from;
         let place = history.conversation().place(from);
@@ -150,7 +148,7 @@ impl Rules<'_> {
         let prompt = if earlier { texts::SUMMARY_UPDATE } else { texts::SUMMARY }.to_owned();
         let reference = resolved.reference.clone();
         let (turn, message) = push_started(draft, wanted, reference, prompt, keep_from);
-        let components = self.components(resolved.entry, ToolChoice::Auto);
+        let components = self.components(agent, resolved.entry, ToolChoice::Auto);
         let (started, body) = first_attempt(draft, &turn, &components);
         TurnPlan {
             turn,
@@ -177,14 +175,14 @@ impl Rules<'_> {
         let tail = self.tail(history);
         let called = history.open_turn().is_some_and(|open| !open.calls.is_empty());
         let helps = self.settings.compaction.auto
-            && !history.overflow_spent()
+            && (!history.overflow_spent() || mutated!(OverflowTwice))
             && tail.answered
             && tail.summarised > 0
             && !called
             && !said.is_visible()
             && !self.is_interrupted(history)
-            && observed.replace(history).is_ok();
-        let Some(resolved) = self.models.resolve(history.model()).ok().filter(|_| helps) else {
+            && observed.replace(history, self.skills(history)).is_ok();
+        let Some(sampled) = self.sample(history).ok().filter(|_| helps) else {
             return Verdict::Leave(None);
         };
         draft.push(AttemptEnded {
@@ -197,7 +195,7 @@ impl Rules<'_> {
         settle_overflowed(draft, said, error.clone());
         let reason = CompactionReason::Overflow;
         let wanted = Wanted { reason, input: None, continuing: true, cause: Some(error.clone()) };
-        let plan = self.start_compaction(draft, wanted, resolved);
+        let plan = self.start_compaction(draft, wanted, sampled);
         Verdict::Write(Some(Next::Compact(Box::new(plan))), DrainEnd::Keep, Site::Overflowed)
     }
 
@@ -219,10 +217,15 @@ impl Rules<'_> {
         let answer = judge(said.finish.unwrap_or(FinishReason::Unknown), &text);
         let refused = match answer {
             Answer::Summary => None,
-            Answer::Other if open.reminded.is_none() => {
-                let next = self.remind(draft, plan, said, text);
-                let next = Compacted::Again(Box::new(next));
-                return Verdict::Write(next, DrainEnd::Keep, Site::CompactionReminded);
+            Answer::Other if open.reminded.is_none() || mutated!(RemindedAgain) => {
+                match self.settings.agents.get(&open.side.started.agent) {
+                    Ok(agent) => {
+                        let next = self.remind(draft, plan, said, agent, text);
+                        let next = Compacted::Again(Box::new(next));
+                        return Verdict::Write(next, DrainEnd::Keep, Site::CompactionReminded);
+                    }
+                    Err(error) => Some(error),
+                }
             }
             Answer::Other => Some(failed("its answer is none, even after a reminder")),
             Answer::Refused(error) => Some(error),
@@ -239,14 +242,17 @@ impl Rules<'_> {
             error,
         });
         let fresh = match refused {
-            None => observed.replace(draft.history()),
+            None => observed.replace(draft.history(), self.skills(draft.history())),
             Some(error) => Err(error),
         };
         let next = match fresh {
             Ok(first) => {
                 let checkpoint = texts::checkpoint(&text);
                 end_compaction(draft, SideOutcome::Completed, Some(checkpoint), None);
-                let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number) + 1;
+                if mutated!(SummaryWithoutEpoch) {
+                    return self.cross(draft, true, observed).map(Compacted::Crossed);
+                }
+                let epoch = draft.history().last_epoch() + 1;
                 let snapshot = first.snapshot.text();
                 draft.push(EpochStarted {
                     epoch,
@@ -257,7 +263,8 @@ impl Rules<'_> {
                 draft.progress();
                 match open.side.started.reason {
                     CompactionReason::Manual => {
-                        self.cross(draft, open.side.started.continuing, observed)
+                        let forgets = mutated!(ContinuingForgotten);
+                        self.cross(draft, open.side.started.continuing && !forgets, observed)
                     }
                     // The turn that it was for goes on; nothing joins it.
                     CompactionReason::Auto | CompactionReason::Overflow if self.stopping => {
@@ -305,6 +312,9 @@ impl Rules<'_> {
 
     /// Settles a Compaction that an earlier owner left. Whether the model has results to answer after it.
     pub(crate) fn lose_compaction(&self, draft: &mut Draft<'_>) -> Option<bool> {
+        if mutated!(CompactionLeftOpen) {
+            return None;
+        }
         let continuing = draft.history().compacting()?.side.started.continuing;
         let error = interrupted("the worker that compacted the conversation stopped");
         self.close_compaction(draft, None, SideOutcome::Lost, Some(error));
@@ -321,6 +331,10 @@ impl Rules<'_> {
     ) -> Verdict<Next> {
         end_compaction(draft, SideOutcome::Failed, None, Some(error.clone()));
         let started = &open.side.started;
+        if mutated!(EpochAfterFailure) {
+            let (epoch, snapshot) = (started.epoch + 1, "{}".to_owned());
+            draft.push(EpochStarted { epoch, baseline: String::new(), snapshot, reason: None });
+        }
         let error = match started.reason {
             CompactionReason::Manual => return self.cross(draft, started.continuing, observed),
             CompactionReason::Auto => error,
@@ -359,6 +373,7 @@ impl Rules<'_> {
         draft: &mut Draft<'_>,
         plan: &TurnPlan,
         said: &Said,
+        agent: &Agent,
         text: String,
     ) -> TurnPlan {
         draft.push(AttemptEnded {
@@ -372,7 +387,7 @@ impl Rules<'_> {
         let (turn, reminder) = (plan.turn.clone(), texts::REMINDER.to_owned());
         draft.push(CompactionReminded { turn, draft: answer, reminder });
         let entry = self.models.entry(&plan.model);
-        let components = self.components(entry, ToolChoice::Auto);
+        let components = self.components(agent, entry, ToolChoice::Auto);
         let through = draft.history().seq();
         let body = draft.history_mut().encode(&components, &plan.turn);
         let started = AttemptStarted {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, DrainEnd, DrainOutcome, NoticeKind,
-    PartId, RetryScheduled, SessionError, TextCheckpointed, ToolCalled, ToolOutcomeKind, ToolState,
-    TurnId, TurnOutcome, TurnReplied,
+    PartId, Permitted, RetryScheduled, SessionError, TextCheckpointed, ToolCalled, ToolClass,
+    ToolOutcomeKind, ToolState, TurnId, TurnOutcome, TurnReplied,
 };
+use history::History;
 use llm_protocol::{FinishReason, Usage};
 
 use crate::boundary::{Next, end};
@@ -261,14 +262,40 @@ impl Rules<'_> {
     /// The intents that wait. As *started*, a body may run once they are committed.
     fn push_intents(&self, draft: &mut Draft<'_>, said: &Said, state: ToolState) {
         for intent in &said.unintended {
+            let refused = self.refusal(draft.history(), &intent.tool).is_some();
             draft.push(ToolCalled {
                 turn: said.turn.clone(),
                 message: said.message.clone(),
-                class: self.tools.class(&intent.tool),
+                // What is refused has no body.
+                class: if refused { ToolClass::Pure } else { self.tools.class(&intent.tool) },
                 intent: intent.clone(),
                 state,
             });
         }
+    }
+}
+
+impl Rules<'_> {
+    /// The skills that calls of the open turn may load: its agent's, which the turn keeps.
+    #[must_use]
+    pub fn loadable_skills(&self, history: &History) -> &Permitted {
+        let name = history.open_turn().map_or(history.agent(), |open| &open.agent);
+        self.settings.agents.get(name).map_or(Permitted::NOTHING, |agent| &agent.skills)
+    }
+
+    /// Why a call of the open turn may not run: its agent, which the turn keeps, must not use the tool. A tool that
+    /// nobody has is not refused; it has no body.
+    #[must_use]
+    pub fn refusal(&self, history: &History, tool: &str) -> Option<String> {
+        let name = history.open_turn().map_or(history.agent(), |open| &open.agent);
+        let agent = self.settings.agents.get(name);
+        let may = agent.as_ref().map_or(Permitted::NOTHING, |agent| &agent.tools);
+        if may.allows(tool) || !self.tools.classes.contains_key(tool) {
+            return None;
+        }
+        let tools: Vec<_> = self.tools.offered(may).map(|tool| tool.name.as_str()).collect();
+        let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
+        Some(format!("the agent {name} may not use {tool}; the tools that it may use: {tools}"))
     }
 }
 

@@ -31,7 +31,11 @@ pub(crate) fn message(message: &Message) -> u64 {
 
 /// Tokens of the next request of the conversation: what the provider counted for the last whole reply and
 /// what has come since; or all of it, where nobody has counted.
-pub(crate) fn request(history: &History, agent: &str, tools: &[ToolDefinition]) -> u64 {
+pub(crate) fn request<'t>(
+    history: &History,
+    agent: &str,
+    tools: impl IntoIterator<Item = &'t ToolDefinition>,
+) -> u64 {
     let messages = history.conversation().messages();
     let view = history.view();
     let since = |from: usize| -> u64 {
@@ -49,7 +53,7 @@ pub(crate) fn request(history: &History, agent: &str, tools: &[ToolDefinition]) 
         + history.epoch().map_or(0, |epoch| epoch.baseline.len())
         + view.checkpoint().map_or(0, str::len);
     let tools = tools
-        .iter()
+        .into_iter()
         .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.get().len());
     tokens(told + tools.sum::<usize>()).saturating_add(since(0))
 }

@@ -16,7 +16,7 @@ pub(crate) enum Head {
 
 /// The oldest steer is next; prompts that steer are taken together, up to the first control. Without any, and
 /// if no work continues, the oldest of the queue is. The order is that of admission, whatever has become of an
-/// input's delivery since.
+/// input's delivery since. While a Revert is staged, a prompt that was only stored waits for what becomes of it.
 pub(crate) fn head(history: &History, continuing: bool) -> Head {
     let queued = if mutated!(AllQueuedAtOnce) { usize::MAX } else { 1 };
     let continuing = continuing && !mutated!(QueuedJoinsRunning);
@@ -41,7 +41,9 @@ fn of(history: &History, delivery: Delivery) -> Head {
     let prompts: Vec<_> = history
         .pending()
         .iter()
-        .filter(|input| input.delivery == delivery && input.seq < until)
+        .filter(|input| input.delivery == delivery)
+        .filter(|input| input.seq < until || mutated!(SteersPassControls))
+        .filter(|input| input.prompt.wake || history.revert().is_none())
         .cloned()
         .collect();
     match control {

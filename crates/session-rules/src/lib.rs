@@ -30,13 +30,16 @@ macro_rules! mutated {
     };
 }
 
+mod agents;
 mod begin;
 mod boundary;
 mod compact;
+mod controls;
 mod cost;
 mod draft;
 mod ending;
 mod estimate;
+mod files;
 mod inbox;
 mod models;
 #[cfg(feature = "mutants")]
@@ -45,6 +48,7 @@ mod observed;
 mod open;
 mod recover;
 mod reply;
+mod revert;
 mod rules;
 mod said;
 mod settle;
@@ -54,8 +58,10 @@ mod texts;
 mod title;
 mod tools;
 
+pub use agents::{Agent, Agents};
 pub use boundary::{Closed, Next, TurnPlan};
 pub use compact::Compacted;
+pub use controls::MovePlan;
 pub use cost::Prices;
 pub use draft::{Draft, Drafted, Verdict};
 pub use ending::Replied;
@@ -65,6 +71,7 @@ pub use mutants::{Mutant, put_in};
 pub use observed::Observation;
 pub use recover::{Recovery, unclear};
 pub use reply::{Reply, storable};
+pub use revert::{FilesPlan, PutBack, RestoredFiles};
 pub use rules::{CompactionSettings, RuleSettings, Rules, WorkspaceState};
 pub use said::{Heard, Said};
 pub use settle::settled_as;

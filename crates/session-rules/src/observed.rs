@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use context::{
-    Blocked, ContextSnapshot, DuplicateKey, Initialized, NESTED_KEY, Reconciled, SystemContext,
-    entries,
+    Blocked, ContextSnapshot, DuplicateKey, Initialized, Loaded, NESTED_KEY, Reconciled, Skill,
+    SystemContext, entries, skill_guidance,
 };
-use domain::{ContextUpdated, EpochReason, EpochStarted, MessageId, SessionError};
+use domain::{ContextUpdated, EpochReason, EpochStarted, MessageId, Permitted, SessionError};
 use history::History;
 
 use crate::draft::Draft;
@@ -17,6 +17,7 @@ use crate::draft::Draft;
 pub struct Observation {
     seen: Result<SystemContext, DuplicateKey>,
     reads: Arc<BTreeSet<String>>,
+    skills: Loaded<Arc<[Skill]>>,
     /// Whether anybody has looked.
     is_seen: bool,
 }
@@ -25,7 +26,13 @@ impl Observation {
     /// What the Location's System Context Registry has seen, knowing that the model has read `reads`.
     #[must_use]
     pub fn new(seen: Result<SystemContext, DuplicateKey>, reads: Arc<BTreeSet<String>>) -> Self {
-        Self { seen, reads, is_seen: true }
+        Self { seen, reads, skills: Loaded::Absent, is_seen: true }
+    }
+
+    /// The same with the skills that the Location has, whoever may load them.
+    #[must_use]
+    pub fn with_skills(self, skills: Loaded<Arc<[Skill]>>) -> Self {
+        Self { skills, ..self }
     }
 
     /// Nobody has looked: for a write that, as far as is known, tells nothing of context. One that finds that
@@ -33,7 +40,7 @@ impl Observation {
     #[must_use]
     pub fn unseen() -> Self {
         let seen = SystemContext::combine([]);
-        Self { seen, reads: Arc::default(), is_seen: false }
+        Self { seen, reads: Arc::default(), skills: Loaded::Absent, is_seen: false }
     }
 
     /// Whether anybody has looked.
@@ -42,14 +49,18 @@ impl Observation {
     }
 
     /// The System Context of a session: what was seen of its Location, then its own entries, which are known
-    /// as of now.
-    fn context(&self, history: &History) -> Result<SystemContext, SessionError> {
+    /// as of now, then the skills of those seen that its agent `may` load.
+    fn context(&self, history: &History, may: &Permitted) -> Result<SystemContext, SessionError> {
         let mut seen = self.seen.clone().map_err(|error| duplicate(&error))?;
         if !history.read_paths().is_subset(&self.reads) {
             // Somebody else has gone on with the session since: what was found is not all that there is.
             seen = seen.unavailable(&NESTED_KEY, "it was looked for too early");
         }
-        let all = [seen, entries(history.entries())];
+        let skills = self
+            .skills
+            .clone()
+            .map(|skills| skills.iter().filter(|skill| may.allows(&skill.name)).cloned().collect());
+        let all = [seen, entries(history.entries()), skill_guidance(skills)];
         SystemContext::combine(all).map_err(|error| duplicate(&error))
     }
 
@@ -57,16 +68,20 @@ impl Observation {
     ///
     /// # Errors
     /// `context.unavailable` while something is missing: nothing may be promoted.
-    pub fn initialize(&self, history: &History) -> Result<Initialized, SessionError> {
-        self.context(history)?.initialize().map_err(|blocked| unavailable(&blocked))
+    pub fn initialize(
+        &self,
+        history: &History,
+        may: &Permitted,
+    ) -> Result<Initialized, SessionError> {
+        self.context(history, may)?.initialize().map_err(|blocked| unavailable(&blocked))
     }
 
     /// Those of the epoch after the active one, or of a first.
     ///
     /// # Errors
     /// `context.unavailable` while something that was told cannot be looked at: the active epoch stays.
-    pub fn replace(&self, history: &History) -> Result<Initialized, SessionError> {
-        let context = self.context(history)?;
+    pub fn replace(&self, history: &History, may: &Permitted) -> Result<Initialized, SessionError> {
+        let context = self.context(history, may)?;
         let fresh = match told(history) {
             Some(told) => context.replace(&told),
             None => context.initialize(),
@@ -79,9 +94,15 @@ impl Observation {
     ///
     /// # Errors
     /// When the sources do not compose.
-    pub(crate) fn reconcile(&self, draft: &mut Draft<'_>) -> Result<(), SessionError> {
-        let Some(epoch) = draft.history().epoch().map(|epoch| epoch.number) else { return Ok(()) };
-        let context = self.context(draft.history())?;
+    pub(crate) fn reconcile(
+        &self,
+        draft: &mut Draft<'_>,
+        may: &Permitted,
+    ) -> Result<(), SessionError> {
+        if draft.history().epoch().is_none() {
+            return Ok(());
+        }
+        let context = self.context(draft.history(), may)?;
         let reconciled = match told(draft.history()) {
             Some(told) => context.reconcile(&told),
             None => context.initialize().into(),
@@ -98,7 +119,7 @@ impl Observation {
                 draft.push(ContextUpdated { message, rendered, snapshot });
             }
             Reconciled::ReplacementReady(fresh) => draft.push(EpochStarted {
-                epoch: epoch + 1,
+                epoch: draft.history().last_epoch() + 1,
                 baseline: fresh.baseline,
                 snapshot: fresh.snapshot.text(),
                 reason: Some(EpochReason::Replaced),
@@ -133,8 +154,8 @@ fn duplicate(error: &DuplicateKey) -> SessionError {
 #[cfg(test)]
 mod tests {
     use context::{
-        DATE_KEY, InstructionFile, Loaded, SourceKey, date, environment, instructions,
-        nested_instructions, nested_unavailable,
+        DATE_KEY, InstructionFile, SourceKey, date, environment, instructions, nested_instructions,
+        nested_unavailable,
     };
     use domain::{
         CallId, EntryRemoved, EntrySet, IdMint, ModelRef, PartId, Seq, SessionEvent, Stamp,
@@ -202,7 +223,7 @@ mod tests {
     /// What a boundary tells the model, if anything.
     fn message(observed: &Observation, history: &mut History) -> Option<String> {
         let before = history.conversation().messages().len();
-        observed.reconcile(&mut draft(history)).expect("distinct keys");
+        observed.reconcile(&mut draft(history), &Permitted::All).expect("distinct keys");
         let message = history.conversation().messages().get(before)?;
         Some(message.content.iter().map(|part| format!("{part:?}")).collect())
     }
@@ -215,7 +236,7 @@ mod tests {
     fn entries_are_told_when_they_are_set_changed_and_removed() {
         let mut history = History::new();
         set(&mut history, "7");
-        let first = today().initialize(&history).expect("available");
+        let first = today().initialize(&history, &Permitted::All).expect("available");
         let entry = "\n\n<context key=\"ticket\">\n7\n</context>";
         assert_eq!(first.baseline, format!("Today's date: Sat Nov 21 2026{entry}"));
         epoch(&mut history, &first.snapshot.text());
@@ -240,9 +261,9 @@ mod tests {
         {
             let mut history = History::new();
             epoch(&mut history, unreadable);
-            today().reconcile(&mut draft(&mut history)).expect("distinct keys");
+            today().reconcile(&mut draft(&mut history), &Permitted::All).expect("distinct keys");
             let started = history.epoch().expect("an epoch");
-            let fresh = today().initialize(&History::new()).expect("available");
+            let fresh = today().initialize(&History::new(), &Permitted::All).expect("available");
             assert_eq!((started.number, &started.baseline), (2, &fresh.baseline), "{unreadable}");
             assert_eq!(message(&today(), &mut history), None, "{unreadable}");
             assert_eq!(history.epoch().map(|epoch| epoch.number), Some(2), "{unreadable}");
@@ -258,7 +279,7 @@ mod tests {
             epoch(&mut history, told);
             assert_eq!(message(&observed, &mut history), None);
             assert_eq!(history.epoch().map(|epoch| epoch.number), Some(1));
-            let error = observed.replace(&history).expect_err("blocked");
+            let error = observed.replace(&history, &Permitted::All).expect_err("blocked");
             assert_eq!(error.code, "context.unavailable");
             assert!(error.message.contains("core/environment (the disk is asleep)"), "{error:?}");
         }
@@ -272,8 +293,8 @@ mod tests {
         let mut history = History::new();
         epoch(&mut history, r#"{"core/date":{"value":"2026-11-20"}}"#);
         assert!(message(&observed, &mut history).expect("both").contains("Use tabs."));
-        let fresh = observed.replace(&history).expect("ready");
-        assert_eq!(fresh, observed.initialize(&history).expect("available"));
+        let fresh = observed.replace(&history, &Permitted::All).expect("ready");
+        assert_eq!(fresh, observed.initialize(&history, &Permitted::All).expect("available"));
         assert_eq!(fresh.snapshot.text(), history.epoch().expect("an epoch").snapshot);
     }
 
@@ -283,7 +304,7 @@ mod tests {
         let file = InstructionFile::new("/w/a/AGENTS.md", "Use tabs.", false);
         let found = nested_instructions(file.into_iter().collect());
         let now = seen([found]);
-        let first = now.initialize(&history).expect("available");
+        let first = now.initialize(&history, &Permitted::All).expect("available");
         epoch(&mut history, &first.snapshot.text());
         let reads =
             |paths: &[&str]| Arc::new(paths.iter().map(|path| (*path).to_owned()).collect());
@@ -302,13 +323,13 @@ mod tests {
     #[test]
     fn sources_that_do_not_compose_are_an_error_that_names_them() {
         let twice = seen([date(NOON, &TimeZone::UTC), date(NOON, &TimeZone::UTC)]);
-        let error = twice.initialize(&History::new()).expect_err("twice");
+        let error = twice.initialize(&History::new(), &Permitted::All).expect_err("twice");
         assert_eq!(error.code, "context.duplicate_key");
         assert!(error.message.contains(DATE_KEY.as_str()), "{error:?}");
         let entry = SourceKey::new("entry/ticket").expect("a key");
         let mut history = History::new();
         set(&mut history, "7");
         let theirs = SystemContext::make::<context::EnvironmentFacts>(entry, Loaded::Absent);
-        assert!(seen([theirs]).initialize(&history).is_err());
+        assert!(seen([theirs]).initialize(&history, &Permitted::All).is_err());
     }
 }

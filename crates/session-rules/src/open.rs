@@ -5,6 +5,8 @@ use domain::{
     TurnReplied,
 };
 
+use history::Reverting;
+
 use crate::boundary::{Next, end};
 use crate::draft::{Draft, Verdict};
 use crate::observed::Observation;
@@ -24,24 +26,36 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Verdict<Next> {
         lose_title(draft);
+        let history = draft.history();
+        let continuing = taken.was_open && history.wants_turn() && history.revert().is_none();
         if let WorkspaceState::Missing(error) = self.workspace {
+            let is_free = history.open_turn().is_none()
+                && history.compacting().is_none()
+                && !matches!(history.revert(), Some(Reverting::Staging(_)));
+            if is_free && self.leaves(history, continuing) {
+                return self.cross(draft, continuing, observed);
+            }
             return self.give_up(draft, error.clone());
         }
         if taken.recoveries > self.settings.max_recoveries && !mutated!(ExhaustionIgnored) {
             return self.give_up(draft, exhausted(taken.recoveries));
         }
         if let Some(continuing) = self.lose_compaction(draft) {
+            self.note_restored(draft);
             return self.cross(draft, continuing, observed);
         }
         if draft.history().open_turn().is_some() {
             return self.take_over(draft, observed);
         }
-        let continuing = taken.was_open && draft.history().wants_turn();
+        self.note_restored(draft);
+        if let Some(verdict) = self.resume_revert(draft) {
+            return verdict;
+        }
         self.cross(draft, continuing, observed)
     }
 
     /// Ends the drain on an error that stands in the way of any work, settling what was open.
-    fn give_up(&self, draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next> {
+    pub(crate) fn give_up(&self, draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next> {
         self.lose_compaction(draft);
         if let Some(open) = draft.history().open_turn().cloned() {
             let said = Said::new(open.turn.clone(), open.message.clone());

@@ -93,6 +93,7 @@ impl Rules<'_> {
                 if !mutated!(LostTurnNotSettled) {
                     settle_lost(draft, &said);
                 }
+                self.note_restored(draft);
                 return self.cross(draft, true, observed);
             }
             if !parts.is_empty() {
@@ -107,12 +108,14 @@ impl Rules<'_> {
         if self.is_interrupted(draft.history()) {
             let text = "interrupted by the user";
             settle_open_calls(draft, &open.turn, ToolOutcomeKind::Interrupted, text);
+            self.note_restored(draft);
             settle_turn(draft, &said, TurnOutcome::Interrupted, None);
             let next = end(draft, DrainOutcome::Interrupted, None);
             return Verdict::Write(next, DrainEnd::Close, Site::TakenOverInterrupted);
         }
         let cut = !replied || open.finish.as_deref() == Some("cut");
         let (run, probe) = self.judge(draft, &open);
+        self.note_restored(draft);
         let outcome = if cut { TurnOutcome::Cut } else { TurnOutcome::Completed };
         let next = Next::Recover(Box::new(Recovery { said, run, probe, outcome }));
         Verdict::Write(next, DrainEnd::Keep, Site::TakenOver)

@@ -1,7 +1,8 @@
-use domain::{Seq, SessionError, SessionRef, Taken};
+use domain::{FencingToken, Seq, SessionError, SessionRef, SnapshotTree, Taken};
 use history::History;
 use llm_protocol::retry::Schedule;
 
+use crate::agents::Agents;
 use crate::models::Models;
 use crate::tools::ToolFacts;
 
@@ -31,8 +32,15 @@ pub struct Rules<'a> {
 /// Whether a Location's files can be had here.
 #[derive(Debug, Clone, Copy)]
 pub enum WorkspaceState<'a> {
-    /// They are there.
+    /// They are there, with all that was ever done to them.
     Here,
+    /// They are there, made anew on a disk of the worker's own, without what came after the newest Capture.
+    Restored {
+        /// The token under which that was done.
+        token: FencingToken,
+        /// What they were made of; `None`: of nothing.
+        tree: Option<&'a SnapshotTree>,
+    },
     /// They are not, for this reason.
     Missing(&'a SessionError),
 }
@@ -40,9 +48,10 @@ pub enum WorkspaceState<'a> {
 /// The settings that decisions depend on.
 #[derive(Debug, Clone)]
 pub struct RuleSettings {
-    /// The agent's own instructions.
-    pub agent: String,
-    /// Turns in a row without new input; the last allowed one must answer without tools.
+    /// The agents that prompts may choose.
+    pub agents: Agents,
+    /// Turns in a row without new input, of an agent that does not say; the last allowed one must answer without
+    /// tools.
     pub max_steps: i32,
     /// When a failed wire request is tried again; one budget for all failures between two whole replies.
     pub retry: Schedule,
@@ -75,20 +84,10 @@ impl Default for CompactionSettings {
     }
 }
 
-/// What the `build` agent is told.
-const BUILD_AGENT: &str = "\
-You are OpenCode, a coding agent that works in a workspace through tools.
-Do what the user asks, completely, and no more than that. Look before you change: read the files that \
-matter, follow the conventions that you find, and keep changes small.
-Use the tools to act; several independent calls may be made at once. When something can be checked by \
-running it, run it. A tool result that says its outcome is unknown may have had its effect: look before \
-you repeat it.
-Answer briefly and in plain text. Say what you did, what you saw, and what is left.";
-
 impl Default for RuleSettings {
     fn default() -> Self {
         Self {
-            agent: BUILD_AGENT.to_owned(),
+            agents: Agents::default(),
             max_steps: 200,
             retry: Schedule::default(),
             max_recoveries: 3,

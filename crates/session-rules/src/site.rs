@@ -35,6 +35,18 @@ sites! {
     Yielded = "yielded",
     /// A boundary waits for a title alone.
     TitleAwaited = "title-awaited",
+    /// A boundary has come to a Revert, and the files are captured first.
+    RevertReached = "revert-reached",
+    /// Files are about to be put back.
+    RevertStaging = "revert-staging",
+    /// A takeover puts the files back that an earlier owner was putting back.
+    RevertResumed = "revert-resumed",
+    /// A boundary has come to the undoing of a Revert, and the files are put back first.
+    UnrevertReached = "unrevert-reached",
+    /// A boundary has come to a Move.
+    MoveReached = "move-reached",
+    /// The session has moved.
+    Moved = "moved",
     /// A boundary began a Compaction.
     CompactionStarted = "compaction-started",
     /// An answer to the request for a summary was none, and is asked for once more.
@@ -87,9 +99,11 @@ mod tests {
             include_str!("begin.rs"),
             include_str!("boundary.rs"),
             include_str!("compact.rs"),
+            include_str!("controls.rs"),
             include_str!("ending.rs"),
             include_str!("open.rs"),
             include_str!("recover.rs"),
+            include_str!("revert.rs"),
         ];
         for site in Site::ALL {
             let written = format!("Site::{site:?}");

@@ -1,6 +1,8 @@
 //! Texts of ours that a model sees. Each is committed in the event that it belongs to before it is sent, so
 //! a text that changes here changes no request that was ever made.
 
+use history::Unsaved;
+
 /// Asks for the summary of a Compaction, after the conversation.
 pub(crate) const SUMMARY: &str = "\
 <summary-request>
@@ -68,6 +70,27 @@ pub(crate) fn checkpoint(summary: &str) -> String {
     )
 }
 
+/// Says which calls' effects on files are gone.
+pub(crate) fn files_lost(lost: &[Unsaved]) -> String {
+    /// The most calls that are named, and characters of each one's title.
+    const CALLS: usize = 20;
+    const TITLE: usize = 100;
+    let named = lost.iter().take(CALLS).map(|call| {
+        let title: String =
+            call.title.lines().next().unwrap_or_default().chars().take(TITLE).collect();
+        format!("{}: {title}", call.tool)
+    });
+    let mut named: Vec<String> = named.collect();
+    if let Some(more) = lost.len().checked_sub(CALLS).filter(|more| *more > 0) {
+        named.push(format!("and {more} more"));
+    }
+    format!(
+        "{NOTICE}The workspace moved to another machine. It has the files as they were before these calls, whose \
+         effects on files are gone: {}. Check the files before you rely on them.</notice>",
+        named.join("; ")
+    )
+}
+
 /// Asks for a title of a conversation that begins with `text`.
 pub(crate) fn title(text: &str) -> String {
     /// The most characters of the first prompt that a title is made of.
@@ -78,6 +101,8 @@ pub(crate) fn title(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use domain::{CallId, IdMint, Stamp, TurnId};
+
     use super::*;
 
     #[test]
@@ -86,6 +111,22 @@ mod tests {
         assert!(SUMMARY_UPDATE.starts_with(same));
         assert!(SUMMARY.lines().any(|line| line == SUMMARY_HEADING));
         assert!(REMINDER.contains(SUMMARY_HEADING));
+    }
+
+    #[test]
+    fn many_lost_calls_are_counted_and_long_titles_cut() {
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let mut call = |title: &str| Unsaved {
+            call: CallId::mint(&mut mint),
+            turn: TurnId::mint(&mut mint),
+            tool: "shell".into(),
+            title: title.into(),
+        };
+        let two = files_lost(&[call("make\nall"), call(&"é".repeat(300))]);
+        assert!(two.contains(&format!("gone: shell: make; shell: {}. Check", "é".repeat(100))));
+        let many: Vec<_> = (0..23).map(|_| call("ls")).collect();
+        assert!(files_lost(&many).contains("shell: ls; and 3 more. Check"));
+        assert!(!files_lost(&many[..20]).contains("more."));
     }
 
     #[test]

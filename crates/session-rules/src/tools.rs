@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use domain::ToolClass;
+use domain::{Permitted, ToolClass};
 use llm_protocol::ToolDefinition;
 
 /// The tools of a drain, as far as a decision needs to know.
@@ -13,6 +13,14 @@ pub struct ToolFacts {
 }
 
 impl ToolFacts {
+    /// What of them is offered to an agent that may use `permitted`.
+    pub(crate) fn offered<'a>(
+        &'a self,
+        permitted: &'a Permitted,
+    ) -> impl Iterator<Item = &'a ToolDefinition> {
+        self.definitions.iter().filter(|tool| permitted.allows(&tool.name))
+    }
+
     /// The class of a tool. One that we do not have has no body: *pure*.
     #[must_use]
     pub fn class(&self, tool: &str) -> ToolClass {

@@ -7,6 +7,7 @@ use store::{DrainWrite, Hold, Started, StoreError};
 use tracing::{Instrument, info_span, warn};
 
 use crate::control::DrainControl;
+use crate::files::{FileSlot, unless_ends};
 use crate::live::Live;
 use crate::log::Log;
 use crate::observe::observe;
@@ -26,6 +27,8 @@ pub enum DrainExit {
     HandedOver,
     /// It gave up its slot at a boundary because others wait for one: start it again when its turn comes.
     Yielded,
+    /// The session goes on at another Location, this one: wake whoever holds it.
+    Moved(SessionRef),
     /// The claim has passed on.
     Fenced,
     /// The Location has passed on: give it up.
@@ -49,6 +52,8 @@ impl From<StoreError> for Stop {
             StoreError::Superseded => Self::Superseded,
             error @ (StoreError::NotFound
             | StoreError::Conflict { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Feature { .. }
             | StoreError::Schema(_)
             | StoreError::Unreadable(_)
             | StoreError::Database(_)) => Self::Store(error),
@@ -74,6 +79,7 @@ pub async fn drain(
         log: Log::new(runtime, session, history),
         live: Live::new(runtime.signals.clone(), session),
         title: TitleSlot::default(),
+        files: FileSlot::new(workspace.files().cloned()),
     };
     match Box::pin(drain.run(token)).instrument(span).await {
         Ok(exit) => (exit, Some(drain.log.into_history())),
@@ -88,6 +94,7 @@ pub(crate) struct Drain<'r> {
     pub(crate) log: Log<'r>,
     pub(crate) live: Live,
     pub(crate) title: TitleSlot<'r>,
+    pub(crate) files: FileSlot,
 }
 
 impl<'r> Drain<'r> {
@@ -110,6 +117,11 @@ impl<'r> Drain<'r> {
                     Box::pin(self.compact(*plan)).instrument(span).await?
                 }
                 Next::Title => Box::pin(self.await_title()).await?,
+                // Nobody can ask for these yet.
+                Next::Files(_) | Next::Move(_) | Next::Moved(_) => {
+                    let what = "a control that this build does not act on".to_owned();
+                    return Err(Stop::Store(StoreError::Unreadable(what)));
+                }
             };
         }
     }
@@ -159,27 +171,53 @@ impl<'r> Drain<'r> {
         {
             warn!(recoveries = taken.recoveries, "recovering what an earlier owner left");
         }
+        if !matches!(next, Next::Recover(_) | Next::End(_)) {
+            self.capture_what_is_left();
+        }
         Ok(Some(next))
     }
 
-    /// Decides on the log as it is known and writes the decision, with the title if it has come, then tells
-    /// followers.
+    /// Decides on the log as it is known and writes the decision, with the capture and the title that have come, then
+    /// tells followers. The drain's end waits for the capture that is under way.
     pub(crate) async fn write<T>(
         &mut self,
         mut decide: impl FnMut(&Rules<'_>, &mut Draft<'_>) -> Verdict<T>,
     ) -> Result<T, Stop> {
+        loop {
+            match self.write_once(&mut decide).await? {
+                Some(decided) => return Ok(decided),
+                None => self.finish_capture().await?,
+            }
+        }
+    }
+
+    /// `None`: it would end the drain before its capture has, and nothing is written.
+    async fn write_once<T>(
+        &mut self,
+        mut decide: impl FnMut(&Rules<'_>, &mut Draft<'_>) -> Verdict<T>,
+    ) -> Result<Option<T>, Stop> {
         let known = self.log.history().seq();
         let rules = self.stage.rules();
         let title = self.title.done();
+        let (captured, capturing) = (self.files.event(), self.files.is_running());
+        let mut has_captured = false;
         let decided = self
             .log
             .write(|draft| {
+                if let Some(captured) = &captured {
+                    draft.push(captured.clone());
+                }
                 if let Some(title) = title {
                     rules.title_ended(draft, title);
                 }
-                decide(&rules, draft)
+                let verdict = unless_ends(capturing, decide(&rules, draft));
+                has_captured = captured.is_some() && matches!(verdict, Verdict::Write(..));
+                verdict
             })
             .await?;
+        if has_captured {
+            self.files.written();
+        }
         if self.log.history().titling().is_none() {
             self.title.forget();
         }

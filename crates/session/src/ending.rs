@@ -6,10 +6,12 @@ use domain::{AttemptId, AttemptStarted, SessionError, TurnOutcome};
 use futures::StreamExt;
 use llm_client::LlmError;
 use session_rules::{Next, Observation, Replied, storable};
+use snapshots::Touched;
 use tokio::time::{Instant, sleep_until};
 
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
+use crate::files::unless_ends;
 use crate::turn::{Turn, at};
 
 pub(crate) fn provider_error(error: &LlmError) -> SessionError {
@@ -28,6 +30,12 @@ impl<'r> Drain<'r> {
     ) -> Result<Next, Stop> {
         // Behind most replies nothing waits that would be told of the context.
         let mut observed = Observation::unseen();
+        if self.files.is_running()
+            && self.may_change_files(&turn)
+            && self.await_capture(&mut turn).await?
+        {
+            return self.interrupt_turn(turn).await;
+        }
         loop {
             let replied = self
                 .write(|rules, draft| rules.replied(draft, &started.attempt, &turn.said, &observed))
@@ -60,11 +68,23 @@ impl<'r> Drain<'r> {
             return self.interrupt_turn(turn).await;
         }
         let observed = self.observe(&turn.said.done).await;
-        let next =
-            self.write(|rules, draft| rules.settled(draft, &turn.said, outcome, &observed)).await?;
-        let Some(next) = next else { return self.interrupt_turn(turn).await };
-        self.written(&next);
-        Ok(next)
+        loop {
+            let owed = self.files.is_on() && turn.has_touched();
+            let settled = self
+                .write(|rules, draft| {
+                    unless_ends(owed, rules.settled(draft, &turn.said, outcome, &observed))
+                })
+                .await?;
+            match settled {
+                None => self.capture_before_end(&mut turn).await?,
+                Some(None) => return self.interrupt_turn(turn).await,
+                Some(Some(next)) => {
+                    self.files.after_changes(turn.said.turn.clone(), turn.take_touched());
+                    self.written(&next);
+                    return Ok(next);
+                }
+            }
+        }
     }
 
     /// Runs the bodies to their ends and lets `pause` pass, committing results that wait too long. True:
@@ -87,9 +107,10 @@ impl<'r> Drain<'r> {
                 biased;
                 () = control.fenced.cancelled() => return Err(Stop::Fenced),
                 () = interrupted_after(&mut interrupts, known) => return Ok(true),
-                Some(done) = turn.batch.bodies.next() => turn.finished(done, delay),
+                Some(ran) = turn.batch.bodies.next() => turn.finished(ran, delay),
                 () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
                 () = at(pause) => pause = None,
+                () = self.files.advance() => {}
                 () = control.resync.notified() => self.live.resync(),
                 () = self.title.advance() => {}
             }
@@ -100,6 +121,7 @@ impl<'r> Drain<'r> {
     /// Ends the turn on an interrupt: the stream is gone, its tools are stopped, all is settled.
     pub(crate) async fn interrupt_turn(&mut self, mut turn: Turn<'r>) -> Result<Next, Stop> {
         self.stop_bodies(&mut turn).await?;
+        self.capture_before_end(&mut turn).await?;
         self.write(|rules, draft| rules.interrupted(draft, &turn.said)).await
     }
 
@@ -113,6 +135,7 @@ impl<'r> Drain<'r> {
         if self.finish_bodies(&mut turn, Duration::ZERO).await? {
             return self.interrupt_turn(turn).await;
         }
+        self.capture_before_end(&mut turn).await?;
         self.write(|rules, draft| rules.failed(draft, attempt, &turn.said, &error)).await
     }
 
@@ -143,11 +166,17 @@ impl<'r> Drain<'r> {
             tokio::select! {
                 biased;
                 () = self.stage.control.fenced.cancelled() => return Err(Stop::Fenced),
-                Some(done) = turn.batch.bodies.next() => turn.said.done.push(done),
+                Some(ran) = turn.batch.bodies.next() => {
+                    turn.touched(ran.touched);
+                    turn.said.done.push(ran.settled);
+                }
                 () = sleep_until(deadline) => break,
             }
         }
-        turn.batch.bodies.clear();
+        if !turn.batch.bodies.is_empty() {
+            turn.touched(Touched::Anything);
+            turn.batch.bodies.clear();
+        }
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ mod compaction;
 mod control;
 mod drain;
 mod ending;
+mod files;
 mod live;
 mod log;
 mod models;
@@ -31,6 +32,7 @@ mod workspace;
 
 pub use control::{Crowd, DrainControl, DrainHandle, drain_control};
 pub use drain::{DrainExit, drain};
+pub use files::{Files, FilesCounts, FilesError, FilesOptions, SnapshotSettings};
 pub use models::ConfiguredModels;
 pub use observe::ObservedAt;
 pub use runtime::{Runtime, StoredComponents};

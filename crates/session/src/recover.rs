@@ -1,10 +1,11 @@
 //! A takeover, carried out: what was judged runs again, or is looked for first.
 
-use domain::ToolIntent;
+use domain::{ToolClass, ToolIntent};
 use session_rules::{Next, Recovery, unclear};
+use snapshots::Touched;
 
 use crate::drain::{Drain, Stop};
-use crate::toolbox::Found;
+use crate::toolbox::{Found, Ran};
 use crate::turn::Turn;
 
 impl<'r> Drain<'r> {
@@ -12,6 +13,12 @@ impl<'r> Drain<'r> {
     pub(crate) async fn recover(&mut self, recovery: Recovery) -> Result<Next, Stop> {
         let Recovery { said, run, probe, outcome } = recovery;
         let mut turn = Turn::of(said);
+        let mut calls =
+            self.log.history().open_turn().map(|open| open.calls.iter()).into_iter().flatten();
+        if calls.any(|(_, call)| call.class != ToolClass::Pure) {
+            // Whoever ran them cannot say any more which files they touched.
+            turn.touched(Touched::Anything);
+        }
         self.start_bodies(&mut turn, run);
         self.probe_all(&mut turn, probe).await?;
         self.settle(turn, outcome).await
@@ -26,14 +33,15 @@ impl<'r> Drain<'r> {
         let mut again = Vec::new();
         for (intent, body) in calls {
             match self.stage.toolbox.probe(turn.said.turn.clone(), &intent).await {
-                Found::Done(settled) => {
-                    turn.finished(settled, self.stage.runtime.settings.result_delay);
+                Found::Done(ran) => {
+                    turn.finished(ran, self.stage.runtime.settings.result_delay);
                 }
                 Found::NotDone => again.push((intent, body)),
                 Found::Unclear => {
                     let now = self.stage.runtime.clock.now_ms();
                     let settled = unclear(turn.said.turn.clone(), intent.call, now);
-                    turn.finished(settled, self.stage.runtime.settings.result_delay);
+                    let ran = Ran { settled, touched: Touched::Anything };
+                    turn.finished(ran, self.stage.runtime.settings.result_delay);
                 }
             }
         }

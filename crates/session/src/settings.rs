@@ -4,6 +4,8 @@ use jiff::tz::TimeZone;
 use session_rules::RuleSettings;
 use tools::Limits;
 
+use crate::files::SnapshotSettings;
+
 /// How drains behave. All bounds are stated here.
 #[derive(Debug, Clone)]
 pub struct DrainSettings {
@@ -21,6 +23,8 @@ pub struct DrainSettings {
     pub stop_tools: Duration,
     /// How long a drain that has nothing else left to do waits for a title.
     pub title_wait: Duration,
+    /// When calls go on without a Workspace Snapshot, and what one holds.
+    pub snapshots: SnapshotSettings,
     /// What a model sees of one settlement.
     pub output: Limits,
     /// The time zone of the dates that a model sees.
@@ -39,6 +43,7 @@ impl Default for DrainSettings {
             checkpoint_bytes: 16 * 1024,
             stop_tools: Duration::from_secs(5),
             title_wait: Duration::from_secs(5),
+            snapshots: SnapshotSettings::default(),
             output: Limits::default(),
             zone: TimeZone::UTC,
             project_instructions: true,

@@ -1,11 +1,14 @@
 use std::sync::Arc;
 
-use domain::{CallId, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId};
+use domain::{
+    CallId, Permitted, SessionRef, TimestampMs, ToolIntent, ToolOutcomeKind, ToolSettled, TurnId,
+};
 use futures::future::BoxFuture;
 use llm_protocol::{RawJson, ToolDefinition};
 use session_rules::{ToolFacts, settled_as};
+use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
-use tools::{Limits, OrgOutputs, Probe, ToolCall, ToolContext, settle};
+use tools::{Limits, OrgOutputs, Probe, SkillScope, ToolCall, ToolContext, settle};
 use tracing::{Instrument, info_span, warn};
 
 use crate::runtime::Runtime;
@@ -18,9 +21,15 @@ pub(crate) struct Toolbox<'r> {
     workspace: &'r Workspace,
 }
 
+/// A call that was run, and what it may have changed.
+pub(crate) struct Ran {
+    pub(crate) settled: ToolSettled,
+    pub(crate) touched: Touched,
+}
+
 /// What a takeover learns of a *probe* call.
 pub(crate) enum Found {
-    Done(ToolSettled),
+    Done(Ran),
     NotDone,
     Unclear,
 }
@@ -53,14 +62,23 @@ impl<'r> Toolbox<'r> {
         }
     }
 
-    /// Runs one body to its settlement. Its intent must be committed as *started*.
+    /// Settles a call that has no body, since its agent may not make it.
+    pub(crate) fn refused(&self, turn: TurnId, call: CallId, why: &str) -> BoxFuture<'r, Ran> {
+        let now = self.runtime.clock.now_ms();
+        let settled = settled_as(turn, call, ToolOutcomeKind::Failed, why, now);
+        Box::pin(std::future::ready(Ran { settled, touched: Touched::Nothing }))
+    }
+
+    /// Runs one body to its settlement. Its intent must be committed as *started*. `skills`: those that its agent
+    /// may load.
     pub(crate) fn body(
         &self,
         turn: TurnId,
         intent: ToolIntent,
+        skills: &Permitted,
         cancel: CancellationToken,
-    ) -> BoxFuture<'r, ToolSettled> {
-        let context = self.context(cancel);
+    ) -> BoxFuture<'r, Ran> {
+        let context = self.context(skills, cancel);
         let (runtime, session) = (self.runtime, self.session);
         let span = info_span!("session.tool", tool = %intent.tool, call.id = %intent.call);
         let body = async move {
@@ -78,7 +96,8 @@ impl<'r> Toolbox<'r> {
     /// Looks whether a call that an earlier owner had started has had its effect.
     pub(crate) async fn probe(&self, turn: TurnId, intent: &ToolIntent) -> Found {
         let started = self.runtime.clock.now_ms();
-        let Some(context) = self.context(CancellationToken::new()) else { return Found::Unclear };
+        let context = self.context(Permitted::NOTHING, CancellationToken::new());
+        let Some(context) = context else { return Found::Unclear };
         match self.runtime.tools.probe(&call(intent), &context).await {
             Probe::Done(outcome) => {
                 let (runtime, session) = (self.runtime, self.session);
@@ -91,7 +110,9 @@ impl<'r> Toolbox<'r> {
         }
     }
 
-    fn context(&self, cancel: CancellationToken) -> Option<ToolContext> {
+    fn context(&self, skills: &Permitted, cancel: CancellationToken) -> Option<ToolContext> {
+        let (permitted, in_project) = (skills.clone(), self.workspace.is_in_project());
+        let skills = SkillScope { permitted, in_project };
         Some(ToolContext {
             root: self.workspace.root()?.to_owned(),
             shown_root: self.workspace.shown().to_owned(),
@@ -102,6 +123,7 @@ impl<'r> Toolbox<'r> {
             }),
             lock: self.workspace.lock().cloned(),
             limits: self.runtime.settings.output,
+            skills: self.runtime.settings.project_instructions.then_some(skills),
         })
     }
 }
@@ -116,7 +138,8 @@ struct Finished<'r> {
 }
 
 impl Finished<'_> {
-    async fn settle(self, outcome: tools::ToolOutcome) -> ToolSettled {
+    async fn settle(self, mut outcome: tools::ToolOutcome) -> Ran {
+        let touched = std::mem::take(&mut outcome.touched);
         let limits: Limits = self.runtime.settings.output;
         let org = self.session.org.to_string();
         // Unique and unguessable: a call's id has 14 random characters.
@@ -125,7 +148,7 @@ impl Finished<'_> {
         if let Some(error) = &settled.storage_error {
             warn!(call.id = %self.call, %error, "a tool's complete output could not be kept");
         }
-        ToolSettled {
+        let settled = ToolSettled {
             turn: self.turn,
             call: self.call,
             outcome: settled.kind,
@@ -136,7 +159,8 @@ impl Finished<'_> {
             truncated: settled.truncated,
             started: self.started,
             ended: self.runtime.clock.now_ms(),
-        }
+        };
+        Ran { settled, touched }
     }
 }
 
@@ -148,6 +172,8 @@ fn call(intent: &ToolIntent) -> ToolCall {
     }
 }
 
-fn gone(turn: TurnId, call: CallId, now: TimestampMs) -> ToolSettled {
-    settled_as(turn, call, ToolOutcomeKind::Failed, "the workspace is not available", now)
+fn gone(turn: TurnId, call: CallId, now: TimestampMs) -> Ran {
+    let text = "the workspace is not available";
+    let settled = settled_as(turn, call, ToolOutcomeKind::Failed, text, now);
+    Ran { settled, touched: Touched::Nothing }
 }

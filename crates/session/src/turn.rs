@@ -190,9 +190,8 @@ impl<'r> Drain<'r> {
         };
         loop {
             // Calls that may change files start once what was before them is durable.
-            let held = turn.intend_at.is_some()
-                && self.files.is_running()
-                && self.may_change_files(turn);
+            let held =
+                turn.intend_at.is_some() && self.files.is_running() && self.may_change_files(turn);
             if held {
                 self.files.hold();
             }
@@ -269,9 +268,15 @@ impl<'r> Drain<'r> {
     }
 
     pub(crate) fn start_bodies(&self, turn: &mut Turn<'r>, intents: Vec<ToolIntent>) {
+        let (toolbox, history) = (&self.stage.toolbox, self.log.history());
+        let rules = self.stage.rules();
         for intent in intents {
-            let cancel = turn.token();
-            turn.batch.bodies.push(self.stage.toolbox.body(turn.said.turn.clone(), intent, cancel));
+            let (id, cancel) = (turn.said.turn.clone(), turn.token());
+            let body = match rules.refusal(history, &intent.tool) {
+                Some(why) => toolbox.refused(id, intent.call, &why),
+                None => toolbox.body(id, intent, rules.loadable_skills(history), cancel),
+            };
+            turn.batch.bodies.push(body);
         }
     }
 

@@ -1,9 +1,10 @@
 use std::path::{Path, PathBuf};
 
 use context::Registry;
-use domain::SessionError;
+use domain::{FencingToken, SessionError, SnapshotTree};
 use sandbox::LocationLock;
 
+use crate::files::Files;
 use crate::observe::{ObservedAt, Sources};
 
 /// Where a Location's files are for this worker.
@@ -11,21 +12,30 @@ use crate::observe::{ObservedAt, Sources};
 pub struct Workspace {
     shown: String,
     place: Result<Place, SessionError>,
+    restored: Option<Restored>,
     in_project: bool,
     sources: Sources,
+}
+
+/// The files were made anew when this worker took the Location.
+#[derive(Debug, Clone)]
+pub(crate) struct Restored {
+    pub(crate) token: FencingToken,
+    pub(crate) tree: Option<SnapshotTree>,
 }
 
 #[derive(Debug, Clone)]
 struct Place {
     root: PathBuf,
     lock: Option<LocationLock>,
+    files: Option<Files>,
 }
 
 impl Workspace {
     /// The files are at `root`; a model is shown `shown`.
     #[must_use]
     pub fn at(root: PathBuf, shown: String, lock: Option<LocationLock>) -> Self {
-        Self::new(shown, Ok(Place { root, lock }))
+        Self::new(shown, Ok(Place { root, lock, files: None }))
     }
 
     /// The files cannot be had here. Drains say so durably and stop.
@@ -35,7 +45,22 @@ impl Workspace {
     }
 
     fn new(shown: String, place: Result<Place, SessionError>) -> Self {
-        Self { shown, place, in_project: false, sources: Sources::core() }
+        Self { shown, place, restored: None, in_project: false, sources: Sources::core() }
+    }
+
+    /// Its files are captured after calls that may have changed them.
+    #[must_use]
+    pub fn with_files(mut self, files: Files) -> Self {
+        if let Ok(place) = &mut self.place {
+            place.files = Some(files);
+        }
+        self
+    }
+
+    /// Its files were made anew under `token`, from `tree` if there was a Workspace Snapshot: what no row has is gone.
+    #[must_use]
+    pub fn restored(self, token: FencingToken, tree: Option<SnapshotTree>) -> Self {
+        Self { restored: Some(Restored { token, tree }), ..self }
     }
 
     /// The directory may be below the top of its project, whose instructions then count too. Only for
@@ -71,6 +96,12 @@ impl Workspace {
     #[must_use]
     pub fn lock(&self) -> Option<&LocationLock> {
         self.place.as_ref().ok().and_then(|place| place.lock.as_ref())
+    }
+
+    /// What captures them.
+    #[must_use]
+    pub fn files(&self) -> Option<&Files> {
+        self.place.as_ref().ok().and_then(|place| place.files.as_ref())
     }
 
     /// Why the files cannot be had.

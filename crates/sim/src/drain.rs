@@ -452,9 +452,13 @@ impl Drain {
                 Flow::Poll(world.now)
             }
             Next::Recover(recovery) => self.recover(*recovery, world),
-            // Its settings ask for neither.
-            Next::Compact(_) | Next::Title => {
-                world.fail("a Compaction or a title that nothing asked for".into());
+            // Its settings and its clients ask for none of these.
+            Next::Compact(_)
+            | Next::Title
+            | Next::Files(_)
+            | Next::Move(_)
+            | Next::Moved(_) => {
+                world.fail("something that nothing asked for".into());
                 Flow::Exit(Exit::Failed)
             }
         }

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use context::{EnvironmentFacts, Loaded, SystemContext, date, environment};
 use domain::{
     AttemptId, AttemptStarted, CallId, Delivery, IdMint, LocationId, MessageId, ModelRef, OrgId,
-    PartId, ProjectId, PromptAdmitted, PromptPart, Seq, SessionCreated, SessionError, SessionId,
-    SessionRef, Stamp, ToolClass,
+    PartId, Permitted, ProjectId, PromptAdmitted, PromptPart, Seq, SessionCreated, SessionError,
+    SessionId, SessionRef, Stamp, ToolClass,
 };
 use history::{History, hash_hex};
 use llm_protocol::{RawJson, ToolDefinition, retry::Schedule};
 use session_rules::{
-    Closed, CompactionSettings, Models, Observation, RuleSettings, Rules, Site, ToolFacts,
-    WorkspaceState,
+    Agent, Agents, Closed, CompactionSettings, Models, Observation, RuleSettings, Rules, Site,
+    ToolFacts, WorkspaceState,
 };
 
 use crate::check::{Checker, MAX_BODIES, MAX_RECOVERIES, Violation};
@@ -974,7 +974,14 @@ fn facts(mint: &mut IdMint) -> Facts {
     };
     Facts {
         settings: RuleSettings {
-            agent: "You work.".into(),
+            agents: Agents::of(Agent {
+                name: "build".into(),
+                description: "Works.".into(),
+                instructions: "You work.".into(),
+                tools: Permitted::All,
+                skills: Permitted::All,
+                steps: None,
+            }),
             max_steps: 5,
             retry: Schedule {
                 base: std::time::Duration::from_millis(40),

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use crate::batch::{Answers, Call, in_place};
 use crate::error::is_unique_violation;
 use crate::inbox::prompt_kind;
+use crate::revert::spare;
 use crate::{Store, StoreError};
 
 /// A prompt that asks to be admitted.
@@ -61,6 +62,9 @@ pub enum Admission {
 impl Store {
     /// Admits a prompt: one statement, one commit. When it returns, the prompt is never lost (I1).
     ///
+    /// A user's prompt commits a staged Revert first, in the same commit. Synthetic input is admitted without a
+    /// wake while one is staged, and is cancelled when it is committed.
+    ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names another
     /// prompt.
@@ -72,9 +76,8 @@ impl Store {
         let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
         let mut mint = IdMint::after(stamp, new.now);
         let event = EventId::mint(&mut mint);
-        let payload = serde_json::to_string(&new.prompt)
-            .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-        let call = Admit { org, new, event, stamp: mint.last(), payload };
+        let payload = written(&new.prompt)?;
+        let call = Admit { org, new, mint, event, payload };
         let (call, admitted) = self.admissions().ask(call).await?;
         match admitted {
             Some((seq, location)) => Ok(AdmittedPrompt {
@@ -89,17 +92,19 @@ impl Store {
         }
     }
 
-    /// What a batch leaves out: a head that somebody has locked, an id that is taken, no such session.
+    /// What a batch leaves out: a head that somebody has locked, an id that is taken, a staged Revert, no such
+    /// session.
     async fn admit_alone(&self, call: Admit) -> Result<AdmittedPrompt, StoreError> {
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
-                    let Admit { org, new, event, stamp, payload } = call;
+                    let Admit { org, mut new, mut mint, mut event, mut payload } = call;
+                    let mut before: Vec<String> = Vec::new();
                     let mut tries = 0;
                     let row = loop {
                         let answer = sqlx::query!(
                             r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
-                       FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"#,
+                       FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"#,
                             org.0,
                             new.session.as_str(),
                             new.prompt.message.as_str(),
@@ -107,16 +112,27 @@ impl Store {
                             new.prompt.digest,
                             new.prompt.wake,
                             event.as_str(),
-                            stamp.0,
+                            mint.last().0,
                             new.now,
                             payload,
                             prompt_kind(&new.prompt),
+                            &before,
                         )
                         .fetch_one(&mut *connection)
                         .await;
                         match answer {
                             // Two admissions of one id met: the other one won, and is found now.
                             Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
+                            // A Revert is staged: a prompt commits it, and other input waits for its end.
+                            Ok(row) if row.outcome == "staged" => {
+                                if new.prompt.synthetic.is_some() {
+                                    new.prompt.wake = false;
+                                    payload = written(&new.prompt)?;
+                                } else {
+                                    before = spare(&mut mint, row.seq.unwrap_or_default());
+                                    event = EventId::mint(&mut mint);
+                                }
+                            }
                             other => break other?,
                         }
                     };
@@ -157,7 +173,7 @@ pub(crate) struct Admit {
     org: OrgId,
     new: NewPrompt,
     event: EventId,
-    stamp: Stamp,
+    mint: IdMint,
     payload: String,
 }
 
@@ -185,7 +201,7 @@ impl Call for Admit {
                 &prompts().map(|prompt| text(prompt.delivery.as_str())).collect::<Vec<_>>(),
                 &prompts().map(|prompt| prompt.wake).collect::<Vec<_>>(),
                 &calls.iter().map(|call| text(call.event.as_str())).collect::<Vec<_>>(),
-                &calls.iter().map(|call| call.stamp.0).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.mint.last().0).collect::<Vec<_>>(),
                 &calls.iter().map(|call| call.new.now).collect::<Vec<_>>(),
                 &calls.iter().map(|call| call.payload.clone()).collect::<Vec<_>>(),
             )
@@ -196,4 +212,8 @@ impl Call for Admit {
             in_place(calls.len(), rows)
         })
     }
+}
+
+fn written(prompt: &PromptAdmitted) -> Result<String, StoreError> {
+    serde_json::to_string(prompt).map_err(|error| StoreError::Unreadable(error.to_string()))
 }

@@ -1,6 +1,10 @@
-use domain::Generation;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::{Generation, SessionEvent};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection};
+use tokio::time::Instant;
 
 use crate::{Store, StoreError};
 
@@ -13,7 +17,93 @@ pub struct ClusterRow {
     pub feature_level: i32,
 }
 
+/// The feature level of what this build writes. Builds of level 1 read no controls, other changes of the
+/// inbox, context entries, titles, compactions, Workspace Snapshots, Reverts, Moves and Forks.
+pub const FEATURES: i32 = 2;
+
+/// The level from which on every running build reads events of this kind.
+pub(crate) fn level(event: &SessionEvent) -> i32 {
+    match event {
+        SessionEvent::SessionCreated(_)
+        | SessionEvent::PromptAdmitted(_)
+        | SessionEvent::PromptPromoted(_)
+        | SessionEvent::EpochStarted(_)
+        | SessionEvent::ContextUpdated(_)
+        | SessionEvent::TurnStarted(_)
+        | SessionEvent::AttemptStarted(_)
+        | SessionEvent::AttemptEnded(_)
+        | SessionEvent::RetryScheduled(_)
+        | SessionEvent::TextCheckpointed(_)
+        | SessionEvent::ToolCalled(_)
+        | SessionEvent::ToolStarted(_)
+        | SessionEvent::ToolSettled(_)
+        | SessionEvent::TurnReplied(_)
+        | SessionEvent::TurnSettled(_)
+        | SessionEvent::NoticeRecorded(_)
+        | SessionEvent::InterruptRequested(_)
+        | SessionEvent::DrainEnded(_) => 1,
+        SessionEvent::SessionRenamed(_)
+        | SessionEvent::EntrySet(_)
+        | SessionEvent::EntryRemoved(_)
+        | SessionEvent::ControlAdmitted(_)
+        | SessionEvent::ControlDelivered(_)
+        | SessionEvent::InputCancelled(_)
+        | SessionEvent::DeliveryChanged(_)
+        | SessionEvent::WakeRequested(_)
+        | SessionEvent::CompactionStarted(_)
+        | SessionEvent::CompactionReminded(_)
+        | SessionEvent::CompactionEnded(_)
+        | SessionEvent::TitleStarted(_)
+        | SessionEvent::TitleEnded(_)
+        | SessionEvent::SessionMoved(_)
+        | SessionEvent::SessionForked(_)
+        | SessionEvent::WorkspaceSnapshotted(_)
+        | SessionEvent::WorkspaceRestored(_)
+        | SessionEvent::RevertStaging(_)
+        | SessionEvent::RevertStaged(_)
+        | SessionEvent::RevertCleared(_)
+        | SessionEvent::RevertCommitted(_) => 2,
+    }
+}
+
+/// The cluster's feature level, as it was last read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Features(Arc<Mutex<Option<(i32, Instant)>>>);
+
+/// How long a level that was read is believed.
+const BELIEVED: Duration = Duration::from_secs(60);
+
+impl Features {
+    fn known(&self) -> Option<i32> {
+        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.filter(|(_, read)| read.elapsed() < BELIEVED).map(|(level, _)| level)
+    }
+
+    fn learn(&self, level: i32) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((level, Instant::now()));
+    }
+}
+
 impl Store {
+    /// What every running build understands, as it was within the last minute.
+    ///
+    /// # Errors
+    /// When the database fails or was never migrated.
+    pub async fn feature_level(&self) -> Result<i32, StoreError> {
+        if let Some(level) = self.features.known() {
+            return Ok(level);
+        }
+        let level = self.cluster().await?.feature_level;
+        self.features.learn(level);
+        Ok(level)
+    }
+
+    /// Refuses what builds of a level below `wants` could not read, while there may be some.
+    pub(crate) async fn require(&self, wants: i32) -> Result<(), StoreError> {
+        let level = self.feature_level().await?;
+        if level < wants { Err(StoreError::Feature { wants, level }) } else { Ok(()) }
+    }
+
     /// Reads the cluster's row.
     ///
     /// # Errors

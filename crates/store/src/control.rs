@@ -37,22 +37,24 @@ pub enum ControlAdmission {
     First,
     /// By an earlier one with the same session, id, control and delivery.
     Retry,
-    /// Another of its kind waits already: that one is returned. It is awake now, if this one was to wake.
+    /// Another Compaction waits already: that one is returned. It is awake now, if this one was to wake.
     Pending,
 }
 
 impl Store {
-    /// Admits a control at its place in the inbox: one statement, one commit. At most one of a kind waits
-    /// in a session.
+    /// Admits a control at its place in the inbox: one statement, one commit. At most one
+    /// Compaction waits in a session.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names something
-    /// else.
+    /// else; [`StoreError::Busy`] when a Revert or its end finds a session that is not idle or in which prompts
+    /// wait, or a Move one with a staged Revert; [`StoreError::Feature`].
     pub async fn admit_control(
         &self,
         org: OrgId,
         new: NewControl,
     ) -> Result<AdmittedControl, StoreError> {
+        self.require(crate::FEATURES).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -93,6 +95,7 @@ impl Store {
                         "conflict" => {
                             return Err(StoreError::Conflict { what: "a message with this id" });
                         }
+                        "busy" => return Err(StoreError::Busy { session: new.session }),
                         "missing" => return Err(StoreError::NotFound),
                         other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
                     };

@@ -5,11 +5,12 @@ use domain::{
     Stamp, Taken, TimestampMs,
 };
 
+use crate::cluster::level;
 use crate::events::read_events;
 use crate::look::{Look, Seen, Sight};
 use crate::pool::Tx;
 use crate::write::{Write, WriteOutcome};
-use crate::{Store, StoreError};
+use crate::{FEATURES, Store, StoreError};
 
 /// Events that a look at the head brings with it; what a session has beyond it is read in pages.
 pub(crate) const PAGE: i64 = 1_000;
@@ -40,21 +41,22 @@ pub enum Started {
     Ready(Box<DrainWrite>, Taken, Vec<RecordedEvent>),
     /// A higher token has acted at the Location: give it up.
     Superseded,
-    /// There is nothing to do: a hint that was late, or another drain was faster.
+    /// There is nothing to do: a hint that was late, another drain was faster, or the session is not at this
+    /// Location (any more).
     Idle,
 }
 
 /// The next write of a drain, not written yet: a head that was seen, or is locked. Dropped, it changes
 /// nothing.
 pub struct DrainWrite {
-    store: Store,
+    pub(crate) store: Store,
     /// The transaction that holds the lock, if one does.
-    locked: Option<Tx>,
-    session: SessionRef,
+    pub(crate) locked: Option<Tx>,
+    pub(crate) session: SessionRef,
     /// The token of a drain that starts with this write.
-    starts: Option<FencingToken>,
-    seen: Claim,
-    head: Head,
+    pub(crate) starts: Option<FencingToken>,
+    pub(crate) seen: Claim,
+    pub(crate) head: Head,
 }
 
 /// What came of a drain's write.
@@ -89,7 +91,7 @@ impl Store {
     /// lock, the claim raised and the session marked open, in one transaction with the events.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when the session is not at this Location.
+    /// When the database fails.
     pub async fn start_drain(
         &self,
         session: SessionRef,
@@ -98,6 +100,7 @@ impl Store {
         hold: Hold,
     ) -> Result<Started, StoreError> {
         let store = self.clone();
+        store.feature_level().await?; // for what this drain will write
         match hold {
             Hold::Look => store.look(session, token, known, None).await,
             // sqlx leaves a pooled connection inside a transaction when its begin is dropped.
@@ -139,16 +142,17 @@ impl Store {
         let Sight { head, claim: seen, taken, after, mut events } = match seen {
             Seen::Ready(sight) => *sight,
             Seen::Superseded => return Ok(Started::Superseded),
-            Seen::Idle => return Ok(Started::Idle),
-            Seen::Missing => return Err(StoreError::NotFound),
+            // Deleted, or it has moved: a hint that was late.
+            Seen::Idle | Seen::Missing => return Ok(Started::Idle),
         };
         let last = |events: &[RecordedEvent]| events.last().map_or(after, |event| event.seq);
         while last(&events).0 + 1 < head.next_seq.0 {
             let (org, id) = (session.org, session.session.clone());
-            let page = store.events(org, id, last(&events), PAGE).await?;
-            if page.is_empty() {
-                return Err(StoreError::NotFound); // deleted meanwhile
-            }
+            let page = match store.events(org, id, last(&events), PAGE).await {
+                Ok(page) if !page.is_empty() => page,
+                Ok(_) | Err(StoreError::NotFound) => return Ok(Started::Idle), // deleted meanwhile
+                Err(error) => return Err(error),
+            };
             events.extend(page.into_iter().take_while(|event| event.seq < head.next_seq));
         }
         let write = DrainWrite { store, locked, session, starts: Some(token), seen, head };
@@ -218,14 +222,25 @@ impl DrainWrite {
 
     /// Writes and commits; the events' ids come from `mint`.
     ///
+    /// A write that ends as [`DrainEnd::Moved`] or [`DrainEnd::MovedOpen`] takes the session to the Location that
+    /// its `session.moved` names. That wants locks which come before the head's, so a head that was locked is let
+    /// go first: even then the answer may be [`Written::Stale`].
+    ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the claim has passed on: stop at once.
+    /// [`StoreError::Fenced`] when the claim has passed on: stop at once. [`StoreError::NotFound`] when there is no
+    /// Location to move to. [`StoreError::Feature`].
     pub async fn commit(
         self,
         mint: &mut IdMint,
         now: TimestampMs,
         append: Append<'_>,
     ) -> Result<Written, StoreError> {
+        if append.events.iter().any(|event| level(event) > 1) {
+            self.store.require(FEATURES).await?;
+        }
+        if matches!(append.end, DrainEnd::Moved | DrainEnd::MovedOpen) {
+            return self.commit_move(mint, now, append).await;
+        }
         let call = Write {
             session: self.session.clone(),
             starts: self.starts,

@@ -62,6 +62,7 @@ impl Store {
         entry: EntrySet,
         now: TimestampMs,
     ) -> Result<EntryChange, StoreError> {
+        self.require(crate::FEATURES).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -99,6 +100,7 @@ impl Store {
         key: String,
         now: TimestampMs,
     ) -> Result<EntryChange, StoreError> {
+        self.require(crate::FEATURES).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {

@@ -12,6 +12,22 @@ pub enum StoreError {
         /// What the id names.
         what: &'static str,
     },
+    /// The session has work, and what was asked for wants it idle. Interrupt it, or ask again later.
+    #[error("session {session} is busy")]
+    Busy {
+        /// The session.
+        session: SessionId,
+    },
+    /// Not every build that runs understands what this would write: finish the upgrade, then raise the level.
+    #[error(
+        "this needs the cluster's feature level {wants}, and it is {level}: finish the upgrade"
+    )]
+    Feature {
+        /// The level that it needs.
+        wants: i32,
+        /// The cluster's.
+        level: i32,
+    },
     /// The claim has passed to another drain: stop at once, nothing was written.
     #[error("session {session} is no longer claimed by {held:?}")]
     Fenced {
@@ -48,6 +64,8 @@ impl StoreError {
                 .is_some_and(|error| error.code().as_deref() == Some(CANNOT_CONNECT_NOW)),
             Self::NotFound
             | Self::Conflict { .. }
+            | Self::Busy { .. }
+            | Self::Feature { .. }
             | Self::Fenced { .. }
             | Self::Superseded
             | Self::Schema(_)

@@ -120,6 +120,7 @@ impl Store {
         input: MessageId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
+        self.require(crate::FEATURES).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -162,6 +163,7 @@ impl Store {
         to: Delivery,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
+        self.require(crate::FEATURES).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -204,6 +206,7 @@ impl Store {
         session: SessionId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
+        self.require(crate::FEATURES).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {

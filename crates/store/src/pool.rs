@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
 
 use crate::admission::Admit;
 use crate::batch::Batches;
+use crate::cluster::Features;
 use crate::events::Read;
 use crate::lane::Lane;
 use crate::look::Look;
@@ -64,6 +65,7 @@ pub struct Store {
     readings: Batches<Read>,
     looks: Batches<Look>,
     writes: Batches<Write>,
+    pub(crate) features: Features,
 }
 
 pub(crate) type Tx = Transaction<'static, Postgres>;
@@ -120,6 +122,7 @@ impl Store {
             writes: Batches::new(drains.clone(), patience),
             lane: gateways,
             drain_lane: drains,
+            features: Features::default(),
         })
     }
 

@@ -1,6 +1,7 @@
 use domain::{IdMint, LocationId, OrgId, ProjectId, Stamp, TimestampMs};
 
-use crate::{Store, StoreError};
+use crate::workspace::tree;
+use crate::{Seed, Store, StoreError};
 
 /// A project of an organisation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct LocationRow {
     pub directory: String,
     /// The highest fencing token that has acted here; 0 before the first.
     pub fence: i64,
+    /// The files that it began with, when they are another Location's.
+    pub seed: Option<Seed>,
 }
 
 impl Store {
@@ -165,7 +168,7 @@ impl Store {
                 .execute(&mut **tx)
                 .await?;
                 let row = sqlx::query!(
-                    "SELECT id, project_id, kind, directory, fence FROM location
+                    "SELECT id, project_id, kind, directory, fence, seed_location, seed_tree FROM location
                      WHERE org_id = $1 AND project_id = $2 AND directory = $3",
                     org.0,
                     project.as_str(),
@@ -173,7 +176,8 @@ impl Store {
                 )
                 .fetch_one(&mut **tx)
                 .await?;
-                let row = location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)?;
+                let seed = seed(row.seed_location, row.seed_tree)?;
+                let row = location(&row.id, &row.project_id, &row.kind, row.directory, row.fence, seed)?;
                 if row.kind == kind {
                     Ok(row)
                 } else {
@@ -192,7 +196,7 @@ impl Store {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
                 let row = sqlx::query!(
-                    "SELECT id, project_id, kind, directory, fence FROM location
+                    "SELECT id, project_id, kind, directory, fence, seed_location, seed_tree FROM location
                      WHERE org_id = $1 AND id = $2",
                     org.0,
                     id.as_str(),
@@ -200,7 +204,8 @@ impl Store {
                 .fetch_optional(&mut **tx)
                 .await?
                 .ok_or(StoreError::NotFound)?;
-                location(&row.id, &row.project_id, &row.kind, row.directory, row.fence)
+                let seed = seed(row.seed_location, row.seed_tree)?;
+                location(&row.id, &row.project_id, &row.kind, row.directory, row.fence, seed)
             })
         })
         .await
@@ -217,11 +222,18 @@ fn location(
     kind: &str,
     directory: String,
     fence: i64,
+    seed: Option<Seed>,
 ) -> Result<LocationRow, StoreError> {
     let kind = match kind {
         "local" => LocationKind::Local,
         "managed" => LocationKind::Managed,
         other => return Err(StoreError::Unreadable(format!("Location kind {other}"))),
     };
-    Ok(LocationRow { id: id.parse()?, project: project.parse()?, kind, directory, fence })
+    Ok(LocationRow { id: id.parse()?, project: project.parse()?, kind, directory, fence, seed })
+}
+
+fn seed(location: Option<String>, of: Option<String>) -> Result<Option<Seed>, StoreError> {
+    let seed = location.zip(of);
+    seed.map(|(location, of)| Ok(Seed { location: location.parse()?, tree: tree(&of)? }))
+        .transpose()
 }

@@ -1,6 +1,6 @@
 use domain::{
-    EventId, IdMint, ModelRef, OrgId, ProjectId, Seq, SessionCreated, SessionEvent, SessionId,
-    SessionRef, SessionRenamed, Stamp, TimestampMs, TurnUsage,
+    EventId, IdMint, ModelRef, OrgId, ProjectId, RevertStaged, Seq, SessionCreated, SessionEvent,
+    SessionId, SessionRef, SessionRenamed, Stamp, TimestampMs, TurnUsage,
 };
 
 use crate::tenant::missing;
@@ -8,7 +8,7 @@ use crate::tree::{MAX_CHILDREN, MAX_DEPTH};
 use crate::{Store, StoreError};
 
 /// How often a creation or a deletion starts over that met another one.
-const TRIES: usize = 5;
+pub(crate) const TRIES: usize = 5;
 
 /// A session to be created.
 #[derive(Debug, Clone)]
@@ -59,6 +59,10 @@ pub struct SessionRow {
     pub outcome: Option<String>,
     /// The session that it is a child of.
     pub parent: Option<SessionId>,
+    /// The session whose conversation it began with.
+    pub fork_of: Option<SessionId>,
+    /// The Revert that is staged.
+    pub revert: Option<RevertStaged>,
     /// When the compaction that runs began.
     pub compacting_ms: Option<TimestampMs>,
     /// What it has used, without its children.
@@ -86,6 +90,12 @@ macro_rules! session_row {
             updated_ms: row.updated_ms,
             outcome: row.outcome,
             parent: row.parent_id.map(|id| id.parse()).transpose()?,
+            fork_of: row.fork_of.map(|id| id.parse()).transpose()?,
+            revert: row
+                .revert
+                .map(|staged| serde_json::from_str(&staged))
+                .transpose()
+                .map_err(|error| StoreError::Unreadable(format!("a staged revert: {error}")))?,
             compacting_ms: row.compacting_ms,
             usage: domain::TurnUsage {
                 input: row.input_tokens,
@@ -164,6 +174,7 @@ impl Store {
         renamed: SessionRenamed,
         now: TimestampMs,
     ) -> Result<Seq, StoreError> {
+        self.require(crate::FEATURES).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -200,7 +211,8 @@ impl Store {
                        reasoning_tokens AS "reasoning_tokens!",
                        cache_read_tokens AS "cache_read_tokens!",
                        cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
-                       next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms
+                       next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms,
+                       fork_of, revert
                    FROM read_session($1, $2)"#,
                 org.0,
                 id.as_str(),

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bound::Limits;
 use crate::outputs::ManagedOutputs;
+use crate::skill::SkillScope;
 
 /// What a provider is told of a tool. The same bytes on every worker: it is part of the prompt's cached prefix.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +50,8 @@ pub struct ToolContext {
     pub lock: Option<LocationLock>,
     /// Of one settlement; tools shape their results to fit.
     pub limits: Limits,
+    /// Skills that it may load, where those of the project count at all.
+    pub skills: Option<SkillScope>,
 }
 
 /// The text of a result.

@@ -29,15 +29,16 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// `edit`, `glob`, `grep`, `read`, `shell` and `write`; commands run in `sandbox`.
+    /// `edit`, `glob`, `grep`, `read`, `shell`, `skill` and `write`; commands run in `sandbox`.
     pub fn standard(sandbox: Arc<dyn Sandbox>) -> Self {
         let locks = Arc::new(FileLocks::default());
-        let tools: [Box<dyn Tool>; 6] = [
+        let tools: [Box<dyn Tool>; 7] = [
             Box::new(crate::edit::Edit { locks: locks.clone() }),
             Box::new(crate::glob::Glob),
             Box::new(crate::grep::Grep),
             Box::new(crate::read::Read),
             Box::new(crate::shell::Shell { sandbox }),
+            Box::new(crate::skill::Skill),
             Box::new(crate::write::Write { locks }),
         ];
         let tools = tools.into_iter().map(|tool| (tool.definition().name, tool)).collect();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use rustix::fs::{FileType, OFlags, fstat};
+use rustix::fs::{Dir, FileType, OFlags, fstat};
 use rustix::io::Errno;
 
 use crate::files::{LocationFiles, Refused};
@@ -58,6 +58,34 @@ impl LocationTexts {
             bytes.truncate(end.map_or(bytes.len(), |error| error.valid_up_to()));
         }
         Ok(Some(FoundText { text: String::from_utf8_lossy(&bytes).into_owned(), more }))
+    }
+
+    /// The names in the directory that `path` leads to below the root, in their order. None when no directory is
+    /// there, or what is there is outside, and when there are more than `max`. Names that are not UTF-8 are left out.
+    ///
+    /// # Errors
+    /// When there is a directory, and it cannot be read.
+    pub fn names(&self, path: &Path, max: usize) -> io::Result<Vec<String>> {
+        let fd = match self.0.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK) {
+            Ok(fd) => fd,
+            Err(Refused::Missing | Refused::Outside) => return Ok(Vec::new()),
+            Err(Refused::Io(error)) if leads_to_no_file(&error) => return Ok(Vec::new()),
+            Err(Refused::Io(error)) => return Err(error),
+        };
+        let mut names = Vec::new();
+        for entry in Dir::new(fd)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == "." || name == ".." {
+                continue;
+            }
+            if names.len() == max {
+                return Ok(Vec::new());
+            }
+            names.push(name.to_owned());
+        }
+        names.sort();
+        Ok(names)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The six tools on a real directory.
+//! The seven tools on a real directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use blobs::{BlobError, Blobs};
-use domain::{ToolClass, ToolOutcomeKind};
+use domain::{Permitted, ToolClass, ToolOutcomeKind};
 use rustix::fs::CWD;
 use sandbox::{Environment, LocationLock, ProcessSandbox, lock};
 use serde_json::{Value, json};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
 use tools::{
-    Limits, ManagedOutputs, OrgOutputs, Probe, Registry, Settlement, ToolCall, ToolContext, settle,
+    Limits, ManagedOutputs, OrgOutputs, Probe, Registry, Settlement, SkillScope, ToolCall,
+    ToolContext, settle,
 };
 
 struct Place {
@@ -44,6 +45,7 @@ impl Place {
             outputs: Arc::new(OrgOutputs { blobs: blobs.clone(), org: "org".into() }),
             lock: None,
             limits: Limits::default(),
+            skills: Some(SkillScope { permitted: Permitted::All, in_project: false }),
         };
         Self { registry: Registry::standard(Arc::new(sandbox)), context, folder, blobs }
     }
@@ -94,13 +96,14 @@ fn definitions_are_in_a_stable_order_and_classes_are_known() {
         .map(|tool| (tool.name, place.registry.class(tool.name)))
         .collect();
     let names: Vec<_> = place.registry.definitions().iter().map(|tool| tool.name).collect();
-    assert_eq!(names, ["edit", "glob", "grep", "read", "shell", "write"]);
+    assert_eq!(names, ["edit", "glob", "grep", "read", "shell", "skill", "write"]);
     let expected = [
         ("edit", ToolClass::Probe),
         ("glob", ToolClass::Pure),
         ("grep", ToolClass::Pure),
         ("read", ToolClass::Pure),
         ("shell", ToolClass::Unsafe),
+        ("skill", ToolClass::Pure),
         ("write", ToolClass::Probe),
     ];
     assert_eq!(classes, BTreeMap::from(expected));
@@ -111,8 +114,11 @@ fn definitions_are_in_a_stable_order_and_classes_are_known() {
 async fn a_bad_call_is_told_to_the_model() {
     let place = Place::new();
     let unknown = place.fails("frobnicate", json!({})).await;
-    assert!(unknown.contains("the tools are edit, glob, grep, read, shell, write"), "{unknown}");
-    for name in ["read", "write", "edit", "glob", "grep", "shell"] {
+    assert!(
+        unknown.contains("the tools are edit, glob, grep, read, shell, skill, write"),
+        "{unknown}"
+    );
+    for name in ["read", "write", "edit", "glob", "grep", "shell", "skill"] {
         for arguments in ["{", "[]", "{}", "null", "{\"path\":1,\"pattern\":1,\"command\":1}"] {
             let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
             let outcome = place.registry.run(&call, &place.context).await;
@@ -504,4 +510,65 @@ async fn a_result_says_which_files_the_call_may_have_changed() {
         panic!("the file is there");
     };
     assert_eq!(outcome.touched, Touched::Anything);
+}
+
+#[tokio::test]
+async fn a_skill_is_loaded_by_its_name_when_the_agent_may() {
+    let mut place = Place::new();
+    let none = place.fails("skill", json!({"name": "deploy"})).await;
+    assert_eq!(none, "there is no skill deploy to load; there is none");
+    let skill =
+        |name: &str, text: &str| format!("---\nname: {name}\ndescription: It.\n---\n{text}");
+    place.file(".opencode/skills/deploy/SKILL.md", &skill("deploy", "\nRun `./ship`.\n\n"));
+    place.file(".claude/skills/secret/SKILL.md", &skill("secret", "Hidden."));
+    place.file(".opencode/skills/broken/SKILL.md", "No front matter.");
+    let loaded = place.settled("skill", json!({"name": "deploy"})).await;
+    let directory = "/workspace/.opencode/skills/deploy";
+    let expected = format!("Run `./ship`.\n(paths in this skill are relative to {directory})");
+    assert_eq!((loaded.output.as_str(), loaded.title.as_str()), (expected.as_str(), "Load deploy"));
+    assert_eq!(loaded.structured, Some(json!({"name": "deploy", "directory": directory})));
+    assert_eq!(loaded.touched, Touched::Nothing);
+    let unknown = place.fails("skill", json!({"name": "ship"})).await;
+    assert_eq!(unknown, "there is no skill ship to load; those that there are: deploy, secret");
+    let broken = place.fails("skill", json!({"name": "broken"})).await;
+    assert!(broken.contains("cannot be used: its SKILL.md does not begin with"), "{broken}");
+
+    // What an agent may not load is not there for it.
+    let permitted = Permitted::only(["deploy"]);
+    place.context.skills = Some(SkillScope { permitted, in_project: false });
+    place.ok("skill", json!({"name": "deploy"})).await;
+    let denied = place.fails("skill", json!({"name": "secret"})).await;
+    assert_eq!(denied, "there is no skill secret to load; those that there are: deploy");
+    place.context.skills = None;
+    assert_eq!(place.fails("skill", json!({"name": "deploy"})).await, "there are no skills here");
+}
+
+#[tokio::test]
+async fn a_skill_of_the_project_above_is_loaded_only_where_that_counts() {
+    let mut place = Place::new();
+    let top = place.root().to_owned();
+    place.file(".git/HEAD", "ref: refs/heads/main\n");
+    place.file(".opencode/skills/far/SKILL.md", "---\ndescription: It.\n---\nFar.");
+    place.file("a/b/file", "");
+    place.context.root = top.join("a/b");
+    place.context.shown_root = "/home/me/top/a/b".into();
+    place.fails("skill", json!({"name": "far"})).await;
+    place.context.skills = Some(SkillScope { permitted: Permitted::All, in_project: true });
+    let far = place.ok("skill", json!({"name": "far"})).await;
+    assert!(
+        far.starts_with("Far.\n") && far.contains("to /home/me/top/.opencode/skills/far"),
+        "{far}"
+    );
+}
+
+#[tokio::test]
+async fn a_long_skill_keeps_its_two_ends_and_the_rest_is_kept_apart() {
+    let place = Place::new();
+    let text: String = (0..200_000).map(|n| format!("line {n}\n")).collect();
+    let skill = format!("---\ndescription: It.\n---\n{text}");
+    place.file(".opencode/skills/long/SKILL.md", &skill);
+    let loaded = place.settled("skill", json!({"name": "long"})).await;
+    assert!(loaded.truncated && loaded.output.starts_with("line 0\n"), "{:.99}", loaded.output);
+    assert!(loaded.output.ends_with("/long)\n(only its first 1048576 bytes were read)"));
+    assert_eq!(loaded.managed_path.as_deref(), Some("/tool-output/tool_1"));
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use domain::{FencingToken, LocationRef, OrgId, SessionRef};
+use futures::future::join_all;
 use history::History;
-use placement_api::Lease;
-use session::{Crowd, DrainExit, DrainHandle, Workspace, drain, drain_control};
+use placement_api::{Lease, PlaceRequest};
+use session::{Crowd, DrainExit, DrainHandle, Files, Workspace, drain, drain_control};
 use signals::WorkerHint;
 use store::StoreError;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
@@ -19,12 +20,14 @@ use tracing::{debug, error, info, warn};
 use crate::cache::HistoryCache;
 use crate::fair::FairQueue;
 use crate::heartbeat::{LeaseChange, Pulse};
-use crate::location::take_over;
+use crate::location::{RESTORE_FAILED, take_over};
 use crate::options::{WorkerOptions, WorkerParts};
 use crate::sweep::{self, Found};
 
 const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
 const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
+const PLACE: TaskKind = TaskKind::new("place a moved session", OnError::Log, OnCancel::Abort);
+const SAVE: TaskKind = TaskKind::new("save a Location's index", OnError::Log, OnCancel::Wait);
 const SWEEP: TaskKind = TaskKind::new("sweep", OnError::Log, OnCancel::Abort);
 
 /// Sessions that wait for a slot at the most; the sweep finds the rest.
@@ -110,10 +113,7 @@ impl Executor {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = stop.cancelled() => {
-                    self.give_all_back();
-                    return;
-                }
+                () = stop.cancelled() => return self.give_all_back().await,
                 _ = tick.tick() => {
                     self.follow_drain();
                     self.sweep();
@@ -174,10 +174,10 @@ impl Executor {
         let idle_since = self.parts.runtime.clock.monotonic();
         let held = Held { token, workspace: None, idle_since, waiting: HashSet::new() };
         self.held.insert(location.clone(), held);
-        let (store, options) = (self.parts.runtime.store.clone(), self.options.clone());
+        let (runtime, options) = (self.parts.runtime.clone(), self.options.clone());
         let inbox = self.inbox.clone();
         self.tasks.spawn(TAKE_OVER, async move {
-            let result = Box::pin(take_over(&store, &options, &location, token)).await;
+            let result = Box::pin(take_over(&runtime, &options, &location, token)).await;
             // The executor is gone only when the worker is.
             let _gone = inbox.send(Message::TakenOver(location, token, result));
             Ok::<(), std::convert::Infallible>(())
@@ -213,17 +213,52 @@ impl Executor {
         }
     }
 
-    fn give_back(&mut self, at: &LocationRef) {
-        if let Some(held) = self.held.remove(at) {
-            self.pulse.release(Lease { location: at.clone(), token: held.token });
+    /// A workspace that could not be restored is tried again with the next prompt, here or elsewhere.
+    fn look_for_files_again(&mut self, at: &LocationRef) {
+        let workspace = self.held.get(at).and_then(|held| held.workspace.as_ref());
+        let error = workspace.and_then(|workspace| workspace.unavailable());
+        if error.is_some_and(|error| error.code == RESTORE_FAILED) {
+            self.give_back(at);
         }
     }
 
+    /// A session that was drained here goes on at another Location: whoever holds that is woken.
+    fn moved(&mut self, to: SessionRef) {
+        let location = to.location_ref();
+        if self.held.contains_key(&location) {
+            return self.poke(to);
+        }
+        let placement = self.parts.placement.clone();
+        self.tasks.spawn(PLACE, async move {
+            let request = PlaceRequest { location, session: Some(to.session) };
+            if let Err(error) = placement.place(request).await {
+                // Its work is durable and *ready*: placement's sweep finds it.
+                warn!(%error, "the Location that a session moved to is not placed yet");
+            }
+            Ok::<(), std::convert::Infallible>(())
+        });
+    }
+
+    fn give_back(&mut self, at: &LocationRef) {
+        let Some(held) = self.held.remove(at) else { return };
+        if let Some(files) = held.workspace.as_ref().and_then(|workspace| workspace.files()) {
+            let files = files.clone();
+            self.tasks.spawn(SAVE, async move {
+                files.save().await;
+                Ok::<(), std::convert::Infallible>(())
+            });
+        }
+        self.pulse.release(Lease { location: at.clone(), token: held.token });
+    }
+
     /// Drains have ended by now: with the last heartbeat others may take the Locations at once.
-    fn give_all_back(&mut self) {
-        let held: Vec<LocationRef> = self.held.keys().cloned().collect();
-        for at in held {
-            self.give_back(&at);
+    async fn give_all_back(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        let workspaces: Vec<_> = held.values().filter_map(|held| held.workspace.clone()).collect();
+        let saves = workspaces.iter().filter_map(|workspace| workspace.files()).map(Files::save);
+        join_all(saves).await;
+        for (location, held) in held {
+            self.pulse.release(Lease { location, token: held.token });
         }
     }
 
@@ -302,7 +337,8 @@ impl Executor {
             self.queue.charge(&session.org, ran.handle.turns());
         }
         if let Some(history) = history {
-            self.cache.put(session.clone(), history);
+            let now_at = if let DrainExit::Moved(to) = exit { to } else { &session };
+            self.cache.put(now_at.clone(), history);
         }
         let at = session.location_ref();
         if let Some(held) = self.held.get_mut(&at) {
@@ -310,10 +346,12 @@ impl Executor {
         }
         match exit {
             DrainExit::Idle | DrainExit::Ended(_) => {
+                self.look_for_files_again(&at);
                 if again {
                     self.poke(session);
                 }
             }
+            DrainExit::Moved(to) => self.moved(to.clone()),
             DrainExit::Yielded => self.poke(session),
             DrainExit::HandedOver => {}
             DrainExit::Fenced => info!(session.id = %session.session, "the drain was fenced"),

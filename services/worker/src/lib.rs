@@ -10,6 +10,7 @@
 //! a hint can bring, the sweep brings too, later. Absent on purpose: what a drain does; that is `session`.
 
 mod cache;
+mod disk;
 mod executor;
 mod fair;
 mod heartbeat;
@@ -18,5 +19,6 @@ mod options;
 mod start;
 mod sweep;
 
+pub use disk::WorkspaceDisk;
 pub use options::{WorkerOptions, WorkerParts};
 pub use start::{RunningWorker, start};

@@ -1,13 +1,19 @@
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{FencingToken, LocationRef, SessionError};
+use domain::{FencingToken, LocationRef, SessionError, SnapshotTree};
 use sandbox::LocationLock;
-use session::Workspace;
-use store::{LocationKind, LocationRow, Store, StoreError};
-use tracing::warn;
+use session::{Files, FilesOptions, Runtime, Workspace};
+use store::{LocationKind, LocationRow, StoreError};
+use tracing::{debug, warn};
 
+use crate::disk::{self, Directory, WorkspaceDisk};
+use crate::executor::chain;
 use crate::options::WorkerOptions;
+
+/// The code of a workspace whose snapshot could not be restored: a later look may have more luck.
+pub(crate) const RESTORE_FAILED: &str = "workspace.restore_failed";
 
 /// What models are shown instead of a managed workspace's real path.
 const SHOWN: &str = "/workspace";
@@ -15,78 +21,173 @@ const SHOWN: &str = "/workspace";
 /// How long an earlier owner's tools may take to let go before they are killed.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
+/// How often a restore is tried, and how long apart: object storage may fail for a moment.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a Location's files are, or why they cannot be had.
+type Found = Result<Place, SessionError>;
+
+struct Place {
+    root: PathBuf,
+    /// Its files are what they are to be.
+    whole: bool,
+}
+
 /// Takes a Location over: makes or finds its files, raises its fence, and ends what an earlier owner's
 /// tools still do there. Nothing may start at the Location before this returns.
 pub(crate) async fn take_over(
-    store: &Store,
+    runtime: &Runtime,
     options: &WorkerOptions,
     at: &LocationRef,
     token: FencingToken,
 ) -> Result<Workspace, StoreError> {
+    let store = &runtime.store;
     let row = store.location(at.org, at.location.clone()).await?;
-    let found = find_files(options, at, &row).await;
-    store.raise_fence(at.clone(), token).await?;
-    let (root, shown) = match found {
-        Ok(found) => found,
-        Err((shown, error)) => return Ok(Workspace::missing(shown, error)),
+    let shown = match row.kind {
+        LocationKind::Local => row.directory.clone(),
+        LocationKind::Managed => SHOWN.to_owned(),
     };
-    match lock(options, at, token).await {
-        Ok(lock) => {
-            let workspace = Workspace::at(root, shown, Some(lock));
-            Ok(match row.kind {
-                LocationKind::Local => workspace.in_project(),
-                LocationKind::Managed => workspace,
-            })
-        }
+    let own = row.kind == LocationKind::Managed && options.disk == WorkspaceDisk::Own;
+    // On a shared disk before the fence; see there.
+    let mut found = if own { None } else { Some(find_files(options, at, &row).await) };
+    store.raise_fence(at.clone(), token).await?;
+    let lock = match lock(options, at, token).await {
+        Ok(lock) => lock,
         Err(message) => {
             warn!(location.id = %at.location, %message, "the Location's lock cannot be had");
             let error = SessionError { code: "workspace.locked".into(), message };
-            Ok(Workspace::missing(shown, error))
+            return Ok(Workspace::missing(shown, error));
+        }
+    };
+    if own {
+        found = Some(own_files(runtime, options, at, token, &row).await?);
+    }
+    let place = match found {
+        Some(Ok(place)) => place,
+        Some(Err(error)) => return Ok(Workspace::missing(shown, error)),
+        None => unreachable!("it was looked for above or below the fence"),
+    };
+    let files = Files::new(FilesOptions {
+        at: at.clone(),
+        token,
+        root: place.root.clone(),
+        lock: Some(lock.clone()),
+        git: row.kind == LocationKind::Managed,
+        cache: options.snapshot_dir.clone(),
+        store: store.clone(),
+        blobs: runtime.blobs.clone(),
+        clock: runtime.clock.clone(),
+        settings: runtime.settings.snapshots.clone(),
+    });
+    let mut workspace = Workspace::at(place.root.clone(), shown.clone(), Some(lock));
+    if !place.whole {
+        match restore(&files, place.root).await {
+            Ok(tree) => {
+                debug!(location.id = %at.location, ?tree, "the workspace is made anew");
+                workspace = workspace.restored(token, tree);
+            }
+            Err(message) => {
+                warn!(location.id = %at.location, %message, "the workspace cannot be restored");
+                let error = SessionError { code: RESTORE_FAILED.into(), message };
+                return Ok(Workspace::missing(shown, error));
+            }
         }
     }
+    if row.kind == LocationKind::Local {
+        workspace = workspace.in_project();
+    }
+    Ok(workspace.with_files(files))
 }
 
-/// The real directory and what it is shown as.
-async fn find_files(
-    options: &WorkerOptions,
-    at: &LocationRef,
-    row: &LocationRow,
-) -> Result<(PathBuf, String), (String, SessionError)> {
+/// Makes the files those of the newest Workspace Snapshot, and says that they are whole.
+async fn restore(files: &Files, root: PathBuf) -> Result<Option<SnapshotTree>, String> {
+    let mut tried = 1;
+    let tree = loop {
+        match files.restore_newest().await {
+            Ok(tree) => break tree,
+            Err(error) if tried < TRIES => {
+                warn!(error = %chain(&error), tried, "a restore is tried again");
+                tokio::time::sleep(PAUSE * tried).await;
+                tried += 1;
+            }
+            Err(error) => {
+                return Err(format!(
+                    "the workspace's newest snapshot cannot be restored ({}); check object storage, then send a prompt \
+                     to try again",
+                    chain(&error)
+                ));
+            }
+        }
+    };
+    files.save().await;
+    let marked = tokio::task::spawn_blocking(move || disk::whole(&root)).await;
+    let marked = marked.map_err(|error| error.to_string())?;
+    marked.map_err(|error| format!("the workspace's folder cannot be written: {error}"))?;
+    Ok(tree)
+}
+
+/// The directory that all workers see.
+async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow) -> Found {
     match row.kind {
         LocationKind::Local => {
             let root = PathBuf::from(&row.directory);
             if is_directory(&root).await {
-                Ok((root, row.directory.clone()))
+                Ok(Place { root, whole: true })
             } else {
-                let message = format!(
+                Err(unavailable(format!(
                     "the directory {} does not exist on this worker; create it, or use another",
                     row.directory
-                );
-                Err((row.directory.clone(), unavailable(message)))
+                )))
             }
         }
         LocationKind::Managed => {
-            let root = options.workspace_dir.join(at.org.to_string()).join(at.location.as_str());
-            // The first holder makes the folder before it raises the fence, so that a later one that
-            // does not see it knows that it is on another disk.
-            if row.fence == 0
-                && let Err(error) = tokio::fs::create_dir_all(&root).await
-            {
-                let message =
-                    format!("the workspace cannot be made at {}: {error}", root.display());
-                return Err((SHOWN.into(), unavailable(message)));
-            }
-            if is_directory(&root).await {
-                Ok((root, SHOWN.into()))
-            } else {
-                let message = "the workspace is on another worker's disk and cannot be taken over \
-                    without a shared --workspace-dir; start that worker again, or give all workers \
-                    one folder"
-                    .to_owned();
-                Err((SHOWN.into(), unavailable(message)))
+            let folder = options.workspace_dir.join(at.org.to_string());
+            let (location, first, seeded) =
+                (at.location.clone(), row.fence == 0, row.seed.is_some());
+            match blocking(move || disk::shared(&folder, &location, first, seeded)).await {
+                Ok(Some(Directory { root, whole })) => Ok(Place { root, whole }),
+                Ok(None) => Err(unavailable(
+                    "the workspace is on another worker's disk and cannot be taken over \
+                     without a shared --workspace-dir; start that worker again, give all workers \
+                     one folder, or let them restore snapshots with --workspace-disk own"
+                        .to_owned(),
+                )),
+                Err(error) => Err(unmade(options, &error)),
             }
         }
     }
+}
+
+/// The directory of this token on this worker's own disk.
+async fn own_files(
+    runtime: &Runtime,
+    options: &WorkerOptions,
+    at: &LocationRef,
+    token: FencingToken,
+    row: &LocationRow,
+) -> Result<Found, StoreError> {
+    let packs = runtime.store.workspace_packs(at.clone()).await?;
+    let newest = packs.iter().map(|pack| pack.token).max();
+    let last = FencingToken(row.fence);
+    let last = Some(last).filter(|last| newest.is_none_or(|newest| newest <= *last));
+    let folder = options.workspace_dir.join(at.org.to_string());
+    let location = at.location.clone();
+    Ok(match blocking(move || disk::own(&folder, &location, token, last)).await {
+        Ok(Directory { root, whole }) => Ok(Place { root, whole }),
+        Err(error) => Err(unmade(options, &error)),
+    })
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await?
+}
+
+fn unmade(options: &WorkerOptions, error: &io::Error) -> SessionError {
+    let folder = options.workspace_dir.display();
+    unavailable(format!("the workspace cannot be made in {folder}: {error}"))
 }
 
 async fn is_directory(path: &PathBuf) -> bool {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use placement_api::Placement;
 use session::Runtime;
 
+use crate::disk::WorkspaceDisk;
+
 /// How a worker is set up.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
@@ -14,8 +16,12 @@ pub struct WorkerOptions {
     pub url: String,
     /// How many drains run at once; more wait in a queue that is fair between organisations.
     pub slots: usize,
-    /// Where managed workspaces are; workers that may take over from each other see one folder.
+    /// Where managed workspaces are.
     pub workspace_dir: PathBuf,
+    /// Whether workers that may take over from each other see one `workspace_dir`.
+    pub disk: WorkspaceDisk,
+    /// Where this worker keeps what makes snapshots faster; no workspace.
+    pub snapshot_dir: PathBuf,
     /// Where the Locations' lock files are; shared like `workspace_dir`.
     pub lock_dir: PathBuf,
     /// A Location without drains for this long is given back.

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use context::InstructionFile;
+use context::{InstructionFile, Skill};
 use tokio::time::timeout;
+use tools::{FoundSkill, SkillPlaces, project_top};
 
 use super::{ObservedAt, PATIENCE, instructions, nested, repository};
 
@@ -20,6 +21,8 @@ pub(super) struct Seen {
     pub(super) project: Result<Vec<InstructionFile>, String>,
     /// Those of the directories below in which the model has read.
     pub(super) nested: Result<Vec<InstructionFile>, String>,
+    /// The skills that there are, whoever may load them.
+    pub(super) skills: Result<Arc<[Skill]>, String>,
 }
 
 /// What a pass looks at.
@@ -49,28 +52,29 @@ pub(super) async fn look(at: &ObservedAt) -> Result<Seen, String> {
 
 impl Pass {
     fn look(&self) -> Seen {
-        let told = |files: io::Result<_>| files.map_err(|error| error.to_string());
-        let (project, nested) = if self.project_instructions {
-            let Self { root, shown, reads, .. } = self;
-            (told(self.project()), told(nested::found(root, shown, reads)))
-        } else {
-            (Ok(Vec::new()), Ok(Vec::new()))
-        };
-        Seen { repository: repository::repository(&self.root), project, nested }
-    }
-
-    fn project(&self) -> io::Result<Vec<InstructionFile>> {
-        let root = &self.root;
-        let top = if self.in_project { worktree(root) } else { root };
-        instructions::upward(root, top, &self.shown)
+        let Self { root, shown, in_project, project_instructions, reads } = self;
+        let repository = repository::repository(root);
+        if !project_instructions {
+            let (project, nested, skills) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Arc::default()));
+            return Seen { repository, project, nested, skills };
+        }
+        let top = if *in_project { project_top(root) } else { root };
+        Seen {
+            repository,
+            project: instructions::upward(root, top, shown).map_err(said),
+            nested: nested::found(root, shown, reads).map_err(said),
+            skills: SkillPlaces { root, top, shown }.find().map(usable).map_err(said),
+        }
     }
 }
 
-/// Directories above a Location in which the top of its worktree is looked for.
-const MAX_DEPTH: usize = 64;
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
+fn said(error: io::Error) -> String {
+    error.to_string()
+}
 
-/// The nearest directory from `root` upwards that has a `.git`; `root` itself without one.
-pub(super) fn worktree(root: &Path) -> &Path {
-    let mut above = root.ancestors().take(MAX_DEPTH);
-    above.find(|directory| directory.join(".git").symlink_metadata().is_ok()).unwrap_or(root)
+/// Those of which a model can be told; of any other the `skill` tool says why not.
+fn usable(found: Vec<FoundSkill>) -> Arc<[Skill]> {
+    let told = |skill: FoundSkill| Skill::new(&skill.name, &skill.description.ok()?).ok();
+    found.into_iter().filter_map(told).collect()
 }

@@ -84,8 +84,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use context::Initialized;
+    use tools::project_top;
 
-    use super::super::files::worktree;
     use super::*;
 
     fn told(files: Vec<InstructionFile>) -> String {
@@ -106,12 +106,12 @@ mod tests {
         let shown = Path::new("/home/me/top/a/b");
         let near = "Instructions for this workspace:\n\nInstructions from: /home/me/top/a/b/AGENTS.md\nNear.";
         // Without a repository, the Location is its own project.
-        assert_eq!(worktree(&root), root);
-        assert_eq!(told(upward(&root, worktree(&root), shown).unwrap()), near);
+        assert_eq!(project_top(&root), root);
+        assert_eq!(told(upward(&root, project_top(&root), shown).unwrap()), near);
         // A worktree's `.git` is a file.
         fs::write(top.join(".git"), "gitdir: elsewhere").unwrap();
-        assert_eq!(worktree(&root), top);
-        let both = told(upward(&root, worktree(&root), shown).unwrap());
+        assert_eq!(project_top(&root), top);
+        let both = told(upward(&root, project_top(&root), shown).unwrap());
         let far = "Instructions from: /home/me/top/AGENTS.md\nFar.\n\nInstructions from: /home/me/top/a/b/";
         assert!(both.contains(far) && !both.contains("Not ours"), "{both}");
     }

@@ -4,6 +4,7 @@
 //! builtins ─────┐                          ┌ organisation's, then AGENTS.md of the directories above, nearest last
 //! instructions ─┼─Registry→ Observation    ┘
 //! nested ───────┘ (the Location's)           AGENTS.md of the directories in which the model has read
+//! skills ────────────────────▶┘ which of them are told is the selected agent's, known when it is decided
 //! ```
 //!
 //! Whichever of them needs the Location's files first has all of them looked at, in one pass.
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use context::{Producer, Registration, Registry, SourceKey};
+use context::{Loaded, Producer, Registration, Registry, SourceKey};
 use domain::{OrgId, SessionRef, TimestampMs, ToolSettled};
 use history::History;
 use jiff::tz::TimeZone;
@@ -93,7 +94,12 @@ pub(crate) async fn observe(
         store: runtime.store.clone(),
         files: Arc::default(),
     };
-    Observation::new(workspace.sources().observe(&at).await, reads)
+    let seen = workspace.sources().observe(&at).await;
+    let skills = match at.files().await {
+        Ok(seen) => seen.skills.clone().map_or_else(Loaded::Unavailable, Loaded::Value),
+        Err(why) => Loaded::Unavailable(why),
+    };
+    Observation::new(seen, reads).with_skills(skills)
 }
 
 /// A Location's System Context Registry, with the contributions that every Location has.

@@ -14,6 +14,7 @@ mod corpus;
 mod crowd;
 mod failures;
 mod fencing;
+mod files;
 mod inputs;
 mod instructions;
 mod interrupts;

@@ -44,7 +44,7 @@ impl Signals for LastWord {
 }
 
 /// A worker that dies `after` its `commits`-th commit. `None`: it died; else how its drain ended before.
-async fn life(
+pub(crate) async fn life(
     world: &World,
     session: &Session,
     commits: usize,

@@ -1,9 +1,9 @@
 //! One worker's view of the world: a database, a model, sessions with a directory each.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,8 +18,8 @@ use llm_client::{Client, Endpoint};
 use sandbox::{Environment, LocationLock, ProcessSandbox};
 use serde_json::Value;
 use session::{
-    ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, ModelFacts,
-    RuleSettings, Runtime, StoredComponents, Workspace, drain, drain_control,
+    ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, Files, FilesOptions,
+    ModelFacts, RuleSettings, Runtime, StoredComponents, Workspace, drain, drain_control,
 };
 use signals::InProcess;
 use simulated_model::{Handle, Options, Running, Script, SimulatedModel};
@@ -75,6 +75,8 @@ pub(crate) struct Session {
     pub(crate) root: PathBuf,
     lock: PathBuf,
     token: AtomicI64,
+    /// What a worker holds of its files; by default they are at `root` and never captured.
+    place: Mutex<Option<Workspace>>,
 }
 
 pub(crate) const ORG: OrgId = OrgId::FIRST;
@@ -179,9 +181,62 @@ impl World {
             at: SessionRef { org: ORG, location: location.id, session: id },
             root,
             token: AtomicI64::new(0),
+            place: Mutex::new(None),
         };
         self.take_over(&session).await?;
         Ok(session)
+    }
+
+    /// Another session at the same Location, under the same token.
+    pub(crate) async fn beside(&self, other: &Session) -> Result<Session> {
+        let now = self.clock.now_ms();
+        let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
+        let row = self.store().session(ORG, other.at.session.clone()).await?;
+        let created = SessionCreated {
+            project: row.project,
+            location: other.at.location.clone(),
+            directory: row.directory,
+            title: row.title,
+            agent: row.agent,
+            model: None,
+            parent: None,
+            named: true,
+        };
+        self.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
+        Ok(Session {
+            lock: other.lock.clone(),
+            at: SessionRef { session: id, ..other.at.clone() },
+            root: other.root.clone(),
+            token: AtomicI64::new(other.token().0),
+            place: Mutex::new(other.place.lock().unwrap().clone()),
+        })
+    }
+
+    /// The Location of a session as a worker holds it that captures its files, in a directory of the worker's.
+    pub(crate) fn hold(&self, session: &Session, root: &Path) -> (Workspace, Files) {
+        let token = session.token();
+        let files = Files::new(FilesOptions {
+            at: session.at.location_ref(),
+            token,
+            root: root.to_owned(),
+            lock: Some(LocationLock { path: session.lock.clone(), token: token.0 }),
+            git: true,
+            cache: self.folder.path().join("snapshots"),
+            store: self.worker.store.clone(),
+            blobs: self.worker.blobs.clone(),
+            clock: self.clock.clone(),
+            settings: self.settings.snapshots.clone(),
+        });
+        let lock = LocationLock { path: session.lock.clone(), token: token.0 };
+        let workspace = Workspace::at(root.to_owned(), "/workspace".into(), Some(lock));
+        (workspace.with_files(files.clone()), files)
+    }
+
+    /// A folder for a worker's own files.
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.path().join(name);
+        std::fs::create_dir_all(&folder)?;
+        Ok(folder)
     }
 
     /// Deletes a session, and creates another with its id.
@@ -489,7 +544,15 @@ impl Session {
         FencingToken(self.token.load(Ordering::Relaxed))
     }
 
+    /// Drains find the files there from now on.
+    pub(crate) fn is_held(&self, workspace: &Workspace) {
+        *self.place.lock().unwrap() = Some(workspace.clone());
+    }
+
     pub(crate) fn workspace(&self, token: FencingToken) -> Workspace {
+        if let Some(workspace) = &*self.place.lock().unwrap() {
+            return workspace.clone();
+        }
         let lock = LocationLock { path: self.lock.clone(), token: token.0 };
         Workspace::at(self.root.clone(), self.root.display().to_string(), Some(lock))
     }

@@ -103,7 +103,7 @@ async fn tokens_are_compared_with_those_of_their_own_location_only() {
     assert_eq!(world.refused(&here, 3).await, "superseded");
     // A session asked for at a Location where it is not.
     let misplaced = SessionRef { location: other, ..here.clone() };
-    assert_eq!(world.refused(&misplaced, 3).await, "not found");
+    assert_eq!(world.refused(&misplaced, 3).await, "idle");
     for (session, token) in [(&here, 10), (&there, 3)] {
         let (tx, _) = world.start(session, token).await;
         world.write(tx, &[], DrainEnd::Keep).await.expect("ready");

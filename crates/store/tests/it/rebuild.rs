@@ -170,7 +170,7 @@ async fn a_deleted_session_leaves_no_row_and_its_drain_is_fenced() {
     assert_eq!(world.rows(&session).await, Vec::<String>::new());
     let answer = world.resume(&session, claim, &[], store::DrainEnd::Keep).await;
     assert!(crate::world::is_fenced(&answer), "{answer:?}");
-    assert_eq!(world.refused(&session, 1).await, "not found");
+    assert_eq!(world.refused(&session, 1).await, "idle");
     assert_eq!(world.rows(&kept).await, others);
     world.assert_sound(true).await;
 }

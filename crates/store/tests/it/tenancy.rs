@@ -35,7 +35,7 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
     for (n, answer) in answers.iter().enumerate() {
         assert!(matches!(answer, Err(StoreError::NotFound)), "{n}: {answer:?}");
     }
-    assert_eq!(world.refused(&foreign, 1).await, "not found");
+    assert_eq!(world.refused(&foreign, 1).await, "idle");
     assert_eq!(store.sessions(stranger, None, 10).await.expect("a list"), []);
     assert_eq!(world.rows(&session).await, before);
 }

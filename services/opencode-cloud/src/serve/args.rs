@@ -81,9 +81,37 @@ pub struct DataArgs {
     /// Folder for everything that is kept: Postgres, blobs, workspaces
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Folder for managed workspaces; workers that may take over from each other share it [default: in --data-dir]
+    /// Folder for managed workspaces [default: in --data-dir]
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
     pub workspace_dir: Option<PathBuf>,
+    /// Whether workers that may take over from each other see one --workspace-dir (shared), or each has its own and
+    /// makes a workspace anew from its newest snapshot (own); --data-dir, which has the snapshots, is shared in both
+    #[arg(
+        long,
+        value_name = "DISK",
+        value_enum,
+        default_value_t = Disk::Shared,
+        env = "OPENCODE_CLOUD_WORKSPACE_DISK"
+    )]
+    pub workspace_disk: Disk,
+}
+
+/// Where workers see managed workspaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Disk {
+    /// In one folder.
+    Shared,
+    /// In a folder of each worker's own.
+    Own,
+}
+
+impl From<Disk> for worker::WorkspaceDisk {
+    fn from(disk: Disk) -> Self {
+        match disk {
+            Disk::Shared => Self::Shared,
+            Disk::Own => Self::Own,
+        }
+    }
 }
 
 /// How sessions run.

@@ -18,7 +18,7 @@ use store::{RolePasswords, Store};
 use tasks::CancellationToken;
 
 use super::ServeError;
-use super::args::ModelArgs;
+use super::args::{Disk, ModelArgs};
 use crate::output::Screen;
 
 /// Less than this and Postgres would fail in the middle of things.
@@ -44,6 +44,15 @@ pub struct ClusterCommand {
     /// Folder for managed workspaces [default: in --data-dir]
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
     pub workspace_dir: Option<PathBuf>,
+    /// Whether the workers see one folder (shared), or each has one of its own (own), as on machines of their own
+    #[arg(
+        long,
+        value_name = "DISK",
+        value_enum,
+        default_value_t = Disk::Shared,
+        env = "OPENCODE_CLOUD_WORKSPACE_DISK"
+    )]
+    pub workspace_disk: Disk,
     /// Which model answers.
     #[command(flatten)]
     pub model: ModelArgs,
@@ -273,9 +282,19 @@ impl Cluster {
                 format!("--node=worker-{number}"),
                 format!("--data-dir={}", self.data.path().display()),
             ];
-            words.extend(
-                args.workspace_dir.iter().map(|dir| format!("--workspace-dir={}", dir.display())),
-            );
+            match args.workspace_disk {
+                Disk::Shared => {
+                    let given = args.workspace_dir.iter();
+                    words.extend(given.map(|dir| format!("--workspace-dir={}", dir.display())));
+                }
+                Disk::Own => {
+                    let given = args.workspace_dir.clone();
+                    let all = given.unwrap_or_else(|| self.data.path().join("workspaces"));
+                    let own = all.join(format!("worker-{number}"));
+                    words.push(format!("--workspace-dir={}", own.display()));
+                    words.push("--workspace-disk=own".to_owned());
+                }
+            }
             words.extend(roles.cluster.iter().chain(&roles.model).cloned());
             self.add(
                 format!("worker-{number}"),

@@ -23,6 +23,8 @@ fn database(error: &StoreError) -> String {
         StoreError::Database(cause) => format!("the database does not answer as needed: {cause}"),
         StoreError::NotFound
         | StoreError::Conflict { .. }
+        | StoreError::Busy { .. }
+        | StoreError::Feature { .. }
         | StoreError::Fenced { .. }
         | StoreError::Superseded
         | StoreError::Schema(_)

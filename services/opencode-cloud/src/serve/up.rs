@@ -160,6 +160,7 @@ async fn serve(
             models: model.configured.clone(),
             settings: args.drains.settings(TimeZone::system())?,
             folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
+            disk: args.data.workspace_disk.into(),
             node: "up".to_owned(),
             url: format!("http://{address}"),
             slots: args.drains.slots,

@@ -13,9 +13,12 @@ use session::{ConfiguredModels, DrainSettings, Runtime, StoredComponents};
 use signals::Signals;
 use store::Store;
 use tasks::TaskGroup;
-use worker::{RunningWorker, WorkerOptions, WorkerParts};
+use worker::{RunningWorker, WorkerOptions, WorkerParts, WorkspaceDisk};
 
 use super::ServeError;
+
+/// The folder in that of the workspaces that is none. No organisation is called so.
+const SNAPSHOTS: &str = ".snapshots";
 
 /// What a worker is assembled from.
 pub(crate) struct WorkerSetup {
@@ -27,6 +30,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) models: ConfiguredModels,
     pub(crate) settings: DrainSettings,
     pub(crate) folders: Folders,
+    pub(crate) disk: WorkspaceDisk,
     pub(crate) node: String,
     pub(crate) url: String,
     pub(crate) slots: usize,
@@ -91,7 +95,10 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         node: setup.node,
         url: setup.url,
         slots: setup.slots,
+        // On the workspaces' own disk: what it knows of files is of that one.
+        snapshot_dir: setup.folders.workspaces.join(SNAPSHOTS),
         workspace_dir: setup.folders.workspaces,
+        disk: setup.disk,
         lock_dir: setup.folders.locks,
         idle_release: Duration::from_mins(10),
         sweep: Duration::from_secs(1),

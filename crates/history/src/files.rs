@@ -1,0 +1,133 @@
+//! What the log says of a Location's files.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use domain::{
+    CallId, FencingToken, RevertPaths, Seq, SnapshotTree, ToolClass, ToolSettled, TurnId,
+    WorkspaceRestored, WorkspaceSnapshotted,
+};
+
+use crate::CallState;
+
+/// A Capture that is committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// Where the turn began whose calls were the reason for it; its own place when none were.
+    pub began: Seq,
+    /// The files.
+    pub tree: SnapshotTree,
+    /// The tree before it; `None` for the Location's first.
+    pub parent: Option<SnapshotTree>,
+    /// No call was the reason for it.
+    pub base: bool,
+    /// The files that differ from `parent`; `None` when more do than are listed.
+    pub paths: Option<Arc<[String]>>,
+}
+
+/// A settled call whose effects on files no committed Capture has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsaved {
+    /// The call.
+    pub call: CallId,
+    /// Its turn.
+    pub turn: TurnId,
+    /// Its tool.
+    pub tool: String,
+    /// One line for people.
+    pub title: String,
+}
+
+/// All of it but the Captures: little, and cheap to copy.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Files {
+    pub(crate) unsaved: Arc<Vec<Unsaved>>,
+    /// Effects that are gone, and that the model has not been told of.
+    pub(crate) lost: Arc<Vec<Unsaved>>,
+    /// The token under which the files were made anew last.
+    pub(crate) restored: Option<FencingToken>,
+    /// Captures up to here, and what they have, are of a Location that is not the session's own any more.
+    pub(crate) since: Seq,
+}
+
+impl Capture {
+    pub(crate) fn new(seq: Seq, began: Seq, taken: &WorkspaceSnapshotted) -> Self {
+        let paths = taken.files.iter().map(|file| file.path.clone());
+        Self {
+            seq,
+            began,
+            tree: taken.tree.clone(),
+            parent: taken.parent.clone(),
+            base: taken.base,
+            paths: (taken.more == 0).then(|| paths.collect()),
+        }
+    }
+}
+
+impl Files {
+    /// A call has its result. Whether it failed says nothing of what it has changed until then.
+    pub(crate) fn settled(&mut self, seq: Seq, call: &CallState, settled: &ToolSettled) {
+        if call.class == ToolClass::Pure || call.bodies == 0 || seq <= self.since {
+            return;
+        }
+        Arc::make_mut(&mut self.unsaved).push(Unsaved {
+            call: settled.call.clone(),
+            turn: settled.turn.clone(),
+            tool: call.intent.tool.clone(),
+            title: settled.title.clone(),
+        });
+    }
+
+    /// A call of `turn` may change files from now on: it was kept back until those of earlier turns were captured,
+    /// or until that had turned out to be needless.
+    pub(crate) fn begins(&mut self, turn: &TurnId, class: ToolClass) {
+        if class != ToolClass::Pure && self.unsaved.iter().any(|unsaved| unsaved.turn != *turn) {
+            Arc::make_mut(&mut self.unsaved).retain(|unsaved| unsaved.turn == *turn);
+        }
+    }
+
+    /// Everything is captured that was to be.
+    pub(crate) fn saved(&mut self) {
+        self.unsaved = Arc::default();
+    }
+
+    pub(crate) fn restored(&mut self, restored: &WorkspaceRestored) {
+        self.restored = Some(restored.token);
+        let lost: BTreeSet<&CallId> = restored.lost.iter().collect();
+        let gone = self.unsaved.iter().filter(|unsaved| lost.contains(&unsaved.call)).cloned();
+        if !lost.is_empty() {
+            Arc::make_mut(&mut self.lost).extend(gone.collect::<Vec<_>>());
+        }
+        self.saved();
+    }
+
+    /// The session's files are others from `seq` on.
+    pub(crate) fn left(&mut self, seq: Seq) {
+        *self = Self { since: self.since.max(seq), ..Self::default() };
+    }
+}
+
+/// The files as they were before the event `seq`, as far as Captures tell.
+pub(crate) fn tree_before(captures: &[Capture], since: Seq, seq: Seq) -> Option<&SnapshotTree> {
+    let ours = || captures.iter().filter(|capture| capture.seq > since);
+    match ours().find(|capture| capture.began >= seq && !capture.base) {
+        // What others have changed in between was changed before it.
+        Some(next) => next.parent.as_ref(),
+        None => ours().rfind(|capture| capture.began < seq).map(|capture| &capture.tree),
+    }
+}
+
+/// The files that the session's calls have changed from the event `seq` on.
+pub(crate) fn changed_since(captures: &[Capture], since: Seq, seq: Seq) -> RevertPaths {
+    let later = captures.iter().filter(|capture| capture.seq > since && capture.began >= seq);
+    let mut paths = BTreeSet::new();
+    for capture in later.filter(|capture| !capture.base) {
+        match &capture.paths {
+            Some(more) => paths.extend(more.iter().cloned()),
+            None => return RevertPaths::All,
+        }
+    }
+    RevertPaths::Only(paths.into_iter().collect())
+}

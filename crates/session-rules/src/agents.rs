@@ -1,0 +1,147 @@
+//! The agents under whose names turns run. One is sampled when a turn starts, and its calls keep it.
+
+use std::collections::BTreeMap;
+
+use domain::{Permitted, SessionError};
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// Its name, as prompts choose it.
+    pub name: String,
+    /// What it is for, to people.
+    pub description: String,
+    /// What the model is told before anything else.
+    pub instructions: String,
+    /// The tools that it is offered, and that its calls may use.
+    pub tools: Permitted,
+    /// The skills that it is told of, and may load.
+    pub skills: Permitted,
+    /// Its turns in a row without new input. `None`: as many as an agent has that says nothing.
+    pub steps: Option<i32>,
+}
+
+/// The agents that there are, and the one of a session that chose none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agents {
+    default: Agent,
+    others: BTreeMap<String, Agent>,
+}
+
+const BUILD: &str = "\
+You are OpenCode, a coding agent that works in a workspace through tools.
+Do what the user asks, completely, and no more than that. Look before you change: read the files that \
+matter, follow the conventions that you find, and keep changes small.
+Use the tools to act; several independent calls may be made at once. When something can be checked by \
+running it, run it. A tool result that says its outcome is unknown may have had its effect: look before \
+you repeat it.
+Answer briefly and in plain text. Say what you did, what you saw, and what is left.";
+
+const PLAN: &str = "\
+You are OpenCode, a coding agent that plans work in a workspace. You can look at everything in it and change \
+nothing: you have no tools that write or run anything, and do not ask for any.
+Look at the files that matter before you say how something is or could be done. Several independent calls \
+may be made at once.
+Answer with a plan that somebody can carry out without having seen what you saw: what to change and where, in \
+which order, how to check it, and what you are not sure of. Be brief and use plain text.";
+
+/// What `plan` may use: tools that only look.
+const LOOKING: [&str; 4] = ["glob", "grep", "read", "skill"];
+
+impl Default for Agents {
+    /// `build`, which may do everything, and `plan`, which may only look.
+    fn default() -> Self {
+        let build = Agent {
+            name: "build".into(),
+            description: "Works in the workspace: reads, changes and runs what is needed.".into(),
+            instructions: BUILD.into(),
+            tools: Permitted::All,
+            skills: Permitted::All,
+            steps: None,
+        };
+        let plan = Agent {
+            name: "plan".into(),
+            description:
+                "Looks at the workspace and says how to go about something; changes nothing.".into(),
+            instructions: PLAN.into(),
+            tools: Permitted::only(LOOKING),
+            ..build.clone()
+        };
+        Self::of(build).with(plan)
+    }
+}
+
+impl Agents {
+    /// One agent, which is the default.
+    #[must_use]
+    pub fn of(default: Agent) -> Self {
+        Self { default, others: BTreeMap::new() }
+    }
+
+    /// With one more; one of the same name gives way.
+    #[must_use]
+    pub fn with(mut self, agent: Agent) -> Self {
+        if agent.name == self.default.name {
+            self.default = agent;
+        } else {
+            self.others.insert(agent.name.clone(), agent);
+        }
+        self
+    }
+
+    /// All of them, the default first, then by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Agent> {
+        std::iter::once(&self.default).chain(self.others.values())
+    }
+
+    /// The agent of this name.
+    ///
+    /// # Errors
+    /// `session.agent_unknown` when there is none.
+    pub fn get(&self, name: &str) -> Result<&Agent, SessionError> {
+        self.iter().find(|agent| agent.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.iter().map(|agent| agent.name.as_str()).collect();
+            SessionError {
+                code: "session.agent_unknown".into(),
+                message: format!(
+                    "there is no agent `{name}` (there is {}): send a prompt that chooses one of them",
+                    known.join(", ")
+                ),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_that_may_do_everything_and_one_that_only_looks() {
+        let agents = Agents::default();
+        let names: Vec<_> = agents.iter().map(|agent| agent.name.as_str()).collect();
+        assert_eq!(names, ["build", "plan"]);
+        let may = |agent: &str, tool: &str| agents.get(agent).expect("known").tools.allows(tool);
+        for tool in ["glob", "grep", "read", "skill"] {
+            assert!(may("build", tool) && may("plan", tool), "{tool}");
+        }
+        for tool in ["write", "edit", "shell", "what comes later"] {
+            assert!(may("build", tool) && !may("plan", tool), "{tool}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_one_is_an_error_that_names_those_there_are() {
+        let error = Agents::default().get("review").expect_err("unknown");
+        assert_eq!(error.code, "session.agent_unknown");
+        assert!(error.message.contains("`review` (there is build, plan)"), "{error:?}");
+    }
+
+    #[test]
+    fn one_of_the_same_name_gives_way() {
+        let agents = Agents::default();
+        let other = Agent { steps: Some(3), ..agents.get("build").expect("known").clone() };
+        let agents = agents.with(other.clone()).with(Agent { name: "plan".into(), ..other });
+        assert_eq!(agents.iter().map(|agent| agent.steps).collect::<Vec<_>>(), [Some(3), Some(3)]);
+    }
+}

@@ -1,0 +1,292 @@
+//! A Revert: staged, which puts files back; cleared, which undoes that; or committed, for good.
+//!
+//! What becomes of files is decided here and done by the shell, between a write that says what is about to be done
+//! and one that says that it is. Both may be repeated: to put the same files back twice is to put them back once.
+
+use std::collections::BTreeSet;
+
+use domain::{
+    Control, DrainEnd, FileChange, MessageId, RevertCleared, RevertCommitted, RevertPaths,
+    RevertStaged, RevertStaging, RevertedTo, Seq, SessionError, SnapshotTree,
+};
+use history::{History, Reverting};
+
+use crate::boundary::Next;
+use crate::controls::deliver;
+use crate::draft::{Draft, Verdict};
+use crate::observed::Observation;
+use crate::rules::Rules;
+use crate::site::Site;
+
+/// What a Revert wants done with files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilesPlan {
+    /// Capture all of them; then [`Rules::captured`].
+    Capture,
+    /// Put them back, one after the other; then [`Rules::restored`].
+    Restore(Vec<PutBack>),
+}
+
+/// Files that are made those of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutBack {
+    /// What they are to be.
+    pub tree: SnapshotTree,
+    /// Which, below the Location's directory; `None`: all.
+    pub paths: Option<BTreeSet<String>>,
+}
+
+/// What was put back: from how the files were to how they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RestoredFiles {
+    /// At most 1,000.
+    pub files: Vec<FileChange>,
+    /// How many more there are.
+    pub more: i64,
+}
+
+/// A Revert that can be staged.
+struct Wanted {
+    from: Seq,
+    back: RevertedTo,
+    target: Option<SnapshotTree>,
+    paths: RevertPaths,
+    /// What an earlier one has put back, and the files as they were before it.
+    undone: RevertPaths,
+    original: Option<SnapshotTree>,
+}
+
+impl Wanted {
+    /// # Errors
+    /// `session.message_unknown` or `session.revert_across_move`.
+    fn new(history: &History, message: &MessageId, files: bool) -> Result<Self, SessionError> {
+        let to = history.savepoint(message).ok_or_else(|| SessionError {
+            code: "session.message_unknown".into(),
+            message: "the session has no such message to go back to; list its messages, and choose a prompt or an \
+                      answer"
+                .into(),
+        })?;
+        if to.seq <= history.moved() {
+            return Err(SessionError {
+                code: "session.revert_across_move".into(),
+                message: "the session has moved to another workspace since that message; fork it there instead"
+                    .into(),
+            });
+        }
+        let target = history.tree_before(to.seq).cloned();
+        let paths = match history.changed_since(to.seq) {
+            paths if files && target.is_some() => paths,
+            RevertPaths::All | RevertPaths::Only(_) => RevertPaths::default(),
+        };
+        let (undone, original) = match history.revert() {
+            Some(Reverting::Staged(staged)) => (staged.paths.clone(), staged.original.clone()),
+            Some(Reverting::Staging(_)) | None => Default::default(),
+        };
+        let target = target.filter(|_| !paths.is_empty());
+        Ok(Self { from: to.seq, back: to.back(), target, paths, undone, original })
+    }
+
+    fn is_about_files(&self) -> bool {
+        !self.paths.is_empty() || !self.undone.is_empty()
+    }
+}
+
+impl Rules<'_> {
+    /// Acts on a control that asks for a Revert to before `message`. `None`: it is settled.
+    pub(crate) fn revert(
+        &self,
+        draft: &mut Draft<'_>,
+        control: &MessageId,
+        message: &MessageId,
+        files: bool,
+        continuing: bool,
+    ) -> Option<Verdict<Next>> {
+        let history = draft.history();
+        let wanted = if continuing { Err(busy()) } else { Wanted::new(history, message, files) };
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                deliver(draft, control, Some(error));
+                return None;
+            }
+        };
+        match wanted.original.clone() {
+            _ if !wanted.is_about_files() => {
+                deliver(draft, control, None);
+                draft.push(RevertStaged {
+                    message: message.clone(),
+                    from: wanted.from,
+                    original: wanted.original,
+                    paths: RevertPaths::default(),
+                    files: Vec::new(),
+                    more: 0,
+                    back: wanted.back,
+                });
+                None
+            }
+            // Captured once: they are not that any more.
+            Some(original) => Some(stage(draft, control, message, wanted, original)),
+            None => {
+                let next = Next::Files(FilesPlan::Capture);
+                Some(Verdict::Write(next, DrainEnd::Keep, Site::RevertReached))
+            }
+        }
+    }
+
+    /// Acts on a control that asks to undo a Revert. `None`: it is settled.
+    pub(crate) fn unrevert(
+        &self,
+        draft: &mut Draft<'_>,
+        control: &MessageId,
+        continuing: bool,
+    ) -> Option<Verdict<Next>> {
+        if continuing {
+            deliver(draft, control, Some(busy()));
+            return None;
+        }
+        let Some(Reverting::Staged(staged)) = draft.history().revert() else {
+            deliver(draft, control, None);
+            return None;
+        };
+        match staged.original.clone().filter(|_| !staged.paths.is_empty()) {
+            Some(tree) => {
+                let paths = selected(&staged.paths);
+                let next = Next::Files(FilesPlan::Restore(vec![PutBack { tree, paths }]));
+                Some(Verdict::Write(next, DrainEnd::Keep, Site::UnrevertReached))
+            }
+            None => {
+                deliver(draft, control, None);
+                draft.push(RevertCleared::default());
+                None
+            }
+        }
+    }
+
+    /// The files are captured as they were before the Revert, if it is still next. What comes then is their being
+    /// put back, or the boundary.
+    pub fn captured(
+        &self,
+        draft: &mut Draft<'_>,
+        original: Result<SnapshotTree, SessionError>,
+        observed: &Observation,
+    ) -> Verdict<Next> {
+        if let Some(control) = self.next_control(draft.history(), false)
+            && let Control::Revert { message, files } = &control.control
+        {
+            match Wanted::new(draft.history(), message, *files).and_then(|w| Ok((w, original?))) {
+                Ok((wanted, original)) if wanted.is_about_files() => {
+                    return stage(draft, &control.message, message, wanted, original);
+                }
+                // The boundary settles it.
+                Ok(_) => {}
+                Err(error) => deliver(draft, &control.message, Some(error)),
+            }
+        }
+        self.go_over(draft, false, observed)
+    }
+
+    /// The files are put back, or cannot be: then they are as before, as far as that can be had.
+    pub fn restored(
+        &self,
+        draft: &mut Draft<'_>,
+        done: Result<RestoredFiles, SessionError>,
+        observed: &Observation,
+    ) -> Verdict<Next> {
+        match (draft.history().revert().cloned(), done) {
+            (Some(Reverting::Staging(staging)), Ok(RestoredFiles { files, more })) => {
+                let RevertStaging { message, from, original, paths, back, .. } = &*staging;
+                draft.push(RevertStaged {
+                    message: message.clone(),
+                    from: *from,
+                    original: Some(original.clone()),
+                    paths: paths.clone(),
+                    files,
+                    more,
+                    back: back.clone(),
+                });
+            }
+            (Some(Reverting::Staging(_)), Err(error)) => {
+                draft.push(RevertCleared { error: Some(error) });
+            }
+            (Some(Reverting::Staged(_)), done) => {
+                // Whatever has come since: the files are those of before.
+                let history = draft.history();
+                let asked = history.controls().iter();
+                let asked = asked.filter(|control| control.control == Control::Unrevert);
+                let asked = asked.map(|control| control.message.clone()).next();
+                let error = done.err();
+                let is_done = error.is_none();
+                if let Some(message) = asked {
+                    deliver(draft, &message, error);
+                }
+                if is_done {
+                    draft.push(RevertCleared::default());
+                }
+            }
+            (None, _) => {}
+        }
+        self.go_over(draft, false, observed)
+    }
+
+    /// Files are still to be put back: an earlier owner has not come to its end.
+    pub(crate) fn resume_revert(&self, draft: &Draft<'_>) -> Option<Verdict<Next>> {
+        match draft.history().revert()? {
+            Reverting::Staging(staging) => {
+                let next = Next::Files(FilesPlan::Restore(steps(staging)));
+                Some(Verdict::Write(next, DrainEnd::Keep, Site::RevertResumed))
+            }
+            Reverting::Staged(_) => None,
+        }
+    }
+}
+
+/// Says what is about to be put back.
+fn stage(
+    draft: &mut Draft<'_>,
+    control: &MessageId,
+    message: &MessageId,
+    wanted: Wanted,
+    original: SnapshotTree,
+) -> Verdict<Next> {
+    let Wanted { from, back, target, paths, undone, .. } = wanted;
+    let message = message.clone();
+    let staging = RevertStaging { message, from, original, target, paths, undone, back };
+    let steps = steps(&staging);
+    deliver(draft, control, None);
+    draft.push(staging);
+    Verdict::Write(Next::Files(FilesPlan::Restore(steps)), DrainEnd::Keep, Site::RevertStaging)
+}
+
+/// First what an earlier Revert had put back is as it was, then this one's files are.
+fn steps(staging: &RevertStaging) -> Vec<PutBack> {
+    let (paths, mut undone) = (selected(&staging.paths), selected(&staging.undone));
+    if let (Some(undone), Some(paths)) = (&mut undone, &paths) {
+        undone.retain(|path| !paths.contains(path));
+    }
+    let original = PutBack { tree: staging.original.clone(), paths: undone };
+    let target = staging.target.clone().map(|tree| PutBack { tree, paths });
+    let is_about_any = |step: &PutBack| step.paths.as_ref().is_none_or(|paths| !paths.is_empty());
+    [Some(original), target].into_iter().flatten().filter(is_about_any).collect()
+}
+
+fn selected(paths: &RevertPaths) -> Option<BTreeSet<String>> {
+    match paths {
+        RevertPaths::All => None,
+        RevertPaths::Only(paths) => Some(paths.iter().cloned().collect()),
+    }
+}
+
+/// Makes a Revert that is staged one for good: something comes after it.
+pub(crate) fn commit_revert(draft: &mut Draft<'_>) {
+    if let Some(Reverting::Staged(staged)) = draft.history().revert().cloned() {
+        let (message, from, back) = (staged.message.clone(), staged.from, staged.back.clone());
+        draft.push(RevertCommitted { message, from, back });
+    }
+}
+
+fn busy() -> SessionError {
+    SessionError {
+        code: "session.busy".into(),
+        message: "the session is at work; interrupt it or wait for its end, then revert".into(),
+    }
+}

@@ -1,0 +1,380 @@
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use blobs::Blobs;
+use domain::{Clock, FencingToken, LocationRef, RevertPaths, SnapshotTree};
+use sandbox::LocationLock;
+use snapshots::{
+    Captured, PackRef, Restored, Shadow, ShadowOptions, SnapshotError, SnapshotLimits, Touched,
+    TreeId, Unsaved,
+};
+use store::{FEATURES, PackRow, Store, StoreError};
+use tokio::sync::OnceCell;
+use tracing::warn;
+
+use super::capture::Capture;
+
+/// Locations whose files came from each other, one after the other.
+const MAX_SEEDS: usize = 32;
+
+/// What a Location's files need to be captured and restored.
+#[derive(Clone)]
+pub struct FilesOptions {
+    /// Which Location.
+    pub at: LocationRef,
+    /// Under which token this worker holds it.
+    pub token: FencingToken,
+    /// Its directory here.
+    pub root: PathBuf,
+    /// The lock that proves that it is still ours.
+    pub lock: Option<LocationLock>,
+    /// Whether `.git` belongs to its snapshots: a takeover must have it.
+    pub git: bool,
+    /// A folder of this worker's for what is only faster to have. Not in the Location.
+    pub cache: PathBuf,
+    /// Where its rows are.
+    pub store: Store,
+    /// Where its packs are.
+    pub blobs: Blobs,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Bounds and patience.
+    pub settings: SnapshotSettings,
+}
+
+/// When a drain goes on without a Workspace Snapshot, and what one holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// How long calls that may change files, and a drain's end, wait for a capture.
+    pub wait: Duration,
+    /// How long nothing is captured after a capture failed; what it owes is not forgotten.
+    pub back_off: Duration,
+    /// Bounds.
+    pub limits: SnapshotLimits,
+}
+
+impl Default for SnapshotSettings {
+    fn default() -> Self {
+        Self {
+            wait: Duration::from_secs(30),
+            back_off: Duration::from_secs(30),
+            limits: SnapshotLimits::default(),
+        }
+    }
+}
+
+/// Why a Location's files could not be captured or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// The rows could not be read.
+    #[error("the rows of the workspace's snapshots cannot be read")]
+    Store(#[from] StoreError),
+    /// The files, or the packs.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// A row is not what was stored. Restore it from a backup.
+    #[error("a tree in a row is damaged")]
+    Tree,
+}
+
+/// How often what has happened to a Location's files since this worker holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FilesCounts {
+    /// Looks at its files.
+    pub looks: u64,
+    /// Captures that failed.
+    pub failed: u64,
+    /// Captures that nobody waited for any longer.
+    pub overdue: u64,
+}
+
+/// A Location's files as the worker that holds it has them: all its sessions share one of these. It looks at no file
+/// and reads no row before a call that may change files comes.
+///
+/// Cheap to clone. Dropped, it forgets what it knew of the files; say [`save`](Files::save) before.
+#[derive(Clone)]
+pub struct Files {
+    held: Arc<Held>,
+}
+
+struct Held {
+    options: FilesOptions,
+    opened: OnceCell<Opened>,
+    /// One look at a time.
+    looking: tokio::sync::Mutex<()>,
+    /// All files were looked at once, and every change since was told.
+    seen: AtomicBool,
+    state: Mutex<State>,
+    looks: AtomicU64,
+    failed: AtomicU64,
+    overdue: AtomicU64,
+}
+
+struct Opened {
+    shadow: Shadow,
+    /// What the Location began with: files of another one.
+    began: Option<TreeId>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What became of captures, for the Shadow: their rows are written, or will never be.
+    outcomes: Vec<(Captured, bool)>,
+    /// Something may have changed that no capture has come to its end with.
+    dirty: bool,
+    /// What is to be looked at, besides what the Shadow knows of.
+    owed: Touched,
+    /// Nothing is captured before this time (monotonic).
+    not_before: Duration,
+    /// Someone was warned that calls did not wait.
+    warned: bool,
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let FilesOptions { at, token, root, .. } = &self.held.options;
+        f.debug_struct("Files")
+            .field("location", &at.location)
+            .field("token", token)
+            .field("root", root)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Files {
+    /// Of a Location that this worker holds. Does nothing yet.
+    #[must_use]
+    pub fn new(options: FilesOptions) -> Self {
+        let held = Held {
+            options,
+            opened: OnceCell::new(),
+            looking: tokio::sync::Mutex::default(),
+            seen: AtomicBool::new(false),
+            state: Mutex::default(),
+            looks: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            overdue: AtomicU64::new(0),
+        };
+        Self { held: Arc::new(held) }
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub fn counts(&self) -> FilesCounts {
+        let Held { looks, failed, overdue, .. } = &*self.held;
+        FilesCounts {
+            looks: looks.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
+            overdue: overdue.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Saves what is known of the files, for this worker's next look. Never fails: it is only faster to have.
+    pub async fn save(&self) {
+        let Some(Opened { shadow, .. }) = self.held.opened.get() else { return };
+        if let Err(error) = shadow.save().await {
+            warn!(location.id = %self.held.options.at.location, %error, "what is known of the workspace is not saved");
+        }
+    }
+
+    /// Makes all files those of the newest snapshot, or of the one that the Location began with. `None`: there is
+    /// none, and nothing was done.
+    ///
+    /// # Errors
+    /// Some files may be restored and some not; the same again does the rest.
+    pub async fn restore_newest(&self) -> Result<Option<SnapshotTree>, FilesError> {
+        let Opened { shadow, began } = self.opened().await?;
+        let Some(tree) = shadow.tree().await.or(*began) else { return Ok(None) };
+        shadow.restore(&tree, None, Unsaved::Overwrite).await?;
+        Ok(Some(super::tree(&tree)))
+    }
+
+    pub(crate) fn settings(&self) -> &SnapshotSettings {
+        &self.held.options.settings
+    }
+
+    /// Whether the files must be looked at before a call changes any: nobody has since this worker holds them.
+    pub(crate) fn wants_base(&self) -> bool {
+        !self.held.seen.load(Ordering::Acquire)
+    }
+
+    /// Notes what may have changed and is not captured now.
+    pub(crate) fn owe(&self, touched: Touched) {
+        let mut state = self.held.state();
+        state.dirty |= touched != Touched::Nothing;
+        state.owed = std::mem::take(&mut state.owed).and(touched);
+    }
+
+    /// Whether a capture failed, or did not come to its end, and no later one has made up for it.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.held.state().dirty
+    }
+
+    /// Captures what may have changed, and what earlier captures owe. `None`: nothing has, or it is not known; a failure
+    /// is warned of, and what it owes is the next capture's.
+    pub(crate) async fn capture(&self, touched: Touched) -> Option<Capture> {
+        self.owe(touched);
+        let now = self.held.options.clock.monotonic();
+        if self.held.state().not_before > now || !self.may_be_read().await {
+            return None;
+        }
+        match self.look().await {
+            Ok(captured) => {
+                self.held.seen.store(true, Ordering::Release);
+                Some(Capture::new(self.clone(), captured?))
+            }
+            Err(error) => {
+                self.held.failed.fetch_add(1, Ordering::Relaxed);
+                let until = now + self.settings().back_off;
+                self.held.state().not_before = until;
+                let location = &self.held.options.at.location;
+                warn!(location.id = %location, error = &error as &dyn std::error::Error, "the workspace is not captured");
+                None
+            }
+        }
+    }
+
+    /// Whether every running build can read the events of captures.
+    async fn may_be_read(&self) -> bool {
+        let level = self.held.options.store.feature_level().await;
+        level.is_ok_and(|level| level >= FEATURES)
+    }
+
+    async fn look(&self) -> Result<Option<Captured>, FilesError> {
+        let _in_turn = self.held.looking.lock().await;
+        let Opened { shadow, .. } = self.opened().await?;
+        self.tell(shadow).await;
+        self.held.looks.fetch_add(1, Ordering::Relaxed);
+        let owed = {
+            let mut state = self.held.state();
+            state.dirty = false;
+            std::mem::take(&mut state.owed)
+        };
+        // Dropped on its way, it may not have come to what the Shadow remembers.
+        let mut owing = Owing { files: self, owed };
+        let captured = shadow.capture(&owing.owed).await?;
+        owing.owed = Touched::Nothing;
+        Ok(captured)
+    }
+
+    /// Tells the Shadow what became of captures. Not by two at once.
+    async fn tell(&self, shadow: &Shadow) {
+        loop {
+            let Some((captured, written)) = self.held.state().outcomes.first().cloned() else {
+                return;
+            };
+            if written {
+                shadow.committed(&captured).await;
+            } else {
+                shadow.abandoned(&captured).await;
+            }
+            self.held.state().outcomes.remove(0);
+        }
+    }
+
+    /// The files as they were captured last; `None` before the Location's first capture.
+    pub(crate) async fn tree(&self) -> Result<Option<SnapshotTree>, FilesError> {
+        let Opened { shadow, .. } = self.opened().await?;
+        Ok(shadow.tree().await.as_ref().map(super::tree))
+    }
+
+    /// Makes the files at `paths` those of `tree`; what no row has stays. It is the next capture's to tell.
+    pub(crate) async fn put_back(
+        &self,
+        tree: &SnapshotTree,
+        paths: &RevertPaths,
+    ) -> Result<Restored, FilesError> {
+        let _in_turn = self.held.looking.lock().await;
+        let Opened { shadow, .. } = self.opened().await?;
+        self.tell(shadow).await;
+        let paths = match paths {
+            // All that is beneath the directory itself, but for `.git`.
+            RevertPaths::All => BTreeSet::from([String::new()]),
+            RevertPaths::Only(paths) => paths.iter().cloned().collect(),
+        };
+        self.held.state().dirty = true;
+        Ok(shadow.restore(&tree_id(tree)?, Some(&paths), Unsaved::Keep).await?)
+    }
+
+    /// Calls go on although no capture of what was before them is durable.
+    pub(crate) fn overdue(&self) {
+        self.held.overdue.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.held.state();
+        state.not_before = self.held.options.clock.monotonic() + self.settings().back_off;
+        if !std::mem::replace(&mut state.warned, true) {
+            let (location, wait) = (&self.held.options.at.location, self.settings().wait);
+            warn!(
+                location.id = %location,
+                "the workspace is not captured within {} s, and calls go on without; name folders that need no snapshot \
+                 in a .gitignore",
+                wait.as_secs()
+            );
+        }
+    }
+
+    /// What became of a capture.
+    pub(super) fn ended(&self, captured: Captured, written: bool) {
+        self.held.state().outcomes.push((captured, written));
+    }
+
+    async fn opened(&self) -> Result<&Opened, FilesError> {
+        self.held.opened.get_or_try_init(|| self.open()).await
+    }
+
+    async fn open(&self) -> Result<Opened, FilesError> {
+        let options = self.held.options.clone();
+        let store = &options.store;
+        let packs = refs(store.workspace_packs(options.at.clone()).await?)?;
+        let mut from = store.location(options.at.org, options.at.location.clone()).await?.seed;
+        let began = from.as_ref().map(|seed| tree_id(&seed.tree)).transpose()?;
+        let mut seed = Vec::new();
+        // What a seed itself began with, its trees may name.
+        for _ in 0..MAX_SEEDS {
+            let Some(next) = from else { break };
+            let at = LocationRef { org: options.at.org, location: next.location };
+            seed.extend(refs(store.workspace_packs(at.clone()).await?)?);
+            from = store.location(at.org, at.location).await?.seed;
+        }
+        let FilesOptions { at, token, root, lock, git, cache, blobs, clock, settings, .. } =
+            options;
+        let limits = settings.limits;
+        let options =
+            ShadowOptions { root, cache, blobs, at, token, lock, packs, seed, git, limits, clock };
+        Ok(Opened { shadow: Shadow::open(options).await?, began })
+    }
+}
+
+impl Held {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a look that does not end owes still.
+struct Owing<'f> {
+    files: &'f Files,
+    owed: Touched,
+}
+
+impl Drop for Owing<'_> {
+    fn drop(&mut self) {
+        self.files.owe(std::mem::take(&mut self.owed));
+    }
+}
+
+/// A Location's rows, as its Shadow wants them.
+fn refs(rows: Vec<PackRow>) -> Result<Vec<PackRef>, FilesError> {
+    let as_ref = |row: PackRow| {
+        let PackRow { token, ordinal, pack, .. } = row;
+        Ok(PackRef { token, ordinal, tree: tree_id(&row.tree)?, pack })
+    };
+    rows.into_iter().map(as_ref).collect()
+}
+
+/// A tree of a row or an event.
+pub(super) fn tree_id(tree: &SnapshotTree) -> Result<TreeId, FilesError> {
+    tree.as_str().parse().map_err(|_| FilesError::Tree)
+}

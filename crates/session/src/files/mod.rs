@@ -1,0 +1,19 @@
+//! The files of a drain's Location: captured after calls that may have changed them, put back by a Revert.
+//!
+//! ```text
+//! settlement ─▶ capture ─────────────────────▶ row, in the drain's next write
+//!    ╰────────▶ next provider call ─▶ reply ─▶ its calls wait for that, if they may change files
+//! ```
+//!
+//! Invariant: a call that may change files starts when what was before it is durable, or nobody waits any longer.
+//! Invariant: a drain none of whose calls may change files looks at none.
+
+mod capture;
+mod held;
+mod slot;
+mod wait;
+
+pub(crate) use capture::{changes, tree};
+pub use held::{Files, FilesCounts, FilesError, FilesOptions, SnapshotSettings};
+pub(crate) use slot::FileSlot;
+pub(crate) use wait::unless_ends;

@@ -1,0 +1,103 @@
+//! Where a drain waits for the capture of what was before.
+
+use domain::ToolClass;
+use futures::StreamExt;
+use session_rules::Verdict;
+use snapshots::Touched;
+use tokio::time::Instant;
+
+use crate::control::interrupted_after;
+use crate::drain::{Drain, Stop};
+use crate::turn::{Turn, at};
+
+/// What a decision would end is not written before the files are captured: `None`, and nothing is written. `owed`:
+/// whether there is anything to capture.
+pub(crate) fn unless_ends<T>(owed: bool, verdict: Verdict<T>) -> Verdict<Option<T>> {
+    match verdict {
+        Verdict::Write(_, end, _) if owed && end != domain::DrainEnd::Keep => Verdict::Leave(None),
+        verdict @ (Verdict::Write(..) | Verdict::Leave(_)) => verdict.map(Some),
+    }
+}
+
+impl<'r> Drain<'r> {
+    /// Whether calls whose intents wait may change files.
+    pub(crate) fn may_change_files(&self, turn: &Turn<'r>) -> bool {
+        let tools = self.stage.rules().tools;
+        turn.said.unintended.iter().any(|intent| tools.class(&intent.tool) != ToolClass::Pure)
+    }
+
+    /// Calls that an earlier drain has settled may have changed files, and no capture has them.
+    pub(crate) fn capture_what_is_left(&mut self) {
+        if let Some(unsaved) = self.log.history().unsaved().last()
+            && self.files.is_behind()
+        {
+            self.files.after_changes(unsaved.turn.clone(), Touched::Anything);
+        }
+    }
+
+    /// Waits until the capture that is under way has ended, with the turn's bodies beside it. True: interrupted.
+    pub(crate) async fn await_capture(&mut self, turn: &mut Turn<'r>) -> Result<bool, Stop> {
+        let delay = self.stage.runtime.settings.result_delay;
+        let control = self.stage.control.clone();
+        let mut interrupts = control.interrupt.clone();
+        let known = self.stage.interrupts_before;
+        self.files.hold();
+        while self.files.is_running() {
+            if self.is_interrupted() {
+                return Ok(true);
+            }
+            tokio::select! {
+                biased;
+                () = control.fenced.cancelled() => return Err(Stop::Fenced),
+                () = interrupted_after(&mut interrupts, known) => return Ok(true),
+                Some(ran) = turn.batch.bodies.next() => turn.finished(ran, delay),
+                () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
+                () = self.files.advance() => {}
+                () = control.resync.notified() => self.live.resync(),
+                () = self.title.advance() => {}
+            }
+        }
+        Ok(self.is_interrupted())
+    }
+
+    /// Waits until the capture that is under way has ended, before the drain does. An interrupt has it hurry up.
+    pub(crate) async fn finish_capture(&mut self) -> Result<(), Stop> {
+        let control = self.stage.control.clone();
+        let mut interrupts = control.interrupt.clone();
+        let known = self.stage.interrupts_before;
+        let mut hurried = self.is_interrupted();
+        let soon = Instant::now() + self.stage.runtime.settings.stop_tools;
+        self.files.hold();
+        if hurried {
+            self.files.hold_until(soon);
+        }
+        while self.files.is_running() {
+            tokio::select! {
+                biased;
+                () = control.fenced.cancelled() => return Err(Stop::Fenced),
+                () = interrupted_after(&mut interrupts, known), if !hurried => {
+                    hurried = true;
+                    self.files.hold_until(Instant::now() + self.stage.runtime.settings.stop_tools);
+                }
+                () = self.files.advance() => {}
+                () = control.resync.notified() => self.live.resync(),
+                () = self.title.advance() => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Captures what the turn's calls may have changed, before a write that ends the drain with the turn: its results
+    /// are written first, so that the log says what the capture has.
+    pub(crate) async fn capture_before_end(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
+        let touched = turn.take_touched();
+        if touched == Touched::Nothing || !self.files.is_on() {
+            return Ok(());
+        }
+        if !turn.said.done.is_empty() {
+            self.commit_results(turn).await?;
+        }
+        self.files.after_changes(turn.said.turn.clone(), touched);
+        self.finish_capture().await
+    }
+}

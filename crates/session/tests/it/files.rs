@@ -1,0 +1,274 @@
+//! Workspace Snapshots: beside the next call, in its write, and never for what changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use domain::DrainOutcome::Completed;
+use domain::{FileStatus, SessionEvent, WorkspaceSnapshotted};
+use serde_json::json;
+use signals::{Hint, Received, SessionHint, Topic};
+use simulated_model::Script;
+use tokio::time::sleep;
+
+use crate::tools::{call, calls, says, shell};
+use crate::world::{ORG, Session, World};
+
+/// What the log says was captured.
+async fn captures(world: &World, session: &Session) -> Result<Vec<WorkspaceSnapshotted>> {
+    let taken = |event: SessionEvent| match event {
+        SessionEvent::WorkspaceSnapshotted(taken) => Some(taken),
+        _ => None,
+    };
+    Ok(world.events(session).await?.into_iter().filter_map(|event| taken(event.event)).collect())
+}
+
+/// Each captured change as `A a.txt` (added), `M`, `D`; a base is `base`.
+async fn told(world: &World, session: &Session) -> Result<Vec<String>> {
+    let mut told = Vec::new();
+    for capture in captures(world, session).await? {
+        let change = |file: &domain::FileChange| {
+            let status = match file.status {
+                FileStatus::Added => 'A',
+                FileStatus::Modified => 'M',
+                FileStatus::Deleted => 'D',
+            };
+            format!("{status} {}", file.path)
+        };
+        let changes: Vec<_> = capture.files.iter().map(change).collect();
+        assert_eq!(capture.base, capture.turn.is_none());
+        told.push(if capture.base { "base".to_owned() } else { changes.join(", ") });
+    }
+    Ok(told)
+}
+
+/// All files below a directory.
+pub(crate) fn contents(root: &Path) -> Result<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().ok().context("a name in UTF-8")?;
+        if entry.file_type()?.is_dir() {
+            let below = contents(&entry.path())?;
+            found.extend(below.into_iter().map(|(path, text)| (format!("{name}/{path}"), text)));
+        } else {
+            found.insert(name, std::fs::read_to_string(entry.path())?);
+        }
+    }
+    Ok(found)
+}
+
+/// A world whose captures are tried again at once.
+async fn world() -> Result<World> {
+    World::with(|settings| settings.snapshots.back_off = Duration::ZERO).await
+}
+
+/// A session in a directory that is captured.
+async fn session(world: &World) -> Result<(Session, session::Files)> {
+    let session = world.session().await?;
+    let (workspace, files) = world.hold(&session, &session.root);
+    session.is_held(&workspace);
+    Ok((session, files))
+}
+
+/// How many writes the drains of `session` make until it settles.
+async fn writes(world: &World, session: &Session) -> Result<usize> {
+    let topic = Topic::Session(ORG, session.at.session.clone());
+    let mut hints = world.worker.signals.subscribe(topic).await;
+    assert_eq!(world.settle(session).await?, [Completed]);
+    let mut writes = 0;
+    // The last drain found nothing to do, so all has been told by now.
+    while let Ok(Some(hint)) = tokio::time::timeout(Duration::from_millis(20), hints.next()).await {
+        if matches!(hint, Received::Hint(Hint::Session(SessionHint::Committed { .. }))) {
+            writes += 1;
+        }
+    }
+    Ok(writes)
+}
+
+#[tokio::test]
+async fn a_batch_is_captured_beside_the_next_call_and_no_commit_is_added() -> Result<()> {
+    let world = world().await?;
+    world.script(calls(
+        "job",
+        0,
+        vec![call("write", json!({"path": "a.txt", "content": "one\n"}))],
+    ))?;
+    world.script(calls("job", 1, vec![call("read", json!({"path": "a.txt"}))]))?;
+    world.script(calls(
+        "job",
+        2,
+        vec![
+            call("edit", json!({"path": "a.txt", "old": "one", "new": "two"})),
+            shell("mkdir d && echo b > d/b.txt && rm c.txt"),
+        ],
+    ))?;
+    world.script(says("job", 3, "done"))?;
+    let (captured, files) = session(&world).await?;
+    let plain = world.session().await?;
+    for session in [&captured, &plain] {
+        session.file("c.txt", "there\n")?;
+        world.prompt(session, "job").await?;
+    }
+    // Four turns are eight writes of the drain: 2T + 1 with the admission.
+    assert_eq!(writes(&world, &plain).await?, 8);
+    assert_eq!(writes(&world, &captured).await?, 8, "{:?}", world.kinds(&captured).await?);
+    assert_eq!(told(&world, &captured).await?, ["base", "A a.txt", "M a.txt, D c.txt, A d/b.txt"]);
+    let taken = captures(&world, &captured).await?;
+    assert_eq!(taken[1].parent.as_ref(), Some(&taken[0].tree));
+    assert_eq!(taken[2].parent.as_ref(), Some(&taken[1].tree));
+    let patch = taken[2].files[0].patch.as_deref().context("a patch")?;
+    assert!(patch.contains("-one") && patch.contains("+two"), "{patch}");
+    assert_eq!(files.counts().failed, 0);
+    assert!(captures(&world, &plain).await?.is_empty());
+    world.check().await
+}
+
+#[tokio::test]
+async fn who_changes_nothing_has_no_file_looked_at() -> Result<()> {
+    let world = world().await?;
+    let (session, files) = session(&world).await?;
+    session.file("a.txt", "one\n")?;
+    world.script(calls(
+        "look",
+        0,
+        vec![
+            call("read", json!({"path": "a.txt"})),
+            call("glob", json!({"pattern": "*"})),
+            call("grep", json!({"pattern": "one"})),
+        ],
+    ))?;
+    world.script(says("look", 1, "looked"))?;
+    for prompt in ["say 3 words", "look"] {
+        world.prompt(&session, prompt).await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+    }
+    assert_eq!(files.counts(), session::FilesCounts::default());
+    assert!(captures(&world, &session).await?.is_empty());
+    // A command that changes nothing has the files looked at, and nothing is said of it.
+    world.script(calls("run", 0, vec![shell("true")]))?;
+    world.script(calls("run", 1, vec![shell("true")]))?;
+    world.script(says("run", 2, "ran"))?;
+    world.prompt(&session, "run").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(told(&world, &session).await?, ["base"]);
+    assert_eq!(files.counts().looks, 3);
+    world.check().await
+}
+
+#[tokio::test]
+async fn the_end_of_a_drain_carries_its_last_capture() -> Result<()> {
+    let world = world().await?;
+    // Cut off by the step limit, by an interrupt and by a provider that fails.
+    let (session, _files) = session(&world).await?;
+    world.script(calls("stop", 0, vec![shell("echo 1 > one; sleep 30")]))?;
+    world.prompt(&session, "stop").await?;
+    let interrupt = async {
+        session.until_file("one").await?;
+        world.interrupt(&session).await
+    };
+    let (ended, interrupted) = tokio::join!(world.settle(&session), interrupt);
+    interrupted?;
+    assert_eq!(ended?, [domain::DrainOutcome::Interrupted]);
+    assert_eq!(told(&world, &session).await?, ["base", "A one"]);
+    world.script(calls("fail", 0, vec![shell("echo 2 > two")]))?;
+    world.script(Script { status: Some(400), ..says("fail", 1, "") })?;
+    world.prompt(&session, "fail").await?;
+    assert_eq!(world.settle(&session).await?, [domain::DrainOutcome::Failed]);
+    assert_eq!(told(&world, &session).await?, ["base", "A one", "A two"]);
+    world.check().await
+}
+
+#[tokio::test]
+async fn two_sessions_of_one_location_share_its_snapshots() -> Result<()> {
+    let world = world().await?;
+    let (one, files) = session(&world).await?;
+    let two = world.beside(&one).await?;
+    for (name, session) in [("first", &one), ("second", &two)] {
+        world.script(calls(name, 0, vec![shell(&format!("echo x > {name}.txt; sleep 0.05"))]))?;
+        let path = format!("{name}.more.txt");
+        let write = call("write", json!({"path": path, "content": "y\n"}));
+        world.script(calls(name, 1, vec![write]))?;
+        world.script(says(name, 2, "done"))?;
+        world.prompt(session, name).await?;
+    }
+    let (first, second) = tokio::join!(world.settle(&one), world.settle(&two));
+    assert_eq!((first?, second?), (vec![Completed], vec![Completed]));
+    let mut all = captures(&world, &one).await?;
+    all.extend(captures(&world, &two).await?);
+    all.sort_by_key(|capture| capture.ordinal);
+    let ordinals: Vec<_> = all.iter().map(|capture| capture.ordinal).collect();
+    ensure!(ordinals.windows(2).all(|pair| pair[0] < pair[1]), "{ordinals:?}");
+    // The newest has all of it, wherever it is restored.
+    let there = world.folder("elsewhere")?;
+    let token = world.take_over(&one).await?;
+    let (_, others) = world.hold(&one, &there);
+    let newest = others.restore_newest().await?.context("a snapshot")?;
+    assert_eq!(newest, all.last().context("a capture")?.tree, "under {token}");
+    assert_eq!(contents(&there)?, contents(&one.root)?);
+    assert_eq!(contents(&there)?.len(), 4);
+    assert_eq!(files.counts().failed, 0);
+    world.check().await
+}
+
+#[tokio::test]
+async fn without_object_storage_work_goes_on_and_the_next_capture_has_it_all() -> Result<()> {
+    let world = world().await?;
+    let (session, files) = session(&world).await?;
+    for round in 0..3 {
+        let path = format!("{round}.txt");
+        let write = call("write", json!({"path": path, "content": "x\n"}));
+        world.script(calls("job", round, vec![write]))?;
+    }
+    let blobs = world.folder("blobs")?;
+    let aside = blobs.with_extension("aside");
+    // What is written in the second turn has nowhere to go.
+    let change = |round| {
+        let (blobs, aside, path) =
+            (blobs.clone(), aside.clone(), session.root.join(format!("{round}.txt")));
+        async move {
+            while !path.exists() {
+                sleep(Duration::from_millis(1)).await;
+            }
+            if round == 0 {
+                std::fs::rename(&blobs, &aside)?;
+                std::fs::write(&blobs, "no folder")?;
+            } else {
+                std::fs::remove_file(&blobs)?;
+                std::fs::rename(&aside, &blobs)?;
+            }
+            anyhow::Ok(())
+        }
+    };
+    world.script(says("job", 3, "done"))?;
+    world.prompt(&session, "job").await?;
+    let broken = async {
+        change(0).await?;
+        change(2).await
+    };
+    let (ended, broken) = tokio::join!(world.settle(&session), broken);
+    broken?;
+    assert_eq!(ended?, [Completed]);
+    let counts = files.counts();
+    assert!(counts.failed >= 1, "{counts:?}");
+    let told = told(&world, &session).await?;
+    let listed = told.join(", ");
+    for round in 0..3 {
+        assert_eq!(listed.matches(&format!("A {round}.txt")).count(), 1, "{told:?}");
+    }
+    world.check().await
+}
+
+#[tokio::test]
+async fn calls_go_on_without_a_capture_that_takes_too_long() -> Result<()> {
+    let world = World::with(|settings| settings.snapshots.wait = Duration::ZERO).await?;
+    let (session, files) = session(&world).await?;
+    world.script(calls("job", 0, vec![shell("echo x > x.txt")]))?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(session.content("x.txt"), "x\n");
+    assert!(files.counts().overdue >= 1, "{:?}", files.counts());
+    world.check().await
+}

@@ -1,0 +1,179 @@
+//! What is known of a Location's files: the packs of its snapshots, what it began with, and what sessions
+//! changed.
+
+use domain::{
+    FencingToken, FileChange, LocationId, LocationRef, MessageId, OrgId, Seq, SessionId,
+    SnapshotTree, TimestampMs, TurnId,
+};
+
+use crate::{Store, StoreError};
+
+/// A Workspace Snapshot of a Location, whose pack is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackRow {
+    /// The token under which it was captured.
+    pub token: FencingToken,
+    /// Its number under that token; a later one is greater.
+    pub ordinal: i64,
+    /// The files.
+    pub tree: SnapshotTree,
+    /// The tree before it; `None` for the Location's first.
+    pub parent: Option<SnapshotTree>,
+    /// The object that holds what is new in the tree; `None` when earlier ones have all of it.
+    pub pack: Option<String>,
+    /// Bytes of that object.
+    pub bytes: i64,
+    /// When its event was written.
+    pub created_ms: TimestampMs,
+}
+
+/// What a Location began with: a Fork's or a Move's own copy of another's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seed {
+    /// Whose files; its packs have them.
+    pub location: LocationId,
+    /// Which.
+    pub tree: SnapshotTree,
+}
+
+/// What changed in a session's files between two snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeRow {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// The turn whose calls were the reason for the snapshot.
+    pub turn: Option<TurnId>,
+    /// No call was the reason for it.
+    pub base: bool,
+    /// The files after it.
+    pub tree: SnapshotTree,
+    /// The files before it; `None` for the Location's first.
+    pub parent: Option<SnapshotTree>,
+    /// What differs, as its event has it.
+    pub files: Vec<FileChange>,
+    /// How many more files do.
+    pub more: i64,
+}
+
+impl Store {
+    /// Every Workspace Snapshot of a Location, in the order in which they were captured: the last one is the
+    /// newest. They stay when sessions are deleted.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn workspace_packs(&self, at: LocationRef) -> Result<Vec<PackRow>, StoreError> {
+        self.in_tenant(at.org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    "SELECT token, ordinal, tree, parent, pack, bytes, created_ms FROM workspace_pack
+                     WHERE org_id = $1 AND location_id = $2 ORDER BY token, ordinal",
+                    at.org.0,
+                    at.location.as_str(),
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter()
+                    .map(|row| {
+                        Ok(PackRow {
+                            token: FencingToken(row.token),
+                            ordinal: row.ordinal,
+                            tree: tree(&row.tree)?,
+                            parent: row.parent.as_deref().map(tree).transpose()?,
+                            pack: row.pack,
+                            bytes: row.bytes,
+                            created_ms: row.created_ms,
+                        })
+                    })
+                    .collect()
+            })
+        })
+        .await
+    }
+
+    /// What changed in a session's files, oldest first: all of it, or what the turns of one message changed (an
+    /// answer's own, or those of all answers to a prompt).
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session.
+    pub async fn changes(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        message: Option<MessageId>,
+    ) -> Result<Vec<ChangeRow>, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                sqlx::query_scalar!(
+                    "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2",
+                    org.0,
+                    session.as_str(),
+                )
+                .fetch_optional(&mut **tx)
+                .await?
+                .ok_or(StoreError::NotFound)?;
+                let rows = sqlx::query!(
+                    "SELECT c.seq, c.turn_id, c.base, c.tree, c.parent, c.files, c.more
+                     FROM workspace_change c
+                     WHERE c.org_id = $1 AND c.session_id = $2 AND ($3::text IS NULL OR EXISTS (
+                         SELECT FROM provider_turn t LEFT JOIN message m ON m.org_id = t.org_id AND m.id = t.message_id
+                         WHERE t.org_id = $1 AND t.id = c.turn_id AND $3 IN (t.message_id, m.parent_id)))
+                     ORDER BY c.seq",
+                    org.0,
+                    session.as_str(),
+                    message.as_ref().map(MessageId::as_str),
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter()
+                    .map(|row| {
+                        Ok(ChangeRow {
+                            seq: Seq(row.seq),
+                            turn: row.turn_id.map(|id| id.parse()).transpose()?,
+                            base: row.base,
+                            tree: tree(&row.tree)?,
+                            parent: row.parent.as_deref().map(tree).transpose()?,
+                            files: serde_json::from_str(&row.files)
+                                .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                            more: row.more,
+                        })
+                    })
+                    .collect()
+            })
+        })
+        .await
+    }
+
+    /// Says which files a new Location begins with. Saying so again changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the Location; [`StoreError::Conflict`] when it has files of its own, or
+    /// other ones to begin with.
+    pub async fn seed_location(&self, at: LocationRef, seed: Seed) -> Result<(), StoreError> {
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let outcome = sqlx::query_scalar!(
+                        r#"SELECT seed_location($1, $2, $3, $4) AS "outcome!""#,
+                        at.org.0,
+                        at.location.as_str(),
+                        seed.location.as_str(),
+                        seed.tree.as_str(),
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    match outcome.as_str() {
+                        "seeded" => Ok(()),
+                        "used" => Err(StoreError::Conflict { what: "a Location with files" }),
+                        _ => Err(StoreError::NotFound),
+                    }
+                })
+            })
+            .await
+    }
+}
+
+/// A tree's id as a row has it.
+pub(crate) fn tree(stored: &str) -> Result<SnapshotTree, StoreError> {
+    SnapshotTree::try_from(stored.to_owned())
+        .map_err(|_| StoreError::Unreadable(format!("tree {stored}")))
+}
