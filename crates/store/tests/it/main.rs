@@ -8,6 +8,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the kinds it is about")]
 
 mod admission;
+mod batch;
 mod cancellation;
 mod drain_end;
 mod entries;

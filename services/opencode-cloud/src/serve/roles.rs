@@ -232,8 +232,8 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             node: args.node,
             url: format!("http://{address}"),
             slots: args.drains.slots,
-        },
             disk: args.data.workspace_disk.into(),
+        },
         &root,
     )?;
     let router: Router = Router::new().route("/healthz", get(|| async { "ok" }));
