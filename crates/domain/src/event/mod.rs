@@ -22,7 +22,7 @@ pub use compaction::{
 pub use context::{ContextUpdated, EpochReason, EpochStarted};
 pub use inbox::{
     Control, ControlAdmitted, ControlDelivered, DeliveryChanged, InputCancelled, PromptAdmitted,
-    PromptPromoted, WakeRequested,
+    PromptPromoted, WakeRequested, WakeScope,
 };
 pub use session::{
     DrainEnded, DrainOutcome, EntryRemoved, EntrySet, InterruptRequested, InterruptTarget,

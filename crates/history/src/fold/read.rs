@@ -23,6 +23,12 @@ impl History {
         &self.state.controls
     }
 
+    /// The newest wake was for what steers: prompts that are queued stay parked.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        self.state.narrow
+    }
+
     /// The Compaction that has not ended.
     #[must_use]
     pub fn compacting(&self) -> Option<&OpenCompaction> {
