@@ -32,7 +32,7 @@ pub use event::{
     RevertStaging, RevertedTo, SessionCreated, SessionError, SessionEvent, SessionForked,
     SessionMoved, SessionRenamed, SideOutcome, TextCheckpointed, TitleEnded, TitleStarted,
     TitledBy, ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome, TurnReplied,
-    TurnSettled, TurnStarted, TurnUsage, UnknownEvent, WakeRequested, WorkspaceRestored,
+    TurnSettled, TurnStarted, TurnUsage, UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored,
     WorkspaceSnapshotted,
 };
 pub use id::{

@@ -12,19 +12,19 @@ use crate::CallState;
 
 /// A Capture that is committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capture {
+pub(crate) struct Capture {
     /// Its place in the log.
-    pub seq: Seq,
+    pub(crate) seq: Seq,
     /// Where the turn began whose calls were the reason for it; its own place when none were.
-    pub began: Seq,
+    pub(crate) began: Seq,
     /// The files.
-    pub tree: SnapshotTree,
+    pub(crate) tree: SnapshotTree,
     /// The tree before it; `None` for the Location's first.
-    pub parent: Option<SnapshotTree>,
+    pub(crate) parent: Option<SnapshotTree>,
     /// No call was the reason for it.
-    pub base: bool,
+    pub(crate) base: bool,
     /// The files that differ from `parent`; `None` when more do than are listed.
-    pub paths: Option<Arc<[String]>>,
+    pub(crate) paths: Option<Arc<[String]>>,
 }
 
 /// A settled call whose effects on files no committed Capture has.

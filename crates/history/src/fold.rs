@@ -4,7 +4,7 @@ use std::sync::Arc;
 use domain::{
     CompactionReason, Control, Delivery, DrainOutcome, InterruptTarget, MessageId, ModelRef,
     NoticeKind, PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SideOutcome,
-    TimestampMs, TurnId, TurnOutcome, TurnUsage,
+    TimestampMs, TurnId, TurnOutcome, TurnUsage, WakeScope,
 };
 use llm_protocol::{LlmRequest, Message, Part, SystemPart};
 
@@ -45,6 +45,8 @@ struct State {
     model: Option<ModelRef>,
     agent: String,
     titled: bool,
+    /// The newest wake was for what steers.
+    narrow: bool,
     child: bool,
     /// The first prompt of a user, and its message's index.
     first_prompt: Option<(MessageId, usize)>,
@@ -285,22 +287,29 @@ impl History {
                     state.files.saved();
                 }
             }
-            SessionEvent::PromptAdmitted(prompt) => state.pending.push(PendingInput {
-                seq,
-                admitted: time,
-                delivery: prompt.delivery,
-                prompt: Arc::new(prompt.clone()),
-            }),
-            SessionEvent::ControlAdmitted(control) => state.controls.push(PendingControl {
-                seq,
-                delivery: control.delivery,
-                message: control.message.clone(),
-                control: control.control.clone(),
-            }),
+            SessionEvent::PromptAdmitted(prompt) => {
+                state.narrow &= !prompt.wake;
+                state.pending.push(PendingInput {
+                    seq,
+                    admitted: time,
+                    delivery: prompt.delivery,
+                    prompt: Arc::new(prompt.clone()),
+                });
+            }
+            SessionEvent::ControlAdmitted(control) => {
+                state.narrow &= !control.wake;
+                state.controls.push(PendingControl {
+                    seq,
+                    delivery: control.delivery,
+                    message: control.message.clone(),
+                    control: control.control.clone(),
+                });
+            }
             SessionEvent::ControlDelivered(delivered) => state.forget(&delivered.message),
             SessionEvent::InputCancelled(cancelled) => state.forget(&cancelled.message),
             SessionEvent::DeliveryChanged(changed) => {
-                state.deliver(&changed.message, changed.delivery)
+                state.narrow &= !changed.wake;
+                state.deliver(&changed.message, changed.delivery);
             }
             SessionEvent::SessionRenamed(_) => state.titled = true,
             SessionEvent::EntrySet(entry) => {
@@ -363,7 +372,7 @@ impl History {
             }
             SessionEvent::RevertCleared(_) => state.revert = None,
             SessionEvent::RevertCommitted(committed) => self.commit(seq, committed),
-            SessionEvent::WakeRequested(_) => {}
+            SessionEvent::WakeRequested(wake) => state.narrow = wake.scope == WakeScope::Steer,
         }
     }
 

@@ -20,7 +20,7 @@ mod side;
 mod view;
 
 pub use components::{Components, ModelEntry, hash_hex};
-pub use files::{Capture, Unsaved};
+pub use files::Unsaved;
 pub use fold::{EpochState, History, Mark, PendingControl, PendingInput};
 pub use open_turn::{CallState, OpenTurn};
 pub use rebuild::{RebuildError, rebuild_body};

@@ -69,7 +69,7 @@ impl Rules<'_> {
         else {
             return Room::Enough;
         };
-        let compacted = history.just_compacted();
+        let compacted = history.just_compacted() && !mutated!(CompactedAgainAtOnce);
         if !settings.auto && !compacted {
             return Room::Enough;
         }
@@ -78,7 +78,7 @@ impl Rules<'_> {
         let tail = self.tail(history);
         let no_help = compacted || !tail.answered || tail.summarised == 0;
         let blocked = || observed.replace(history, &agent.skills).err();
-        if size < threshold || (no_help && size <= context) {
+        if size < threshold || (no_help && (size <= context || mutated!(TooLargeSent))) {
             Room::Enough
         } else if no_help {
             Room::No(too_large(size, context))

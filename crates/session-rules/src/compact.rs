@@ -69,7 +69,11 @@ fn judge(finish: FinishReason, text: &str) -> Answer {
         FinishReason::Error => "the provider ended it with an error",
         FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unknown => {
             let is_summary = text.lines().any(|line| line.starts_with(texts::SUMMARY_HEADING));
-            return if is_summary || mutated!(AnySummaryTaken) { Answer::Summary } else { Answer::Other };
+            return if is_summary || mutated!(AnySummaryTaken) {
+                Answer::Summary
+            } else {
+                Answer::Other
+            };
         }
     };
     Answer::Refused(failed(why))

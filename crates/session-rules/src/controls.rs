@@ -141,5 +141,7 @@ impl Rules<'_> {
 /// Takes a control out of the inbox. `error`: why it could not be acted on.
 pub(crate) fn deliver(draft: &mut Draft<'_>, message: &MessageId, error: Option<SessionError>) {
     draft.push(ControlDelivered { message: message.clone(), error });
-    draft.promoted();
+    if !mutated!(ControlNotCounted) {
+        draft.promoted();
+    }
 }

@@ -15,7 +15,7 @@ pub(crate) enum Head {
 }
 
 /// The oldest steer is next; prompts that steer are taken together, up to the first control. Without any, and
-/// if no work continues, the oldest of the queue is. The order is that of admission, whatever has become of an
+/// if no work continues, the oldest of the queue is, unless the newest wake was for what steers. The order is that of admission, whatever has become of an
 /// input's delivery since. While a Revert is staged, a prompt that was only stored waits for what becomes of it.
 pub(crate) fn head(history: &History, continuing: bool) -> Head {
     let queued = if mutated!(AllQueuedAtOnce) { usize::MAX } else { 1 };
@@ -47,6 +47,9 @@ fn of(history: &History, delivery: Delivery) -> Head {
         .cloned()
         .collect();
     match control {
+        _ if !prompts.is_empty() && delivery == Delivery::Queue && history.is_narrow() => {
+            Head::Nothing
+        }
         _ if !prompts.is_empty() => Head::Prompts(prompts),
         Some(control) => Head::Control(control.clone()),
         None => Head::Nothing,
@@ -62,7 +65,7 @@ pub(crate) fn waits(history: &History) -> bool {
 mod tests {
     use domain::{
         Control, ControlAdmitted, DeliveryChanged, IdMint, MessageId, PromptAdmitted, SessionEvent,
-        Stamp,
+        Stamp, WakeRequested, WakeScope,
     };
 
     use super::*;
@@ -132,6 +135,22 @@ mod tests {
         assert_eq!(at("Qq"), (vec![], vec![-1]), "one that is queued waits as a prompt does");
         assert_eq!(at("qQ"), (vec![], vec![1]));
         assert_eq!(at("Qs"), (vec![2], vec![2]), "a steer is before all that is queued");
+    }
+
+    #[test]
+    fn a_wake_for_what_steers_leaves_queued_prompts_and_what_is_behind_them() {
+        let narrow = |items: &str| {
+            let (mut history, _) = inbox(items);
+            apply(&mut history, &WakeRequested { scope: WakeScope::Steer }.into());
+            history
+        };
+        assert_eq!(next(&narrow("qs"), false), [2]);
+        assert_eq!(next(&narrow("q"), false), []);
+        assert_eq!(next(&narrow("qQ"), false), []);
+        assert_eq!(next(&narrow("Qq"), false), [-1]);
+        let mut history = narrow("q");
+        apply(&mut history, &WakeRequested::default().into());
+        assert_eq!(next(&history, false), [1], "the next wake is for all");
     }
 
     #[test]

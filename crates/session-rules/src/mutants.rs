@@ -63,6 +63,36 @@ mutants! {
     FailureParks,
     /// A session that keeps losing its workers is tried again and again.
     ExhaustionIgnored,
+    /// Prompts are promoted past a control that is before them.
+    SteersPassControls,
+    /// A delivered control still counts as pending.
+    ControlNotCounted,
+    /// A Compaction on request forgets that work continues.
+    ContinuingForgotten,
+    /// A summary is written without the epoch that it begins.
+    SummaryWithoutEpoch,
+    /// An epoch begins behind a Compaction that failed.
+    EpochAfterFailure,
+    /// A summary that was cut at the limit of output is taken.
+    CutSummaryTaken,
+    /// An answer that is no summary is taken for one.
+    AnySummaryTaken,
+    /// A model is reminded of its summary again and again.
+    RemindedAgain,
+    /// A provider's overflow is met with a Compaction again and again.
+    OverflowTwice,
+    /// A conversation that is too large even after a Compaction gets another one at once.
+    CompactedAgainAtOnce,
+    /// A request that cannot fit is sent.
+    TooLargeSent,
+    /// A takeover leaves a Compaction open.
+    CompactionLeftOpen,
+    /// A model's title replaces one that was given meanwhile.
+    TitleOverwrites,
+    /// A title is asked for although there is one.
+    TitleOfTheNamed,
+    /// A title that is not made yet outlives its drain.
+    TitleLeftOpen,
 }
 
 /// Puts a mistake into the decisions of this thread, or takes it out.

@@ -45,7 +45,7 @@ impl Rules<'_> {
         let history = draft.history();
         let wanted = self.settings.titles
             && step == 1
-            && !history.is_titled()
+            && (!history.is_titled() || mutated!(TitleOfTheNamed))
             && !history.is_child()
             && history.titling().is_none();
         let (message, at) = history.first_prompt().filter(|_| wanted)?;
@@ -109,7 +109,7 @@ impl Rules<'_> {
             usage: self.used(Some(&open.started.model), done.said.usage),
             error: error.clone(),
         });
-        let named = draft.history().is_titled();
+        let named = draft.history().is_titled() && !mutated!(TitleOverwrites);
         if let Some(title) = title.filter(|_| error.is_none() && !named) {
             draft.push(SessionRenamed { title, by: TitledBy::Model });
         }
@@ -125,6 +125,9 @@ impl Rules<'_> {
 
 /// Settles a title that is still being made. Its request may be answered yet; nobody reads it.
 pub(crate) fn lose_title(draft: &mut Draft<'_>) {
+    if mutated!(TitleLeftOpen) {
+        return;
+    }
     let Some(open) = draft.history().titling().cloned() else { return };
     if let Some(attempt) = open.attempt {
         draft.push(AttemptEnded {

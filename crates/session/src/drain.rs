@@ -117,10 +117,14 @@ impl<'r> Drain<'r> {
                     Box::pin(self.compact(*plan)).instrument(span).await?
                 }
                 Next::Title => Box::pin(self.await_title()).await?,
-                // Nobody can ask for these yet.
-                Next::Files(_) | Next::Move(_) | Next::Moved(_) => {
-                    let what = "a control that this build does not act on".to_owned();
-                    return Err(Stop::Store(StoreError::Unreadable(what)));
+                Next::Files(plan) => {
+                    let span = info_span!("session.revert");
+                    Box::pin(self.revert_files(plan)).instrument(span).await?
+                }
+                Next::Move(plan) => Box::pin(self.move_on(plan)).await?,
+                Next::Moved(location) => {
+                    let session = self.stage.session;
+                    return Ok(DrainExit::Moved(SessionRef { location, ..session.clone() }));
                 }
             };
         }
@@ -171,7 +175,7 @@ impl<'r> Drain<'r> {
         {
             warn!(recoveries = taken.recoveries, "recovering what an earlier owner left");
         }
-        if !matches!(next, Next::Recover(_) | Next::End(_)) {
+        if !matches!(next, Next::Recover(_) | Next::End(_) | Next::Moved(_)) {
             self.capture_what_is_left();
         }
         Ok(Some(next))

@@ -12,6 +12,9 @@ use tracing::debug;
 use crate::drain::Stop;
 use crate::runtime::Runtime;
 
+/// How often a write is decided anew that others are always faster than.
+const TRIES: usize = 20;
+
 pub(crate) struct Log<'r> {
     runtime: &'r Runtime,
     session: &'r SessionRef,
@@ -70,12 +73,17 @@ impl<'r> Log<'r> {
         {
             return Ok(decided);
         }
-        let known = self.history.seq();
-        let resumed = self.runtime.store.resume_drain(self.session.clone(), self.claim, known);
-        let (locked, new) = resumed.await?;
-        self.history.extend(&new);
-        let decided = self.try_write(locked, decide).await?;
-        decided.ok_or_else(|| Stop::Store(StoreError::Unreadable("a locked head has moved".into())))
+        for _ in 0..TRIES {
+            let known = self.history.seq();
+            let resumed = self.runtime.store.resume_drain(self.session.clone(), self.claim, known);
+            let (locked, new) = resumed.await?;
+            self.history.extend(&new);
+            // A Move lets the lock go: its own come first. Anything else is decided on what cannot change.
+            if let Some(decided) = self.try_write(locked, &mut decide).await? {
+                return Ok(decided);
+            }
+        }
+        Err(Stop::Store(StoreError::Unreadable("a locked head has moved again and again".into())))
     }
 
     /// Decides and writes once. `None`: the log has grown, and nothing is written.

@@ -5,7 +5,7 @@ use session_rules::{RuleSettings, Rules, ToolFacts, WorkspaceState};
 use crate::control::DrainControl;
 use crate::runtime::Runtime;
 use crate::toolbox::Toolbox;
-use crate::workspace::Workspace;
+use crate::workspace::{Restored, Workspace};
 
 /// Where a drain acts: what its decisions are made of besides its log, and the hands that carry them out.
 pub(crate) struct Stage<'r> {
@@ -39,9 +39,12 @@ impl<'r> Stage<'r> {
             models: self.runtime.models.rules(),
             tools: &self.tools,
             session: self.session,
-            workspace: match self.workspace.unavailable() {
-                Some(error) => WorkspaceState::Missing(error),
-                None => WorkspaceState::Here,
+            workspace: match (self.workspace.unavailable(), self.workspace.made_anew()) {
+                (Some(error), _) => WorkspaceState::Missing(error),
+                (None, Some(Restored { token, tree })) => {
+                    WorkspaceState::Restored { token: *token, tree: tree.as_ref() }
+                }
+                (None, None) => WorkspaceState::Here,
             },
             stopping: self.control.stopping.is_cancelled(),
             crowded: self.control.is_crowded(),

@@ -70,6 +70,10 @@ impl Workspace {
         Self { in_project: true, ..self }
     }
 
+    pub(crate) fn made_anew(&self) -> Option<&Restored> {
+        self.restored.as_ref()
+    }
+
     pub(crate) fn is_in_project(&self) -> bool {
         self.in_project
     }

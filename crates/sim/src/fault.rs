@@ -2,20 +2,34 @@ use std::collections::BTreeMap;
 
 use session_rules::Site;
 
-/// The sites of what is not simulated: Compactions and titles, which the drains here are told not to make.
+/// The commit sites that are not simulated: Moves and Reverts, for which the clients here do not ask.
 pub const NOT_SIMULATED: [Site; 6] = [
-    Site::TitleAwaited,
-    Site::CompactionStarted,
-    Site::CompactionReminded,
-    Site::CompactionFailed,
-    Site::CompactionCancelled,
-    Site::Overflowed,
+    Site::RevertReached,
+    Site::RevertStaging,
+    Site::RevertResumed,
+    Site::UnrevertReached,
+    Site::MoveReached,
+    Site::Moved,
 ];
 
 /// The commit sites that are simulated.
 pub(crate) fn sites() -> impl Iterator<Item = Site> {
     Site::ALL.iter().copied().filter(|site| !NOT_SIMULATED.contains(site))
 }
+
+/// Sites that few histories come to: each history waits for one of them from its beginning.
+pub(crate) const RARE: [Site; 10] = [
+    Site::StartedAgain,
+    Site::Interrupted,
+    Site::CompactionCancelled,
+    Site::CompactionFailed,
+    Site::CompactionReminded,
+    Site::TitleAwaited,
+    Site::HandedOver,
+    Site::Overflowed,
+    Site::TakenOverInterrupted,
+    Site::Yielded,
+];
 
 /// When a commit site meets its fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +107,16 @@ faults! {
     Overflow = "overflow",
     /// The answer ends for a reason that makes it none.
     BadFinish = "bad-finish",
+    /// The request for a summary is answered with something else.
+    SummaryWithoutHeadings = "summary-without-headings",
+    /// A summary is not whole.
+    SummaryCut = "summary-cut",
+    /// A summary alone does not fit into the model's context.
+    SummaryTooLong = "summary-too-long",
+    /// A title comes when nobody waits for it any more.
+    TitleLate = "title-late",
+    /// A title does not come, or says nothing.
+    TitleFailed = "title-failed",
     /// A Context Source cannot be looked at.
     SourceUnavailable = "source-unavailable",
     /// A Location's files are not there.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Parser;
 use serde_json::{Map, json};
-use sim::{Fault, When};
+use sim::{Fault, Story, When};
 
 /// Simulates the cluster: as many histories as fit into a time, each of another seed.
 #[derive(Parser)]
@@ -21,7 +21,7 @@ struct Args {
     /// How many threads.
     #[arg(long, default_value_t = 2)]
     threads: u64,
-    /// Only the history of the first seed: its hash and what it found.
+    /// Only the history of the first seed: the logs of its sessions, its hash and what it found.
     #[arg(long)]
     one: bool,
 }
@@ -29,9 +29,7 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     if args.one {
-        let story = sim::history(args.seed, None);
-        println!("{story:#?}");
-        return Ok(());
+        return show(&sim::history(args.seed, None));
     }
     let time = Duration::from_secs(args.seconds);
     let report = sim::run(args.seed, args.threads.max(1), |_, elapsed| elapsed < time);
@@ -70,5 +68,19 @@ fn main() -> Result<()> {
             "{missing:?} were never met: run it for longer, or give the simulation a way to them"
         );
     }
+    Ok(())
+}
+
+fn show(story: &Story) -> Result<()> {
+    for (session, log) in story.logs.iter().enumerate() {
+        for recorded in log {
+            let claim = recorded.claim.map_or(String::new(), |claim| format!(" claim {}", claim.0));
+            let (kind, payload) = (recorded.event.kind(), recorded.event.payload());
+            println!("session {session} {}{claim} {kind} {payload}", recorded.seq.0);
+        }
+    }
+    let Story { seed, steps, events, hash, faults, violation, .. } = story;
+    println!("seed {seed}: {steps} steps, {events} events, hash {hash:016x}, {faults:?}");
+    println!("{}", violation.as_deref().unwrap_or("every invariant holds"));
     Ok(())
 }

@@ -49,6 +49,12 @@ mutants! {
         RetryComparesIdOnly,
         /// A delivered input can be cancelled.
         CancelDelivered,
+        /// A cancelled input leaves the wake that was for it.
+        CancelLeavesWakes,
+        /// A second control of a kind is admitted while the first waits.
+        SecondControlAdmitted,
+        /// A wake of an idle session opens nothing.
+        ResumeOpensNothing,
     }
 }
 
@@ -69,6 +75,8 @@ mutants! {
         ReplayAfterOutput,
         /// A drain writes again what it does not know to be written.
         LostAnswerWrittenAgain,
+        /// Each failure is the first of its budget.
+        RetriesUnbounded,
     }
 }
 

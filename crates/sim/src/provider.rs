@@ -22,6 +22,20 @@ pub(crate) struct Stream {
     pub(crate) frames: VecDeque<(i64, Frame)>,
 }
 
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A turn's answer. `calls`: whether it may have any.
+    Turn { calls: bool },
+    /// The summary of a Compaction.
+    Summary,
+    /// A title.
+    Title,
+}
+
+/// A summary that alone does not fit into the model's context.
+pub(crate) const HUGE_SUMMARY: usize = 8_400;
+
 /// The tools of the simulation: one of each class.
 pub(crate) const TOOLS: [&str; 4] = ["look", "put", "edit", "run"];
 
@@ -32,6 +46,8 @@ pub(crate) struct Provider {
     pub(crate) counted: BTreeMap<AttemptId, Option<TurnUsage>>,
     /// Requests of whose answers somebody has seen something.
     pub(crate) shown: BTreeSet<AttemptId>,
+    /// Requests that it answered with a summary, whole and with its headings: what tells it from others.
+    pub(crate) summaries: BTreeMap<AttemptId, String>,
 }
 
 impl Provider {
@@ -39,87 +55,64 @@ impl Provider {
     pub(crate) fn answer(
         &mut self,
         attempt: &AttemptId,
+        purpose: Purpose,
         now: i64,
         calm: bool,
-        may_call: bool,
         rng: &mut Rng,
         faults: &mut Faults,
     ) -> Stream {
         self.counted.insert(attempt.clone(), None);
         let mut script = Script { at: now + at(rng, 1, 60), stream: Stream::default() };
         let fate = if calm { 0 } else { rng.below(100) };
-        match fate {
-            66..=71 => {
-                faults.note(Fault::RateLimit);
-                let retry_after_ms = rng.chance(50).then(|| rng.within(0, 300));
-                script.end(Frame::Broken(ErrorReason::RateLimit { retry_after_ms }));
-                return script.stream;
-            }
-            72..=77 => {
-                faults.note(Fault::ProviderFailure);
-                let reason = match rng.below(4) {
-                    0 => ErrorReason::Transport { delivery: Delivery::Ambiguous },
-                    1 => ErrorReason::ProviderInternal { retry_after_ms: None },
-                    2 => ErrorReason::InvalidOutput { incomplete_stream: true },
-                    _ => ErrorReason::Authentication,
-                };
-                script.end(Frame::Broken(reason));
-                return script.stream;
-            }
-            78..=79 => {
-                faults.note(Fault::Overflow);
-                script.end(Frame::Broken(ErrorReason::ContextOverflow));
-                return script.stream;
-            }
-            80..=85 => {
-                faults.note(Fault::SlowProvider);
-                script.at += at(rng, 500, 3_000);
-            }
-            _ => {}
+        if let Some(reason) = refusal(fate, purpose, rng, faults) {
+            script.end(Frame::Broken(reason));
+            return script.stream;
         }
-        let calls = if may_call && rng.chance(55) { rng.within(1, 3) } else { 0 };
-        let texts = if calls == 0 { rng.within(1, 5) } else { rng.below(3) };
-        let slow = rng.chance(25);
-        script.text(texts, slow, rng);
-        for number in 0..calls {
-            script.wait(rng, if slow { 120 } else { 30 });
-            let tool = TOOLS[rng.index(TOOLS.len())];
-            let arguments =
-                if rng.chance(5) { "{".to_owned() } else { format!("{{\"n\":{number}}}") };
-            let call = ToolCall::new(format!("call_{number}"), tool, arguments);
-            script.event(LlmEvent::ToolCall(call));
+        if (80..=85).contains(&fate) {
+            faults.note(if purpose == Purpose::Title {
+                Fault::TitleLate
+            } else {
+                Fault::SlowProvider
+            });
+            script.at += at(rng, 500, 3_000);
         }
-        if rng.chance(20) {
-            // A stream that goes on after its calls: they start before it ends.
-            script.at += at(rng, 60, 200);
-            script.text(1, false, rng);
-        }
+        let called = match purpose {
+            Purpose::Turn { calls } => script.turn(calls, rng),
+            Purpose::Summary => {
+                let summary = script.summary(calm, rng, faults);
+                self.summaries.extend(summary.map(|marker| (attempt.clone(), marker)));
+                false
+            }
+            Purpose::Title => {
+                script.title(calm, rng, faults);
+                false
+            }
+        };
         let usage = rng.chance(85).then(|| self.count(attempt, rng));
         if (86..=92).contains(&fate) {
-            faults.note(Fault::StreamCut);
+            faults.note(match purpose {
+                Purpose::Turn { .. } => Fault::StreamCut,
+                Purpose::Summary => Fault::SummaryCut,
+                Purpose::Title => Fault::TitleFailed,
+            });
+            self.summaries.remove(attempt);
             script.wait(rng, 40);
             if let Some(usage) = usage {
                 // Some providers count along.
-                script.event(LlmEvent::StepFinish {
-                    reason: FinishReason::Unknown,
-                    usage: Some(usage),
-                });
+                let reason = FinishReason::Unknown;
+                script.event(LlmEvent::StepFinish { reason, usage: Some(usage) });
             }
             script.end(Frame::Broken(ErrorReason::Transport { delivery: Delivery::Accepted }));
             return script.stream;
         }
-        let reason = match fate {
-            93..=94 => FinishReason::ContentFilter,
-            95 => FinishReason::Error,
-            96..=97 => FinishReason::Length,
-            _ if calls > 0 => FinishReason::ToolCalls,
-            _ => FinishReason::Stop,
-        };
-        if matches!(
-            reason,
-            FinishReason::ContentFilter | FinishReason::Error | FinishReason::Length
-        ) {
-            faults.note(Fault::BadFinish);
+        let reason = finish(fate, called);
+        if is_bad(reason) {
+            faults.note(if purpose == Purpose::Summary {
+                Fault::SummaryCut
+            } else {
+                Fault::BadFinish
+            });
+            self.summaries.remove(attempt);
         }
         script.wait(rng, 20);
         script.event(LlmEvent::StepFinish { reason, usage });
@@ -129,7 +122,9 @@ impl Provider {
     }
 
     fn count(&mut self, attempt: &AttemptId, rng: &mut Rng) -> Usage {
-        let (input, output) = (rng.within(10, 5_000), rng.within(1, 500));
+        // Now and then near the model's limit, or above it.
+        let input = if rng.chance(8) { rng.within(1_600, 2_600) } else { rng.within(10, 1_500) };
+        let output = rng.within(1, 150);
         let usage = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
         let counted = TurnUsage {
             input: i64::try_from(input).unwrap_or(i64::MAX),
@@ -138,6 +133,46 @@ impl Provider {
         };
         self.counted.insert(attempt.clone(), Some(counted));
         usage
+    }
+}
+
+/// Why nothing comes at all.
+fn refusal(fate: u64, purpose: Purpose, rng: &mut Rng, faults: &mut Faults) -> Option<ErrorReason> {
+    let (fault, reason) = match fate {
+        64..=67 => (Fault::Overflow, ErrorReason::ContextOverflow),
+        68..=72 => {
+            let retry_after_ms = rng.chance(50).then(|| rng.within(0, 300));
+            (Fault::RateLimit, ErrorReason::RateLimit { retry_after_ms })
+        }
+        73..=79 => {
+            let reason = match rng.below(4) {
+                0 => ErrorReason::Transport { delivery: Delivery::Ambiguous },
+                1 => ErrorReason::ProviderInternal { retry_after_ms: None },
+                2 => ErrorReason::InvalidOutput { incomplete_stream: true },
+                _ => ErrorReason::Authentication,
+            };
+            (Fault::ProviderFailure, reason)
+        }
+        _ => return None,
+    };
+    faults.note(if purpose == Purpose::Title { Fault::TitleFailed } else { fault });
+    Some(reason)
+}
+
+fn finish(fate: u64, called: bool) -> FinishReason {
+    match fate {
+        93..=94 => FinishReason::ContentFilter,
+        95 => FinishReason::Error,
+        96..=97 => FinishReason::Length,
+        _ if called => FinishReason::ToolCalls,
+        _ => FinishReason::Stop,
+    }
+}
+
+fn is_bad(reason: FinishReason) -> bool {
+    match reason {
+        FinishReason::ContentFilter | FinishReason::Error | FinishReason::Length => true,
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Unknown => false,
     }
 }
 
@@ -157,6 +192,68 @@ impl Script {
 
     fn end(&mut self, frame: Frame) {
         self.stream.frames.push_back((self.at, frame));
+    }
+
+    /// Text and calls. Whether there are any of these.
+    fn turn(&mut self, may_call: bool, rng: &mut Rng) -> bool {
+        let calls = if may_call && rng.chance(55) { rng.within(1, 3) } else { 0 };
+        let texts = if calls == 0 { rng.within(1, 5) } else { rng.below(3) };
+        let slow = rng.chance(25);
+        self.text(texts, slow, rng);
+        for number in 0..calls {
+            self.wait(rng, if slow { 120 } else { 30 });
+            let tool = TOOLS[rng.index(TOOLS.len())];
+            let arguments =
+                if rng.chance(5) { "{".to_owned() } else { format!("{{\"n\":{number}}}") };
+            let call = ToolCall::new(format!("call_{number}"), tool, arguments);
+            self.event(LlmEvent::ToolCall(call));
+        }
+        if rng.chance(20) {
+            // A stream that goes on after its calls: they start before it ends.
+            self.at += at(rng, 60, 200);
+            self.text(1, false, rng);
+        }
+        calls > 0
+    }
+
+    /// A summary, or something else. What tells it from others, if it is one.
+    fn summary(&mut self, calm: bool, rng: &mut Rng, faults: &mut Faults) -> Option<String> {
+        let marker = format!("summary{:x}", rng.draw());
+        let kind = if calm { 0 } else { rng.below(100) };
+        let id = "summary".to_owned();
+        let say = |script: &mut Self, text: String, rng: &mut Rng| {
+            script.wait(rng, 60);
+            script.event(LlmEvent::TextDelta { id: id.clone(), text });
+        };
+        if (60..85).contains(&kind) {
+            faults.note(Fault::SummaryWithoutHeadings);
+            if kind < 78 {
+                say(self, format!("I cannot say {marker}"), rng);
+            }
+            return None;
+        }
+        say(self, "## Objective\n".to_owned(), rng);
+        say(self, marker.clone(), rng);
+        if (85..93).contains(&kind) {
+            faults.note(Fault::SummaryTooLong);
+            say(self, " and so on".repeat(HUGE_SUMMARY / 10), rng);
+        }
+        if (93..95).contains(&kind) {
+            // Calls in it are nobody's.
+            self.event(LlmEvent::ToolCall(ToolCall::new("call_0", TOOLS[0], "{}")));
+        }
+        Some(marker)
+    }
+
+    fn title(&mut self, calm: bool, rng: &mut Rng, faults: &mut Faults) {
+        self.wait(rng, 200);
+        let text = if !calm && rng.chance(10) {
+            faults.note(Fault::TitleFailed);
+            " \n".to_owned()
+        } else {
+            format!("\nTitle {}\nmore", rng.below(1_000))
+        };
+        self.event(LlmEvent::TextDelta { id: "title".into(), text });
     }
 
     fn text(&mut self, deltas: u64, slow: bool, rng: &mut Rng) {

@@ -1,6 +1,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use domain::RecordedEvent;
+
 use crate::check::Violation;
 use crate::fault::Faults;
 use crate::mutant::Mutant;
@@ -26,6 +28,8 @@ pub struct Story {
     pub faults: Faults,
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
+    /// The log of each session.
+    pub logs: Vec<Vec<RecordedEvent>>,
 }
 
 /// Many histories.
@@ -64,6 +68,7 @@ pub fn history(seed: u64, mutant: Option<Mutant>) -> Story {
             hash: end.hash,
             faults: end.faults,
             violation: end.violation,
+            logs: end.logs,
         },
         // An assertion of the code under test, or of the simulation.
         Err(panic) => {
@@ -71,7 +76,8 @@ pub fn history(seed: u64, mutant: Option<Mutant>) -> Story {
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             let violation = Some(format!("it panicked: {}", text.unwrap_or_default()));
             let faults = Faults::default();
-            Story { seed, steps: 0, events: 0, hash: 0, faults, violation }
+            let logs = Vec::new();
+            Story { seed, steps: 0, events: 0, hash: 0, faults, violation, logs }
         }
     }
 }

@@ -303,11 +303,16 @@ impl Shadow {
         Ok(Restored { files, more, left })
     }
 
-    /// What differs between two trees of the Location.
-    pub async fn diff(&self, from: &TreeId, to: &TreeId) -> Result<FileChanges, SnapshotError> {
+    /// What differs between two trees of the Location: all of it, or at `paths` and beneath.
+    pub async fn diff(
+        &self,
+        from: &TreeId,
+        to: &TreeId,
+        paths: Option<&BTreeSet<String>>,
+    ) -> Result<FileChanges, SnapshotError> {
         let known = HashMap::new();
         let changes = compare(&self.held.objects, &known, Some(from.0), Some(to.0)).await?;
-        show(&self.held.objects, changes, &self.held.options.limits).await
+        show(&self.held.objects, select(changes, paths), &self.held.options.limits).await
     }
 
     /// Saves the stat index, for this worker's next look after a restart. Say it when the Location is given back.

@@ -122,5 +122,27 @@ pub struct DeliveryChanged {
 }
 
 /// Payload of `wake.requested`: what waits is to run, without new input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WakeRequested {}
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WakeRequested {
+    /// For what.
+    #[serde(default, skip_serializing_if = "WakeScope::is_all")]
+    pub scope: WakeScope,
+}
+
+/// What a wake is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WakeScope {
+    /// Everything that waits.
+    #[default]
+    All,
+    /// What steers, and a control before which no prompt is queued: other queued input stays parked.
+    Steer,
+}
+
+impl WakeScope {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_all(&self) -> bool {
+        *self == Self::All
+    }
+}

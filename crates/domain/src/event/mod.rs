@@ -22,7 +22,7 @@ pub use compaction::{
 pub use context::{ContextUpdated, EpochReason, EpochStarted};
 pub use inbox::{
     Control, ControlAdmitted, ControlDelivered, DeliveryChanged, InputCancelled, PromptAdmitted,
-    PromptPromoted, WakeRequested,
+    PromptPromoted, WakeRequested, WakeScope,
 };
 pub use session::{
     DrainEnded, DrainOutcome, EntryRemoved, EntrySet, InterruptRequested, InterruptTarget,
@@ -252,7 +252,7 @@ mod tests {
         let all = [
             ("session.moved", format!(r#"{{"from":"loc_1","to":"loc_2","project":"prj_1","directory":"/workspace","carry":true,"tree":{a}}}"#)),
             ("session.moved", r#"{"from":"loc_1","to":"loc_2","project":"prj_1","directory":"/workspace"}"#.into()),
-            ("session.forked", format!(r#"{{"parent":"ses_1","through":9,"copied":7,"files":{a}}}"#)),
+            ("session.forked", format!(r#"{{"parent":"ses_1","through":9,"before":"msg_1","copied":7,"files":{a}}}"#)),
             ("session.forked", r#"{"parent":"ses_1","through":9,"copied":7}"#.into()),
             ("workspace.snapshotted", format!(r#"{{"token":5,"ordinal":2,"tree":{a},"parent":{b},"pack":"o/p","bytes":10,"turn":"trn_1","files":[{file}],"more":1}}"#)),
             ("workspace.snapshotted", format!(r#"{{"token":5,"ordinal":1,"tree":{a},"bytes":0,"base":true,"files":[]}}"#)),

@@ -73,6 +73,9 @@ pub struct SessionForked {
     pub parent: SessionId,
     /// The last event of the other log that was looked at.
     pub through: Seq,
+    /// The message that was asked for as the first that is not copied; without one, all was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<MessageId>,
     /// How many events follow that are copies.
     pub copied: i64,
     /// The files that its own Location begins with; `None` when it shares the other session's.

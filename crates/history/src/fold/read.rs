@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use domain::{FencingToken, MessageId, ModelRef, RevertPaths, Seq, SnapshotTree, TurnUsage};
 
 use super::{EpochState, History, PendingControl, PendingInput};
-use crate::files::{Capture, Unsaved, changed_since, tree_before};
+use crate::files::{Unsaved, changed_since, tree_before};
 use crate::open_turn::OpenTurn;
 use crate::revert::{Reverting, Savepoint};
 use crate::side::{OpenCompaction, OpenTitle};
@@ -21,6 +21,12 @@ impl History {
     #[must_use]
     pub fn controls(&self) -> &[PendingControl] {
         &self.state.controls
+    }
+
+    /// The newest wake was for what steers: prompts that are queued stay parked.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        self.state.narrow
     }
 
     /// The Compaction that has not ended.
@@ -119,12 +125,6 @@ impl History {
     #[must_use]
     pub fn restored(&self) -> Option<FencingToken> {
         self.state.files.restored
-    }
-
-    /// All Captures that this session has committed, in order.
-    #[must_use]
-    pub fn captures(&self) -> &[Capture] {
-        &self.captures
     }
 
     /// The files as they were before the event `seq`, as far as this session's Captures tell.

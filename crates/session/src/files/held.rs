@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use blobs::Blobs;
-use domain::{Clock, FencingToken, LocationRef, RevertPaths, SnapshotTree};
+use domain::{Clock, FencingToken, LocationRef, SnapshotTree};
 use sandbox::LocationLock;
 use snapshots::{
-    Captured, PackRef, Restored, Shadow, ShadowOptions, SnapshotError, SnapshotLimits, Touched,
-    TreeId, Unsaved,
+    Captured, FileChanges, PackRef, Restored, Shadow, ShadowOptions, SnapshotError, SnapshotLimits,
+    Touched, TreeId, Unsaved,
 };
 use store::{FEATURES, PackRow, Store, StoreError};
 use tokio::sync::OnceCell;
@@ -75,6 +75,12 @@ pub enum FilesError {
     /// The files, or the packs.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// The Location's files are not captured here.
+    #[error("they are not captured by this worker")]
+    Off,
+    /// A capture failed, which the log says more of.
+    #[error("they cannot be captured now")]
+    Uncaptured,
     /// A row is not what was stored. Restore it from a backup.
     #[error("a tree in a row is damaged")]
     Tree,
@@ -281,22 +287,32 @@ impl Files {
         Ok(shadow.tree().await.as_ref().map(super::tree))
     }
 
-    /// Makes the files at `paths` those of `tree`; what no row has stays. It is the next capture's to tell.
+    /// Makes the files at `paths` and beneath, or all but `.git`, those of `tree`; what no row has stays. It is the next
+    /// capture's to tell.
     pub(crate) async fn put_back(
         &self,
         tree: &SnapshotTree,
-        paths: &RevertPaths,
+        paths: Option<&BTreeSet<String>>,
     ) -> Result<Restored, FilesError> {
         let _in_turn = self.held.looking.lock().await;
         let Opened { shadow, .. } = self.opened().await?;
         self.tell(shadow).await;
-        let paths = match paths {
-            // All that is beneath the directory itself, but for `.git`.
-            RevertPaths::All => BTreeSet::from([String::new()]),
-            RevertPaths::Only(paths) => paths.iter().cloned().collect(),
-        };
         self.held.state().dirty = true;
-        Ok(shadow.restore(&tree_id(tree)?, Some(&paths), Unsaved::Keep).await?)
+        // Beneath the directory itself is everything.
+        let all = BTreeSet::from([String::new()]);
+        let paths = paths.unwrap_or(&all);
+        Ok(shadow.restore(&tree_id(tree)?, Some(paths), Unsaved::Keep).await?)
+    }
+
+    /// What differs between two trees at `paths` and beneath, or at all.
+    pub(crate) async fn diff(
+        &self,
+        from: &SnapshotTree,
+        to: &SnapshotTree,
+        paths: Option<&BTreeSet<String>>,
+    ) -> Result<FileChanges, FilesError> {
+        let Opened { shadow, .. } = self.opened().await?;
+        Ok(shadow.diff(&tree_id(from)?, &tree_id(to)?, paths).await?)
     }
 
     /// Calls go on although no capture of what was before them is durable.

@@ -10,6 +10,7 @@
 
 mod capture;
 mod held;
+mod put_back;
 mod slot;
 mod wait;
 

@@ -44,6 +44,11 @@ impl FileSlot {
         }
     }
 
+    /// Files are looked at for no call's sake.
+    pub(crate) fn around(&mut self, touched: Touched) {
+        self.begin(None, touched);
+    }
+
     fn begin(&mut self, turn: Option<TurnId>, touched: Touched) {
         let Some(files) = self.files.clone() else { return };
         let span =
@@ -53,6 +58,11 @@ impl FileSlot {
         self.until = None;
         let capture = async move { Box::pin(files.capture(touched)).await };
         self.running = Some(Box::pin(capture.instrument(span)));
+    }
+
+    /// What captures, if anything does.
+    pub(crate) fn held(&self) -> Option<&Files> {
+        self.files.as_ref()
     }
 
     /// Whether anything is captured here.

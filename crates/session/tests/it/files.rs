@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::Completed;
-use domain::{FileStatus, SessionEvent, WorkspaceSnapshotted};
+use domain::{
+    CallId, FileStatus, NoticeKind, RecordedEvent, SessionEvent, ToolClass, WorkspaceSnapshotted,
+};
 use serde_json::json;
 use signals::{Hint, Received, SessionHint, Topic};
 use simulated_model::Script;
 use tokio::time::sleep;
 
+use crate::recovery::life;
 use crate::tools::{call, calls, says, shell};
 use crate::world::{ORG, Session, World};
 
@@ -270,5 +273,138 @@ async fn calls_go_on_without_a_capture_that_takes_too_long() -> Result<()> {
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!(session.content("x.txt"), "x\n");
     assert!(files.counts().overdue >= 1, "{:?}", files.counts());
+    world.check().await
+}
+
+/// Calls of the session that have changed files since the newest committed capture.
+fn uncaptured(events: &[RecordedEvent]) -> Vec<CallId> {
+    let mut calls = Vec::new();
+    let mut pure = Vec::new();
+    for event in events {
+        match &event.event {
+            SessionEvent::ToolCalled(called) if called.class == ToolClass::Pure => {
+                pure.push(called.intent.call.clone());
+            }
+            SessionEvent::ToolSettled(settled) if !pure.contains(&settled.call) => {
+                calls.push(settled.call.clone());
+            }
+            SessionEvent::WorkspaceSnapshotted(_) => calls.clear(),
+            _ => {}
+        }
+    }
+    calls
+}
+
+#[tokio::test]
+async fn a_worker_with_another_disk_has_what_was_committed_and_says_what_is_gone() -> Result<()> {
+    let world = world().await?;
+    world.script(calls(
+        "job",
+        0,
+        vec![call("write", json!({"path": "a.txt", "content": "one\n"}))],
+    ))?;
+    world.script(calls(
+        "job",
+        1,
+        vec![
+            call("edit", json!({"path": "a.txt", "old": "one", "new": "two"})),
+            shell("sleep 0.02; echo x > b.txt"),
+        ],
+    ))?;
+    world.script(calls("job", 2, vec![call("read", json!({"path": "a.txt"}))]))?;
+    world.script(says("job", 3, "done"))?;
+    let stages = [vec![], vec![("a.txt", "one\n")], vec![("a.txt", "two\n"), ("b.txt", "x\n")]];
+    let (mut died, mut told) = (0, 0);
+    for commit in 1..=7 {
+        for after in [0, 10] {
+            let session = world.session().await?;
+            let here = world.folder(&format!("{commit}-{after}-here"))?;
+            let (workspace, _) = world.hold(&session, &here);
+            session.is_held(&workspace);
+            world.prompt(&session, "job").await?;
+            if life(&world, &session, commit, Duration::from_millis(after)).await?.is_none() {
+                died += 1;
+            }
+            let token = world.take_over(&session).await?;
+            // From here on nothing of the first worker's is committed any more.
+            let before = world.events(&session).await?;
+            let gone = uncaptured(&before);
+            let there = world.folder(&format!("{commit}-{after}-there"))?;
+            let (workspace, files) = world.hold(&session, &there);
+            let tree = files.restore_newest().await?;
+            let taken = captures(&world, &session).await?;
+            assert_eq!(tree, taken.last().map(|capture| capture.tree.clone()), "{commit} {after}");
+            let stage = &stages[taken.iter().filter(|capture| !capture.base).count()];
+            let expected = stage.iter().map(|(path, text)| ((*path).into(), (*text).into()));
+            assert_eq!(contents(&there)?, expected.collect::<BTreeMap<String, String>>());
+            session.is_held(&workspace.restored(token, tree));
+            let outcomes = world.settle(&session).await?;
+            if outcomes.is_empty() {
+                continue; // It had come to its end.
+            }
+            assert_eq!(world.answer(&session).await?, "done", "{commit} {after}");
+            let events = world.events(&session).await?;
+            let restored: Vec<_> = events
+                .iter()
+                .filter_map(|event| match &event.event {
+                    SessionEvent::WorkspaceRestored(restored) => Some(restored),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(restored.len(), 1, "{commit} {after}");
+            ensure!(
+                gone.iter().all(|call| restored[0].lost.contains(call)),
+                "{gone:?} {restored:?}"
+            );
+            let notices: Vec<_> = events
+                .iter()
+                .filter_map(|event| match &event.event {
+                    SessionEvent::NoticeRecorded(notice)
+                        if notice.kind == NoticeKind::FilesLost =>
+                    {
+                        Some(&notice.text)
+                    }
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(
+                notices.len(),
+                usize::from(!restored[0].lost.is_empty()),
+                "{commit} {after}"
+            );
+            if let Some(notice) = notices.first() {
+                told += 1;
+                ensure!(notice.contains("effects on files are gone"), "{notice}");
+                let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
+                ensure!(last.contains("effects on files are gone"), "{last}");
+            }
+        }
+    }
+    ensure!(died >= 8 && told >= 2, "{died} died, {told} were told");
+    world.check().await
+}
+
+#[tokio::test]
+async fn on_a_shared_disk_what_was_not_captured_is_the_next_workers() -> Result<()> {
+    let world = world().await?;
+    let (session, _) = session(&world).await?;
+    world.script(calls(
+        "job",
+        0,
+        vec![call("write", json!({"path": "a.txt", "content": "one\n"}))],
+    ))?;
+    world.script(Script { times: Some(1), hang: true, ..says("job", 1, "never") })?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    // The batch is settled, and the request behind it never answered: no write could carry its capture.
+    assert!(life(&world, &session, 3, Duration::from_millis(100)).await?.is_none());
+    assert_eq!(told(&world, &session).await?, ["base"]);
+    world.take_over(&session).await?;
+    let (workspace, _) = world.hold(&session, &session.root);
+    session.is_held(&workspace);
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(told(&world, &session).await?, ["base", "A a.txt"]);
+    let kinds = world.kinds(&session).await?;
+    ensure!(!kinds.contains(&"workspace.restored"), "{kinds:?}");
     world.check().await
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test picks the events that it is about")]
 #![expect(clippy::unwrap_used, reason = "a helper's panic fails its test as well")]
 
+mod agents;
 mod commits;
 mod compaction;
 mod compaction_failures;
@@ -18,10 +19,16 @@ mod files;
 mod inputs;
 mod instructions;
 mod interrupts;
+mod moves;
 mod recovery;
+mod reverts;
 mod scenarios;
 mod scenarios_compaction;
+mod scenarios_forks;
+mod scenarios_moves;
+mod scenarios_resume;
 mod scenarios_turns;
+mod skills;
 mod spans;
 mod text;
 mod titles;

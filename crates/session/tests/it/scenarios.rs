@@ -98,7 +98,7 @@ async fn drain_in(world: &World, session: &Session, workspace: &Workspace) -> Dr
 }
 
 /// A source that can be out of reach, or take its time.
-struct Tide {
+pub(crate) struct Tide {
     unavailable: AtomicBool,
     /// Set: each look says so at `asked`, and waits for `answer`.
     slow: AtomicBool,
@@ -112,7 +112,14 @@ impl Tide {
         Arc::new(Self { unavailable, slow, asked: Notify::new(), answer: Notify::new() })
     }
 
-    fn key() -> SourceKey {
+    /// One that is out of reach.
+    pub(crate) fn unavailable() -> Arc<Self> {
+        let tide = Self::new();
+        tide.unavailable.store(true, Ordering::Relaxed);
+        tide
+    }
+
+    pub(crate) fn key() -> SourceKey {
         SourceKey::fixed("test/tide")
     }
 }
@@ -216,8 +223,7 @@ async fn a_control_is_delivered_though_the_first_context_is_not_there() -> Resul
     let world = World::new().await?;
     let session = world.session().await?;
     let workspace = session.workspace(session.token());
-    let tide = Tide::new();
-    tide.unavailable.store(true, Ordering::Relaxed);
+    let tide = Tide::unavailable();
     let _kept = workspace.sources().register(Tide::key(), tide.clone())?;
     world.compact(&session, Steer).await?;
     let exit = drain_in(&world, &session, &workspace).await;

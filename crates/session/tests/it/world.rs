@@ -187,6 +187,34 @@ impl World {
         Ok(session)
     }
 
+    /// Another Location of the session's project, in a directory of its own, as the session would be there; and the Move
+    /// that takes it there.
+    pub(crate) async fn elsewhere(
+        &self,
+        session: &Session,
+        carry: bool,
+    ) -> Result<(Session, Control)> {
+        let now = self.clock.now_ms();
+        let row = self.store().session(ORG, session.at.session.clone()).await?;
+        let name = SessionId::mint(&mut IdMint::after(Stamp::default(), now)).to_string();
+        let root = self.folder(&name)?;
+        let directory = root.to_str().context("a path in UTF-8")?.to_owned();
+        let kind = if carry { LocationKind::Managed } else { LocationKind::Local };
+        let project = row.project;
+        let location = self.store();
+        let location =
+            location.ensure_location(ORG, project.clone(), kind, directory.clone(), now).await?;
+        let there = Session {
+            lock: self.folder.path().join(format!("{name}.lock")),
+            at: SessionRef { location: location.id.clone(), ..session.at.clone() },
+            root,
+            token: AtomicI64::new(0),
+            place: Mutex::new(None),
+        };
+        self.take_over(&there).await?;
+        Ok((there, Control::Move { project, location: location.id, directory, carry }))
+    }
+
     /// Another session at the same Location, under the same token.
     pub(crate) async fn beside(&self, other: &Session) -> Result<Session> {
         let now = self.clock.now_ms();
@@ -203,13 +231,7 @@ impl World {
             named: true,
         };
         self.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
-        Ok(Session {
-            lock: other.lock.clone(),
-            at: SessionRef { session: id, ..other.at.clone() },
-            root: other.root.clone(),
-            token: AtomicI64::new(other.token().0),
-            place: Mutex::new(other.place.lock().unwrap().clone()),
-        })
+        Ok(other.another(SessionRef { session: id, ..other.at.clone() }))
     }
 
     /// The Location of a session as a worker holds it that captures its files, in a directory of the worker's.
@@ -303,9 +325,19 @@ impl World {
         session: &Session,
         delivery: Delivery,
     ) -> Result<AdmittedControl> {
+        self.control(session, delivery, Control::Compaction).await
+    }
+
+    /// Asks for something that is no prompt.
+    pub(crate) async fn control(
+        &self,
+        session: &Session,
+        delivery: Delivery,
+        control: Control,
+    ) -> Result<AdmittedControl> {
         let now = self.clock.now_ms();
         let message = MessageId::mint(&mut IdMint::after(Stamp::default(), now));
-        let (control, digest) = (Control::Compaction, hash_hex(b"compaction"));
+        let digest = hash_hex(format!("{control:?}").as_bytes());
         let control = ControlAdmitted { message, delivery, control, wake: true, digest };
         let new = NewControl { session: session.at.session.clone(), control, now };
         Ok(self.store().admit_control(ORG, new).await?)
@@ -537,6 +569,17 @@ impl Session {
         let token = self.token();
         let workspace = self.workspace(token);
         Box::pin(drain(worker, &self.at, token, &workspace, control, history)).await
+    }
+
+    /// Another session where this one is, under the same token.
+    pub(crate) fn another(&self, at: SessionRef) -> Self {
+        Self {
+            lock: self.lock.clone(),
+            at,
+            root: self.root.clone(),
+            token: AtomicI64::new(self.token().0),
+            place: Mutex::new(self.place.lock().unwrap().clone()),
+        }
     }
 
     /// The newest token.

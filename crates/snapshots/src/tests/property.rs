@@ -216,7 +216,7 @@ async fn run(rounds: Vec<(Vec<Edit>, bool, bool)>, back: usize) -> Result<(), Te
     // Any two trees compare, and any of them can be had back in place.
     let (tree, files) = &known[back % known.len()];
     let (newest, now) = known.last().unwrap();
-    check(now, files, &world.shadow.diff(newest, tree).await.unwrap().files)?;
+    check(now, files, &world.shadow.diff(newest, tree, None).await.unwrap().files)?;
     let restored = world.restore(tree, None).await;
     prop_assert!(restored.left.is_empty(), "{:?}", restored.left);
     check(now, files, &restored.files)?;

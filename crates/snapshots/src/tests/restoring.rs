@@ -225,7 +225,7 @@ async fn a_diff_is_read_from_blobs_and_bounded() {
     let (blobs, packs) = (&world.options.blobs, &world.options.packs);
     let found = diff(blobs, &org, packs, &first.tree, &second.tree, &limits).await.unwrap();
     assert_eq!(found, second.changes);
-    assert_eq!(found, world.shadow.diff(&first.tree, &second.tree).await.unwrap());
+    assert_eq!(found, world.shadow.diff(&first.tree, &second.tree, None).await.unwrap());
     let seen: Vec<_> = found
         .files
         .iter()

@@ -1,0 +1,110 @@
+//! What a Revert and a Move want done with files, carried out.
+
+use domain::{RevertPaths, SessionError, SnapshotTree};
+use history::Reverting;
+use session_rules::{FilesPlan, MovePlan, Next, PutBack, RestoredFiles};
+use snapshots::Touched;
+use tracing::warn;
+
+use super::{Files, FilesError, changes};
+use crate::drain::{Drain, Stop};
+
+/// Why files could not be captured or put back, for who asked for it.
+fn failed(error: &FilesError) -> SessionError {
+    SessionError {
+        code: "workspace.snapshot_failed".into(),
+        message: format!(
+            "the workspace's files could not be captured or put back: {error}; try again"
+        ),
+    }
+}
+
+impl Drain<'_> {
+    /// Does with the files what a Revert wants, up to the boundary.
+    pub(crate) async fn revert_files(&mut self, plan: FilesPlan) -> Result<Next, Stop> {
+        let next = match plan {
+            FilesPlan::Capture => {
+                let original = self.capture_all().await?;
+                let observed = self.observe(&[]).await;
+                self.write(|rules, draft| rules.captured(draft, original.clone(), &observed))
+                    .await?
+            }
+            FilesPlan::Restore(steps) => {
+                let restored = self.put_back(&steps).await?;
+                let observed = self.observe(&[]).await;
+                self.write(|rules, draft| rules.restored(draft, restored.clone(), &observed))
+                    .await?
+            }
+        };
+        self.written(&next);
+        Ok(next)
+    }
+
+    /// Moves the session; what it carries is captured first.
+    pub(crate) async fn move_on(&mut self, plan: MovePlan) -> Result<Next, Stop> {
+        let carried = if plan.carry { self.capture_all().await?.map(Some) } else { Ok(None) };
+        let observed = self.observe(&[]).await;
+        let next =
+            self.write(|rules, draft| rules.moved(draft, plan, carried.clone(), &observed)).await?;
+        self.written(&next);
+        Ok(next)
+    }
+
+    /// All files as they are now. The row rides in the next write.
+    async fn capture_all(&mut self) -> Result<Result<SnapshotTree, SessionError>, Stop> {
+        let Some(files) = self.files.held().cloned() else {
+            return Ok(Err(failed(&FilesError::Off)));
+        };
+        self.finish_capture().await?;
+        self.files.around(Touched::Anything);
+        self.finish_capture().await?;
+        let tree = if files.is_dirty() { Err(FilesError::Uncaptured) } else { files.tree().await };
+        Ok(tree.and_then(|tree| tree.ok_or(FilesError::Uncaptured)).map_err(|error| failed(&error)))
+    }
+
+    /// Puts files back, and tells what that was. The row of how they are now rides in the next write.
+    async fn put_back(
+        &mut self,
+        steps: &[PutBack],
+    ) -> Result<Result<RestoredFiles, SessionError>, Stop> {
+        let Some(files) = self.files.held().cloned() else {
+            return Ok(Err(failed(&FilesError::Off)));
+        };
+        self.finish_capture().await?;
+        let done = restore(&files, steps).await;
+        // Whatever has come of it.
+        self.files.around(Touched::Nothing);
+        self.finish_capture().await?;
+        let told = match done {
+            Ok(()) => tell(&files, self.log.history().revert()).await,
+            Err(error) => Err(error),
+        };
+        Ok(told.map_err(|error| {
+            warn!(error = &error as &dyn std::error::Error, "files could not be put back");
+            failed(&error)
+        }))
+    }
+}
+
+/// Makes files those of their trees, one step after the other.
+async fn restore(files: &Files, steps: &[PutBack]) -> Result<(), FilesError> {
+    for PutBack { tree, paths } in steps {
+        let left = files.put_back(tree, paths.as_ref()).await?.left;
+        if !left.is_empty() {
+            warn!(files = left.len(), "files that no snapshot has stay as they are");
+        }
+    }
+    Ok(())
+}
+
+/// What a Revert has put back: the same list whoever has done it, and however often.
+async fn tell(files: &Files, revert: Option<&Reverting>) -> Result<RestoredFiles, FilesError> {
+    let Some(Reverting::Staging(staging)) = revert else { return Ok(RestoredFiles::default()) };
+    let Some(target) = &staging.target else { return Ok(RestoredFiles::default()) };
+    let paths = match &staging.paths {
+        RevertPaths::All => None,
+        RevertPaths::Only(paths) => Some(paths.iter().cloned().collect()),
+    };
+    let (files, more) = changes(&files.diff(&staging.original, target, paths.as_ref()).await?);
+    Ok(RestoredFiles { files, more })
+}

@@ -1,0 +1,144 @@
+//! Reverts: the conversation and the session's own files go back, and come back until something makes it final.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use domain::Delivery::Steer;
+use domain::DrainOutcome::Completed;
+use domain::{Control, MessageId, SessionEvent};
+use serde_json::json;
+
+use crate::files::contents;
+use crate::recovery::life;
+use crate::tools::{call, calls, says, shell};
+use crate::world::{Session, World};
+
+/// A session in a captured directory, after two prompts that changed files; the second one's message.
+async fn worked(world: &World) -> Result<(Session, MessageId)> {
+    let session = world.session().await?;
+    let (workspace, _) = world.hold(&session, &session.root);
+    session.is_held(&workspace);
+    session.file("mine.txt", "mine\n")?;
+    let write = call("write", json!({"path": "a.txt", "content": "one\n"}));
+    world.script(calls("first", 0, vec![write]))?;
+    world.script(says("first", 1, "made it"))?;
+    world.script(calls(
+        "second",
+        0,
+        vec![shell("echo two > a.txt; mkdir -p d; echo b > d/b.txt")],
+    ))?;
+    world.script(calls("second", 1, vec![shell("rm mine.txt")]))?;
+    world.script(says("second", 2, "changed it"))?;
+    world.prompt(&session, "first").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let message = world.prompt(&session, "second").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    Ok((session, message))
+}
+
+fn files(of: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+    of.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn files_go_back_and_come_back_and_nobody_elses_are_touched() -> Result<()> {
+    let world = World::new().await?;
+    let (session, message) = worked(&world).await?;
+    // Somebody has written a file of their own meanwhile.
+    session.file("theirs.txt", "theirs\n")?;
+    let now = contents(&session.root)?;
+    assert_eq!(now, files(&[("a.txt", "two\n"), ("d/b.txt", "b\n"), ("theirs.txt", "theirs\n")]));
+    world
+        .control(&session, Steer, Control::Revert { message: message.clone(), files: true })
+        .await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let before = files(&[("a.txt", "one\n"), ("mine.txt", "mine\n"), ("theirs.txt", "theirs\n")]);
+    let reverted = contents(&session.root)?;
+    assert_eq!(reverted, before);
+    let staged = world.events(&session).await?.into_iter().find_map(|event| match event.event {
+        SessionEvent::RevertStaged(staged) => Some(staged),
+        _ => None,
+    });
+    let staged = staged.context("it is staged")?;
+    let paths: Vec<_> = staged.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["a.txt", "d/b.txt", "mine.txt"]);
+    world.control(&session, Steer, Control::Unrevert).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(contents(&session.root)?, now);
+    // Once more, and a prompt makes it final: the model is not told of what is gone.
+    world.control(&session, Steer, Control::Revert { message, files: true }).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    world.prompt(&session, "say 3 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(contents(&session.root)?, before);
+    let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
+    ensure!(last.contains("made it") && !last.contains("second"), "{last}");
+    ensure!(!last.contains("changed it"), "{last}");
+    world.check().await
+}
+
+#[tokio::test]
+async fn killed_at_any_commit_a_revert_is_done_once_the_next_worker_comes() -> Result<()> {
+    let world = World::new().await?;
+    let mut died = 0;
+    for commit in 1..=3 {
+        for after in [0, 5] {
+            let (session, message) = worked(&world).await?;
+            let control = Control::Revert { message, files: true };
+            world.control(&session, Steer, control).await?;
+            if life(&world, &session, commit, Duration::from_millis(after)).await?.is_none() {
+                died += 1;
+            }
+            world.take_over(&session).await?;
+            let (workspace, _) = world.hold(&session, &session.root);
+            session.is_held(&workspace);
+            world.settle(&session).await?;
+            let found = contents(&session.root)?;
+            assert_eq!(found, files(&[("a.txt", "one\n"), ("mine.txt", "mine\n")]), "{commit}");
+            let kinds = world.kinds(&session).await?;
+            let staged = kinds.iter().filter(|kind| **kind == "revert.staged").count();
+            assert_eq!(staged, 1, "{commit} {after}: {kinds:?}");
+            world.control(&session, Steer, Control::Unrevert).await?;
+            assert_eq!(world.settle(&session).await?, [Completed]);
+            let back = contents(&session.root)?;
+            assert_eq!(back, files(&[("a.txt", "two\n"), ("d/b.txt", "b\n")]), "{commit} {after}");
+        }
+    }
+    ensure!(died >= 4, "{died} died");
+    world.check().await
+}
+
+#[tokio::test]
+async fn behind_a_compaction_the_conversation_is_as_it_was_before_it() -> Result<()> {
+    let world = World::new().await?;
+    let (session, message) = worked(&world).await?;
+    world.compact(&session, Steer).await?;
+    world.settle(&session).await?;
+    let told = serde_json::to_string(&world.told(&session).await?)?;
+    ensure!(told.contains("conversation-checkpoint"), "{told}");
+    world.control(&session, Steer, Control::Revert { message, files: true }).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    world.prompt(&session, "say 3 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
+    ensure!(last.contains("made it") && !last.contains("conversation-checkpoint"), "{last}");
+    assert_eq!(session.content("a.txt"), "one\n");
+    world.check().await
+}
+
+#[tokio::test]
+async fn the_conversation_alone_goes_back_when_files_are_to_stay() -> Result<()> {
+    let world = World::new().await?;
+    let (session, message) = worked(&world).await?;
+    let now = contents(&session.root)?;
+    world.control(&session, Steer, Control::Revert { message, files: false }).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(contents(&session.root)?, now);
+    world.control(&session, Steer, Control::Unrevert).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    world.prompt(&session, "say 3 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
+    ensure!(last.contains("changed it"), "{last}");
+    world.check().await
+}

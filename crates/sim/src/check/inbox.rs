@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+use std::mem::Discriminant;
+
+use domain::{Control, Delivery, DeliveryChanged, MessageId};
+
+use super::{Violation, ensure};
+use crate::store::InputStatus;
+
+#[derive(Debug, Clone)]
+struct InputView {
+    seq: i64,
+    delivery: Delivery,
+    wake_seq: i64,
+    status: InputStatus,
+    control: Option<Discriminant<Control>>,
+}
+
+impl InputView {
+    fn waits(&self) -> bool {
+        self.status == InputStatus::Admitted
+    }
+}
+
+/// What waits, and who woke the session for it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Inbox {
+    inputs: BTreeMap<MessageId, InputView>,
+    pub(super) last_wake: i64,
+    /// What was asked for before this does not start a drain.
+    pub(super) parked: i64,
+    /// The model has something to answer: queued input stays.
+    pub(super) continues: bool,
+    /// The control that was delivered last.
+    pub(super) last_control: Option<MessageId>,
+}
+
+impl Inbox {
+    pub(super) fn admitted(
+        &mut self,
+        message: &MessageId,
+        seq: i64,
+        delivery: Delivery,
+        wake: bool,
+        control: Option<Discriminant<Control>>,
+    ) -> Result<(), Violation> {
+        let wake_seq = if wake { seq } else { 0 };
+        self.last_wake = self.last_wake.max(wake_seq);
+        let twice = self
+            .inputs
+            .values()
+            .any(|other| control.is_some() && other.waits() && other.control == control);
+        ensure!(!twice, "I1: {message} is the second control of its kind that waits");
+        let status = InputStatus::Admitted;
+        let view = InputView { seq, delivery, wake_seq, status, control };
+        let before = self.inputs.insert(message.clone(), view);
+        ensure!(before.is_none(), "I1: {message} was admitted twice");
+        Ok(())
+    }
+
+    /// An input leaves the inbox for the conversation. Whatever its delivery was, its place stays.
+    pub(super) fn taken(
+        &mut self,
+        message: &MessageId,
+        seq: i64,
+        control: bool,
+    ) -> Result<(), Violation> {
+        let waits = self.inputs.get(message).filter(|input| input.waits()).cloned();
+        let Some(input) = waits.filter(|input| input.control.is_some() == control) else {
+            return Err(format!("I2: {message} was taken at {seq} and did not wait"));
+        };
+        let mut waiting = self.inputs.values().filter(|other| other.waits());
+        let overtaken =
+            waiting.clone().any(|other| other.delivery == input.delivery && other.seq < input.seq);
+        ensure!(!overtaken, "I2: {message} has overtaken an earlier one");
+        if input.delivery == Delivery::Queue {
+            let steer = waiting.any(|other| other.delivery == Delivery::Steer);
+            ensure!(!steer, "I2: {message} was taken before a steer");
+            ensure!(!self.continues, "I2: queued {message} joined work that continues");
+        }
+        if control {
+            self.last_control = Some(message.clone());
+        }
+        if let Some(input) = self.inputs.get_mut(message) {
+            input.status = InputStatus::Promoted;
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancelled(&mut self, message: &MessageId) -> Result<(), Violation> {
+        let input = self.inputs.get_mut(message).filter(|input| input.waits());
+        let Some(input) = input else {
+            return Err(format!("I2: {message} was cancelled and did not wait"));
+        };
+        input.status = InputStatus::Cancelled;
+        Ok(())
+    }
+
+    pub(super) fn changed(&mut self, changed: &DeliveryChanged, seq: i64) -> Result<(), Violation> {
+        let input = self.inputs.get_mut(&changed.message).filter(|input| input.waits());
+        let Some(input) = input else {
+            return Err(format!("I2: {} was changed and did not wait", changed.message));
+        };
+        input.delivery = changed.delivery;
+        if changed.wake {
+            input.wake_seq = seq;
+            self.last_wake = seq;
+        }
+        Ok(())
+    }
+
+    /// Somebody woke the session for all that waits.
+    pub(super) fn woken(&mut self, seq: i64) {
+        self.last_wake = seq;
+        let waiting = self.inputs.values_mut().filter(|input| input.waits());
+        waiting.for_each(|input| input.wake_seq = seq);
+    }
+
+    /// Whether something waits that was woken for.
+    pub(super) fn is_awake(&self) -> bool {
+        self.inputs.values().any(|input| input.waits() && input.wake_seq > self.parked)
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.inputs.values().filter(|input| input.waits()).count()
+    }
+
+    pub(super) fn knows(&self, message: &MessageId) -> bool {
+        self.inputs.contains_key(message)
+    }
+}

@@ -1,0 +1,246 @@
+//! A Session Drain's shell without its I/O: the same decisions as in `session`, each await of it one step.
+//!
+//! ```text
+//! write    a decision on its way to the store, and what follows from it   (session: drain, log)
+//! decide   which rule decides on which operation
+//! turn     the stream of a turn, or of a Compaction                       (session: turn, compaction)
+//! bodies   calls that run, and how they are waited for or stopped         (session: ending, recover)
+//! title    the title that is made beside it                               (session: title)
+//! ```
+
+mod bodies;
+mod decide;
+mod title;
+mod turn;
+mod write;
+
+use std::time::Duration;
+
+use domain::{IdMint, Seq, SessionError, Stamp, ToolIntent, ToolSettled, TurnOutcome};
+use history::History;
+use session_rules::{Closed, Observation, Rules, Said, TurnPlan};
+
+use self::decide::Op;
+use self::title::TitleSlot;
+use self::write::Pending;
+use crate::provider::Stream;
+use crate::store::Basis;
+use crate::world::World;
+
+/// How a drain ended for its worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Idle,
+    Closed(Closed),
+    Fenced,
+    Superseded,
+    Failed,
+}
+
+/// What a step came to.
+pub(crate) enum Flow {
+    /// The next one is at this time.
+    Poll(i64),
+    Exit(Exit),
+    /// The worker died.
+    Died,
+}
+
+/// A body that runs.
+#[derive(Debug, Clone)]
+struct Body {
+    intent: ToolIntent,
+    /// When it has its effect, until it has had it.
+    effect_at: Option<i64>,
+    started: i64,
+    ends_at: i64,
+    fails: bool,
+    cancelled: bool,
+}
+
+/// The open turn, or the Compaction.
+struct Turn {
+    plan: Option<Box<TurnPlan>>,
+    said: Said,
+    stream: Option<Stream>,
+    /// A Compaction: what comes is told to nobody, and no call runs.
+    beside: bool,
+    bodies: Vec<Body>,
+    intend_at: Option<i64>,
+    checkpoint_at: Option<i64>,
+    commit_at: Option<i64>,
+}
+
+impl Turn {
+    fn of(said: Said, plan: Option<Box<TurnPlan>>) -> Self {
+        Self {
+            plan,
+            said,
+            stream: None,
+            beside: false,
+            bodies: Vec::new(),
+            intend_at: None,
+            checkpoint_at: None,
+            commit_at: None,
+        }
+    }
+
+    fn planned(plan: Box<TurnPlan>) -> Self {
+        let said = Said::new(plan.turn.clone(), plan.message.clone());
+        Self::of(said, Some(plan))
+    }
+
+    /// A request beside the conversation.
+    fn beside(plan: Box<TurnPlan>) -> Self {
+        Self { beside: true, ..Self::planned(plan) }
+    }
+
+    fn finished(&mut self, done: ToolSettled, now: i64) {
+        self.said.done.push(done);
+        self.commit_at.get_or_insert(now + bodies::RESULT_DELAY);
+    }
+}
+
+enum Phase {
+    Look {
+        locked: bool,
+    },
+    Writing(Box<Pending>),
+    /// The head is to be locked, then decided on again.
+    Locked(Op),
+    Streaming,
+    Bodies {
+        pause: Option<i64>,
+        then: Then,
+    },
+    Stopping {
+        deadline: i64,
+    },
+    /// Nothing is left to do but a title.
+    Title {
+        deadline: i64,
+    },
+    /// Between two phases.
+    Moving,
+}
+
+/// What comes once the bodies have ended.
+enum Then {
+    Settle(TurnOutcome),
+    Fail(SessionError),
+    Stream,
+}
+
+/// A drain that runs.
+pub(crate) struct Drain {
+    pub(crate) id: u64,
+    pub(crate) worker: usize,
+    pub(crate) session: usize,
+    pub(crate) next_poll: i64,
+    /// The worker's sweep has seen a higher claim.
+    pub(crate) fenced: bool,
+    /// The newest interrupt that it was told of.
+    pub(crate) hinted: Seq,
+    token: i64,
+    claim: Option<i64>,
+    pub(crate) history: History,
+    mint: IdMint,
+    seed: u64,
+    basis: Option<Basis>,
+    observed: Option<Observation>,
+    interrupts_before: Seq,
+    /// Turns and Compactions that it has begun.
+    begun: u32,
+    phase: Phase,
+    resume: Option<Phase>,
+    turn: Option<Turn>,
+    title: TitleSlot,
+}
+
+impl Drain {
+    pub(crate) fn new(
+        id: u64,
+        worker: usize,
+        session: usize,
+        token: i64,
+        history: History,
+        now: i64,
+    ) -> Self {
+        let seed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self {
+            id,
+            worker,
+            session,
+            next_poll: now,
+            fenced: false,
+            hinted: Seq(0),
+            token,
+            claim: None,
+            history,
+            mint: IdMint::seeded(Stamp::default(), now, seed),
+            seed,
+            basis: None,
+            observed: None,
+            interrupts_before: Seq(0),
+            begun: 0,
+            phase: Phase::Look { locked: false },
+            resume: None,
+            turn: None,
+            title: TitleSlot::default(),
+        }
+    }
+
+    /// The claim that it holds; `None` before it has one.
+    pub(crate) fn claim(&self) -> Option<i64> {
+        self.claim
+    }
+
+    /// Its tools are gone: whoever has the Location now has ended them.
+    pub(crate) fn kill_bodies(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            for body in &mut turn.bodies {
+                body.effect_at = None;
+                body.fails = true;
+            }
+        }
+    }
+
+    /// Does what is next.
+    pub(crate) fn step(&mut self, world: &mut World) -> Flow {
+        if self.fenced && self.claim.is_some() {
+            return Flow::Exit(Exit::Fenced);
+        }
+        match std::mem::replace(&mut self.phase, Phase::Moving) {
+            Phase::Look { locked } => self.look(locked, world),
+            Phase::Writing(pending) => self.commit(*pending, world),
+            Phase::Locked(op) => self.decide_locked(op, world),
+            Phase::Streaming => self.stream(world),
+            Phase::Bodies { pause, then } => self.bodies(pause, then, world),
+            Phase::Stopping { deadline } => self.stopping(deadline, world),
+            Phase::Title { deadline } => self.await_title(deadline, world),
+            Phase::Moving => unreachable!("a step leaves a phase behind"),
+        }
+    }
+
+    fn rules<'w>(&self, world: &'w World) -> Rules<'w> {
+        world.rules(self.session, self.worker, self.interrupts_before, self.begun > 0)
+    }
+
+    fn observe(&self, world: &mut World) -> Observation {
+        world.observe(self.session, self.worker, &self.history)
+    }
+
+    fn is_interrupted(&self, world: &World) -> bool {
+        self.hinted > self.interrupts_before || self.rules(world).is_interrupted(&self.history)
+    }
+
+    /// Goes on with `phase` at once.
+    fn enter(&mut self, phase: Phase, world: &World) -> Flow {
+        self.phase = phase;
+        Flow::Poll(world.now)
+    }
+}
+
+fn milliseconds(delay: Duration) -> i64 {
+    i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,267 @@
+//! A decision on its way to the store, and what follows from it.
+
+use domain::{Seq, TurnOutcome};
+use history::Mark;
+use session_rules::{Compacted, Draft, Drafted, Next, Replied, Rules, Site, Verdict};
+
+use super::decide::{Decided, Op, decided};
+use super::{Drain, Exit, Flow, Phase, Then, Turn};
+use crate::fault::{Fault, When};
+use crate::mutant::ShellMutant;
+use crate::provider::Purpose;
+use crate::store::{Append, Basis, Look, Written};
+use crate::world::World;
+
+/// A decision that is on its way to the store.
+pub(super) struct Pending {
+    op: Op,
+    basis: Basis,
+    mark: Mark,
+    drafted: Drafted,
+    decided: Decided,
+    end: domain::DrainEnd,
+    site: Site,
+}
+
+impl Drain {
+    pub(super) fn look(&mut self, locked: bool, world: &mut World) -> Flow {
+        match world.store.look(self.session, self.token, self.history.seq()) {
+            Look::Superseded => Flow::Exit(Exit::Superseded),
+            Look::Idle => Flow::Exit(Exit::Idle),
+            Look::Ready(basis, taken, events) => {
+                self.history.extend(events.iter());
+                self.interrupts_before =
+                    Rules::interrupts_before(&self.history, taken, Seq(basis.interrupt_seq));
+                let observed = match self.observed.take() {
+                    Some(observed) => observed,
+                    None => self.observe(world),
+                };
+                self.observed = Some(observed.clone());
+                self.decide(Op::Open(taken, observed), basis, locked, world)
+            }
+        }
+    }
+
+    /// Decides on what is known of the log, if it is known.
+    pub(super) fn write(&mut self, op: Op, world: &mut World) -> Flow {
+        if world.is(ShellMutant::BodyBeforeIntent) && matches!(op, Op::Intents) {
+            let intents = self.turn.as_ref().map(|turn| turn.said.unintended.clone());
+            self.start(intents.unwrap_or_default(), world);
+        }
+        match self.basis.take() {
+            Some(basis) => self.decide(op, basis, false, world),
+            None => {
+                self.phase = Phase::Locked(op);
+                Flow::Poll(world.now + world.latency())
+            }
+        }
+    }
+
+    pub(super) fn decide_locked(&mut self, op: Op, world: &mut World) -> Flow {
+        let claim = self.claim.unwrap_or(0);
+        let Some((basis, events)) = world.store.prove(self.session, claim, self.history.seq())
+        else {
+            return Flow::Exit(Exit::Fenced);
+        };
+        self.history.extend(events.iter());
+        self.decide(op, basis, true, world)
+    }
+
+    fn decide(&mut self, op: Op, basis: Basis, locked: bool, world: &mut World) -> Flow {
+        let now = world.clock(self.worker);
+        self.mint.raise(basis.last_id);
+        let mark = self.history.mark();
+        let rules = self.rules(world);
+        let mint = domain::IdMint::seeded(self.mint.last(), now, self.seed);
+        let mut draft = Draft::new(&mut self.history, mint, now);
+        if let Some(title) = self.title.done() {
+            rules.title_ended(&mut draft, title);
+        }
+        let verdict = decided(&rules, &mut draft, &op, self.turn.as_ref());
+        let drafted = draft.finish();
+        match verdict {
+            Verdict::Leave(decided) => {
+                self.history.back_to(mark);
+                self.basis = Some(basis);
+                self.after(op, decided, world)
+            }
+            Verdict::Write(decided, end, site) => {
+                let pending = Pending { op, basis, mark, drafted, decided, end, site };
+                if locked {
+                    return self.commit(pending, world);
+                }
+                self.phase = Phase::Writing(Box::new(pending));
+                Flow::Poll(world.now + world.latency())
+            }
+        }
+    }
+
+    pub(super) fn commit(&mut self, pending: Pending, world: &mut World) -> Flow {
+        let Pending { op, basis, mark, mut drafted, decided, end, site } = pending;
+        let crash = world.crash(site);
+        if crash == Some(When::Before) {
+            return Flow::Died;
+        }
+        if world.is(ShellMutant::RequestBeforeCommit)
+            && let Decided::Next(Next::Turn(plan)) = &decided
+        {
+            let purpose = Purpose::Turn { calls: true };
+            world.request(self.session, &plan.started, &plan.body, purpose);
+        }
+        let head = world.store.sessions[self.session].head;
+        if basis.claim() < head.claim && basis.starts.is_none() {
+            world.faults.note(Fault::ZombieWrite);
+        }
+        let append = Append {
+            events: &drafted.events,
+            promoted: drafted.promoted,
+            progress: drafted.progress,
+            end,
+        };
+        let now = world.clock(self.worker);
+        let written = world.store.write(self.session, basis, &append, &mut drafted.mint, now);
+        world.trace.add(site.name());
+        if let Written::Next(_) = written {
+            world.written(self.session, self.id, basis, drafted.events.len());
+        }
+        match crash {
+            Some(When::After) => return Flow::Died,
+            Some(When::AnswerLost) => {
+                if world.is(ShellMutant::LostAnswerWrittenAgain)
+                    && let Some((basis, _)) =
+                        world.store.prove(self.session, basis.claim(), self.history.seq())
+                {
+                    world.store.write(self.session, basis, &append, &mut drafted.mint, now);
+                    world.written(self.session, self.id, basis, drafted.events.len());
+                }
+                return Flow::Exit(Exit::Failed);
+            }
+            Some(When::Before) | None => {}
+        }
+        match written {
+            Written::Next(next) => {
+                self.mint.raise(drafted.mint.last());
+                self.claim = Some(basis.claim());
+                self.basis = Some(next);
+                self.after(op, decided, world)
+            }
+            Written::Stale => {
+                world.faults.note(Fault::StaleLook);
+                if !world.is(ShellMutant::StaleDraftKept) {
+                    self.history.back_to(mark);
+                }
+                self.phase = if matches!(op, Op::Open(..)) {
+                    Phase::Look { locked: true }
+                } else {
+                    Phase::Locked(op)
+                };
+                Flow::Poll(world.now + world.latency())
+            }
+            Written::Fenced if world.is(ShellMutant::GoesOnWhenFenced) => {
+                self.after(op, decided, world)
+            }
+            Written::Fenced => Flow::Exit(Exit::Fenced),
+            Written::Superseded => Flow::Exit(Exit::Superseded),
+        }
+    }
+
+    fn after(&mut self, op: Op, decided: Decided, world: &mut World) -> Flow {
+        if self.history.titling().is_none() {
+            self.title.forget();
+        }
+        match (op, decided) {
+            (_, Decided::Next(next) | Decided::Settled(Some(next))) => self.follow(next, world),
+            (_, Decided::Settled(None) | Decided::Replied(Replied::Interrupted)) => {
+                self.interrupt(world)
+            }
+            (_, Decided::Replied(Replied::LookFirst)) => {
+                let observed = self.observe(world);
+                self.write(Op::Replied(observed), world)
+            }
+            (_, Decided::Replied(Replied::Refused(error))) => {
+                self.wait(0, Then::Fail(error), world)
+            }
+            (_, Decided::Replied(Replied::Crossed(next))) => self.follow(next, world),
+            (_, Decided::Replied(Replied::Calls)) => {
+                self.start_intended(world);
+                self.wait(0, Then::Settle(TurnOutcome::Completed), world)
+            }
+            (_, Decided::Overflowed(Some(next))) => self.follow(next, world),
+            (Op::Overflowed(error, delay, _), Decided::Overflowed(None)) => {
+                self.failed_unseen(error, delay, world)
+            }
+            (_, Decided::Compacted(Compacted::Again(plan))) => {
+                self.turn = Some(Turn::beside(plan));
+                self.enter(Phase::Streaming, world)
+            }
+            (_, Decided::Compacted(Compacted::Interrupted)) => self.interrupt(world),
+            (_, Decided::Compacted(Compacted::Crossed(next))) => self.follow(next, world),
+            (_, Decided::Intents(started)) => {
+                if started {
+                    self.start_intended(world);
+                }
+                self.resume(world)
+            }
+            (Op::Retry(_, _, delay), Decided::Attempt(next)) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.stream = None;
+                    if let Some(plan) = &mut turn.plan {
+                        plan.started = next;
+                    }
+                }
+                self.wait(delay, Then::Stream, world)
+            }
+            (Op::Cut(_, delay), _) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.said.unintended.clear();
+                    turn.intend_at = None;
+                }
+                self.wait(delay, Then::Settle(TurnOutcome::Cut), world)
+            }
+            (Op::Results, _) => {
+                if let Some(turn) = &mut self.turn {
+                    turn.commit_at = None;
+                    turn.said.done.clear();
+                }
+                self.resume(world)
+            }
+            (Op::StartAgain(calls), _) => {
+                self.start(calls.into_iter().map(|(intent, _)| intent).collect(), world);
+                self.resume(world)
+            }
+            (_, Decided::Done | Decided::Attempt(_) | Decided::Overflowed(None)) => {
+                self.resume(world)
+            }
+        }
+    }
+
+    fn resume(&mut self, world: &World) -> Flow {
+        let phase = self.resume.take().unwrap_or(Phase::Streaming);
+        self.enter(phase, world)
+    }
+
+    fn follow(&mut self, next: Next, world: &mut World) -> Flow {
+        match next {
+            Next::End(closed) => Flow::Exit(Exit::Closed(closed)),
+            Next::Turn(mut plan) => {
+                self.begun += 1;
+                if let Some(title) = plan.title.take() {
+                    self.start_title(*title, world);
+                }
+                self.turn = Some(Turn::planned(plan));
+                self.enter(Phase::Streaming, world)
+            }
+            Next::Compact(plan) => {
+                self.begun += 1;
+                self.turn = Some(Turn::beside(plan));
+                self.enter(Phase::Streaming, world)
+            }
+            Next::Recover(recovery) => self.recover(*recovery, world),
+            Next::Title => self.wait_for_title(world),
+            Next::Files(_) | Next::Move(_) | Next::Moved(_) => {
+                world.fail("something that nothing asked for".into());
+                Flow::Exit(Exit::Failed)
+            }
+        }
+    }
+}

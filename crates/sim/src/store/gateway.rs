@@ -1,0 +1,256 @@
+//! What gateways ask for: admissions, changes of the inbox, interrupts, names, context entries.
+
+use domain::{
+    Control, ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint,
+    InputCancelled, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionRenamed,
+    TimestampMs, TitledBy, WakeRequested,
+};
+
+use super::{Admission, Change, InputStatus, Interrupted, SimStore};
+use crate::mutant::StoreMutant;
+
+/// What tells an exact retry from another use of its id.
+struct Asked<'a> {
+    message: &'a MessageId,
+    kind: &'static str,
+    delivery: Delivery,
+    digest: &'a str,
+}
+
+/// What `session_input.kind` says of a prompt.
+pub(super) fn prompt_kind(prompt: &PromptAdmitted) -> &'static str {
+    if prompt.synthetic.is_some() { "synthetic" } else { "prompt" }
+}
+
+/// What `session_input.kind` says of a control.
+pub(super) fn control_kind(control: &Control) -> &'static str {
+    match control {
+        Control::Compaction => "compaction",
+        Control::Move { .. } => "move",
+        Control::Revert { .. } => "revert",
+        Control::Unrevert => "unrevert",
+    }
+}
+
+impl SimStore {
+    /// `admit_prompt`.
+    pub fn admit(
+        &mut self,
+        session: usize,
+        prompt: &PromptAdmitted,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Admission {
+        let asked = Asked {
+            message: &prompt.message,
+            kind: prompt_kind(prompt),
+            delivery: prompt.delivery,
+            digest: &prompt.digest,
+        };
+        if let Some(known) = self.known(session, &asked) {
+            return known;
+        }
+        let seq = self.sessions[session].head.next_seq;
+        self.count_pending(session, prompt.wake);
+        self.log(session, prompt.clone().into(), mint, now);
+        Admission::Admitted(seq)
+    }
+
+    /// `admit_control`.
+    pub fn admit_control(
+        &mut self,
+        session: usize,
+        control: &ControlAdmitted,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Admission {
+        let kind = control_kind(&control.control);
+        let ControlAdmitted { message, delivery, digest, .. } = control;
+        if let Some(known) =
+            self.known(session, &Asked { message, kind, delivery: *delivery, digest })
+        {
+            return known;
+        }
+        let row = &self.sessions[session];
+        let first = row
+            .inputs
+            .iter()
+            .find(|input| input.status == InputStatus::Admitted && input.kind == kind)
+            .filter(|_| !self.is(StoreMutant::SecondControlAdmitted));
+        if let Some(first) = first {
+            let (seq, parked) = (first.admitted_seq, first.wake_seq <= row.head.parked_seq);
+            if control.wake && parked {
+                let (message, delivery) = (first.id.clone(), first.delivery);
+                self.wake_next(session);
+                let woken = DeliveryChanged { message, delivery, wake: true };
+                self.log(session, woken.into(), mint, now);
+            }
+            return Admission::Pending(seq);
+        }
+        let seq = self.sessions[session].head.next_seq;
+        self.count_pending(session, control.wake);
+        self.log(session, control.clone().into(), mint, now);
+        Admission::Admitted(seq)
+    }
+
+    /// What an id that was used before stands for.
+    fn known(&self, session: usize, asked: &Asked<'_>) -> Option<Admission> {
+        if let Some(&holder) = self.inputs.get(asked.message) {
+            let first =
+                self.sessions[holder].inputs.iter().find(|input| input.id == *asked.message);
+            let same = first.is_some_and(|first| {
+                holder == session
+                    && first.kind == asked.kind
+                    && first.admitted_delivery == asked.delivery
+                    && first.digest == asked.digest
+            });
+            let seq = first.map_or(0, |first| first.admitted_seq);
+            let same = same || (self.is(StoreMutant::RetryComparesIdOnly) && holder == session);
+            return Some(if same { Admission::Retry(seq) } else { Admission::Conflict });
+        }
+        self.messages.contains(asked.message).then_some(Admission::Conflict)
+    }
+
+    fn count_pending(&mut self, session: usize, wake: bool) {
+        if wake {
+            self.wake_next(session);
+        }
+        if !self.is(StoreMutant::PendingNotCounted) {
+            self.sessions[session].head.pending += 1;
+        }
+    }
+
+    /// The next event is a wake.
+    fn wake_next(&mut self, session: usize) {
+        let head = &mut self.sessions[session].head;
+        head.wake_seq = head.next_seq;
+    }
+
+    /// `cancel_input`.
+    pub fn cancel(
+        &mut self,
+        session: usize,
+        message: &MessageId,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Change {
+        let delivered = self.is(StoreMutant::CancelDelivered);
+        let waits = self.sessions[session].inputs.iter().any(|input| {
+            input.id == *message && (input.status == InputStatus::Admitted || delivered)
+        });
+        if !waits {
+            return Change::Gone;
+        }
+        self.sessions[session].head.pending -= 1;
+        self.log(session, InputCancelled { message: message.clone() }.into(), mint, now);
+        if !self.is(StoreMutant::CancelLeavesWakes) {
+            self.spend_wakes(session);
+        }
+        Change::Done
+    }
+
+    /// `change_delivery`.
+    pub fn change(
+        &mut self,
+        session: usize,
+        message: &MessageId,
+        delivery: Delivery,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Change {
+        let row = &self.sessions[session];
+        let Some(input) = row.inputs.iter().find(|input| input.id == *message) else {
+            return Change::Missing;
+        };
+        if input.status != InputStatus::Admitted || input.delivery == delivery {
+            return Change::Conflict;
+        }
+        let wake = delivery == Delivery::Steer;
+        if wake {
+            self.wake_next(session);
+        }
+        let message = message.clone();
+        self.log(session, DeliveryChanged { message, delivery, wake }.into(), mint, now);
+        Change::Done
+    }
+
+    /// `wake_session`.
+    pub fn wake(&mut self, session: usize, mint: &mut IdMint, now: TimestampMs) -> Change {
+        let head = &self.sessions[session].head;
+        if head.open && head.pending == 0 {
+            return Change::Gone;
+        }
+        let idle = !head.ready() && !self.is(StoreMutant::ResumeOpensNothing);
+        self.wake_next(session);
+        let head = &mut self.sessions[session].head;
+        head.open |= idle;
+        head.handed_over |= idle;
+        self.log(session, WakeRequested::default().into(), mint, now);
+        Change::Done
+    }
+
+    /// `interrupt_session`.
+    pub fn interrupt(
+        &mut self,
+        session: usize,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Interrupted {
+        let row = &mut self.sessions[session];
+        if !row.head.ready() {
+            return Interrupted::Idle;
+        }
+        let seq = row.head.next_seq;
+        let target = match (row.head.open, row.open_turns.last()) {
+            (false, _) => InterruptTarget::Parked,
+            (true, None) => InterruptTarget::Drain,
+            (true, Some(turn)) => InterruptTarget::Turn { turn: turn.clone() },
+        };
+        row.head.interrupt_seq = seq;
+        row.head.parked_seq = seq;
+        self.log(session, InterruptRequested { target }.into(), mint, now);
+        Interrupted::Applied(seq)
+    }
+
+    /// `rename_session`.
+    pub fn rename(&mut self, session: usize, title: &str, mint: &mut IdMint, now: TimestampMs) {
+        let renamed = SessionRenamed { title: title.to_owned(), by: TitledBy::User };
+        self.log(session, renamed.into(), mint, now);
+    }
+
+    /// `set_entry`, with at most `most` others beside it. [`Change::Gone`]: it has this value;
+    /// [`Change::Conflict`]: there are too many.
+    pub fn set_entry(
+        &mut self,
+        session: usize,
+        entry: &EntrySet,
+        most: usize,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Change {
+        let entries = &self.sessions[session].entries;
+        if entries.get(&entry.key) == Some(&entry.value) {
+            return Change::Gone;
+        }
+        if entries.keys().filter(|key| **key != entry.key).count() >= most {
+            return Change::Conflict;
+        }
+        self.log(session, entry.clone().into(), mint, now);
+        Change::Done
+    }
+
+    /// `remove_entry`.
+    pub fn remove_entry(
+        &mut self,
+        session: usize,
+        key: &str,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> Change {
+        if !self.sessions[session].entries.contains_key(key) {
+            return Change::Gone;
+        }
+        self.log(session, EntryRemoved { key: key.to_owned() }.into(), mint, now);
+        Change::Done
+    }
+}

@@ -1,0 +1,278 @@
+//! The store as the simulation knows it: the outcomes of the SQL functions, word for word, without SQL.
+//! `crates/store/tests/it/model.rs` runs the same operations on Postgres and on this, and compares.
+//!
+//! A transaction is one call: locks are what the scheduler does not interleave. What a caller saw before and
+//! writes after is two calls, between which anything may happen.
+//!
+//! ```text
+//! gateway   admissions, changes of the inbox, interrupts, names, entries
+//! drain     fences, looks, drains' writes
+//! project   as much of the projector as later outcomes depend on
+//! ```
+
+mod drain;
+mod gateway;
+mod project;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    Delivery, DrainEnd, EventId, IdMint, MessageId, RecordedEvent, Seq, SessionEvent, Stamp, Taken,
+    TimestampMs, TurnId,
+};
+
+use crate::mutant::{Mutant, StoreMutant};
+
+/// Locations, sessions and ids of one organisation.
+#[derive(Debug, Clone, Default)]
+pub struct SimStore {
+    /// The fence of each Location.
+    pub fences: Vec<i64>,
+    /// The sessions.
+    pub sessions: Vec<SimSession>,
+    /// Every input's id with its session: ids are the organisation's.
+    inputs: BTreeMap<MessageId, usize>,
+    /// The ids of messages, which no input may take.
+    messages: BTreeSet<MessageId>,
+    mutant: Option<Mutant>,
+}
+
+/// A session's rows.
+#[derive(Debug, Clone)]
+pub struct SimSession {
+    /// `session_head`.
+    pub head: Head,
+    /// `session_event`.
+    pub events: Vec<RecordedEvent>,
+    /// `session_input`, in the order of admission.
+    pub inputs: Vec<Input>,
+    /// `session_entry`.
+    pub entries: BTreeMap<String, String>,
+    /// Turns and Compactions that are not settled; titles apart.
+    open_turns: Vec<TurnId>,
+}
+
+/// A row of `session_head`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Where the session runs.
+    pub location: usize,
+    /// The number that the next event gets.
+    pub next_seq: i64,
+    /// The highest claim.
+    pub claim: i64,
+    /// A drain has taken work up and not ended.
+    pub open: bool,
+    /// It stopped on purpose.
+    pub handed_over: bool,
+    /// Takeovers in a row without progress.
+    pub recoveries: i16,
+    /// Inputs that wait.
+    pub pending: i32,
+    /// The newest wake.
+    pub wake_seq: i64,
+    /// The newest wake that is spent or parked.
+    pub parked_seq: i64,
+    /// The newest interrupt.
+    pub interrupt_seq: i64,
+    /// The highest id stamp.
+    pub last_id: Stamp,
+}
+
+impl Head {
+    /// The generated column.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        (self.wake_seq > self.parked_seq && self.pending > 0) || self.open
+    }
+}
+
+/// A row of `session_input`.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// Its id.
+    pub id: MessageId,
+    /// `prompt`, `synthetic` or a control's name.
+    pub kind: &'static str,
+    /// As admitted.
+    pub admitted_delivery: Delivery,
+    /// As changed last.
+    pub delivery: Delivery,
+    /// What tells a retry from something else.
+    pub digest: String,
+    /// Its place in the log.
+    pub admitted_seq: i64,
+    /// The wake that is for it; 0 without one.
+    pub wake_seq: i64,
+    /// Where it stands.
+    pub status: InputStatus,
+}
+
+/// The status of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputStatus {
+    /// It waits.
+    Admitted,
+    /// It is history.
+    Promoted,
+    /// It was taken back.
+    Cancelled,
+}
+
+/// How an admission went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It is durable, at this place.
+    Admitted(i64),
+    /// It was before, at this place.
+    Retry(i64),
+    /// Another control of its kind waits, at this place.
+    Pending(i64),
+    /// The id is another message's.
+    Conflict,
+}
+
+/// How a change of the inbox, or of the entries, went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is durable.
+    Done,
+    /// There was nothing to change.
+    Gone,
+    /// It is not pending, or is so already.
+    Conflict,
+    /// There is no such input.
+    Missing,
+}
+
+/// How an interrupt went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It is durable, at this place.
+    Applied(i64),
+    /// There was nothing to interrupt.
+    Idle,
+}
+
+/// How a look at a session went.
+#[derive(Debug, Clone)]
+pub enum Look {
+    /// It has work. The head as seen, and the events after what was known.
+    Ready(Basis, Taken, Vec<RecordedEvent>),
+    /// A higher token has been at the Location.
+    Superseded,
+    /// There is nothing to do.
+    Idle,
+}
+
+/// What a drain's write is based on.
+#[derive(Debug, Clone, Copy)]
+pub struct Basis {
+    /// The head's claim as seen.
+    pub seen: i64,
+    /// The number that its first event gets.
+    pub first: i64,
+    /// The token of a drain that starts with it.
+    pub starts: Option<i64>,
+    /// The newest interrupt, as seen.
+    pub interrupt_seq: i64,
+    /// The highest id stamp, as seen.
+    pub last_id: Stamp,
+}
+
+impl Basis {
+    /// The claim that its events are written under.
+    #[must_use]
+    pub fn claim(&self) -> i64 {
+        self.seen + i64::from(self.starts.is_some())
+    }
+}
+
+/// What a drain adds.
+#[derive(Debug)]
+pub struct Append<'a> {
+    /// The events.
+    pub events: &'a [SessionEvent],
+    /// How many inputs they promote.
+    pub promoted: i32,
+    /// A turn or a call was settled.
+    pub progress: bool,
+    /// Whether the drain goes on.
+    pub end: DrainEnd,
+}
+
+/// How a drain's write went.
+#[derive(Debug, Clone, Copy)]
+pub enum Written {
+    /// It is durable; the next one can be based on this.
+    Next(Basis),
+    /// The head has moved.
+    Stale,
+    /// The claim has passed on.
+    Fenced,
+    /// A higher token has been at the Location.
+    Superseded,
+}
+
+impl SimStore {
+    /// Locations without a fence, and no session.
+    #[must_use]
+    pub fn new(locations: usize, mutant: Option<Mutant>) -> Self {
+        Self { fences: vec![0; locations], mutant, ..Self::default() }
+    }
+
+    fn is(&self, mutant: StoreMutant) -> bool {
+        self.mutant == Some(Mutant::Store(mutant))
+    }
+
+    /// `create_session`.
+    pub fn create(
+        &mut self,
+        location: usize,
+        created: SessionEvent,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) {
+        let id = EventId::mint(mint);
+        let head = Head {
+            location,
+            next_seq: 2,
+            claim: 0,
+            open: false,
+            handed_over: false,
+            recoveries: 0,
+            pending: 0,
+            wake_seq: 0,
+            parked_seq: 0,
+            interrupt_seq: 0,
+            last_id: mint.last(),
+        };
+        let event = RecordedEvent { seq: Seq(1), id, time: now, claim: None, event: created };
+        self.sessions.push(SimSession {
+            head,
+            events: vec![event],
+            inputs: Vec::new(),
+            entries: BTreeMap::new(),
+            open_turns: Vec::new(),
+        });
+    }
+
+    /// `ready_sessions_at`.
+    #[must_use]
+    pub fn ready_at(&self, location: usize) -> Vec<usize> {
+        let ready =
+            |(_, row): &(usize, &SimSession)| row.head.location == location && row.head.ready();
+        self.sessions.iter().enumerate().filter(ready).map(|(session, _)| session).collect()
+    }
+
+    /// `spend_wakes`.
+    fn spend_wakes(&mut self, session: usize) {
+        let row = &mut self.sessions[session];
+        let awake = row.inputs.iter().any(|input| {
+            input.status == InputStatus::Admitted && input.wake_seq > row.head.parked_seq
+        });
+        if !awake {
+            row.head.parked_seq = row.head.parked_seq.max(row.head.wake_seq);
+        }
+    }
+}

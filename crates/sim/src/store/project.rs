@@ -1,0 +1,137 @@
+//! The log, and as much of the projector as later outcomes depend on.
+
+use domain::{
+    Claim, Delivery, EventId, IdMint, MessageId, RecordedEvent, Seq, SessionEvent, SideOutcome,
+    TimestampMs, TurnOutcome,
+};
+
+use super::gateway::{control_kind, prompt_kind};
+use super::{Input, InputStatus, SimSession, SimStore};
+
+impl SimStore {
+    /// An event of a gateway's.
+    pub(super) fn log(
+        &mut self,
+        session: usize,
+        event: SessionEvent,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) {
+        self.record(session, None, event, mint, now);
+        let head = &mut self.sessions[session].head;
+        head.last_id = head.last_id.max(mint.last());
+    }
+
+    /// An event, at the next number.
+    pub(super) fn record(
+        &mut self,
+        session: usize,
+        claim: Option<i64>,
+        event: SessionEvent,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) {
+        let id = EventId::mint(mint);
+        let row = &mut self.sessions[session];
+        let seq = Seq(row.head.next_seq);
+        row.head.next_seq += 1;
+        self.project(session, seq, &event);
+        let event = RecordedEvent { seq, id, time: now, claim: claim.map(Claim), event };
+        self.sessions[session].events.push(event);
+    }
+
+    fn project(&mut self, session: usize, seq: Seq, event: &SessionEvent) {
+        let row = &mut self.sessions[session];
+        #[expect(clippy::wildcard_enum_match_arm, reason = "no outcome depends on the others")]
+        match event {
+            SessionEvent::PromptAdmitted(prompt) => {
+                let kind = prompt_kind(prompt);
+                let input = (prompt.message.clone(), kind, prompt.digest.clone());
+                self.admitted(session, seq, input, prompt.delivery, prompt.wake);
+            }
+            SessionEvent::ControlAdmitted(control) => {
+                let kind = control_kind(&control.control);
+                let input = (control.message.clone(), kind, control.digest.clone());
+                self.admitted(session, seq, input, control.delivery, control.wake);
+            }
+            SessionEvent::PromptPromoted(promoted) => {
+                row.set_status(&promoted.message, InputStatus::Promoted);
+                self.messages.insert(promoted.message.clone());
+            }
+            SessionEvent::ControlDelivered(delivered) => {
+                row.set_status(&delivered.message, InputStatus::Promoted);
+            }
+            SessionEvent::InputCancelled(cancelled) => {
+                row.set_status(&cancelled.message, InputStatus::Cancelled);
+            }
+            SessionEvent::DeliveryChanged(changed) => {
+                for input in row.inputs.iter_mut().filter(|input| input.id == changed.message) {
+                    input.delivery = changed.delivery;
+                    if changed.wake {
+                        input.wake_seq = seq.0;
+                    }
+                }
+            }
+            SessionEvent::WakeRequested(_) => {
+                let waits = |input: &&mut Input| input.status == InputStatus::Admitted;
+                row.inputs.iter_mut().filter(waits).for_each(|input| input.wake_seq = seq.0);
+            }
+            SessionEvent::EntrySet(entry) => {
+                row.entries.insert(entry.key.clone(), entry.value.clone());
+            }
+            SessionEvent::EntryRemoved(entry) => {
+                row.entries.remove(&entry.key);
+            }
+            SessionEvent::TurnStarted(started) => {
+                row.open_turns.push(started.turn.clone());
+                self.messages.insert(started.message.clone());
+            }
+            SessionEvent::TurnSettled(settled) => {
+                row.open_turns.retain(|turn| *turn != settled.turn);
+                if matches!(settled.outcome, TurnOutcome::Lost | TurnOutcome::Overflowed) {
+                    self.messages.remove(&settled.message);
+                }
+            }
+            SessionEvent::CompactionStarted(started) => row.open_turns.push(started.turn.clone()),
+            SessionEvent::CompactionEnded(ended) => {
+                row.open_turns.retain(|turn| *turn != ended.turn);
+                if ended.outcome == SideOutcome::Completed {
+                    self.messages.insert(ended.message.clone());
+                }
+            }
+            SessionEvent::NoticeRecorded(notice) => {
+                self.messages.insert(notice.message.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn admitted(
+        &mut self,
+        session: usize,
+        seq: Seq,
+        (id, kind, digest): (MessageId, &'static str, String),
+        delivery: Delivery,
+        wake: bool,
+    ) {
+        self.inputs.insert(id.clone(), session);
+        self.sessions[session].inputs.push(Input {
+            id,
+            kind,
+            admitted_delivery: delivery,
+            delivery,
+            digest,
+            admitted_seq: seq.0,
+            wake_seq: if wake { seq.0 } else { 0 },
+            status: InputStatus::Admitted,
+        });
+    }
+}
+
+impl SimSession {
+    fn set_status(&mut self, message: &MessageId, status: InputStatus) {
+        for input in self.inputs.iter_mut().filter(|input| input.id == *message) {
+            input.status = status;
+        }
+    }
+}

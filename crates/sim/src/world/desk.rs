@@ -1,0 +1,171 @@
+//! What drains ask of their surroundings: rules, sources, the provider, the ledger of effects, their deaths.
+
+use std::sync::Arc;
+
+use context::{EnvironmentFacts, Loaded, SystemContext, date, environment};
+use domain::{AttemptId, AttemptStarted, CallId, Seq};
+use history::{History, hash_hex};
+use session_rules::{Observation, Rules, Site, WorkspaceState};
+
+use super::World;
+use super::facts::EPOCH;
+use crate::check::Violation;
+use crate::fault::When;
+use crate::mutant::{Mutant, ShellMutant};
+use crate::provider::{Purpose, Stream};
+use crate::store::Basis;
+
+impl World {
+    pub(crate) fn is(&self, mutant: ShellMutant) -> bool {
+        self.mutant == Some(Mutant::Shell(mutant))
+    }
+
+    pub(crate) fn range(&mut self, low: u64, high: u64) -> i64 {
+        i64::try_from(self.rng.within(low, high)).unwrap_or(0)
+    }
+
+    /// How long a statement takes.
+    pub(crate) fn latency(&mut self) -> i64 {
+        if self.rng.chance(10) && !self.quiet { self.range(20, 250) } else { self.range(1, 8) }
+    }
+
+    /// Whether a worker stops in good order.
+    pub(crate) fn is_stopping(&self, worker: usize) -> bool {
+        self.workers[worker].stopping
+    }
+
+    /// A worker's clock.
+    pub(crate) fn clock(&self, worker: usize) -> i64 {
+        EPOCH + self.now + self.workers[worker].skew
+    }
+
+    /// What a drain's decisions are made of. `begun`: it has had a turn.
+    pub(crate) fn rules(
+        &self,
+        session: usize,
+        worker: usize,
+        interrupts_before: Seq,
+        begun: bool,
+    ) -> Rules<'_> {
+        let place = &self.places[self.store.sessions[session].head.location];
+        let facts = &self.facts;
+        Rules {
+            settings: &facts.settings,
+            models: &facts.models,
+            tools: &facts.tools,
+            session: &facts.sessions[session],
+            workspace: if place.missing {
+                WorkspaceState::Missing(&facts.missing)
+            } else {
+                WorkspaceState::Here
+            },
+            stopping: self.workers[worker].stopping,
+            crowded: self.workers[worker].crowded && begun,
+            interrupts_before,
+        }
+    }
+
+    pub(crate) fn observe(
+        &mut self,
+        session: usize,
+        worker: usize,
+        history: &History,
+    ) -> Observation {
+        let now = self.clock(worker);
+        let place = &self.places[self.store.sessions[session].head.location];
+        let loaded = if place.unavailable {
+            Loaded::Unavailable("the disk is asleep".to_owned())
+        } else {
+            Loaded::Value(EnvironmentFacts {
+                directory: "/workspace".into(),
+                platform: "linux".into(),
+                repository: true,
+                branch: Some(format!("branch{}", place.branch)),
+            })
+        };
+        let seen =
+            SystemContext::combine([environment(loaded), date(now, &jiff::tz::TimeZone::UTC)]);
+        Observation::new(seen, Arc::new(history.read_paths().clone()))
+    }
+
+    /// The crash that a commit at `site` meets, if one.
+    pub(crate) fn crash(&mut self, site: Site) -> Option<When> {
+        if self.quiet {
+            return None;
+        }
+        let now = self.now;
+        let point =
+            self.crash_points.iter().position(|(at, _, from)| *at == site && *from <= now)?;
+        let (_, when, _) = self.crash_points.swap_remove(point);
+        self.faults.crashed(site, when);
+        Some(when)
+    }
+
+    /// A drain has written: what is new is checked against who it is.
+    pub(crate) fn written(&mut self, session: usize, drain: u64, basis: Basis, events: usize) {
+        self.trace.count(basis.claim());
+        if basis.starts.is_some_and(|token| !self.holds(session, token)) {
+            self.fail(format!("I10: drain {drain} started under a token that has passed on"));
+        }
+        self.trace.count(i64::try_from(events).unwrap_or(0));
+        self.check_session(session, Some(drain));
+    }
+
+    /// A request comes to the provider.
+    pub(crate) fn request(
+        &mut self,
+        session: usize,
+        started: &AttemptStarted,
+        body: &[u8],
+        purpose: Purpose,
+    ) -> Stream {
+        let components = format!("{:?}", started.components);
+        let AttemptStarted { attempt, turn, .. } = started;
+        let checker = &mut self.checkers[session];
+        let checked = checker.request(turn, attempt, &hash_hex(body), &components, body);
+        if let Err(violation) = checked {
+            self.fail(violation);
+        }
+        self.trace.add(&started.body_hash);
+        let Self { provider, rng, faults, quiet, now, .. } = self;
+        let purpose = match purpose {
+            // A model may call although it was told not to.
+            Purpose::Turn { calls } => {
+                Purpose::Turn { calls: !*quiet && (calls || rng.chance(30)) }
+            }
+            Purpose::Summary | Purpose::Title => purpose,
+        };
+        provider.answer(&started.attempt, purpose, *now, *quiet, rng, faults)
+    }
+
+    /// Followers have seen something of an attempt's answer.
+    pub(crate) fn show(&mut self, attempt: &AttemptId) {
+        self.provider.shown.insert(attempt.clone());
+    }
+
+    pub(crate) fn body_started(&mut self, session: usize, call: &CallId) {
+        if let Err(violation) = self.checkers[session].body(call) {
+            self.fail(violation);
+        }
+    }
+
+    pub(crate) fn effect(&mut self, session: usize, call: &CallId) {
+        self.effects.insert(call.clone());
+        if let Err(violation) = self.checkers[session].effect(call) {
+            self.fail(violation);
+        }
+    }
+
+    /// Whether a token is still the one of its Location.
+    pub(crate) fn holds(&self, session: usize, token: i64) -> bool {
+        self.store.fences[self.store.sessions[session].head.location] == token
+    }
+
+    pub(crate) fn had_effect(&self, call: &CallId) -> bool {
+        self.effects.contains(call)
+    }
+
+    pub(crate) fn fail(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+}

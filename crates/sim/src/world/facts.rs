@@ -1,0 +1,128 @@
+//! What all histories have in common: sizes, times, settings.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use domain::{
+    IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated, SessionError,
+    SessionId, SessionRef, ToolClass,
+};
+use llm_protocol::{RawJson, ToolDefinition, retry::Schedule};
+use session_rules::{
+    Agent, Agents, CompactionSettings, ModelFacts, Models, RuleSettings, ToolFacts,
+};
+
+use crate::check::{MAX_BODIES, MAX_RECOVERIES, MAX_RETRIES};
+use crate::provider::TOOLS;
+
+/// When virtual time begins, in Unix milliseconds.
+pub(super) const EPOCH: i64 = 1_795_000_000_000;
+/// Actions of one history, at most.
+pub(super) const MAX_STEPS: u64 = 50_000;
+pub(super) const WORKERS: usize = 3;
+pub(super) const LOCATIONS: usize = 2;
+pub(super) const SESSIONS: usize = 3;
+/// How often a worker looks by itself, and placement.
+pub(super) const SWEEP: i64 = 500;
+/// How long a lease lasts after its last heartbeat.
+pub(super) const LEASE: i64 = 2_000;
+/// When faults stop.
+pub(super) const QUIET: i64 = 9_000;
+/// By when everything must be settled: the longest waits are a provider's, then a lease's.
+pub(super) const SETTLED: i64 = QUIET + 45_000;
+/// Context entries of a session, at most.
+pub(super) const ENTRIES: usize = 2;
+
+/// What all drains share.
+pub(crate) struct Facts {
+    pub(crate) settings: RuleSettings,
+    pub(super) models: Models,
+    pub(super) tools: ToolFacts,
+    pub(super) sessions: Vec<SessionRef>,
+    pub(super) missing: SessionError,
+}
+
+impl Facts {
+    pub(super) fn new(mint: &mut IdMint) -> Self {
+        let locations: Vec<LocationId> = (0..LOCATIONS).map(|_| LocationId::mint(mint)).collect();
+        let session = |index: usize| SessionRef {
+            org: OrgId::FIRST,
+            location: locations[index % LOCATIONS].clone(),
+            session: SessionId::mint(mint),
+        };
+        let sessions = (0..SESSIONS).map(session).collect();
+        let default = ModelRef { provider: "simulated".into(), model: "simulated".into() };
+        let classes = [ToolClass::Pure, ToolClass::Keyed, ToolClass::Probe, ToolClass::Unsafe];
+        let definition = |name: &&str| ToolDefinition {
+            name: (*name).to_owned(),
+            description: format!("Does {name}."),
+            input_schema: RawJson::parse("{\"type\":\"object\"}".to_owned()).expect("JSON"),
+        };
+        Self {
+            settings: settings(),
+            models: Models {
+                providers: BTreeSet::from([default.provider.clone()]),
+                known: vec![(default.clone(), limits())],
+                default,
+            },
+            tools: ToolFacts {
+                definitions: TOOLS.iter().map(definition).collect(),
+                classes: TOOLS.iter().map(|tool| (*tool).to_owned()).zip(classes).collect(),
+            },
+            sessions,
+            missing: SessionError {
+                code: "workspace.unavailable".into(),
+                message: "the files are elsewhere".into(),
+            },
+        }
+    }
+
+    /// The first event of a session: two have no title, and the last is a child of the first.
+    pub(super) fn created(&self, session: usize, mint: &mut IdMint) -> SessionCreated {
+        let last = session == SESSIONS - 1;
+        SessionCreated {
+            project: ProjectId::mint(mint),
+            location: self.sessions[session].location.clone(),
+            directory: "/workspace".into(),
+            title: "New session".into(),
+            agent: "build".into(),
+            model: None,
+            parent: last.then(|| self.sessions[0].session.clone()),
+            named: false,
+        }
+    }
+
+    /// The most tokens of a request.
+    pub(super) fn context_limit(&self) -> usize {
+        let limit = limits().context_limit.unwrap_or(0);
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    }
+}
+
+/// A model so small that conversations of a few seconds come to its limits.
+fn limits() -> ModelFacts {
+    ModelFacts { context_limit: Some(2_000), output_limit: Some(200), prices: None }
+}
+
+fn settings() -> RuleSettings {
+    RuleSettings {
+        agents: Agents::of(Agent {
+            name: "build".into(),
+            description: "Works.".into(),
+            instructions: "You work.".into(),
+            tools: Permitted::All,
+            skills: Permitted::All,
+            steps: None,
+        }),
+        max_steps: 5,
+        retry: Schedule {
+            base: Duration::from_millis(40),
+            max_retries: MAX_RETRIES,
+            max_retry_after: Duration::from_millis(400),
+        },
+        max_recoveries: MAX_RECOVERIES,
+        max_bodies: MAX_BODIES,
+        compaction: CompactionSettings { buffer: 300, keep: 60, ..CompactionSettings::default() },
+        titles: true,
+    }
+}

@@ -1,0 +1,249 @@
+//! What clients ask for, through gateways; and the hints that these give, which may be lost, late or double.
+
+use domain::{
+    Control, ControlAdmitted, Delivery, EntrySet, IdMint, MessageId, ModelRef, PartId,
+    PromptAdmitted, PromptPart, TimestampMs,
+};
+use history::hash_hex;
+
+use super::facts::{ENTRIES, EPOCH, SESSIONS};
+use super::{Action, World};
+use crate::fault::Fault;
+use crate::mutant::ShellMutant;
+use crate::store::{Admission, Change, Interrupted};
+
+/// An input that a client asks for.
+#[derive(Debug, Clone)]
+pub(super) enum Asked {
+    Prompt(PromptAdmitted),
+    Control(ControlAdmitted),
+}
+
+impl Asked {
+    pub(super) fn message(&self) -> &MessageId {
+        match self {
+            Self::Prompt(prompt) => &prompt.message,
+            Self::Control(control) => &control.message,
+        }
+    }
+
+    fn wake(&self) -> bool {
+        match self {
+            Self::Prompt(prompt) => prompt.wake,
+            Self::Control(control) => control.wake,
+        }
+    }
+
+    /// Something else under the same id.
+    fn differ(&mut self) {
+        match self {
+            Self::Prompt(prompt) => prompt.digest = hash_hex(b"another"),
+            Self::Control(control) => control.digest = hash_hex(b"another"),
+        }
+    }
+}
+
+impl World {
+    pub(super) fn client(&mut self) {
+        if self.quiet {
+            return;
+        }
+        self.after(100, 1_600, Action::Client);
+        let session = self.rng.index(SESSIONS);
+        match self.rng.below(100) {
+            0..=49 => {
+                let prompt = self.with_mint(Self::prompt);
+                self.admit(session, prompt);
+            }
+            50..=54 => self.ask_again(),
+            // Mostly of work that runs: of any other it changes nothing.
+            55..=68 => {
+                let open = |session: &usize| self.store.sessions[*session].head.open;
+                let running = (0..SESSIONS).find(open).filter(|_| session > 0);
+                self.interrupt(running.unwrap_or(session));
+            }
+            69..=74 => self.cancel(session),
+            75..=80 => self.change(session),
+            81..=89 => {
+                let control = self.with_mint(Self::control);
+                self.admit(session, control);
+            }
+            90..=93 => {
+                let woken = self.with_mint(|world, mint, now| world.store.wake(session, mint, now));
+                if woken == Change::Done {
+                    self.hint(|| Action::Wake { session });
+                }
+            }
+            94..=95 => {
+                let title = format!("Name {}", self.rng.below(100));
+                self.with_mint(|world, mint, now| world.store.rename(session, &title, mint, now));
+            }
+            _ => self.change_entry(session),
+        }
+    }
+
+    /// What `f` does with ids of now; later ones come after them.
+    fn with_mint<T>(&mut self, f: impl FnOnce(&mut Self, &mut IdMint, TimestampMs) -> T) -> T {
+        let now = EPOCH + self.now;
+        let mut mint = IdMint::seeded(self.mint.last(), now, self.scheduled);
+        let made = f(self, &mut mint, now);
+        self.mint.raise(mint.last());
+        made
+    }
+
+    fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
+        let text = format!("do thing {}", self.rng.below(1_000));
+        let unknown = ModelRef { provider: "nobody".into(), model: "none".into() };
+        let known = self.facts.models.default.clone();
+        let model = match self.rng.below(100) {
+            0..=3 => Some(unknown),
+            4..=30 => Some(known),
+            _ => None,
+        };
+        let synthetic = self.rng.chance(10).then(|| "a job has ended".to_owned());
+        Asked::Prompt(PromptAdmitted {
+            message: MessageId::mint(mint),
+            delivery: self.delivery(),
+            parts: vec![PromptPart::Text { id: PartId::mint(mint), text: text.clone() }],
+            agent: None,
+            model,
+            wake: !self.rng.chance(12),
+            digest: hash_hex(text.as_bytes()),
+            synthetic,
+        })
+    }
+
+    fn control(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
+        Asked::Control(ControlAdmitted {
+            message: MessageId::mint(mint),
+            delivery: self.delivery(),
+            control: Control::Compaction,
+            wake: !self.rng.chance(12),
+            digest: "compaction".into(),
+        })
+    }
+
+    fn delivery(&mut self) -> Delivery {
+        if self.rng.chance(55) { Delivery::Steer } else { Delivery::Queue }
+    }
+
+    fn ask(&mut self, session: usize, asked: &Asked) -> Admission {
+        self.with_mint(|world, mint, now| match asked {
+            Asked::Prompt(prompt) => world.store.admit(session, prompt, mint, now),
+            Asked::Control(control) => world.store.admit_control(session, control, mint, now),
+        })
+    }
+
+    fn admit(&mut self, session: usize, asked: Asked) {
+        if self.is(ShellMutant::AckBeforeCommit) && self.rng.chance(20) {
+            // The gateway has answered, and dies before its statement is sent.
+            self.acknowledged.push((session, asked));
+            return;
+        }
+        let admitted = self.ask(session, &asked);
+        match admitted {
+            Admission::Conflict | Admission::Retry(_) => {
+                self.fail(format!("I1: {} is new, and there was {admitted:?}", asked.message()));
+            }
+            // The one that waits is what the client is told of.
+            Admission::Pending(_) => return self.hint(|| Action::Wake { session }),
+            Admission::Admitted(_) => {}
+        }
+        if self.rng.chance(8) {
+            self.faults.note(Fault::AdmissionRetried);
+            return self.after(20, 900, Action::Retry { session, asked: Box::new(asked) });
+        }
+        if asked.wake() {
+            self.hint(|| Action::Wake { session });
+        }
+        self.acknowledged.push((session, asked));
+    }
+
+    /// The same again: the client has had no answer.
+    pub(super) fn retry(&mut self, session: usize, asked: Asked) {
+        let admitted = self.ask(session, &asked);
+        if !matches!(admitted, Admission::Retry(_)) {
+            self.fail(format!("I1: an exact retry of {} gave {admitted:?}", asked.message()));
+        }
+        self.acknowledged.push((session, asked));
+        self.hint(|| Action::Wake { session });
+    }
+
+    /// An id that was used before, with another text or at another session: it must be refused.
+    fn ask_again(&mut self) {
+        if self.acknowledged.is_empty() {
+            return;
+        }
+        let (session, mut asked) =
+            self.acknowledged[self.rng.index(self.acknowledged.len())].clone();
+        let session = if self.rng.chance(50) { (session + 1) % SESSIONS } else { session };
+        asked.differ();
+        let admitted = self.ask(session, &asked);
+        let lost = self.is(ShellMutant::AckBeforeCommit);
+        if admitted != Admission::Conflict && !lost {
+            let message = asked.message();
+            self.fail(format!("I1: something else under the id {message} gave {admitted:?}"));
+        }
+    }
+
+    fn interrupt(&mut self, session: usize) {
+        let asked = self.with_mint(|world, mint, now| world.store.interrupt(session, mint, now));
+        if let Interrupted::Applied(seq) = asked {
+            self.hint(|| Action::Interrupt { session, seq });
+        }
+    }
+
+    /// Any input of the session, whatever has become of it.
+    fn any_input(&mut self, session: usize) -> Option<MessageId> {
+        let inputs = &self.store.sessions[session].inputs;
+        let index = (!inputs.is_empty()).then(|| self.rng.index(inputs.len()))?;
+        Some(inputs[index].id.clone())
+    }
+
+    fn cancel(&mut self, session: usize) {
+        let Some(message) = self.any_input(session) else { return };
+        self.with_mint(|world, mint, now| world.store.cancel(session, &message, mint, now));
+    }
+
+    fn change(&mut self, session: usize) {
+        let Some(message) = self.any_input(session) else { return };
+        let delivery = self.delivery();
+        self.with_mint(|world, mint, now| {
+            world.store.change(session, &message, delivery, mint, now);
+        });
+        self.hint(|| Action::Wake { session });
+    }
+
+    fn change_entry(&mut self, session: usize) {
+        let key = format!("key{}", self.rng.below(3));
+        let value = self.rng.below(3);
+        self.with_mint(|world, mint, now| {
+            if value == 0 {
+                world.store.remove_entry(session, &key, mint, now);
+            } else {
+                let entry = EntrySet { key, value: value.to_string() };
+                world.store.set_entry(session, &entry, ENTRIES, mint, now);
+            }
+        });
+    }
+
+    /// A hint, which may be lost, late or double.
+    fn hint(&mut self, action: impl Fn() -> Action) {
+        if self.quiet {
+            return self.after(1, 10, action());
+        }
+        match self.rng.below(100) {
+            0..=14 => self.faults.note(Fault::HintDropped),
+            15..=24 => {
+                self.faults.note(Fault::HintDuplicated);
+                self.after(1, 10, action());
+                self.after(1, 400, action());
+            }
+            25..=39 => {
+                self.faults.note(Fault::HintDelayed);
+                self.after(300, 3_000, action());
+            }
+            _ => self.after(1, 15, action()),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The cluster of one history: workers, placement, gateways, the provider, and what goes wrong. One queue of
+//! actions in virtual time; what is due at the same time goes in an order that the seed decides.
+//!
+//! ```text
+//! facts      sizes, times, settings
+//! desk       what drains ask of their surroundings
+//! workers    sweeps, leases, drains that start and end; placement
+//! gateways   what clients ask for, and hints
+//! trouble    what goes wrong, until faults stop
+//! ```
+
+mod desk;
+mod facts;
+mod gateways;
+mod trouble;
+mod workers;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{CallId, IdMint, RecordedEvent, Stamp};
+use history::History;
+use session_rules::Site;
+
+use self::facts::{EPOCH, Facts, LOCATIONS, MAX_STEPS, QUIET, SESSIONS, SETTLED, WORKERS};
+use self::gateways::Asked;
+use self::trouble::Place;
+use self::workers::{Assigned, Worker};
+use crate::check::{Checker, Violation};
+use crate::fault::{Faults, RARE, When, sites};
+use crate::mutant::Mutant;
+use crate::provider::Provider;
+use crate::rng::Rng;
+use crate::store::SimStore;
+use crate::trace::Trace;
+
+enum Action {
+    Sweep { worker: usize, incarnation: u64 },
+    Poll { worker: usize, incarnation: u64, drain: u64 },
+    Placement,
+    Client,
+    Retry { session: usize, asked: Box<Asked> },
+    Wake { session: usize },
+    Interrupt { session: usize, seq: i64 },
+    Place { location: usize },
+    Trouble,
+    Restart { worker: usize },
+    Quiet,
+}
+
+pub(crate) struct World {
+    pub(crate) now: i64,
+    pub(crate) rng: Rng,
+    pub(crate) store: SimStore,
+    pub(crate) facts: Facts,
+    pub(crate) faults: Faults,
+    pub(crate) trace: Trace,
+    mutant: Option<Mutant>,
+    queue: BTreeMap<(i64, u32, u64), Action>,
+    scheduled: u64,
+    steps: u64,
+    drains: u64,
+    workers: Vec<Worker>,
+    assigned: Vec<Option<Assigned>>,
+    heard: Vec<i64>,
+    last_token: i64,
+    places: Vec<Place>,
+    provider: Provider,
+    effects: BTreeSet<CallId>,
+    checkers: Vec<Checker>,
+    mint: IdMint,
+    /// What a client believes to be admitted, with all that it needs to ask again.
+    acknowledged: Vec<(usize, Asked)>,
+    crash_points: Vec<(Site, When, i64)>,
+    quiet: bool,
+    violation: Option<Violation>,
+}
+
+/// What came of a history.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) steps: u64,
+    pub(crate) events: u64,
+    pub(crate) hash: u64,
+    pub(crate) faults: Faults,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) logs: Vec<Vec<RecordedEvent>>,
+}
+
+/// Each history dies at other crash points, so that a run meets them all.
+fn crash_points(seed: u64, rng: &mut Rng) -> Vec<(Site, When, i64)> {
+    let whens = When::ALL.len() as u64;
+    let when = |point: u64| When::ALL[usize::try_from(point % whens).unwrap_or(0)];
+    let sites: Vec<Site> = sites().collect();
+    let points = sites.len() as u64 * whens;
+    let rare = RARE[usize::try_from(seed / whens % RARE.len() as u64).unwrap_or(0)];
+    (0..4)
+        .map(|turn| {
+            let point = (seed.wrapping_mul(4) + turn) % points;
+            let site = sites[usize::try_from(point / whens).unwrap_or(0)];
+            (site, when(point), i64::try_from(rng.below(5_000)).unwrap_or(0))
+        })
+        .chain([(rare, when(seed), 0)])
+        .collect()
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, mutant: Option<Mutant>) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut mint = IdMint::seeded(Stamp::default(), EPOCH, seed);
+        let facts = Facts::new(&mut mint);
+        let mut store = SimStore::new(LOCATIONS, mutant);
+        for session in 0..SESSIONS {
+            let created = facts.created(session, &mut mint);
+            store.create(session % LOCATIONS, created.into(), &mut mint, EPOCH);
+        }
+        let crash_points = crash_points(seed, &mut rng);
+        let limit = facts.context_limit();
+        let mut world = Self {
+            now: 0,
+            rng,
+            store,
+            facts,
+            faults: Faults::default(),
+            trace: Trace::default(),
+            mutant,
+            queue: BTreeMap::new(),
+            scheduled: 0,
+            steps: 0,
+            drains: 0,
+            workers: (0..WORKERS).map(|_| Worker::new()).collect(),
+            assigned: vec![None; LOCATIONS],
+            heard: vec![0; WORKERS],
+            last_token: 0,
+            places: (0..LOCATIONS).map(|_| Place::default()).collect(),
+            provider: Provider::default(),
+            effects: BTreeSet::new(),
+            checkers: vec![Checker::new(limit); SESSIONS],
+            mint,
+            acknowledged: Vec::new(),
+            crash_points,
+            quiet: false,
+            violation: None,
+        };
+        world.begin();
+        world
+    }
+
+    fn begin(&mut self) {
+        for worker in 0..WORKERS {
+            let at = self.range(0, 100);
+            self.at(at, Action::Sweep { worker, incarnation: 0 });
+        }
+        self.at(50, Action::Placement);
+        for _ in 0..2 {
+            let at = self.range(0, 200);
+            self.at(at, Action::Client);
+        }
+        for location in 0..LOCATIONS {
+            let at = self.range(300, 2_000);
+            self.at(at, Action::Place { location });
+        }
+        let at = self.range(500, 2_000);
+        self.at(at, Action::Trouble);
+        self.at(QUIET, Action::Quiet);
+    }
+
+    /// Runs the history to its end.
+    pub(crate) fn run(mut self) -> End {
+        while self.violation.is_none() {
+            let Some(((at, _, _), action)) = self.queue.pop_first() else { break };
+            self.now = self.now.max(at);
+            if self.quiet && self.is_settled() {
+                break;
+            }
+            if self.now > SETTLED {
+                self.fail("I11: it does not settle".into());
+                break;
+            }
+            self.steps += 1;
+            if self.steps > MAX_STEPS {
+                self.fail(format!("it goes round in circles at {} ms", self.now));
+                break;
+            }
+            self.trace.count(self.now);
+            self.act(action);
+            self.check(None);
+        }
+        if self.violation.is_none() {
+            self.finish();
+        }
+        let events = self.store.sessions.iter().map(|session| session.events.len() as u64).sum();
+        for session in &self.store.sessions {
+            for event in &session.events {
+                self.trace.add(event.id.as_str());
+                self.trace.add(event.event.kind());
+            }
+        }
+        let logs = self.store.sessions.into_iter().map(|session| session.events).collect();
+        End {
+            steps: self.steps,
+            events,
+            hash: self.trace.hash(),
+            faults: self.faults,
+            violation: self.violation,
+            logs,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let idle = self.workers.iter().all(|worker| worker.drains.is_empty());
+        let retries = self.queue.values().any(|action| matches!(action, Action::Retry { .. }));
+        idle && !retries && self.store.sessions.iter().all(|session| !session.head.ready())
+    }
+
+    fn finish(&mut self) {
+        for (index, session) in self.store.sessions.iter().enumerate() {
+            if let Err(violation) = self.checkers[index].settled(session) {
+                self.violation = Some(violation);
+                return;
+            }
+            let mut fresh = History::new();
+            fresh.extend(session.events.iter());
+            let fresh = format!("{fresh:?}");
+            for worker in &mut self.workers {
+                let Some(mut cached) = worker.cache.remove(&index) else { continue };
+                let known = usize::try_from(cached.seq().0).unwrap_or(0);
+                cached.extend(session.events.get(known..).unwrap_or_default());
+                if format!("{cached:?}") != fresh {
+                    self.violation = Some("I7: a fold in pieces is not the fold at once".into());
+                    return;
+                }
+            }
+        }
+        for (session, asked) in &self.acknowledged {
+            if !self.checkers[*session].knows(asked.message()) {
+                self.violation =
+                    Some(format!("I1: {} was acknowledged and is lost", asked.message()));
+                return;
+            }
+        }
+    }
+
+    fn check(&mut self, writer: Option<u64>) {
+        for session in 0..SESSIONS {
+            self.check_session(session, writer);
+        }
+    }
+
+    fn check_session(&mut self, session: usize, writer: Option<u64>) {
+        let max_steps = self.facts.settings.max_steps;
+        let row = &self.store.sessions[session];
+        let checked = self.checkers[session].take(row, writer, &self.provider, max_steps);
+        if let Err(violation) = checked {
+            self.fail(violation);
+        }
+    }
+
+    fn at(&mut self, time: i64, action: Action) {
+        self.scheduled += 1;
+        let tie = u32::try_from(self.rng.draw() >> 32).unwrap_or(0);
+        self.queue.insert((time, tie, self.scheduled), action);
+    }
+
+    fn after(&mut self, low: u64, high: u64, action: Action) {
+        let delay = self.range(low, high);
+        self.at(self.now + delay, action);
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Sweep { worker, incarnation } => self.sweep(worker, incarnation),
+            Action::Poll { worker, incarnation, drain } => self.poll(worker, incarnation, drain),
+            Action::Placement => self.place_all(),
+            Action::Client => self.client(),
+            Action::Retry { session, asked } => self.retry(session, *asked),
+            Action::Wake { session } => self.wake(session),
+            Action::Interrupt { session, seq } => self.interrupted(session, seq),
+            Action::Place { location } => self.change_place(location),
+            Action::Trouble => self.trouble(),
+            Action::Restart { worker } => self.restart(worker),
+            Action::Quiet => self.quieten(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What goes wrong, until faults stop.
+
+use super::facts::{LOCATIONS, WORKERS};
+use super::{Action, World};
+use crate::fault::Fault;
+
+/// What a Location's Context Sources say.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) branch: u64,
+    pub(super) unavailable: bool,
+    pub(super) missing: bool,
+}
+
+impl World {
+    pub(super) fn change_place(&mut self, location: usize) {
+        if self.quiet {
+            return;
+        }
+        let place = &mut self.places[location];
+        match self.rng.below(10) {
+            0..=5 => place.branch = self.rng.below(3),
+            6..=7 => {
+                place.unavailable = !place.unavailable;
+                if place.unavailable {
+                    self.faults.note(Fault::SourceUnavailable);
+                }
+            }
+            _ => {
+                place.missing = !place.missing;
+                if place.missing {
+                    self.faults.note(Fault::WorkspaceMissing);
+                }
+            }
+        }
+        // What is missing comes back soon, or nothing would ever happen.
+        let (low, high) = if self.places[location].missing { (50, 300) } else { (200, 1_500) };
+        if self.places[location].missing && self.rng.chance(70) {
+            self.places[location].missing = self.rng.chance(50);
+        }
+        self.after(low, high, Action::Place { location });
+    }
+
+    pub(super) fn trouble(&mut self) {
+        if self.quiet {
+            return;
+        }
+        self.after(150, 1_500, Action::Trouble);
+        let worker = self.rng.index(WORKERS);
+        match self.rng.below(100) {
+            0..=19 => {
+                if self.workers[worker].alive {
+                    self.faults.note(Fault::Death);
+                    self.die(worker);
+                }
+            }
+            20..=39 => {
+                self.faults.note(Fault::Pause);
+                let until = self.now + self.range(200, 5_000);
+                self.workers[worker].paused_until = until;
+            }
+            40..=54 => {
+                self.faults.note(Fault::Partition);
+                let until = self.now + self.range(1_000, 6_000);
+                self.workers[worker].cut_off_until = until;
+            }
+            55..=74 => {
+                self.faults.note(Fault::TokenRace);
+                let location = self.rng.index(LOCATIONS);
+                self.assign(location);
+            }
+            75..=84 => {
+                self.faults.note(Fault::Stop);
+                self.workers[worker].stopping = true;
+            }
+            85..=89 => {
+                self.faults.note(Fault::ClockJump);
+                self.workers[worker].skew = self.range(0, 7_200_000) - 3_600_000;
+            }
+            _ => self.workers[worker].crowded = !self.workers[worker].crowded,
+        }
+    }
+
+    /// Faults stop.
+    pub(super) fn quieten(&mut self) {
+        self.quiet = true;
+        for place in &mut self.places {
+            place.unavailable = false;
+            place.missing = false;
+        }
+        for worker in 0..WORKERS {
+            let host = &mut self.workers[worker];
+            host.paused_until = 0;
+            host.cut_off_until = 0;
+            host.crowded = false;
+            if !host.alive {
+                self.at(self.now, Action::Restart { worker });
+            }
+        }
+    }
+}
