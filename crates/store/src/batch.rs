@@ -215,11 +215,14 @@ impl<C: Call> Shared<C> {
 
 /// The error of one statement for each of its callers.
 fn copied(error: &Error) -> StoreError {
-    StoreError::Database(match error {
-        Error::PoolTimedOut => Error::PoolTimedOut,
-        Error::PoolClosed => Error::PoolClosed,
-        Error::Io(cause) => Error::Io(std::io::Error::new(cause.kind(), cause.to_string())),
-        other => Error::Protocol(other.to_string()),
+    StoreError::Database(if matches!(error, Error::PoolTimedOut) {
+        Error::PoolTimedOut
+    } else if matches!(error, Error::PoolClosed) {
+        Error::PoolClosed
+    } else if let Error::Io(cause) = error {
+        Error::Io(std::io::Error::new(cause.kind(), cause.to_string()))
+    } else {
+        Error::Protocol(error.to_string())
     })
 }
 
