@@ -3,7 +3,7 @@ use std::fmt;
 
 use auth::AuthError;
 use axum::response::{IntoResponse, Response};
-use domain::IdError;
+use domain::{IdError, SessionError, SessionId};
 use http::StatusCode;
 use store::StoreError;
 
@@ -32,6 +32,12 @@ pub(crate) enum ApiError {
     /// The id names something else.
     #[error("{0}")]
     Conflict(String),
+    /// The session has work, and what was asked for wants it idle.
+    #[error("the session is busy: interrupt it, or wait until it is idle")]
+    Busy(SessionId),
+    /// The session cannot do it as it is; the code has a page in `docs/errors/`.
+    #[error("{}", .0.message)]
+    Refused(SessionError),
     /// The body is too large.
     #[error("{0}")]
     TooLarge(String),
@@ -53,6 +59,10 @@ pub(crate) enum ApiError {
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
+    /// The page in `docs/errors/` that says more.
+    pub(crate) reason: Option<String>,
+    /// The session that is busy.
+    pub(crate) busy: Option<SessionId>,
     pub(crate) message: String,
     /// For the log, once.
     pub(crate) cause: Option<String>,
@@ -61,6 +71,25 @@ pub(crate) struct Failure {
 impl ApiError {
     pub(crate) fn invalid(message: impl fmt::Display) -> Self {
         Self::Invalid(message.to_string())
+    }
+
+    /// A fork is to have a copy of files that no snapshot has.
+    pub(crate) fn not_captured() -> Self {
+        Self::Refused(SessionError {
+            code: "workspace.not_captured".to_owned(),
+            message: "the session's files were never captured, so they cannot be copied: give it a prompt first, \
+                      or share them"
+                .to_owned(),
+        })
+    }
+
+    /// What a control could not do.
+    pub(crate) fn refused(error: SessionError, session: &SessionId) -> Self {
+        match error.code.as_str() {
+            "session.busy" => Self::Busy(session.clone()),
+            "session.message_unknown" => Self::NotFound("a message with this id was"),
+            _ => Self::Refused(error),
+        }
     }
 
     pub(crate) fn internal(cause: impl Into<Cause>) -> Self {
@@ -74,7 +103,9 @@ impl ApiError {
             Self::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
-            Self::Conflict(_) => (StatusCode::CONFLICT, "CONFLICT"),
+            Self::Conflict(_) | Self::Busy(_) | Self::Refused(_) => {
+                (StatusCode::CONFLICT, "CONFLICT")
+            }
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
             Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
@@ -90,9 +121,25 @@ impl ApiError {
             | Self::NotFound(_)
             | Self::Method
             | Self::Conflict(_)
+            | Self::Busy(_)
+            | Self::Refused(_)
             | Self::TooLarge(_) => None,
         };
-        Failure { status, code, message: self.to_string(), cause }
+        let reason = match self {
+            Self::Busy(_) => Some("session.busy".to_owned()),
+            Self::Refused(error) => Some(error.code.clone()),
+            Self::Invalid(_)
+            | Self::Unauthenticated(_)
+            | Self::Forbidden(_)
+            | Self::NotFound(_)
+            | Self::Method
+            | Self::Conflict(_)
+            | Self::TooLarge(_)
+            | Self::Unavailable { .. }
+            | Self::Internal(_) => None,
+        };
+        let busy = if let Self::Busy(session) = self { Some(session.clone()) } else { None };
+        Failure { status, code, reason, busy, message: self.to_string(), cause }
     }
 }
 
@@ -115,9 +162,8 @@ impl From<StoreError> for ApiError {
             StoreError::Conflict { what } => {
                 Self::Conflict(format!("{what} already exists and differs; choose another id"))
             }
-            error @ (StoreError::Busy { .. } | StoreError::Feature { .. }) => {
-                Self::Conflict(error.to_string())
-            }
+            StoreError::Busy { session } => Self::Busy(session),
+            error @ StoreError::Feature { .. } => Self::Conflict(error.to_string()),
             error @ (StoreError::Fenced { .. } | StoreError::Superseded) => Self::Unavailable {
                 message: "the session is just changing its worker; ask again",
                 cause: Some(error.into()),

@@ -1,26 +1,35 @@
 //! The service's own routes: FEAT-0006's under `/project`, what operators and our CLI use under
 //! `/platform`, and the two probes.
 
+mod acted;
 mod admit;
 mod at;
+mod diff;
 mod entries;
 mod explain;
+mod fork;
 mod health;
 mod inbox;
 mod instructions;
 mod log;
 mod messages;
+mod moves;
 mod platform;
 mod projects;
+mod reverts;
 mod sessions;
 mod tree;
 mod wait;
 
 pub(crate) use admit::{AdmitRequest, admit};
 pub(crate) use at::At;
+pub(crate) use diff::{DiffQuery, changes, diff, summary};
+pub(crate) use fork::{ForkRequest, fork};
 pub(crate) use inbox::{CompactRequest, admit_compaction};
 pub(crate) use messages::{MAX_MESSAGES, context, one, prompt_row, transcript};
+pub(crate) use moves::{MoveRequest, asked};
 pub(crate) use projects::ProjectView;
+pub(crate) use reverts::{RevertRequest, UnrevertRequest, revert, unrevert};
 pub(crate) use sessions::{
     ChangeRequest, Limit, MAX_SESSIONS, NewSessionRequest, create, delete_session, home, interrupt,
     relearn, rename,
@@ -85,5 +94,17 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::put("/platform/session/{session}/context/{key}", entries::set),
         Route::delete("/project/{project}/session/{session}/context/{key}", entries::remove),
         Route::delete("/platform/session/{session}/context/{key}", entries::remove),
+        Route::post("/project/{project}/session/{session}/fork", fork::post),
+        Route::post("/platform/session/{session}/fork", fork::post),
+        Route::post("/project/{project}/session/{session}/move", moves::post),
+        Route::post("/platform/session/{session}/move", moves::post),
+        Route::post("/project/{project}/session/{session}/revert", reverts::post),
+        Route::post("/platform/session/{session}/revert", reverts::post),
+        Route::post("/project/{project}/session/{session}/revert/commit", reverts::commit),
+        Route::post("/platform/session/{session}/revert/commit", reverts::commit),
+        Route::post("/project/{project}/session/{session}/unrevert", reverts::post_unrevert),
+        Route::post("/platform/session/{session}/unrevert", reverts::post_unrevert),
+        Route::get("/project/{project}/session/{session}/diff", diff::show),
+        Route::get("/platform/session/{session}/diff", diff::show),
     ]
 }

@@ -82,17 +82,27 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
 }
 
 fn render(failure: &Failure, dialect: Dialect, id: &RequestId) -> Response {
-    let body = match dialect {
+    let mut body = match dialect {
         Dialect::Native => json!({
             "error": { "code": failure.code, "message": failure.message },
             "request_id": id.0,
         }),
         Dialect::Stock => json!({
-            "name": stock_name(failure.status),
+            "name": stock_name(failure),
             "data": { "message": failure.message },
             "request_id": id.0,
         }),
     };
+    match (dialect, &failure.reason, &failure.busy) {
+        (Dialect::Native, Some(reason), _) => body["error"]["reason"] = json!(reason),
+        // Its clients look for the tag.
+        (Dialect::Stock, _, Some(session)) => {
+            body["_tag"] = json!("SessionBusyError");
+            body["sessionID"] = json!(session);
+            body["message"] = json!(failure.message);
+        }
+        _ => {}
+    }
     let mut response = (failure.status, body.to_string()).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -107,11 +117,12 @@ fn render(failure: &Failure, dialect: Dialect, id: &RequestId) -> Response {
 }
 
 /// The released client's names, as far as it has them.
-fn stock_name(status: StatusCode) -> &'static str {
-    match status {
+fn stock_name(failure: &Failure) -> &'static str {
+    match failure.status {
         StatusCode::NOT_FOUND => "NotFoundError",
         StatusCode::UNAUTHORIZED => "Unauthorized",
         StatusCode::FORBIDDEN => "Forbidden",
+        StatusCode::CONFLICT if failure.busy.is_some() => "SessionBusyError",
         StatusCode::CONFLICT => "ConflictError",
         status if status.is_client_error() => "BadRequest",
         _ => "UnknownError",

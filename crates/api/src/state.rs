@@ -1,8 +1,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use auth::Authenticator;
+use blobs::Blobs;
 use domain::{Clock, ModelRef};
 use placement_api::Placement;
 use signals::Signals;
@@ -29,6 +31,8 @@ pub struct ApiSettings {
     pub version: String,
     /// Whether answers come from the simulated model; clients are told.
     pub simulated: bool,
+    /// How long a request waits for its Revert or Move; the control stays where it is.
+    pub hold: Duration,
 }
 
 /// What the API is made of.
@@ -39,6 +43,8 @@ pub struct ApiParts {
     pub signals: Arc<dyn Signals>,
     /// Who runs what.
     pub placement: Arc<dyn Placement>,
+    /// Where workers keep snapshots of files, if this gateway sees that: diffs are made of rows alone without.
+    pub blobs: Option<Blobs>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Owns what runs beside the requests: readers of followed sessions, placements.
@@ -55,6 +61,7 @@ pub struct ApiState {
 
 struct Shared {
     store: Store,
+    blobs: Option<Blobs>,
     clock: Arc<dyn Clock>,
     settings: ApiSettings,
     authenticator: Authenticator,
@@ -69,7 +76,7 @@ impl ApiState {
     /// Starts what runs beside the requests; it ends with `parts.tasks`.
     #[must_use]
     pub fn start(parts: ApiParts) -> Self {
-        let ApiParts { store, signals, placement, clock, tasks, settings } = parts;
+        let ApiParts { store, signals, placement, blobs, clock, tasks, settings } = parts;
         let waker = Waker::new(signals.clone(), placement, clock.clone(), tasks.clone());
         let hub = Hub::start(store.clone(), signals, waker.clone(), &tasks);
         let feeds = Feeds::new(store.clone(), hub.clone(), clock.clone(), tasks, settings.clone());
@@ -79,6 +86,7 @@ impl ApiState {
         Self {
             shared: Arc::new(Shared {
                 store,
+                blobs,
                 clock,
                 settings,
                 authenticator,
@@ -108,6 +116,10 @@ impl ApiState {
 
     pub(crate) fn store(&self) -> &Store {
         &self.shared.store
+    }
+
+    pub(crate) fn blobs(&self) -> Option<&Blobs> {
+        self.shared.blobs.as_ref()
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

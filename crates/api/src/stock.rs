@@ -12,6 +12,7 @@ mod sessions;
 mod summarize;
 mod told;
 mod translate;
+mod undo;
 
 pub(crate) use feed::Feeds;
 
@@ -37,6 +38,11 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/session/{session}/children", sessions::children),
         Route::post("/session/{session}/summarize", summarize::post),
         Route::post("/session/{session}/abort", sessions::abort),
+        Route::post("/session/{session}/fork", undo::fork_route),
+        Route::post("/session/{session}/revert", undo::revert_route),
+        Route::post("/session/{session}/unrevert", undo::unrevert_route),
+        Route::get("/session/{session}/diff", undo::diff_route),
+        Route::post("/experimental/control-plane/move-session", undo::move_route),
         Route::get("/session/{session}/message", messages::list),
         Route::post("/session/{session}/message", messages::post),
         Route::get("/session/{session}/message/{message}", messages::show),

@@ -2,11 +2,13 @@
 
 mod call;
 mod draft;
+mod files;
 mod message;
 mod session;
 mod tokens;
 
 pub(crate) use draft::{Draft, called_row, settle};
+pub(crate) use files::{DiffView, FileView, SummaryView};
 pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
 };

@@ -40,6 +40,7 @@ mod draft;
 mod ending;
 mod estimate;
 mod files;
+mod fork;
 mod inbox;
 mod models;
 #[cfg(feature = "mutants")]
@@ -65,6 +66,7 @@ pub use controls::MovePlan;
 pub use cost::Prices;
 pub use draft::{Draft, Drafted, Verdict};
 pub use ending::Replied;
+pub use fork::{Forked, fork};
 pub use models::{ModelFacts, Models, ResolvedModel};
 #[cfg(feature = "mutants")]
 pub use mutants::{Mutant, put_in};

@@ -36,6 +36,6 @@ pub use files::{Files, FilesCounts, FilesError, FilesOptions, SnapshotSettings};
 pub use models::ConfiguredModels;
 pub use observe::ObservedAt;
 pub use runtime::{Runtime, StoredComponents};
-pub use session_rules::{CompactionSettings, ModelFacts, Prices, RuleSettings};
+pub use session_rules::{Agent, Agents, CompactionSettings, ModelFacts, Prices, RuleSettings};
 pub use settings::DrainSettings;
 pub use workspace::Workspace;

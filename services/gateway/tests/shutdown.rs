@@ -89,6 +89,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
         store,
         signals: Arc::new(InProcess::new()),
         placement: Arc::new(NoPlacement),
+        blobs: None,
         clock: Arc::new(SystemClock::new()),
         tasks: tasks.clone(),
         settings: ApiSettings {
@@ -98,6 +99,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
             default_agent: "build".into(),
             version: "test".into(),
             simulated: true,
+            hold: std::time::Duration::from_secs(1),
         },
     };
     let options =

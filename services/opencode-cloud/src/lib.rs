@@ -25,6 +25,7 @@ pub mod run_state;
 pub mod serve;
 mod session_change;
 mod session_cmd;
+mod session_files;
 mod simulated;
 mod table;
 

@@ -26,7 +26,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Steer => "steer",
             Self::Queue => "queue",

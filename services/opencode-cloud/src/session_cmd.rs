@@ -1,5 +1,5 @@
 //! `opencode-cloud session list|show|log` and `opencode-cloud abort`; what changes a session is
-//! [`crate::session_change`].
+//! [`crate::session_change`] and [`crate::session_files`].
 
 use std::fmt::Write as _;
 
@@ -11,6 +11,7 @@ use crate::client::{Client, ClientOptions, LogEvent, LogFollower, LogItem, Sessi
 use crate::output::Screen;
 use crate::render::{printable, summary};
 use crate::session_change::{self, SessionChange};
+use crate::session_files::{self, SessionFiles};
 use crate::table::{local_time, table};
 
 /// Arguments of `session`.
@@ -57,6 +58,9 @@ pub enum SessionCommand {
     /// What changes a session, or asks more of it.
     #[command(flatten)]
     Change(SessionChange),
+    /// Where it goes on from, and what became of its files.
+    #[command(flatten)]
+    Files(SessionFiles),
 }
 
 /// Arguments of `abort`.
@@ -96,6 +100,9 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
         }
         SessionCommand::Change(change) => {
             return session_change::execute(&client, change, args.json, screen).await;
+        }
+        SessionCommand::Files(asked) => {
+            return session_files::execute(&client, asked, args.json, screen).await;
         }
         SessionCommand::Log { id, follow: true, after } => {
             let mut log = LogFollower::open(&client, id, Seq(after)).await?;

@@ -178,6 +178,7 @@ fn every_error_code_has_a_page() -> Result<()> {
     let folders = [
         "crates/session/",
         "crates/session-rules/",
+        "crates/api/src/error.rs",
         "crates/llm-protocol/src/error.rs",
         "services/worker/src/",
     ];

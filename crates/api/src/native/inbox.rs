@@ -3,17 +3,16 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::{
-    Control, ControlAdmitted, Delivery, IdMint, MessageId, OrgId, PromptPart, SessionId,
-    SessionRef, Stamp,
+    Control, ControlAdmitted, Delivery, IdMint, MessageId, PromptPart, SessionRef, Stamp,
 };
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use store::{
-    AdmittedControl, ControlAdmission, InboxChange, InboxItem, InboxRow, NewControl, StoreError,
+    AdmittedControl, ControlAdmission, InboxChange, InboxItem, InboxRow, SessionRow, StoreError,
 };
 
-use super::admit::{AdmitRequest, ahead_of_us, plain};
+use super::acted::Asked;
+use super::admit::{AdmitRequest, plain};
 use super::at::{At, announce};
 use super::messages::{AdmittedView, admit_and_show};
 use crate::ApiState;
@@ -28,7 +27,7 @@ const MAX_DESCRIPTION_CHARS: usize = 200;
 #[derive(Debug, Serialize)]
 pub(super) struct InboxView {
     id: String,
-    /// `prompt`, `synthetic` or `compaction`.
+    /// `prompt`, `synthetic`, `compaction`, `move`, `revert` or `unrevert`.
     kind: &'static str,
     delivery: &'static str,
     seq: i64,
@@ -208,21 +207,31 @@ pub(crate) struct CompactRequest {
     resume: Option<bool>,
 }
 
-/// A compaction that waits.
+/// A control that waits, or has waited.
 #[derive(Debug, Serialize)]
-pub(super) struct CompactView {
+pub(super) struct ControlView {
     id: String,
     seq: i64,
     delivery: &'static str,
-    /// Whether this request made it; else it is an exact retry's, or the one that waits already.
+    /// Whether this request made it; else it is an exact retry's, or the compaction that waits already.
     first: bool,
+}
+
+impl From<AdmittedControl> for ControlView {
+    fn from(admitted: AdmittedControl) -> Self {
+        Self {
+            id: admitted.control.message.into(),
+            seq: admitted.seq.0,
+            delivery: admitted.control.delivery.as_str(),
+            first: admitted.admission == ControlAdmission::First,
+        }
+    }
 }
 
 /// Admits a compaction; when this returns, it is never lost.
 pub(crate) async fn admit_compaction(
     state: &ApiState,
-    org: OrgId,
-    session: SessionId,
+    row: &SessionRow,
     request: CompactRequest,
 ) -> Result<AdmittedControl, ApiError> {
     let now = state.clock().now_ms();
@@ -230,20 +239,13 @@ pub(crate) async fn admit_compaction(
         Some(text) => id(text)?,
         None => MessageId::mint(&mut IdMint::after(Stamp::default(), now)),
     };
-    ahead_of_us(&message, now)?;
-    let control = ControlAdmitted {
+    let asked = Asked {
         message,
         delivery: request.delivery.unwrap_or_default(),
         control: Control::Compaction,
         wake: request.resume.unwrap_or(true),
-        digest: hex::encode(Sha256::digest(b"compaction")),
     };
-    let wake = control.wake;
-    let new = NewControl { session: session.clone(), control, now };
-    let admitted = state.store().admit_control(org, new).await?;
-    let at = SessionRef { org, location: admitted.location.clone(), session };
-    announce(state, &at, admitted.seq, wake);
-    Ok(admitted)
+    asked.admit(state, row).await
 }
 
 pub(super) async fn compact(
@@ -251,13 +253,7 @@ pub(super) async fn compact(
     State(state): State<ApiState>,
     Path(at): Path<At>,
     Body(request): Body<CompactRequest>,
-) -> Result<Json<CompactView>, ApiError> {
+) -> Result<Json<ControlView>, ApiError> {
     let row = at.find(&state, access.org).await?;
-    let admitted = admit_compaction(&state, access.org, row.at.session, request).await?;
-    Ok(Json(CompactView {
-        id: admitted.control.message.into(),
-        seq: admitted.seq.0,
-        delivery: admitted.control.delivery.as_str(),
-        first: admitted.admission == ControlAdmission::First,
-    }))
+    Ok(Json(admit_compaction(&state, &row, request).await?.into()))
 }

@@ -9,7 +9,7 @@ use store::SessionRow;
 use super::admit::AdmitRequest;
 use super::log::{LogQuery, of_session};
 use super::messages::{AdmittedView, MAX_MESSAGES, admit_and_show, transcript};
-use super::sessions::{InterruptedView, Limit, MAX_SESSIONS, interrupt};
+use super::sessions::{AbortRequest, InterruptedView, Limit, MAX_SESSIONS, aborted, shown};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanAdminister, CanPrompt, CanRead, Params, id};
@@ -36,7 +36,7 @@ pub(super) async fn session(
     Path(session): Path<String>,
 ) -> Result<Json<SessionView>, ApiError> {
     let row = row(&state, access.org, &session).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
+    Ok(Json(shown(&state, row).await?))
 }
 
 pub(super) async fn messages(
@@ -73,8 +73,9 @@ pub(super) async fn abort(
     access: CanPrompt,
     State(state): State<ApiState>,
     Path(session): Path<String>,
+    Body(request): Body<AbortRequest>,
 ) -> Result<Json<InterruptedView>, ApiError> {
-    Ok(Json(interrupt(&state, access.org, id(&session)?).await?))
+    Ok(Json(aborted(&state, access.org, id(&session)?, &request).await?))
 }
 
 #[derive(Debug, Deserialize)]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::{
-    IdMint, OrgId, ProjectId, SessionCreated, SessionId, SessionRef, SessionRenamed, Stamp,
+    IdMint, OrgId, ProjectId, Seq, SessionCreated, SessionId, SessionRef, SessionRenamed, Stamp,
     TitledBy,
 };
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use store::{
 
 use super::admit::{ModelRequest, plain};
 use super::at::{At, announce};
+use super::diff::summary;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id};
@@ -70,7 +71,7 @@ pub(crate) async fn create(
         location: location.id.clone(),
         directory: location.directory.clone(),
         named: named.is_some(),
-        title: named.unwrap_or_else(|| format!("New session - {}", rfc3339(now))),
+        title: named.unwrap_or_else(|| untitled(now)),
         agent,
         model: request.model.map(|model| model.parse(provider)).transpose()?,
         parent,
@@ -113,8 +114,11 @@ pub(crate) fn agent(agent: Option<String>) -> Result<Option<String>, ApiError> {
     Ok(Some(agent))
 }
 
-fn rfc3339(now: domain::TimestampMs) -> String {
-    jiff::Timestamp::from_millisecond(now).map_or_else(|_| now.to_string(), |at| format!("{at:.3}"))
+/// What a session is called until it has a title.
+pub(super) fn untitled(now: domain::TimestampMs) -> String {
+    let at = jiff::Timestamp::from_millisecond(now);
+    let at = at.map_or_else(|_| now.to_string(), |at| format!("{at:.3}"));
+    format!("New session - {at}")
 }
 
 /// The session, if it belongs to the project that the path names.
@@ -188,7 +192,13 @@ pub(super) async fn show(
     Path((project, session)): Path<(String, String)>,
 ) -> Result<Json<SessionView>, ApiError> {
     let row = in_project(&state, access.org, &project, &session).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
+    Ok(Json(shown(&state, row).await?))
+}
+
+/// A session with how much it changed.
+pub(super) async fn shown(state: &ApiState, row: SessionRow) -> Result<SessionView, ApiError> {
+    let summary = summary(state, &row).await?;
+    Ok(SessionView::native(row, &state.settings().version).summed(summary))
 }
 
 /// What is to change of a session.
@@ -255,11 +265,20 @@ pub(super) async fn remove(
     Ok(Json(true))
 }
 
+/// Whether what steers goes on after an interrupt.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct AbortRequest {
+    resume: Option<bool>,
+}
+
 /// What an interrupt did.
 #[derive(Debug, Serialize)]
 pub(crate) struct InterruptedView {
     /// Whether there was something to interrupt.
     pub(crate) interrupted: bool,
+    /// Whether something goes on, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed: Option<bool>,
 }
 
 /// Makes an interrupt durable, then hints at it.
@@ -271,21 +290,50 @@ pub(crate) async fn interrupt(
     let now = state.clock().now_ms();
     match state.store().interrupt(org, session.clone(), now).await? {
         Interrupted::Applied { seq, location } => {
-            let at = SessionRef { org, location, session };
-            state.waker().interrupt(at.clone());
-            state.waker().committed(&at, seq);
-            state.feeds().touch(&at);
-            Ok(InterruptedView { interrupted: true })
+            interrupted(state, &SessionRef { org, location, session }, seq);
+            Ok(InterruptedView { interrupted: true, resumed: None })
         }
-        Interrupted::Idle => Ok(InterruptedView { interrupted: false }),
+        Interrupted::Idle => Ok(InterruptedView { interrupted: false, resumed: None }),
     }
+}
+
+fn interrupted(state: &ApiState, at: &SessionRef, seq: Seq) {
+    state.waker().interrupt(at.clone());
+    state.waker().committed(at, seq);
+    state.feeds().touch(at);
+}
+
+/// Interrupts as asked; with `resume`, what steers the session goes on, and a control that is next.
+pub(super) async fn aborted(
+    state: &ApiState,
+    org: OrgId,
+    session: SessionId,
+    request: &AbortRequest,
+) -> Result<InterruptedView, ApiError> {
+    if !request.resume.unwrap_or(false) {
+        return interrupt(state, org, session).await;
+    }
+    let now = state.clock().now_ms();
+    let done = state.store().interrupt_and_resume(org, session.clone(), now).await?;
+    let at = SessionRef { org, location: done.location, session };
+    if let Some(seq) = done.interrupt {
+        interrupted(state, &at, seq);
+    }
+    if let Some(seq) = done.wake {
+        announce(state, &at, seq, true);
+    }
+    Ok(InterruptedView {
+        interrupted: done.interrupt.is_some(),
+        resumed: Some(done.wake.is_some()),
+    })
 }
 
 pub(super) async fn abort(
     access: CanPrompt,
     State(state): State<ApiState>,
     Path((project, session)): Path<(String, String)>,
+    Body(request): Body<AbortRequest>,
 ) -> Result<Json<InterruptedView>, ApiError> {
     let row = in_project(&state, access.org, &project, &session).await?;
-    Ok(Json(interrupt(&state, access.org, row.at.session).await?))
+    Ok(Json(aborted(&state, access.org, row.at.session, &request).await?))
 }

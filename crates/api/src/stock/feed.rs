@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use domain::{Clock, OrgId, Seq, SessionId, SessionRef, TimestampMs};
+use domain::{
+    Clock, MessageId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionRef, TimestampMs,
+};
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt, stream};
-use store::{OrgHead, Store};
+use store::{OrgHead, SessionRow, Store};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -24,7 +26,8 @@ use super::translate::{StockEvent, Translator};
 use crate::ApiSettings;
 use crate::error::ApiError;
 use crate::follow::{Cursor, Hub, Step, Want};
-use crate::view::SessionContext;
+use crate::native::changes;
+use crate::view::{DiffView, SessionContext};
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
 /// How far a client may be behind before its stream is ended.
@@ -45,6 +48,8 @@ const LINGER_LOOKS: u32 = 5;
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// How long before an answer the events before it are sent.
 const HEAD_START: Duration = Duration::from_millis(20);
+/// Events read at once.
+const PAGE: i64 = 1_000;
 /// Newest messages from which an open one is taken up.
 const NEWEST_MESSAGES: i64 = 4;
 
@@ -180,7 +185,7 @@ impl Feed {
         loop {
             tokio::select! {
                 Some(session) = touches.recv() => self.follow(session).await,
-                Some((session, step)) = self.cursors.next() => self.take(&session, step.as_ref()),
+                Some((session, step)) = self.cursors.next() => self.take(&session, step.as_ref()).await,
                 _ = look.tick() => {
                     lonely = if self.frames.receiver_count() == 0 { lonely + 1 } else { 0 };
                     if lonely > LINGER_LOOKS && self.leave() {
@@ -248,11 +253,13 @@ impl Feed {
 
     async fn open(&mut self, at: SessionRef) -> Result<(), ApiError> {
         let (store, hub) = (&self.feeds.store, &self.feeds.hub);
+        let row = store.session(at.org, at.session.clone()).await?;
         let after = match self.told.of(&at.session) {
             Some(seq) => seq,
+            // All of it is new, though a fork's copies have the times that they had.
+            None if row.created_ms >= self.began => Seq(0),
             None => store.seq_before(at.org, at.session.clone(), self.began).await?,
         };
-        let row = store.session(at.org, at.session.clone()).await?;
         let newest = if after == Seq(0) {
             Vec::new()
         } else {
@@ -268,7 +275,8 @@ impl Feed {
             model: row.model.clone().unwrap_or_else(|| settings.default_model.clone()),
         };
         let busy = row.busy;
-        let translator = Translator::new(row, context, settings.version.clone(), newest);
+        let summary = DiffView::of_changes(&changes(store, &row, None).await?).summary();
+        let translator = Translator::new(row, context, settings.version.clone(), newest, summary);
         let stop = hub.streams_end().child_token();
         let id = at.session.clone();
         let steps = stream::unfold(Some(cursor), move |cursor| {
@@ -293,13 +301,14 @@ impl Feed {
         Ok(())
     }
 
-    fn take(&mut self, session: &SessionId, step: Option<&Step>) {
+    async fn take(&mut self, session: &SessionId, step: Option<&Step>) {
         let Some(followed) = self.followed.get_mut(session) else { return };
         followed.moved = Instant::now();
         let events = match step {
             Some(Step::Event(event)) => {
-                followed.busy = followed.busy_after(&event.event);
-                followed.translator.event(event)
+                let told = followed.translator.event(event);
+                followed.busy = followed.busy_after(event);
+                told
             }
             Some(Step::Delta(delta)) => followed.translator.delta(delta, self.feeds.clock.now_ms()),
             Some(Step::Gone) | None => {
@@ -316,8 +325,54 @@ impl Feed {
         let Some(followed) = self.followed.get(session) else { return };
         self.send(&followed.directory, followed.translator.project(), &events);
         if let Some(Step::Event(event)) = step {
+            if followed.translator.directory() != &*followed.directory {
+                self.moved(session, &events);
+            }
+            if let Err(error) = self.files(session, event).await {
+                tracing::warn!(%error, "what a session changed in files is not told");
+            }
             self.told.note(session, event.seq);
         }
+    }
+
+    /// Tells those who listen at its new directory too.
+    fn moved(&mut self, session: &SessionId, events: &[StockEvent]) {
+        let Some(followed) = self.followed.get_mut(session) else { return };
+        followed.directory = followed.translator.directory().into();
+        let Some(followed) = self.followed.get(session) else { return };
+        self.send(&followed.directory, followed.translator.project(), events);
+    }
+
+    /// Tells what became of files and messages that an event is about, which takes a read.
+    async fn files(&mut self, session: &SessionId, event: &RecordedEvent) -> Result<(), ApiError> {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "only these are about files or messages"
+        )]
+        let from = match &event.event {
+            SessionEvent::WorkspaceSnapshotted(taken) if !taken.base => None,
+            SessionEvent::RevertStaged(_) | SessionEvent::RevertCleared(_) => None,
+            SessionEvent::RevertCommitted(committed) => Some(committed.from),
+            _ => return Ok(()),
+        };
+        if self.frames.receiver_count() == 0 {
+            return Ok(());
+        }
+        let store = &self.feeds.store;
+        let Some(followed) = self.followed.get_mut(session) else { return Ok(()) };
+        let row = followed.translator.session().clone();
+        let mut events = match from {
+            Some(from) => {
+                let removed = begun_between(store, &row, from, event.seq).await?;
+                followed.translator.removed(&removed, event.time)
+            }
+            None => Vec::new(),
+        };
+        let diff = DiffView::of_changes(&changes(store, &row, None).await?);
+        events.extend(followed.translator.changed(&diff, event.time));
+        let Some(followed) = self.followed.get(session) else { return Ok(()) };
+        self.send(&followed.directory, followed.translator.project(), &events);
+        Ok(())
     }
 
     fn send(&self, directory: &Arc<str>, project: &str, events: &[StockEvent]) {
@@ -332,14 +387,42 @@ impl Feed {
 }
 
 impl Followed {
-    fn busy_after(&self, event: &domain::SessionEvent) -> bool {
+    fn busy_after(&self, event: &RecordedEvent) -> bool {
+        let copied = self.translator.is_copy(event.seq);
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin or end work")]
-        match event {
-            domain::SessionEvent::DrainEnded(_) => false,
-            domain::SessionEvent::PromptPromoted(_) | domain::SessionEvent::TurnStarted(_) => true,
+        match &event.event {
+            SessionEvent::DrainEnded(_) => false,
+            SessionEvent::PromptPromoted(_) | SessionEvent::TurnStarted(_) if !copied => true,
             _ => self.busy,
         }
     }
+}
+
+/// The messages that began with the events from `from` on, before `end`.
+async fn begun_between(
+    store: &Store,
+    row: &SessionRow,
+    from: Seq,
+    end: Seq,
+) -> Result<Vec<MessageId>, ApiError> {
+    let mut begun = Vec::new();
+    let mut after = Seq(from.0 - 1);
+    while after.0 + 1 < end.0 {
+        let page = store.events(row.at.org, row.at.session.clone(), after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for event in page.into_iter().take_while(|event| event.seq < end) {
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin a message")]
+            match event.event {
+                SessionEvent::PromptPromoted(promoted) => begun.push(promoted.message),
+                SessionEvent::TurnStarted(started) => begun.push(started.message),
+                SessionEvent::NoticeRecorded(notice) => begun.push(notice.message),
+                SessionEvent::CompactionStarted(started) => begun.push(started.message),
+                _ => {}
+            }
+        }
+    }
+    Ok(begun)
 }
 
 fn frame(directory: &Arc<str>, project: &str, event: &StockEvent) -> StockFrame {

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::place::Named;
+use super::undo::shown;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id};
@@ -68,7 +69,7 @@ pub(super) async fn show(
     Path(session): Path<String>,
 ) -> Result<Json<SessionView>, ApiError> {
     let row = state.store().session(access.org, id(&session)?).await?;
-    Ok(Json(SessionView::stock(row, &state.settings().version)))
+    Ok(Json(shown(&state, row).await?))
 }
 
 pub(super) async fn remove(

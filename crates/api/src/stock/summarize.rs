@@ -72,7 +72,7 @@ pub(super) async fn post(
     let (hub, store) = (state.hub(), state.store());
     let log = Cursor::join(hub, store, row.at.clone(), Want::Events).await?;
     let request = CompactRequest::default();
-    let admitted = admit_compaction(&state, access.org, row.at.session, request).await?;
+    let admitted = admit_compaction(&state, &row, request).await?;
     let mut log = log.after(admitted.seq);
     let mut awaited = Awaited { input: admitted.control.message, turn: None };
     loop {

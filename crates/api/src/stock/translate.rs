@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 
 use domain::{
-    CallId, CompactionEnded, CompactionReason, DrainOutcome, EventId, IdMint, PartId, PromptPart,
-    RecordedEvent, ReplyPart, SessionError, SessionEvent, SideOutcome, Stamp, TimestampMs,
-    ToolCalled, ToolState, TurnOutcome, TurnSettled, TurnUsage,
+    CallId, CompactionEnded, CompactionReason, DrainOutcome, EventId, IdMint, MessageId, PartId,
+    PromptPart, RecordedEvent, ReplyPart, Seq, SessionError, SessionEvent, SideOutcome, Stamp,
+    TimestampMs, ToolCalled, ToolState, TurnOutcome, TurnSettled, TurnUsage,
 };
 use serde_json::{Value, json};
 use signals::{Delta, DeltaKind};
 use store::{CallRow, MessageRow, PartRow, SessionRow};
 
 use crate::view::{
-    MessageInfo, MessageView, PartBody, PartView, SessionContext, SessionView, called_row,
-    error_view, message, settle,
+    DiffView, MessageInfo, MessageView, PartBody, PartView, SessionContext, SessionView,
+    SummaryView, called_row, error_view, message, settle,
 };
 
 /// An event in the stock shape.
@@ -57,6 +57,10 @@ pub(super) struct Translator {
     compacting: Option<CompactionReason>,
     /// Its last failure, which the drain's end would tell again.
     told: Option<SessionError>,
+    /// Up to here, the log is a copy of another's: nothing runs.
+    copied: Seq,
+    /// How much was changed in files.
+    summary: SummaryView,
 }
 
 impl Translator {
@@ -66,12 +70,23 @@ impl Translator {
         context: SessionContext,
         version: String,
         newest: Vec<MessageRow>,
+        summary: SummaryView,
     ) -> Self {
         let is_open = |row: &MessageRow| row.role == "assistant" && row.completed_ms.is_none();
         let open = newest.into_iter().rfind(is_open);
         let announced = HashSet::new();
-        let (compacting, told) = (None, None);
-        Self { session, context, version, open, announced, busy: false, compacting, told }
+        let (busy, compacting, told, copied) = (false, None, None, Seq(0));
+        Self { session, context, version, open, announced, busy, compacting, told, copied, summary }
+    }
+
+    /// The session, as far as its events were told.
+    pub(super) fn session(&self) -> &SessionRow {
+        &self.session
+    }
+
+    /// Whether the event that was just told is a copy.
+    pub(super) fn is_copy(&self, seq: Seq) -> bool {
+        seq <= self.copied
     }
 
     pub(super) fn directory(&self) -> &str {
@@ -99,6 +114,7 @@ impl Translator {
                 out.push("message.removed", json!({ "messageID": cancelled.message }));
             }
             SessionEvent::PromptPromoted(prompt) => {
+                let copied = self.is_copy(event.seq);
                 self.context.agent.clone_from(&prompt.agent);
                 self.context.model = prompt.model.clone();
                 self.session.agent.clone_from(&prompt.agent);
@@ -108,10 +124,14 @@ impl Translator {
                 row.synthetic.clone_from(&prompt.synthetic);
                 self.show_all(&mut out, &row);
                 self.touch(&mut out, event.time);
-                self.busy(&mut out);
+                if !copied {
+                    self.busy(&mut out);
+                }
             }
             SessionEvent::TurnStarted(turn) => {
-                self.busy(&mut out);
+                if !self.is_copy(event.seq) {
+                    self.busy(&mut out);
+                }
                 self.announced.clear();
                 let row = MessageRow {
                     id: turn.message.clone(),
@@ -175,7 +195,9 @@ impl Translator {
                 self.touch(&mut out, event.time);
             }
             SessionEvent::CompactionStarted(started) => {
-                self.busy(&mut out);
+                if !self.is_copy(event.seq) {
+                    self.busy(&mut out);
+                }
                 self.session.compacting_ms = Some(event.time);
                 self.compacting = Some(started.reason);
                 self.touch(&mut out, event.time);
@@ -183,6 +205,24 @@ impl Translator {
             SessionEvent::CompactionEnded(ended) => self.compacted(&mut out, event, ended),
             SessionEvent::TitleEnded(ended) => {
                 self.use_up(ended.usage);
+                self.touch(&mut out, event.time);
+            }
+            SessionEvent::SessionForked(forked) => {
+                self.copied = Seq(event.seq.0 + forked.copied);
+            }
+            SessionEvent::SessionMoved(moved) => {
+                self.session.at.location = moved.to.clone();
+                self.session.project = moved.project.clone();
+                self.session.directory.clone_from(&moved.directory);
+                self.context.directory.clone_from(&moved.directory);
+                self.touch(&mut out, event.time);
+            }
+            SessionEvent::RevertStaged(staged) => {
+                self.session.revert = Some(staged.clone());
+                self.touch(&mut out, event.time);
+            }
+            SessionEvent::RevertCleared(_) | SessionEvent::RevertCommitted(_) => {
+                self.session.revert = None;
                 self.touch(&mut out, event.time);
             }
             // A checkpoint's text comes as a delta; the rest has no counterpart.
@@ -200,14 +240,27 @@ impl Translator {
             | SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
             | SessionEvent::InterruptRequested(_)
-            | SessionEvent::SessionMoved(_)
-            | SessionEvent::SessionForked(_)
             | SessionEvent::WorkspaceSnapshotted(_)
             | SessionEvent::WorkspaceRestored(_)
-            | SessionEvent::RevertStaging(_)
-            | SessionEvent::RevertStaged(_)
-            | SessionEvent::RevertCleared(_)
-            | SessionEvent::RevertCommitted(_) => {}
+            | SessionEvent::RevertStaging(_) => {}
+        }
+        out.events
+    }
+
+    /// What it has changed in files is this now.
+    pub(super) fn changed(&mut self, diff: &DiffView, time: TimestampMs) -> Vec<StockEvent> {
+        let mut out = Out::at(self.context.session.to_string(), time);
+        self.summary = diff.summary();
+        out.push("session.diff", json!({ "diff": diff.files }));
+        self.touch(&mut out, time);
+        out.events
+    }
+
+    /// These messages are no more.
+    pub(super) fn removed(&self, messages: &[MessageId], time: TimestampMs) -> Vec<StockEvent> {
+        let mut out = Out::at(self.context.session.to_string(), time);
+        for message in messages {
+            out.push("message.removed", json!({ "messageID": message }));
         }
         out.events
     }
@@ -395,7 +448,7 @@ impl Translator {
     }
 
     fn session_view(&self) -> SessionView {
-        SessionView::stock(self.session.clone(), &self.version)
+        SessionView::stock(self.session.clone(), &self.version).summed(self.summary)
     }
 }
 

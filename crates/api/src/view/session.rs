@@ -1,7 +1,8 @@
-use domain::{ModelRef, TurnUsage};
+use domain::{ModelRef, RevertStaged, TurnUsage};
 use serde::Serialize;
 use store::SessionRow;
 
+use super::files::{FileView, SummaryView};
 use super::tokens::{TokensView, Usd};
 
 /// A session.
@@ -24,6 +25,12 @@ pub(crate) struct SessionView {
     pub(crate) cost: Usd,
     pub(crate) tokens: TokensView,
     pub(crate) time: TimeView,
+    /// What is taken back, and can be brought back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) revert: Option<RevertView>,
+    /// How much it changed in files, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) summary: Option<SummaryView>,
     /// What stock clients do not know.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) more: Option<MoreView>,
@@ -43,6 +50,38 @@ pub(crate) struct MoreView {
     seq: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<String>,
+    /// The session whose conversation it began with.
+    #[serde(rename = "forkOf", skip_serializing_if = "Option::is_none")]
+    fork_of: Option<String>,
+}
+
+/// A Revert that is staged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct RevertView {
+    #[serde(rename = "messageID")]
+    message_id: String,
+    /// The files as they were before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<String>,
+    /// What it changed in files, as one patch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<String>,
+    /// The same, file by file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<Vec<FileView>>,
+}
+
+impl RevertView {
+    fn new(staged: RevertStaged) -> Self {
+        let patches = staged.files.iter().filter_map(|file| file.patch.as_deref());
+        let diff = patches.collect::<Vec<_>>().join("\n");
+        Self {
+            message_id: staged.message.into(),
+            snapshot: staged.original.map(Into::into),
+            diff: Some(diff).filter(|diff| !diff.is_empty()),
+            files: Some(staged.files.into_iter().map(Into::into).collect()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,10 +123,13 @@ impl SessionView {
             cost: Usd(row.usage.cost),
             tokens: TurnUsage::into(row.usage),
             time: TimeView {
-                updated: Some(row.updated_ms),
+                // What a fork has copied is older than it.
+                updated: Some(row.updated_ms.max(row.created_ms)),
                 compacting: row.compacting_ms,
                 ..TimeView::created(row.created_ms)
             },
+            revert: row.revert.map(|staged| RevertView { files: None, ..RevertView::new(staged) }),
+            summary: None,
             more: None,
         }
     }
@@ -99,7 +141,14 @@ impl SessionView {
             busy: row.busy,
             seq: row.seq.0,
             outcome: row.outcome.clone(),
+            fork_of: row.fork_of.as_ref().map(ToString::to_string),
         };
-        Self { more: Some(more), ..Self::stock(row, version) }
+        let revert = row.revert.clone().map(RevertView::new);
+        Self { more: Some(more), revert, ..Self::stock(row, version) }
+    }
+
+    /// With how much it changed in files; a session that changed none is shown without.
+    pub(crate) fn summed(self, summary: SummaryView) -> Self {
+        Self { summary: Some(summary).filter(|summary| !summary.is_nothing()), ..self }
     }
 }

@@ -11,7 +11,7 @@ use domain::{
     ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome,
     TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
-use history::{Components, History, ModelEntry, PendingInput, hash_hex};
+use history::{Components, History, ModelEntry, PendingControl, PendingInput, hash_hex};
 use signals::{Delta, DeltaKind, Hint, SessionHint, Signals, Topic};
 use store::{Append, DrainEnd, Hold, Started};
 
@@ -226,6 +226,49 @@ pub(crate) async fn compact(
     tx.commit(&mut mint, now, append).await?;
     hint(world, at, last);
     Ok(())
+}
+
+/// Acts on the control that waits: writes it as delivered, then what `make` says of its id, and ends the drain.
+pub(crate) async fn deliver(
+    world: &World,
+    at: &SessionRef,
+    make: impl FnOnce(&PendingControl, &History) -> Vec<SessionEvent>,
+) -> Result<()> {
+    let now = SystemClock::new().now_ms();
+    world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
+    let token = FencingToken(1);
+    let Started::Ready(tx, _, known) =
+        world.store.start_drain(at.clone(), token, Seq(0), Hold::Lock).await?
+    else {
+        bail!("the session has no work");
+    };
+    let mut history = History::new();
+    history.extend(&known);
+    let [control] = history.controls() else { bail!("one control waits") };
+    let mut events = make(control, &history);
+    let moves = events.iter().any(|event| matches!(event, SessionEvent::SessionMoved(_)));
+    events.push(DrainEnded { outcome: DrainOutcome::Completed, error: None }.into());
+    let mut mint = tx.mint(now);
+    let last = Seq(tx.head().next_seq.0 + i64::try_from(events.len())? - 1);
+    let end = if moves { DrainEnd::Moved } else { DrainEnd::Close };
+    let append = Append { events: &events, promoted: 1, progress: true, end, components: &[] };
+    tx.commit(&mut mint, now, append).await?;
+    hint(world, at, last);
+    Ok(())
+}
+
+/// Waits until a control waits in the session's inbox.
+pub(crate) async fn asked(world: &World, at: &SessionRef) -> Result<()> {
+    let look = async {
+        loop {
+            let inbox = world.store.inbox(at.org, at.session.clone(), 10).await?;
+            if inbox.iter().any(|row| matches!(row.item, store::InboxItem::Control(_))) {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(10), look).await?
 }
 
 impl Turn {

@@ -23,7 +23,7 @@ fn ids(inbox: &Value) -> Vec<&str> {
 
 /// A request that is held while the test goes on.
 #[expect(clippy::disallowed_methods, reason = "a test waits for what it started")]
-fn beside<T: Send + 'static>(
+pub(crate) fn beside<T: Send + 'static>(
     request: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
     tokio::spawn(request)

@@ -5,9 +5,13 @@
 
 mod context;
 mod drain;
+mod files;
 mod follow;
+mod forks;
 mod inbox;
+mod moves;
 mod native;
+mod reverts;
 mod routes;
 mod stock;
 mod tree;

@@ -7,6 +7,7 @@ use api::{ApiParts, ApiSettings, ApiState, router};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
+use blobs::Blobs;
 use bytes::Bytes;
 use domain::{Clock, FencingToken, Incarnation, ModelRef, OrgId, SystemClock};
 use futures::StreamExt;
@@ -56,6 +57,9 @@ pub(crate) struct World {
     pub(crate) key: String,
     pub(crate) stranger: String,
     pub(crate) directory: tempfile::TempDir,
+    /// What workers and gateways see.
+    pub(crate) blobs: Blobs,
+    _blobs: tempfile::TempDir,
     _database: TestDatabase,
 }
 
@@ -74,6 +78,7 @@ impl World {
         let stranger = keys.pop().context("two keys")?;
         let key = keys.pop().context("two keys")?;
         let incarnation = Incarnation::random();
+        let folder = tempfile::tempdir()?;
         Ok(Self {
             store,
             signals: Arc::new(InProcess::new()),
@@ -83,6 +88,8 @@ impl World {
             key,
             stranger,
             directory: tempfile::tempdir()?,
+            blobs: Blobs::in_folder(folder.path())?,
+            _blobs: folder,
             _database: database,
         })
     }
@@ -95,20 +102,28 @@ impl World {
             default_agent: "build".into(),
             version: "0.0.0-test".into(),
             simulated: true,
+            hold: std::time::Duration::from_secs(20),
         }
     }
 
     /// A gateway with hints of its own choice.
     pub(crate) fn gateway_on(&self, signals: Arc<dyn Signals>) -> (Router, ApiState) {
-        let state = ApiState::start(ApiParts {
+        let parts = ApiParts { signals, ..self.parts() };
+        let state = ApiState::start(parts);
+        (router(state.clone()), state)
+    }
+
+    /// What a gateway is made of.
+    pub(crate) fn parts(&self) -> ApiParts {
+        ApiParts {
             store: self.store.clone(),
-            signals,
+            signals: self.signals.clone(),
             placement: self.placement.clone(),
+            blobs: Some(self.blobs.clone()),
             clock: Arc::new(SystemClock::new()),
             tasks: self.tasks.child("gateway"),
             settings: Self::settings(),
-        });
-        (router(state.clone()), state)
+        }
     }
 
     pub(crate) fn gateway(&self) -> Router {

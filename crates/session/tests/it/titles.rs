@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use domain::DrainOutcome::{Completed, Interrupted};
-use domain::{SessionEvent, SessionRenamed, SideOutcome, TitledBy, TurnUsage};
+use domain::{
+    Clock as _, IdMint, SessionCreated, SessionEvent, SessionId, SessionRef, SessionRenamed,
+    SideOutcome, Stamp, TitledBy, TurnUsage,
+};
 use history::History;
 use session::{ModelFacts, Prices, drain_control};
 use simulated_model::Script;
+use store::NewSession;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::says;
@@ -134,6 +138,28 @@ async fn a_session_that_somebody_named_or_that_is_a_child_gets_none() -> Result<
     world.prompt(&session, "say 2 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!((title(&world, &session).await?.as_str(), asked(&world)?), ("mine", 0));
+
+    // A child has whatever name its parent's call gave it.
+    let row = world.store().session(ORG, session.at.session.clone()).await?;
+    let now = world.clock.now_ms();
+    let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
+    let created = SessionCreated {
+        project: row.project,
+        location: session.at.location.clone(),
+        directory: row.directory,
+        title: "New session".into(),
+        agent: row.agent,
+        model: None,
+        parent: Some(session.at.session.clone()),
+        named: false,
+    };
+    world.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
+    let child = session.another(SessionRef { session: id, ..session.at.clone() });
+    world.prompt(&child, "say 2 words").await?;
+    assert_eq!(world.settle(&child).await?, [Completed]);
+    assert_eq!((title(&world, &child).await?.as_str(), asked(&world)?), ("New session", 0));
+    assert!(outcomes(&world, &child).await?.is_empty());
+
     let off = World::with(|settings| settings.rules.titles = false).await?;
     let session = off.session_titled("New session", false).await?;
     off.prompt(&session, "say 2 words").await?;
@@ -151,7 +177,7 @@ async fn a_name_that_somebody_gives_meanwhile_wins() -> Result<()> {
     world.prompt(&session, "say 2 words").await?;
     let meanwhile = async {
         world.until_requests(2).await?;
-        let (id, now) = (session.at.session.clone(), domain::Clock::now_ms(&*world.clock));
+        let (id, now) = (session.at.session.clone(), world.clock.now_ms());
         let renamed = SessionRenamed { title: "mine".into(), by: TitledBy::User };
         world.store().rename_session(ORG, id, renamed, now).await?;
         world.model().open_gate("door")?;

@@ -132,6 +132,24 @@ impl Client {
         serde_json::from_slice(&answer).map_err(|error| unreadable(&what, &error))
     }
 
+    /// A call about one session that carries an id of its own, so that it may be repeated: repeated as
+    /// [`Client::prompt`] is.
+    ///
+    /// # Errors
+    /// As every call; a transient one only after [`Pace::patience`](super::Pace::patience).
+    pub async fn persist_of_session(
+        &self,
+        session: &SessionId,
+        below: &str,
+        body: &Value,
+    ) -> Result<Value, ClientError> {
+        let limit = self.pace().answer;
+        self.persist(async || {
+            self.of_session(session, Method::POST, below, Some(body), limit).await
+        })
+        .await
+    }
+
     /// What a wire request was made of, and whether it can be rebuilt to the byte.
     ///
     /// # Errors

@@ -124,6 +124,13 @@ impl Renderer {
                 Some(error) => self.note(&format!("no summary: {}", told(error)), to),
                 None => self.note("the conversation goes on from a summary", to),
             },
+            SessionEvent::SessionMoved(moved) => {
+                let directory = printable::line(&moved.directory, 200);
+                self.note(&format!("the session goes on in {directory}"), to);
+            }
+            SessionEvent::RevertCommitted(_) => {
+                self.note("what was taken back is gone for good", to);
+            }
             SessionEvent::NoticeRecorded(_)
             | SessionEvent::SessionCreated(_)
             | SessionEvent::PromptAdmitted(_)
@@ -144,14 +151,12 @@ impl Renderer {
             | SessionEvent::CompactionReminded(_)
             | SessionEvent::TitleStarted(_)
             | SessionEvent::TitleEnded(_)
-            | SessionEvent::SessionMoved(_)
             | SessionEvent::SessionForked(_)
             | SessionEvent::WorkspaceSnapshotted(_)
             | SessionEvent::WorkspaceRestored(_)
             | SessionEvent::RevertStaging(_)
             | SessionEvent::RevertStaged(_)
-            | SessionEvent::RevertCleared(_)
-            | SessionEvent::RevertCommitted(_) => {}
+            | SessionEvent::RevertCleared(_) => {}
         }
         printed
     }

@@ -313,6 +313,7 @@ impl Cluster {
                 "gateway".to_owned(),
                 format!("--port={port}"),
                 "--allow-local-paths".to_owned(),
+                format!("--blob-dir={}", self.data.path().join("blobs").display()),
             ];
             if let Ok(here) = std::env::current_dir() {
                 words.push(format!("--directory={}", here.display()));

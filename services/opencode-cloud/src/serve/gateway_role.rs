@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{ApiParts, ApiSettings};
 use domain::{Clock, ModelRef};
@@ -15,12 +16,17 @@ use tokio::net::TcpListener;
 
 use super::ServeError;
 
+/// How long a revert is waited for. Below what proxies usually allow a silent request.
+const HOLD: Duration = Duration::from_secs(30);
+
 /// What a gateway is assembled from.
 pub(crate) struct GatewaySetup {
     pub(crate) listener: TcpListener,
     pub(crate) store: Store,
     pub(crate) signals: Arc<dyn Signals>,
     pub(crate) placement: Arc<dyn Placement>,
+    /// Where workers keep blobs, where this machine sees that.
+    pub(crate) blobs: Option<PathBuf>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allow_local_paths: bool,
     pub(crate) default_directory: Option<PathBuf>,
@@ -29,6 +35,8 @@ pub(crate) struct GatewaySetup {
 
 /// Starts serving in the role's group.
 pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, ServeError> {
+    let blobs = setup.blobs.as_deref().map(blobs::Blobs::in_folder).transpose();
+    let blobs = blobs.map_err(|error| ServeError::stopped("blobs cannot be read", &error))?;
     let simulated = setup.default_model.provider == "simulated";
     let settings = ApiSettings {
         allow_local_paths: setup.allow_local_paths,
@@ -37,11 +45,13 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         default_agent: "build".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         simulated,
+        hold: HOLD,
     };
     let parts = ApiParts {
         store: setup.store,
         signals: setup.signals,
         placement: setup.placement,
+        blobs,
         clock: setup.clock,
         tasks: role.clone(),
         settings,

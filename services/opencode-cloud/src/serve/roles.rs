@@ -48,6 +48,9 @@ pub struct GatewayArgs {
     /// Where the directory of stock clients that name none is; only with --allow-local-paths
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
+    /// Folder with the workers' blobs, where this machine sees it: diffs of sessions are exact with it
+    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_BLOB_DIR")]
+    pub blob_dir: Option<PathBuf>,
 }
 
 /// Arguments of `worker`.
@@ -190,6 +193,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
         GatewaySetup {
             listener,
             placement: common.placement(&args.cluster),
+            blobs: args.blob_dir,
             store: common.store.clone(),
             signals: common.signals,
             clock: common.clock,
@@ -229,10 +233,10 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             models: model.configured,
             settings: args.drains.settings(TimeZone::UTC)?,
             folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
+            disk: args.data.workspace_disk.into(),
             node: args.node,
             url: format!("http://{address}"),
             slots: args.drains.slots,
-            disk: args.data.workspace_disk.into(),
         },
         &root,
     )?;

@@ -174,6 +174,7 @@ async fn serve(
             store: store.clone(),
             signals,
             placement: Arc::new(placement.local()),
+            blobs: Some(Folders::in_data(data.path(), None).blobs),
             clock,
             allow_local_paths: local,
             default_directory: directory.filter(|_| local),

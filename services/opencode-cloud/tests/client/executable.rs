@@ -246,6 +246,45 @@ async fn what_changes_a_session_is_told_in_a_line_and_by_the_exit_code() {
 }
 
 #[tokio::test]
+async fn where_a_session_goes_on_and_what_it_changed_is_told() {
+    let service = Service::start(vec![]).await;
+    let said = [
+        (&["fork", "ses_1", "--id", "ses_9"][..], "ses_9 goes on from there, in /work\n"),
+        (&["fork", "ses_1", "--before", "msg_2", "--copy-files"], "in /workspace/own\n"),
+        (&["move", "ses_1", "--directory", "/other"], "it waits in the inbox"),
+        (&["move", "ses_1", "--carry"], "it waits in the inbox"),
+        (&["revert", "ses_1", "msg_2"], "taken back, with 1 files\n  a.txt\n"),
+        (&["revert", "ses_1", "msg_2", "--keep-files"], "taken back, with 0 files\n"),
+        (&["revert", "ses_1", "--commit"], "gone for good"),
+        (&["unrevert", "ses_1"], "everything is back"),
+        (&["diff", "ses_1"], "+++ b/a.txt\n1 files, 2 lines added, 0 removed\n"),
+        (&["diff", "ses_1", "--message", "msg_2", "--stat"], "a.txt  added   2  0\n"),
+    ];
+    for (words, told) in said {
+        let words = [&["session"], words].concat();
+        let (exit, out, err) = cli(&service.url, &words).await;
+        assert!(exit == Some(0) && out.contains(told), "{words:?}: {exit:?} {out} {err}");
+    }
+    let asked = service.seen().calls.clone();
+    assert!(asked.contains(&"POST /platform/session/ses_1/revert/commit".to_owned()), "{asked:?}");
+    assert!(asked.iter().any(|call| call.ends_with("/diff?messageID=msg_2")), "{asked:?}");
+    let (_, out, _) = cli(&service.url, &["session", "diff", "ses_1", "--json"]).await;
+    let diff: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(diff["files"][0]["additions"], 2);
+    for words in [
+        &["revert", "ses_1"][..],
+        &["revert", "ses_1", "msg_2", "--commit"],
+        &["move", "ses_1"],
+        &["move", "ses_1", "--directory", "/a", "--location", "loc_a"],
+        &["move", "ses_1", "--directory", "/a", "--carry"],
+    ] {
+        let words = [&["session"], words].concat();
+        let (exit, ..) = cli(&service.url, &words).await;
+        assert_eq!(exit, Some(2), "{words:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_simulated_model_serves_until_it_is_told_to_stop() {
     use tokio::io::{AsyncBufReadExt, BufReader};
     let mut child = command("", &["simulated-model", "--port", "0"]).spawn().expect("it starts");

@@ -188,6 +188,26 @@ fn changed(method: &Method, path: &str, body: &Bytes) -> Option<Response> {
         ("GET", "/children") => json!([session()]),
         ("GET", "/usage") => json!({"session": used(1), "tree": used(3), "sessions": 2}),
         ("GET", "/context") => json!({"plan": {"a": 1}}),
+        ("POST", "/fork") => {
+            let asked: Value = serde_json::from_slice(body).expect("a JSON body");
+            let mut fork = session();
+            fork["id"] = asked["id"].clone();
+            fork["directory"] =
+                json!(if asked["files"] == "copy" { "/workspace/own" } else { "/work" });
+            fork
+        }
+        ("POST", "/move") => json!({"id": "msg_m", "seq": 2, "delivery": "steer", "first": true}),
+        ("POST", "/revert") => {
+            let asked: Value = serde_json::from_slice(body).expect("a JSON body");
+            assert!(asked["id"].as_str().is_some_and(|id| id.starts_with("msg_")), "{asked}");
+            let files = if asked["files"] == true { json!([{"file": "a.txt"}]) } else { json!([]) };
+            let mut reverted = session();
+            reverted["revert"] = json!({"messageID": asked["messageID"], "files": files});
+            reverted
+        }
+        ("POST", "/unrevert" | "/revert/commit") => session(),
+        ("GET", "/diff") => json!({"files": [{"file": "a.txt", "status": "added", "additions": 2,
+            "deletions": 0, "patch": "+++ b/a.txt"}], "more": 0}),
         ("DELETE", "/inbox/msg_c" | "/context/plan") | ("PUT", "/context/plan") => {
             return Some(StatusCode::NO_CONTENT.into_response());
         }

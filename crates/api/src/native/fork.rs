@@ -1,0 +1,248 @@
+//! A session that begins with a copy of another's conversation.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use domain::{
+    IdMint, LocationRef, MessageId, RecordedEvent, Seq, SessionCreated, SessionEvent,
+    SessionForked, SessionId, SnapshotTree, Stamp,
+};
+use serde::Deserialize;
+use store::{Creation, LocationKind, LocationRow, NewFork, Seed, SessionRow, StoreError};
+
+use super::at::At;
+use super::sessions::untitled;
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::extract::{Body, CanPrompt, id};
+use crate::resolve::MANAGED;
+use crate::view::SessionView;
+
+/// The longest log that is copied, in events.
+const MAX_EVENTS: usize = 100_000;
+const PAGE: i64 = 1_000;
+/// The number of the first copied event: after those that say what the fork is, and of what.
+const FIRST: Seq = Seq(3);
+
+/// Whose files a fork works on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Files {
+    /// The other session's: both are at one Location.
+    #[default]
+    Shared,
+    /// Its own, which begin as the other's were at the cut.
+    Copy,
+}
+
+/// Where to cut, and what becomes of the files.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ForkRequest {
+    /// The first message that is not copied; without one, all that is shown is.
+    #[serde(rename = "messageID")]
+    message_id: Option<String>,
+    /// The fork's id.
+    id: Option<String>,
+    #[serde(default)]
+    files: Files,
+}
+
+/// Makes a fork, or finds it when its id is one of the same session, cut and files.
+pub(crate) async fn fork(
+    state: &ApiState,
+    row: SessionRow,
+    request: ForkRequest,
+) -> Result<SessionRow, ApiError> {
+    let (store, org, now) = (state.store(), row.at.org, state.clock().now_ms());
+    let before = request.message_id.as_deref().map(id::<MessageId>).transpose()?;
+    let fork: SessionId = match request.id.as_deref() {
+        Some(text) => id(text)?,
+        None => SessionId::mint(&mut IdMint::after(Stamp::default(), now)),
+    };
+    if request.id.is_some()
+        && let Some(known) = earlier(state, &row, &fork, before.as_ref(), request.files).await?
+    {
+        return Ok(known);
+    }
+    let log = whole(state, &row).await?;
+    let mut mint = IdMint::after(Stamp::default(), now);
+    let copy = session_rules::fork(&log, before.as_ref(), FIRST, &mut mint)
+        .ok_or(ApiError::NotFound("a message with this id in the conversation was"))?;
+    let through = copy.through;
+    let (location, files) = match request.files {
+        Files::Shared => (store.location(org, row.at.location.clone()).await?, None),
+        Files::Copy => {
+            let tree = tree(state, &row, &log, through).await?;
+            (own_location(state, &row, &fork, &tree).await?, Some(tree))
+        }
+    };
+    let named = is_titled(&log);
+    let new = NewFork {
+        id: fork.clone(),
+        created: SessionCreated {
+            project: location.project,
+            location: location.id,
+            directory: location.directory,
+            title: if named { forked_title(&row.title) } else { untitled(now) },
+            agent: row.agent.clone(),
+            model: row.model.clone(),
+            parent: None,
+            named,
+        },
+        forked: SessionForked {
+            parent: row.at.session.clone(),
+            through,
+            before: before.clone(),
+            copied: i64::try_from(copy.events.len()).unwrap_or(i64::MAX),
+            files,
+        },
+        events: copy.events,
+        last_id: mint.last(),
+        now,
+    };
+    match store.fork(org, new).await? {
+        Creation::Created => {}
+        // Made by another request since we looked.
+        Creation::Exists => {
+            return earlier(state, &row, &fork, before.as_ref(), request.files)
+                .await?
+                .ok_or(ApiError::NotFound("session was"));
+        }
+        Creation::Orphan | Creation::TooDeep | Creation::TooMany => {
+            return Err(ApiError::NotFound("session was"));
+        }
+    }
+    let row = store.session(org, fork).await?;
+    state.feeds().touch(&row.at);
+    Ok(row)
+}
+
+/// What an earlier request with this id has made.
+///
+/// # Errors
+/// 409 when that was something else.
+async fn earlier(
+    state: &ApiState,
+    row: &SessionRow,
+    fork: &SessionId,
+    before: Option<&MessageId>,
+    files: Files,
+) -> Result<Option<SessionRow>, ApiError> {
+    let (store, org) = (state.store(), row.at.org);
+    let known = match store.session(org, fork.clone()).await {
+        Ok(known) => known,
+        Err(StoreError::NotFound) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let begin = store.events(org, fork.clone(), Seq(0), FIRST.0 - 1).await?;
+    let forked = begin.iter().find_map(|event| {
+        if let SessionEvent::SessionForked(forked) = &event.event { Some(forked) } else { None }
+    });
+    let is_same = forked.is_some_and(|forked| {
+        forked.parent == row.at.session
+            && forked.before.as_ref() == before
+            && forked.files.is_some() == (files == Files::Copy)
+    });
+    if is_same {
+        return Ok(Some(known));
+    }
+    Err(StoreError::Conflict { what: "a session with this id" }.into())
+}
+
+/// The whole log of a session.
+async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>, ApiError> {
+    let mut log: Vec<RecordedEvent> = Vec::new();
+    loop {
+        let after = log.last().map_or(Seq(0), |event| event.seq);
+        if after >= row.seq {
+            return Ok(log);
+        }
+        if log.len() >= MAX_EVENTS {
+            return Err(ApiError::TooLarge(format!(
+                "a session of more than {MAX_EVENTS} events cannot be forked; begin a new one with a summary of it"
+            )));
+        }
+        let page = state.store().events(row.at.org, row.at.session.clone(), after, PAGE).await?;
+        if page.is_empty() {
+            return Err(ApiError::NotFound("session was")); // deleted meanwhile
+        }
+        log.extend(page);
+    }
+}
+
+/// The files as they were at the cut; as they are, when the session has never changed any.
+async fn tree(
+    state: &ApiState,
+    row: &SessionRow,
+    log: &[RecordedEvent],
+    through: Seq,
+) -> Result<SnapshotTree, ApiError> {
+    let mut history = history::History::new();
+    history.extend(log);
+    if let Some(tree) = history.tree_before(Seq(through.0 + 1)) {
+        return Ok(tree.clone());
+    }
+    let newest = state.store().workspace_packs(row.at.location_ref()).await?.pop();
+    Ok(newest.ok_or_else(ApiError::not_captured)?.tree)
+}
+
+/// A new workspace with files to begin with. The same one when it is asked for again.
+async fn own_location(
+    state: &ApiState,
+    row: &SessionRow,
+    fork: &SessionId,
+    tree: &SnapshotTree,
+) -> Result<LocationRow, ApiError> {
+    let (store, org, now) = (state.store(), row.at.org, state.clock().now_ms());
+    let directory = format!("{MANAGED}/{fork}");
+    let project = row.project.clone();
+    let kind = LocationKind::Managed;
+    let location = store.ensure_location(org, project, kind, directory, now).await?;
+    let seed = Seed { location: row.at.location.clone(), tree: tree.clone() };
+    let at = LocationRef { org, location: location.id.clone() };
+    store.seed_location(at, seed).await?;
+    Ok(location)
+}
+
+fn is_titled(log: &[RecordedEvent]) -> bool {
+    log.iter().any(|event| {
+        matches!(&event.event, SessionEvent::SessionRenamed(_))
+            || matches!(&event.event, SessionEvent::SessionCreated(created) if created.named)
+    })
+}
+
+/// `Title (fork #1)` of `Title`, `Title (fork #2)` of that.
+fn forked_title(title: &str) -> String {
+    let numbered = title.strip_suffix(')').and_then(|title| title.rsplit_once(" (fork #"));
+    match numbered.and_then(|(title, number)| Some((title, number.parse::<u32>().ok()?))) {
+        Some((title, number)) => format!("{title} (fork #{})", number.saturating_add(1)),
+        None => format!("{title} (fork #1)"),
+    }
+}
+
+pub(super) async fn post(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<ForkRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let row = fork(&state, row, request).await?;
+    Ok(Json(SessionView::native(row, &state.settings().version)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forks_of_a_title_are_counted() {
+        for (title, forked) in [
+            ("Fix it", "Fix it (fork #1)"),
+            ("Fix it (fork #1)", "Fix it (fork #2)"),
+            ("Fix it (fork #x)", "Fix it (fork #x) (fork #1)"),
+            ("(fork #9)", "(fork #9) (fork #1)"),
+        ] {
+            assert_eq!(forked_title(title), forked);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use std::collections::BTreeMap;
+
+use domain::{FileChange, FileStatus};
+use serde::Serialize;
+use store::ChangeRow;
+
+/// What became of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FileView {
+    pub(crate) file: String,
+    /// A unified diff; absent for what is no text, and for what is too large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) patch: Option<String>,
+    pub(crate) additions: i64,
+    pub(crate) deletions: i64,
+    pub(crate) status: FileStatus,
+    /// Added up from several steps: lines may count more than once, and there is no patch.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) partial: bool,
+}
+
+/// What became of files. Stock clients know the list alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DiffView {
+    pub(crate) files: Vec<FileView>,
+    /// Files beyond those that are listed.
+    pub(crate) more: i64,
+}
+
+/// How much was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct SummaryView {
+    additions: i64,
+    deletions: i64,
+    files: i64,
+}
+
+impl SummaryView {
+    /// Whether there were no changes.
+    pub(crate) fn is_nothing(self) -> bool {
+        self.files == 0
+    }
+}
+
+impl From<FileChange> for FileView {
+    fn from(change: FileChange) -> Self {
+        Self {
+            file: change.path,
+            patch: change.patch,
+            additions: change.additions,
+            deletions: change.deletions,
+            status: change.status,
+            partial: false,
+        }
+    }
+}
+
+impl DiffView {
+    /// What changes of a session, one after the other, come to.
+    pub(crate) fn of_changes(changes: &[ChangeRow]) -> Self {
+        Self::of_steps(changes.iter().map(|change| (change.files.clone(), change.more)))
+    }
+
+    /// Whether a file's lines were added up from several steps, or files are missing.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.more > 0 || self.files.iter().any(|file| file.partial)
+    }
+
+    /// What steps, one after the other, have changed together. A file that several of them changed is counted,
+    /// and has no patch; one that came and went is left out.
+    pub(crate) fn of_steps(steps: impl IntoIterator<Item = (Vec<FileChange>, i64)>) -> Self {
+        let mut files: BTreeMap<String, Option<FileView>> = BTreeMap::new();
+        let mut more = 0_i64;
+        for (changes, unlisted) in steps {
+            more = more.max(unlisted);
+            for change in changes {
+                let path = change.path.clone();
+                // One that came and went begins anew.
+                let now = match files.remove(&path).flatten() {
+                    Some(before) => after(&before, change),
+                    None => Some(change.into()),
+                };
+                files.insert(path, now);
+            }
+        }
+        Self { files: files.into_values().flatten().collect(), more }
+    }
+
+    pub(crate) fn summary(&self) -> SummaryView {
+        let sum = |of: fn(&FileView) -> i64| self.files.iter().map(of).sum();
+        let listed = i64::try_from(self.files.len()).unwrap_or(i64::MAX);
+        SummaryView {
+            additions: sum(|file| file.additions),
+            deletions: sum(|file| file.deletions),
+            files: listed.saturating_add(self.more),
+        }
+    }
+}
+
+/// What two changes of a file come to; none when it is as it was before the first, which had added it.
+fn after(before: &FileView, change: FileChange) -> Option<FileView> {
+    let status = match (before.status, change.status) {
+        (FileStatus::Added, FileStatus::Deleted) => return None,
+        (FileStatus::Added, FileStatus::Added | FileStatus::Modified) => FileStatus::Added,
+        (FileStatus::Modified | FileStatus::Deleted, FileStatus::Deleted) => FileStatus::Deleted,
+        (FileStatus::Modified | FileStatus::Deleted, FileStatus::Added | FileStatus::Modified) => {
+            FileStatus::Modified
+        }
+    };
+    Some(FileView {
+        file: change.path,
+        patch: None,
+        additions: before.additions + change.additions,
+        deletions: before.deletions + change.deletions,
+        status,
+        partial: true,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(path: &str, status: FileStatus, additions: i64, deletions: i64) -> FileChange {
+        let patch = Some(format!("@@ of {path}"));
+        FileChange { path: path.into(), status, additions, deletions, patch }
+    }
+
+    fn told(diff: &DiffView) -> Vec<(&str, FileStatus, i64, i64, bool)> {
+        let line =
+            |file: &FileView| (file.status, file.additions, file.deletions, file.patch.is_some());
+        let told = diff.files.iter().map(|file| (file.file.as_str(), line(file)));
+        told.map(|(file, (status, plus, minus, patch))| (file, status, plus, minus, patch))
+            .collect()
+    }
+
+    #[test]
+    fn steps_add_up_and_only_what_one_step_did_has_its_patch() {
+        use FileStatus::{Added, Deleted, Modified};
+        let diff = DiffView::of_steps([
+            (vec![change("new", Added, 3, 0), change("gone", Added, 1, 0)], 0),
+            (vec![change("new", Modified, 1, 1), change("once", Modified, 2, 2)], 4),
+            (vec![change("gone", Deleted, 0, 1), change("old", Deleted, 0, 9)], 1),
+            (vec![change("old", Added, 5, 0)], 0),
+        ]);
+        assert_eq!(
+            told(&diff),
+            [
+                ("new", Added, 4, 1, false),
+                ("old", Modified, 5, 9, false),
+                ("once", Modified, 2, 2, true),
+            ]
+        );
+        assert_eq!(diff.more, 4);
+        assert_eq!(diff.summary(), SummaryView { additions: 11, deletions: 12, files: 7 });
+    }
+
+    #[test]
+    fn a_file_that_came_and_went_can_come_again() {
+        use FileStatus::{Added, Deleted};
+        let diff = DiffView::of_steps([
+            (vec![change("a", Added, 1, 0)], 0),
+            (vec![change("a", Deleted, 0, 1)], 0),
+            (vec![change("a", Added, 2, 0)], 0),
+        ]);
+        assert_eq!(told(&diff), [("a", Added, 2, 0, true)]);
+        assert_eq!(
+            DiffView::of_steps([]).summary(),
+            SummaryView { additions: 0, deletions: 0, files: 0 }
+        );
+    }
+}

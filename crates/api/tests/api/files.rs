@@ -1,0 +1,190 @@
+//! What sessions changed in files.
+
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use api::{ApiParts, ApiState, router};
+use domain::{
+    FencingToken, FileChange, FileStatus, SnapshotTree, SystemClock, WorkspaceSnapshotted,
+};
+use http::StatusCode;
+use serde_json::{Value, json};
+use snapshots::{Captured, ChangeStatus, Shadow, ShadowOptions, SnapshotLimits, Touched};
+
+use crate::drain::{at, begin};
+use crate::native::session;
+use crate::world::{SseReader, World, call, ok, request, send};
+
+/// A workspace and its snapshots, as a worker has them.
+struct Files {
+    root: tempfile::TempDir,
+    _cache: tempfile::TempDir,
+    shadow: Shadow,
+}
+
+impl Files {
+    async fn new(world: &World, session: &str) -> Result<Self> {
+        let (root, cache) = (tempfile::tempdir()?, tempfile::tempdir()?);
+        let options = ShadowOptions {
+            root: root.path().to_owned(),
+            cache: cache.path().to_owned(),
+            blobs: world.blobs.clone(),
+            at: at(world, session).await?.location_ref(),
+            token: FencingToken(1),
+            lock: None,
+            packs: Vec::new(),
+            seed: Vec::new(),
+            git: false,
+            limits: SnapshotLimits::default(),
+            clock: Arc::new(SystemClock::new()),
+        };
+        Ok(Self { root, _cache: cache, shadow: Shadow::open(options).await? })
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(fs::write(self.root.path().join(name), text)?)
+    }
+
+    /// Captures all, as an event.
+    async fn capture(&self, turn: Option<domain::TurnId>) -> Result<WorkspaceSnapshotted> {
+        let captured = self.shadow.capture(&Touched::Anything).await?.context("it has changed")?;
+        self.shadow.committed(&captured).await;
+        Ok(event(captured, turn))
+    }
+}
+
+fn event(captured: Captured, turn: Option<domain::TurnId>) -> WorkspaceSnapshotted {
+    let tree = |id: snapshots::TreeId| SnapshotTree::try_from(id.to_string()).expect("a tree");
+    let status = |status| match status {
+        ChangeStatus::Added => FileStatus::Added,
+        ChangeStatus::Modified => FileStatus::Modified,
+        ChangeStatus::Deleted => FileStatus::Deleted,
+    };
+    let files = captured.changes.files.into_iter().map(|file| FileChange {
+        path: file.path,
+        status: status(file.status),
+        additions: i64::try_from(file.additions).expect("few"),
+        deletions: i64::try_from(file.deletions).expect("few"),
+        patch: file.patch,
+    });
+    WorkspaceSnapshotted {
+        token: captured.token,
+        ordinal: captured.ordinal,
+        tree: tree(captured.tree),
+        parent: captured.parent.map(tree),
+        pack: captured.pack,
+        bytes: i64::try_from(captured.bytes).expect("few"),
+        base: turn.is_none(),
+        turn,
+        files: files.collect(),
+        more: 0,
+    }
+}
+
+/// A prompt, and a turn that leaves the workspace with these files.
+async fn work(
+    world: &World,
+    gateway: &axum::Router,
+    files: &Files,
+    session: &str,
+    message: &str,
+    writes: &[(&str, &str)],
+) -> Result<()> {
+    let body = Some(json!({ "id": message, "text": "go" }));
+    ok(gateway, "POST", &format!("/platform/session/{session}/message"), &world.key, body).await;
+    let turn = begin(world, &at(world, session).await?).await?;
+    if files.shadow.tree().await.is_none() {
+        turn.write(world, files.capture(None).await?).await?;
+    }
+    for (name, text) in writes {
+        files.write(name, text)?;
+    }
+    turn.write(world, files.capture(Some(turn.turn.clone())).await?).await?;
+    turn.finish(world, "done", None).await
+}
+
+/// Name, status and counted lines of each file, and whether that is partial.
+fn told(files: &Value) -> Vec<(String, String, i64, i64, bool)> {
+    let one = |file: &Value| {
+        (
+            file["file"].as_str().expect("a name").to_owned(),
+            file["status"].as_str().expect("a status").to_owned(),
+            file["additions"].as_i64().expect("a number"),
+            file["deletions"].as_i64().expect("a number"),
+            file["partial"] == true,
+        )
+    };
+    files.as_array().expect("a list").iter().map(one).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_diff_is_of_one_message_or_of_all_and_exact_where_the_blobs_are_seen() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let blind = router(ApiState::start(ApiParts { blobs: None, ..world.parts() }));
+    let (_, session) = session(&world, &gateway).await;
+    let own = format!("/platform/session/{session}");
+    let diff = format!("{own}/diff");
+    let nothing = ok(&gateway, "GET", &diff, &world.key, None).await;
+    assert_eq!(nothing, json!({ "files": [], "more": 0 }));
+    let files = Files::new(&world, &session).await?;
+    files.write("a.txt", "one\ntwo\n")?;
+    files.write("kept.txt", "kept\n")?;
+    work(&world, &gateway, &files, &session, "msg_one", &[("a.txt", "one\n2\n"), ("b.txt", "b\n")])
+        .await?;
+    work(&world, &gateway, &files, &session, "msg_two", &[("a.txt", "one\nII\n")]).await?;
+
+    let line = |name: &str, status: &str, plus, minus, partial| {
+        (name.to_owned(), status.to_owned(), plus, minus, partial)
+    };
+    for router in [&gateway, &blind] {
+        let first = format!("{diff}?messageID=msg_one");
+        let first = ok(router, "GET", &first, &world.key, None).await;
+        let expected =
+            [line("a.txt", "modified", 1, 1, false), line("b.txt", "added", 1, 0, false)];
+        assert_eq!(told(&first["files"]), expected);
+        let patch = first["files"][0]["patch"].as_str().expect("a patch");
+        assert!(patch.contains("-two\n+2\n"), "{patch}");
+    }
+    let whole = ok(&gateway, "GET", &diff, &world.key, None).await;
+    let expected = [line("a.txt", "modified", 1, 1, false), line("b.txt", "added", 1, 0, false)];
+    assert_eq!(told(&whole["files"]), expected);
+    let patch = whole["files"][0]["patch"].as_str().expect("a patch");
+    assert!(patch.contains("-two\n+II\n"), "{patch}");
+    let steps = ok(&blind, "GET", &diff, &world.key, None).await;
+    let expected = [line("a.txt", "modified", 2, 2, true), line("b.txt", "added", 1, 0, false)];
+    assert_eq!(told(&steps["files"]), expected);
+    assert_eq!(steps["files"][0]["patch"], Value::Null);
+
+    // Stock clients know the list alone.
+    let stock = ok(&gateway, "GET", &format!("/session/{session}/diff"), &world.key, None).await;
+    assert_eq!(stock, whole["files"]);
+    for path in [own.as_str(), &format!("/session/{session}")] {
+        let shown = ok(&gateway, "GET", path, &world.key, None).await;
+        assert_eq!(shown["summary"], json!({ "additions": 3, "deletions": 2, "files": 2 }));
+    }
+    let (status, _) =
+        call(&gateway, "GET", &format!("{diff}?messageID=ses_a"), &world.key, None).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_listen_are_told_what_a_session_has_changed() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let files = Files::new(&world, &session).await?;
+    files.write("a.txt", "one\n")?;
+    let mut events =
+        SseReader::new(send(&gateway, request("GET", "/event", &world.key, None)).await);
+    work(&world, &gateway, &files, &session, "msg_one", &[("a.txt", "two\n")]).await?;
+    let frames = events.until(|sse| sse.data["type"] == "session.diff").await;
+    let diff = &frames.last().expect("it").data["properties"]["diff"];
+    assert_eq!(told(diff), [("a.txt".to_owned(), "modified".to_owned(), 1, 1, false)]);
+    let frames = events.until(|sse| sse.data["type"] == "session.updated").await;
+    let info = &frames.last().expect("it").data["properties"]["info"];
+    assert_eq!(info["summary"], json!({ "additions": 1, "deletions": 1, "files": 1 }));
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Sessions that begin with a copy of another's conversation.
+
+use anyhow::Result;
+use domain::{FencingToken, FileChange, FileStatus, SnapshotTree, WorkspaceSnapshotted};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::drain::{at, begin};
+use crate::native::session;
+use crate::world::{SseReader, World, call, ok, request, send};
+
+/// Texts of a list of messages.
+fn texts(messages: &Value) -> Vec<String> {
+    let parts = messages.as_array().expect("a list").iter().flat_map(|message| {
+        message["parts"].as_array().expect("parts").iter().filter_map(|part| part["text"].as_str())
+    });
+    parts.map(str::to_owned).collect()
+}
+
+/// A session of two exchanges, of which the first has a tool call.
+async fn two_exchanges(world: &World, gateway: &axum::Router) -> Result<String> {
+    let (_, session) = session(world, gateway).await;
+    let post = format!("/platform/session/{session}/message");
+    for (id, text) in [("msg_one", "one?"), ("msg_two", "two?")] {
+        let body = Some(json!({ "id": id, "text": text }));
+        ok(gateway, "POST", &post, &world.key, body).await;
+        let turn = begin(world, &at(world, &session).await?).await?;
+        let called = if id == "msg_one" { Some(turn.tool(world).await?) } else { None };
+        turn.finish(world, &text.replace('?', "!"), called).await?;
+    }
+    Ok(session)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_has_the_conversation_up_to_the_cut_and_nothing_of_what_it_cost() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = two_exchanges(&world, &gateway).await?;
+    let own = format!("/platform/session/{session}");
+    let title = Some(json!({ "title": "Numbers" }));
+    ok(&gateway, "PATCH", &own, &world.key, title).await;
+    let entry = format!("{own}/context/ticket");
+    ok(&gateway, "PUT", &entry, &world.key, Some(json!({ "n": 1 }))).await;
+    let path = format!("{own}/fork");
+    let body = || Some(json!({ "id": "ses_fork", "messageID": "msg_two" }));
+    let fork = ok(&gateway, "POST", &path, &world.key, body()).await;
+    assert_eq!(
+        (&fork["id"], &fork["title"], &fork["forkOf"], &fork["parentID"]),
+        (&json!("ses_fork"), &json!("Numbers (fork #1)"), &json!(session), &Value::Null)
+    );
+    assert_eq!((&fork["tokens"]["total"], &fork["busy"]), (&json!(0), &json!(false)));
+    let shown = ok(&gateway, "GET", &own, &world.key, None).await;
+    assert_eq!(fork["location"], shown["location"]);
+    assert!(fork["time"]["updated"].as_i64() >= fork["time"]["created"].as_i64(), "{fork}");
+
+    let list = |session: &str| format!("/platform/session/{session}/message");
+    let theirs = ok(&gateway, "GET", &list(&session), &world.key, None).await;
+    let ours = ok(&gateway, "GET", &list("ses_fork"), &world.key, None).await;
+    assert_eq!(texts(&theirs), ["one?", "one!", "two?", "two!"]);
+    assert_eq!(texts(&ours), ["one?", "one!"]);
+    assert_ne!(ours[0]["info"]["id"], theirs[0]["info"]["id"]);
+    assert_eq!(ours[1]["info"]["parentID"], ours[0]["info"]["id"]);
+    let state = |messages: &Value| messages[1]["parts"][1]["state"].clone();
+    assert_eq!(state(&ours)["output"], "hello", "{ours}");
+    assert_eq!(state(&ours)["output"], state(&theirs)["output"]);
+
+    // An exact retry is the same session; anything else under its id is none.
+    assert_eq!(ok(&gateway, "POST", &path, &world.key, body()).await, fork);
+    for other in [
+        json!({ "id": "ses_fork", "messageID": "msg_one" }),
+        json!({ "id": "ses_fork" }),
+        json!({ "id": session, "messageID": "msg_two" }),
+    ] {
+        let (status, answer) = call(&gateway, "POST", &path, &world.key, Some(other)).await;
+        assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+    }
+    for missing in ["msg_none", ours[0]["info"]["id"].as_str().expect("an id")] {
+        let body = Some(json!({ "messageID": missing }));
+        let (status, answer) = call(&gateway, "POST", &path, &world.key, body).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{answer}");
+    }
+
+    // It needs the other one no more, and can be forked itself.
+    assert_eq!(ok(&gateway, "DELETE", &own, &world.key, None).await, json!(true));
+    let stock = ok(&gateway, "POST", "/session/ses_fork/fork", &world.key, None).await;
+    assert_eq!((&stock["title"], &stock["forkOf"]), (&json!("Numbers (fork #2)"), &Value::Null));
+    let again = stock["id"].as_str().expect("an id");
+    assert_eq!(texts(&ok(&gateway, "GET", &list(again), &world.key, None).await), ["one?", "one!"]);
+    for session in ["ses_fork", again] {
+        let check = format!("/platform/session/{session}/rebuild?check=true");
+        assert_eq!(ok(&gateway, "POST", &check, &world.key, None).await["exact"], true);
+    }
+    assert_eq!(
+        ok(&gateway, "GET", "/platform/check?settled=true", &world.key, None).await,
+        json!([])
+    );
+    let prompt = Some(json!({ "text": "three?" }));
+    ok(&gateway, "POST", &list("ses_fork"), &world.key, prompt).await;
+    begin(&world, &at(&world, "ses_fork").await?).await?.finish(&world, "three!", None).await?;
+    let ours = ok(&gateway, "GET", &list("ses_fork"), &world.key, None).await;
+    assert_eq!(texts(&ours), ["one?", "one!", "three?", "three!"]);
+    assert_eq!(
+        ok(&gateway, "GET", "/platform/check?settled=true", &world.key, None).await,
+        json!([])
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_with_files_of_its_own_begins_with_those_at_the_cut() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = two_exchanges(&world, &gateway).await?;
+    let path = format!("/platform/session/{session}/fork");
+    let copy = || Some(json!({ "id": "ses_copy", "files": "copy" }));
+    let (status, refused) = call(&gateway, "POST", &path, &world.key, copy()).await;
+    assert_eq!(
+        (status, &refused["error"]["reason"]),
+        (StatusCode::CONFLICT, &json!("workspace.not_captured"))
+    );
+    let tree = |digit: &str| SnapshotTree::try_from(digit.repeat(64)).expect("a tree");
+    let at = at(&world, &session).await?;
+    for (n, digit) in [(1, "a"), (2, "b")] {
+        let body = Some(json!({ "id": format!("msg_more_{n}"), "text": "go" }));
+        ok(&gateway, "POST", &format!("/platform/session/{session}/message"), &world.key, body)
+            .await;
+        let turn = begin(&world, &at).await?;
+        let taken = WorkspaceSnapshotted {
+            token: FencingToken(1),
+            ordinal: n,
+            tree: tree(digit),
+            parent: (n > 1).then(|| tree("a")),
+            pack: None,
+            bytes: 0,
+            turn: Some(turn.turn.clone()),
+            base: n == 1,
+            files: vec![FileChange {
+                path: "a.txt".into(),
+                status: FileStatus::Modified,
+                additions: 1,
+                deletions: 1,
+                patch: None,
+            }],
+            more: 0,
+        };
+        turn.write(&world, taken).await?;
+        turn.finish(&world, "gone", None).await?;
+    }
+    let fork = ok(&gateway, "POST", &path, &world.key, copy()).await;
+    assert_eq!(fork["directory"], "/workspace/ses_copy");
+    assert_eq!(fork, ok(&gateway, "POST", &path, &world.key, copy()).await);
+    let shared = Some(json!({ "id": "ses_copy" }));
+    assert_eq!(call(&gateway, "POST", &path, &world.key, shared).await.0, StatusCode::CONFLICT);
+    let seed = async |session: &str| -> Result<Option<store::Seed>> {
+        let location = crate::drain::at(&world, session).await?.location;
+        Ok(world.store.location(world.org, location).await?.seed)
+    };
+    let expected = store::Seed { location: at.location.clone(), tree: tree("b") };
+    assert_eq!(seed("ses_copy").await?, Some(expected));
+    let before = Some(json!({ "id": "ses_then", "files": "copy", "messageID": "msg_more_2" }));
+    ok(&gateway, "POST", &path, &world.key, before).await;
+    assert_eq!(seed("ses_then").await?.map(|seed| seed.tree), Some(tree("a")));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_is_told_as_a_new_session_that_is_idle() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = two_exchanges(&world, &gateway).await?;
+    let mut events =
+        SseReader::new(send(&gateway, request("GET", "/event", &world.key, None)).await);
+    events.until(|sse| sse.data["type"] == "server.connected").await;
+    let body = Some(json!({ "id": "ses_fork", "messageID": "msg_two" }));
+    ok(&gateway, "POST", &format!("/session/{session}/fork"), &world.key, body).await;
+    let last = |sse: &crate::world::Sse| {
+        let properties = &sse.data["properties"];
+        sse.data["type"] == "message.updated"
+            && properties["sessionID"] == "ses_fork"
+            && properties["info"]["role"] == "assistant"
+            && properties["info"]["time"]["completed"].is_number()
+    };
+    let told = events.until(last).await;
+    let ours = told.iter().filter(|sse| sse.data["properties"]["sessionID"] == "ses_fork");
+    let kinds: Vec<&str> = ours.filter_map(|sse| sse.data["type"].as_str()).collect();
+    assert_eq!(kinds.first(), Some(&"session.created"));
+    assert!(!kinds.contains(&"session.status"), "nothing runs in a copy: {kinds:?}");
+    Ok(())
+}

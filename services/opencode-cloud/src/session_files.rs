@@ -1,0 +1,310 @@
+//! `opencode-cloud session fork|move|revert|unrevert|diff`: where a session goes on from, and what became of its
+//! files.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use domain::{Clock, IdMint, LocationId, MessageId, SessionId, Stamp, SystemClock};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::CliError;
+use crate::client::{Client, SessionView, parsed};
+use crate::output::Screen;
+use crate::render::printable;
+use crate::session_change::Delivery;
+use crate::table::table;
+
+/// Where a session goes on from, and what became of its files.
+#[derive(Debug, Subcommand)]
+pub enum SessionFiles {
+    /// Begin a new session with a copy of a session's conversation
+    Fork {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+        /// Copy what came before this message [default: everything]
+        #[arg(long, value_name = "MESSAGE")]
+        before: Option<MessageId>,
+        /// Give it the files as they were then, in a workspace of its own, instead of sharing the session's
+        #[arg(long)]
+        copy_files: bool,
+        /// The new session's id [default: a fresh one]
+        #[arg(long = "id", value_name = "SESSION")]
+        fork: Option<SessionId>,
+    },
+    /// Let a session go on in another directory, at this place in its inbox
+    Move(MoveArgs),
+    /// Go back to before a message, files included; the next prompt makes that final, `unrevert` undoes it
+    Revert {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+        /// The first message that is taken back
+        #[arg(
+            value_name = "MESSAGE",
+            required_unless_present = "commit",
+            conflicts_with = "commit"
+        )]
+        message: Option<MessageId>,
+        /// Leave the files as they are
+        #[arg(long, requires = "message")]
+        keep_files: bool,
+        /// Make a revert final without a new prompt
+        #[arg(long)]
+        commit: bool,
+    },
+    /// Undo a revert that is not final
+    Unrevert {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+    },
+    /// What a session changed in files
+    Diff {
+        /// The session
+        #[arg(value_name = "ID")]
+        id: SessionId,
+        /// Only what the work on this message changed
+        #[arg(long, value_name = "MESSAGE")]
+        message: Option<MessageId>,
+        /// Count lines only
+        #[arg(long)]
+        stat: bool,
+    },
+}
+
+/// Arguments of `session move`.
+#[derive(Debug, Args)]
+pub struct MoveArgs {
+    /// The session
+    #[arg(value_name = "ID")]
+    pub id: SessionId,
+    /// Where it goes on
+    #[command(flatten)]
+    pub to: Destination,
+    /// Take the files along, to a new workspace
+    #[arg(long, conflicts_with_all = ["directory", "location"])]
+    pub carry: bool,
+    /// When it joins running work
+    #[arg(long, value_enum, default_value_t = Delivery::Steer)]
+    pub delivery: Delivery,
+}
+
+/// Where a session goes on.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct Destination {
+    /// A directory of the service's machine, or one beneath /workspace
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// A Location, by its id
+    #[arg(long, value_name = "LOCATION")]
+    pub location: Option<LocationId>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DiffView {
+    files: Vec<FileView>,
+    #[serde(default)]
+    more: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct FileView {
+    file: String,
+    status: String,
+    additions: u64,
+    deletions: u64,
+    #[serde(default)]
+    patch: Option<String>,
+    #[serde(default)]
+    partial: bool,
+}
+
+/// Does it and tells of it; answers the exit code.
+///
+/// # Errors
+/// [`CliError`].
+pub(crate) async fn execute(
+    client: &Client,
+    asked: SessionFiles,
+    as_json: bool,
+    screen: &mut Screen,
+) -> Result<u8, CliError> {
+    let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
+    let (answer, told) = match asked {
+        SessionFiles::Fork { id, before, copy_files, fork } => {
+            let fork = fork.unwrap_or_else(|| SessionId::mint(&mut mint));
+            let files = if copy_files { "copy" } else { "shared" };
+            let body = json!({ "id": fork, "messageID": before, "files": files });
+            let answer = client.persist_of_session(&id, "/fork", &body).await?;
+            let view: SessionView = parsed(&answer, "the session")?;
+            let directory = printable::line(&view.directory, 200);
+            let told = format!("{} goes on from there, in {directory}\n", view.id);
+            (answer, told)
+        }
+        SessionFiles::Move(MoveArgs { id, to, carry, delivery }) => {
+            let mut body = json!({
+                "id": MessageId::mint(&mut mint), "carry": carry, "delivery": delivery.as_str(),
+            });
+            match to {
+                Destination { directory: Some(directory), .. } => {
+                    body["directory"] = json!(directory);
+                }
+                Destination { location: Some(location), .. } => body["location"] = json!(location),
+                Destination { directory: None, location: None } if carry => {}
+                Destination { directory: None, location: None } => {
+                    let what = "say where to with --directory or --location, or take the files to a new \
+                                workspace with --carry";
+                    return Err(CliError::Usage(what.to_owned()));
+                }
+            }
+            let answer = client.persist_of_session(&id, "/move", &body).await?;
+            let told = "it waits in the inbox; `opencode-cloud session log` shows when it moves\n";
+            (answer, told.to_owned())
+        }
+        SessionFiles::Revert { id, message: Some(message), keep_files, .. } => {
+            let body = json!({
+                "id": MessageId::mint(&mut mint), "messageID": message, "files": !keep_files,
+            });
+            let answer = client.persist_of_session(&id, "/revert", &body).await?;
+            let told = reverted(&answer);
+            (answer, told)
+        }
+        SessionFiles::Revert { id, message: None, .. } => {
+            let answer = client.persist_of_session(&id, "/revert/commit", &json!({})).await?;
+            (answer, "what was taken back is gone for good\n".to_owned())
+        }
+        SessionFiles::Unrevert { id } => {
+            let body = json!({ "id": MessageId::mint(&mut mint) });
+            let answer = client.persist_of_session(&id, "/unrevert", &body).await?;
+            (answer, "everything is back\n".to_owned())
+        }
+        SessionFiles::Diff { id, message, stat } => {
+            let query = message.map_or_else(String::new, |id| format!("?messageID={id}"));
+            let (below, limit) = (format!("/diff{query}"), client.pace().answer);
+            let answer = client.of_session(&id, Method::GET, &below, None, limit).await?;
+            let told = diff(&parsed(&answer, "the diff")?, stat);
+            (answer, told)
+        }
+    };
+    if as_json {
+        screen.out.line(&answer.to_string())?;
+    } else {
+        screen.out.print(&told)?;
+    }
+    Ok(0)
+}
+
+/// What a session's view says of a revert that is staged.
+fn reverted(session: &Value) -> String {
+    let files = session["revert"]["files"].as_array().map_or(0, Vec::len);
+    let mut text = format!("taken back, with {files} files");
+    for file in session["revert"]["files"].as_array().into_iter().flatten() {
+        let name = printable::line(file["file"].as_str().unwrap_or_default(), 200);
+        write!(text, "\n  {name}").expect("writing to a string cannot fail");
+    }
+    text.push_str("\na new prompt makes that final, `session unrevert` undoes it\n");
+    text
+}
+
+/// A diff as people read it: patches, or a line for each file, and what they add up to.
+fn diff(diff: &DiffView, stat: bool) -> String {
+    if diff.files.is_empty() {
+        return "no files were changed\n".to_owned();
+    }
+    let mut text = String::new();
+    if stat {
+        let mut rows = vec![["FILE", "STATUS", "+", "-"].map(str::to_owned)];
+        rows.extend(diff.files.iter().map(|file| {
+            [
+                printable::line(&file.file, 120),
+                printable::line(&file.status, 20),
+                file.additions.to_string(),
+                file.deletions.to_string(),
+            ]
+        }));
+        text.push_str(&table(&rows));
+    } else {
+        for file in &diff.files {
+            let name = printable::line(&file.file, 1_000);
+            match &file.patch {
+                Some(patch) => {
+                    text.push_str(&printable::block(patch));
+                    if !patch.ends_with('\n') {
+                        text.push('\n');
+                    }
+                }
+                None => {
+                    let (status, plus, minus) = (&file.status, file.additions, file.deletions);
+                    let status = printable::line(status, 20);
+                    writeln!(text, "{name}: {status}, {plus} added, {minus} removed")
+                        .expect("writing to a string cannot fail");
+                }
+            }
+        }
+    }
+    let sum = |of: fn(&FileView) -> u64| diff.files.iter().map(of).sum::<u64>();
+    let (plus, minus) = (sum(|file| file.additions), sum(|file| file.deletions));
+    write!(text, "{} files, {plus} lines added, {minus} removed", diff.files.len())
+        .expect("writing to a string cannot fail");
+    if diff.more > 0 {
+        write!(text, ", and {} more files", diff.more).expect("writing to a string cannot fail");
+    }
+    if diff.files.iter().any(|file| file.partial) {
+        text.push_str("; some are counted step by step, so a line may count more than once");
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> DiffView {
+        let answer = json!({ "files": [
+            { "file": "a.txt", "status": "modified", "additions": 1, "deletions": 1,
+              "patch": "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+t\u{1b}[2Jwo" },
+            { "file": "b\u{1b}.bin", "status": "added", "additions": 0, "deletions": 0 },
+        ], "more": 3 });
+        parsed(&answer, "the diff").expect("a diff")
+    }
+
+    #[test]
+    fn a_diff_is_its_patches_and_what_they_add_up_to() {
+        let text = diff(&answer(), false);
+        assert_eq!(
+            text,
+            "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+t[2Jwo\n\
+             b .bin: added, 0 added, 0 removed\n\
+             2 files, 1 lines added, 1 removed, and 3 more files\n"
+        );
+        assert_eq!(
+            diff(&DiffView { files: Vec::new(), more: 0 }, false),
+            "no files were changed\n"
+        );
+    }
+
+    #[test]
+    fn a_diff_can_be_counted_only_and_says_when_lines_may_count_twice() {
+        let mut view = answer();
+        view.files[0].partial = true;
+        let text = diff(&view, true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..2], ["FILE    STATUS    +  -", "a.txt   modified  1  1"], "{text}");
+        assert!(lines[3].contains("more than once"), "{text}");
+    }
+
+    #[test]
+    fn a_revert_tells_which_files_it_changed() {
+        let session =
+            json!({ "revert": { "messageID": "msg_a", "files": [{ "file": "a\u{7}.txt" }] } });
+        let text = reverted(&session);
+        assert!(text.starts_with("taken back, with 1 files\n  a .txt\n"), "{text}");
+        assert!(reverted(&json!({})).starts_with("taken back, with 0 files\n"));
+    }
+}
