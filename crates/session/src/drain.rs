@@ -74,8 +74,12 @@ pub async fn drain(
     history: History,
 ) -> (DrainExit, Option<History>) {
     let span = info_span!("session.drain", org.id = %session.org, session.id = %session.session);
+    let level = match runtime.store.feature_level().await {
+        Ok(level) => level,
+        Err(error) => return (DrainExit::Failed(error), Some(history)),
+    };
     let mut drain = Drain {
-        stage: Stage::new(runtime, session, workspace, control),
+        stage: Stage::new(runtime, session, workspace, control, level),
         log: Log::new(runtime, session, history),
         live: Live::new(runtime.signals.clone(), session),
         title: TitleSlot::default(),

@@ -1,6 +1,8 @@
+use std::borrow::Cow;
+
 use domain::Seq;
 use domain::SessionRef;
-use session_rules::{RuleSettings, Rules, ToolFacts, WorkspaceState};
+use session_rules::{CompactionSettings, RuleSettings, Rules, ToolFacts, WorkspaceState};
 
 use crate::control::DrainControl;
 use crate::runtime::Runtime;
@@ -16,7 +18,10 @@ pub(crate) struct Stage<'r> {
     pub(crate) control: DrainControl,
     /// The newest interrupt that is not this drain's to apply.
     pub(crate) interrupts_before: Seq,
-    tools: ToolFacts,
+    tools: &'r ToolFacts,
+    settings: Cow<'r, RuleSettings>,
+    /// Whether every build that runs reads what this one may write.
+    is_current: bool,
 }
 
 impl<'r> Stage<'r> {
@@ -25,26 +30,45 @@ impl<'r> Stage<'r> {
         session: &'r SessionRef,
         workspace: &'r Workspace,
         control: DrainControl,
+        level: i32,
     ) -> Self {
         let toolbox = Toolbox::new(runtime, session, workspace);
-        let tools = toolbox.facts();
-        Self { runtime, session, workspace, toolbox, control, interrupts_before: Seq(0), tools }
+        let tools = workspace.tools(|| toolbox.facts());
+        let is_current = level >= store::FEATURES;
+        let rules = &runtime.settings.rules;
+        let settings = if is_current {
+            Cow::Borrowed(rules)
+        } else {
+            let compaction = CompactionSettings { auto: false, ..rules.compaction };
+            Cow::Owned(RuleSettings { titles: false, compaction, ..rules.clone() })
+        };
+        let interrupts_before = Seq(0);
+        Self {
+            runtime,
+            session,
+            workspace,
+            toolbox,
+            control,
+            interrupts_before,
+            tools,
+            settings,
+            is_current,
+        }
     }
 
     /// What decisions are made of now.
     pub(crate) fn rules(&self) -> Rules<'_> {
-        let settings: &RuleSettings = &self.runtime.settings.rules;
         Rules {
-            settings,
+            settings: &self.settings,
             models: self.runtime.models.rules(),
-            tools: &self.tools,
+            tools: self.tools,
             session: self.session,
             workspace: match (self.workspace.unavailable(), self.workspace.made_anew()) {
                 (Some(error), _) => WorkspaceState::Missing(error),
-                (None, Some(Restored { token, tree })) => {
+                (None, Some(Restored { token, tree })) if self.is_current => {
                     WorkspaceState::Restored { token: *token, tree: tree.as_ref() }
                 }
-                (None, None) => WorkspaceState::Here,
+                (None, _) => WorkspaceState::Here,
             },
             stopping: self.control.stopping.is_cancelled(),
             crowded: self.control.is_crowded(),

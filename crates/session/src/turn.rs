@@ -242,9 +242,7 @@ impl<'r> Drain<'r> {
             // What the last allowed turn calls never runs.
             Heard::Call if self.stage.rules().is_last_step(self.log.history()) => {}
             Heard::Call => {
-                if self.may_change_files(turn) {
-                    self.files.before_changes();
-                }
+                self.before_changes(turn);
                 let delay = self.stage.runtime.settings.intent_delay;
                 turn.intend_at.get_or_insert_with(|| Instant::now() + delay);
             }

@@ -85,7 +85,10 @@ pub(crate) async fn take_over(
         match restore(&files, place.root).await {
             Ok(tree) => {
                 debug!(location.id = %at.location, ?tree, "the workspace is made anew");
-                workspace = workspace.restored(token, tree);
+                // Of a Location where nobody was before, nothing can be gone.
+                if row.fence != 0 {
+                    workspace = workspace.restored(token, tree);
+                }
             }
             Err(message) => {
                 warn!(location.id = %at.location, %message, "the workspace cannot be restored");
@@ -217,3 +220,6 @@ async fn lock(
     }
     Ok(lock)
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,6 +87,7 @@ async fn a_released_client_works_with_a_url_and_a_key() -> Result<()> {
     let up = world.up_with(&["--directory", place.to_str().context("UTF-8")?]).await?;
     it_runs_prompts(&world, &up, &place).await?;
     its_sdk_finds_its_routes(&up, &place).await?;
+    it_forks_and_undoes(&world, &up, &place).await?;
     oracle(up.api(), world.model()).await?;
     up.stop(&world).await
 }
@@ -202,5 +203,56 @@ async fn its_sdk_finds_its_routes(up: &Up, place: &Path) -> Result<()> {
     let (status, missing) =
         ask(api, Method::GET, "/session/ses_000000000000AAAAAAAAAAAAAA", None).await?;
     ensure!(status == 404 && missing["name"] == "NotFoundError", "{missing}");
+    Ok(())
+}
+
+/// `run --fork` as the client does it, then what its undo, redo and file list ask.
+async fn it_forks_and_undoes(world: &World, up: &Up, place: &Path) -> Result<()> {
+    let api = up.api();
+    let session = api.session(place).await?;
+    let list = async |session: &str| -> Result<Vec<Value>> {
+        let path = format!("/session/{session}/message");
+        let (status, messages) = ask(api, Method::GET, &path, None).await?;
+        ensure!(status == 200, "{messages}");
+        messages.as_array().cloned().context("a list")
+    };
+    let path = format!("/session/{session}");
+    let prompt = async |text: &str| -> Result<String> {
+        let body = json!({ "parts": [{ "type": "text", "text": text }] });
+        let (status, answer) =
+            ask(api, Method::POST, &format!("{path}/message"), Some(body)).await?;
+        ensure!(status == 200, "{answer}");
+        Ok(answer["info"]["parentID"].as_str().context("its prompt")?.to_owned())
+    };
+    prompt("create undo.txt containing one").await?;
+    let second = prompt("edit undo.txt replacing one with two").await?;
+    let before = list(&session).await?;
+
+    let args = ["run", "--attach", api.url(), "--session", &session, "--fork", "say 3 words"];
+    let ended = opencode(world, api.key(), &args).await?;
+    ensure!(ended.code == Some(0) && ended.out.contains("w0 w1 w2"), "{ended:?}");
+    let sessions = api.sessions().await?;
+    let fork = sessions.iter().find(|found| found["forkOf"] == session.as_str());
+    let fork = fork.and_then(|fork| fork["id"].as_str()).context("a fork")?;
+    let copied = list(fork).await?;
+    ensure!(copied.len() == before.len() + 2, "{copied:#?}");
+    ensure!(list(&session).await? == before, "the other one is as it was");
+    let roles = |messages: &[Value]| -> Vec<Value> {
+        messages.iter().take(before.len()).map(|message| message["info"]["role"].clone()).collect()
+    };
+    ensure!(roles(&copied) == roles(&before), "{copied:#?}");
+
+    let text = || fs::read_to_string(place.join("undo.txt")).unwrap_or_default();
+    let (status, diff) = ask(api, Method::GET, &format!("{path}/diff"), None).await?;
+    ensure!(status == 200 && diff[0]["file"] == "undo.txt", "{diff:#}");
+    ensure!(diff[0]["status"] == "added" && diff[0]["additions"] == 1, "{diff:#}");
+    let back = json!({ "messageID": second });
+    let (status, undone) = ask(api, Method::POST, &format!("{path}/revert"), Some(back)).await?;
+    ensure!(status == 200 && undone["revert"]["messageID"] == second.as_str(), "{undone:#}");
+    ensure!(undone["revert"]["diff"].is_string(), "{undone:#}");
+    ensure!(text().trim_end() == "one", "{}", text());
+    let (status, redone) = ask(api, Method::POST, &format!("{path}/unrevert"), None).await?;
+    ensure!(status == 200 && redone["revert"].is_null(), "{redone:#}");
+    ensure!(text().trim_end() == "two", "{}", text());
     Ok(())
 }

@@ -205,7 +205,10 @@ async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
     let health = get("/global/health").await;
     assert_eq!(health, json!({ "healthy": true, "version": "0.0.0-test" }));
     assert_eq!(get("/config").await["model"], "simulated/echo");
-    assert_eq!(get("/agent").await[0]["name"], "build");
+    let agents = get("/agent").await;
+    assert_eq!((&agents[0]["name"], &agents[1]["name"]), (&json!("build"), &json!("plan")));
+    let deny = json!({"permission": "*", "pattern": "*", "action": "deny"});
+    assert_eq!((&agents[1]["permission"][0], &agents[1]["mode"]), (&deny, &json!("primary")));
     let providers = get("/config/providers").await;
     assert_eq!(providers["providers"][0]["models"]["echo"]["name"], "echo (simulated)");
     assert_eq!(get("/provider").await["connected"], json!(["simulated"]));

@@ -31,7 +31,8 @@ pub struct FilesOptions {
     pub root: PathBuf,
     /// The lock that proves that it is still ours.
     pub lock: Option<LocationLock>,
-    /// Whether `.git` belongs to its snapshots: a takeover must have it.
+    /// Whether `.git` belongs to its snapshots, since a takeover must have it: of a directory that is the Location's own,
+    /// and not one that people work in.
     pub git: bool,
     /// A folder of this worker's for what is only faster to have. Not in the Location.
     pub cache: PathBuf,
@@ -205,6 +206,11 @@ impl Files {
     /// Whether the files must be looked at before a call changes any: nobody has since this worker holds them.
     pub(crate) fn wants_base(&self) -> bool {
         !self.held.seen.load(Ordering::Acquire)
+    }
+
+    /// Whether people change files there too: it is a directory of theirs.
+    pub(crate) fn is_peoples(&self) -> bool {
+        !self.held.options.git
     }
 
     /// Notes what may have changed and is not captured now.

@@ -1,5 +1,7 @@
 //! What a Revert and a Move want done with files, carried out.
 
+use std::collections::BTreeSet;
+
 use domain::{RevertPaths, SessionError, SnapshotTree};
 use history::Reverting;
 use session_rules::{FilesPlan, MovePlan, Next, PutBack, RestoredFiles};
@@ -72,6 +74,15 @@ impl Drain<'_> {
         };
         self.finish_capture().await?;
         let done = restore(&files, steps).await;
+        if done.is_err()
+            && let Some(Reverting::Staging(staging)) = self.log.history().revert()
+            && let Err(error) = files.put_back(&staging.original, all_paths(steps).as_ref()).await
+        {
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "some files are put back and some are not"
+            );
+        }
         // Whatever has come of it.
         self.files.around(Touched::Nothing);
         self.finish_capture().await?;
@@ -95,6 +106,15 @@ async fn restore(files: &Files, steps: &[PutBack]) -> Result<(), FilesError> {
         }
     }
     Ok(())
+}
+
+/// The paths of all steps; `None`: all there are.
+fn all_paths(steps: &[PutBack]) -> Option<BTreeSet<String>> {
+    let mut all = BTreeSet::new();
+    for step in steps {
+        all.extend(step.paths.as_ref()?.iter().cloned());
+    }
+    Some(all)
 }
 
 /// What a Revert has put back: the same list whoever has done it, and however often.

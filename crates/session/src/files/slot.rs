@@ -19,6 +19,8 @@ pub(crate) struct FileSlot {
     done: Option<Capture>,
     /// The turn whose calls were the reason for it.
     turn: Option<TurnId>,
+    /// All files were looked at.
+    looked: bool,
     /// Until when someone waits for it.
     until: Option<Instant>,
 }
@@ -28,10 +30,13 @@ impl FileSlot {
         Self { files, ..Self::default() }
     }
 
-    /// A call that may change files has come: what is before it is captured, if nobody has looked yet.
-    pub(crate) fn before_changes(&mut self) {
+    /// A call that may change files has come, one of which nobody knows which if it may change `any`: what is before it
+    /// is captured, if nobody has looked yet. Where people work too, each drain looks before its first that may change any:
+    /// what they have changed is not its doing.
+    pub(crate) fn before_changes(&mut self, any: bool) {
         let Some(files) = &self.files else { return };
-        if files.wants_base() && self.running.is_none() && self.done.is_none() {
+        let theirs = any && !self.looked && files.is_peoples();
+        if (files.wants_base() || theirs) && self.running.is_none() && self.done.is_none() {
             self.begin(None, Touched::Anything);
         }
     }
@@ -53,6 +58,7 @@ impl FileSlot {
         let Some(files) = self.files.clone() else { return };
         let span =
             info_span!("session.snapshot", turn.id = turn.as_ref().map(tracing::field::display));
+        self.looked |= touched == Touched::Anything;
         self.done = None;
         self.turn = turn;
         self.until = None;

@@ -22,8 +22,22 @@ pub(crate) fn unless_ends<T>(owed: bool, verdict: Verdict<T>) -> Verdict<Option<
 impl<'r> Drain<'r> {
     /// Whether calls whose intents wait may change files.
     pub(crate) fn may_change_files(&self, turn: &Turn<'r>) -> bool {
-        let tools = self.stage.rules().tools;
-        turn.said.unintended.iter().any(|intent| tools.class(&intent.tool) != ToolClass::Pure)
+        self.has_unintended(turn, |class| class != ToolClass::Pure)
+    }
+
+    /// A call has come: what is before it is captured, if it may change files and that is to be known.
+    pub(crate) fn before_changes(&mut self, turn: &Turn<'r>) {
+        if self.may_change_files(turn) {
+            let any = self.has_unintended(turn, |class| class == ToolClass::Unsafe);
+            self.files.before_changes(any);
+        }
+    }
+
+    fn has_unintended(&self, turn: &Turn<'r>, is: impl Fn(ToolClass) -> bool) -> bool {
+        let (rules, history) = (self.stage.rules(), self.log.history());
+        let runs = |tool: &str| rules.refusal(history, tool).is_none();
+        let intents = turn.said.unintended.iter();
+        intents.map(|intent| &intent.tool).any(|tool| is(rules.tools.class(tool)) && runs(tool))
     }
 
     /// Calls that an earlier drain has settled may have changed files, and no capture has them.
@@ -60,24 +74,31 @@ impl<'r> Drain<'r> {
         Ok(self.is_interrupted())
     }
 
-    /// Waits until the capture that is under way has ended, before the drain does. An interrupt has it hurry up.
+    /// Waits until the capture that is under way has ended, before the drain does. An interrupt, or a
+    /// worker that stops, has it hurry up.
     pub(crate) async fn finish_capture(&mut self) -> Result<(), Stop> {
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
         let known = self.stage.interrupts_before;
+        let patience = self.stage.runtime.settings.stop_tools;
         let mut hurried = self.is_interrupted();
-        let soon = Instant::now() + self.stage.runtime.settings.stop_tools;
         self.files.hold();
         if hurried {
-            self.files.hold_until(soon);
+            self.files.hold_until(Instant::now() + patience);
         }
         while self.files.is_running() {
+            let hurry = async {
+                tokio::select! {
+                    () = interrupted_after(&mut interrupts, known) => {}
+                    () = control.stopping.cancelled() => {}
+                }
+            };
             tokio::select! {
                 biased;
                 () = control.fenced.cancelled() => return Err(Stop::Fenced),
-                () = interrupted_after(&mut interrupts, known), if !hurried => {
+                () = hurry, if !hurried => {
                     hurried = true;
-                    self.files.hold_until(Instant::now() + self.stage.runtime.settings.stop_tools);
+                    self.files.hold_until(Instant::now() + patience);
                 }
                 () = self.files.advance() => {}
                 () = control.resync.notified() => self.live.resync(),

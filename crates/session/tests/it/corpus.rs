@@ -11,13 +11,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use domain::Delivery::Steer;
 use domain::DrainOutcome::Completed;
-use domain::SessionEvent;
+use domain::{Control, Permitted, SessionEvent};
 use history::History;
 use serde_json::{Value, json};
 use session::{DrainExit, Workspace, drain, drain_control};
 use simulated_model::Script;
 use tokio_util::sync::CancellationToken;
 
+use crate::agents::prompt_as;
+use crate::scenarios_forks;
 use crate::tools::{calls, says, shell};
 use crate::world::{ORG, Session, World};
 
@@ -38,7 +40,7 @@ async fn run(world: &World, session: &Session) -> Result<()> {
         let run = drain(&world.worker, at, token, &workspace, control, History::new());
         match Box::pin(run).await.0 {
             DrainExit::Idle => return Ok(()),
-            DrainExit::Ended(Completed) => {}
+            DrainExit::Ended(Completed) | DrainExit::Moved(_) => {}
             other => anyhow::bail!("a drain of the corpus ended otherwise: {other:?}"),
         }
     }
@@ -178,6 +180,91 @@ async fn title(name: &str) -> Result<()> {
     keep(&world, &session, name).await
 }
 
+/// A context message that the parent was told, and one that only the fork is.
+async fn fork(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("AGENTS.md", "Use tabs.\n")?;
+    prompt(&world, &session, "read AGENTS.md then say 2 words").await?;
+    session.file("AGENTS.md", "Use spaces.\n")?;
+    prompt(&world, &session, "say 3 words").await?;
+    let cut = world.prompt(&session, "say 4 words").await?;
+    run(&world, &session).await?;
+    world.clock.advance(Duration::from_hours(24));
+    let fork = scenarios_forks::fork(&world, &session, Some(&cut)).await?;
+    prompt(&world, &fork, "say 5 words").await?;
+    keep(&world, &fork, name).await
+}
+
+/// Back to before a message that a Compaction had replaced, with a context message of then and one of now.
+async fn revert(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    session.file("a.txt", "one\n")?;
+    prompt(&world, &session, "read a.txt then say 2 words").await?;
+    session.file("AGENTS.md", "Use tabs.\n")?;
+    let message = world.prompt(&session, "say 3 words").await?;
+    run(&world, &session).await?;
+    world.clock.advance(Duration::from_hours(24));
+    prompt(&world, &session, "say 4 words").await?;
+    world.compact(&session, Steer).await?;
+    run(&world, &session).await?;
+    prompt(&world, &session, "say 5 words").await?;
+    world.control(&session, Steer, Control::Revert { message, files: false }).await?;
+    run(&world, &session).await?;
+    prompt(&world, &session, "say 6 words").await?;
+    keep(&world, &session, name).await
+}
+
+/// Work that continues elsewhere, in an epoch of its own.
+async fn moved(name: &str) -> Result<()> {
+    let world = World::new().await?;
+    let here = world.session().await?;
+    here.file("AGENTS.md", "Use tabs.\n")?;
+    prompt(&world, &here, "say 2 words").await?;
+    here.file("AGENTS.md", "Use spaces.\n")?;
+    let (there, away) = world.elsewhere(&here, false).await?;
+    there.file("AGENTS.md", "Use nothing.\n")?;
+    world.script(Script {
+        gate: Some("door".into()),
+        ..calls("look", 0, vec![shell("echo looked")])
+    })?;
+    world.script(says("look", 1, "seen"))?;
+    world.prompt(&here, "look").await?;
+    let asks = async {
+        world.until_requests(2).await?;
+        world.control(&here, Steer, away).await?;
+        anyhow::Ok(world.model().open_gate("door")?)
+    };
+    let (left, asked) = tokio::join!(run(&world, &here), asks);
+    asked?;
+    left?;
+    run(&world, &there).await?;
+    prompt(&world, &there, "say 3 words").await?;
+    keep(&world, &there, name).await
+}
+
+/// Skills of one agent and of another, and a call that is refused.
+async fn agents(name: &str) -> Result<()> {
+    let only = crate::agents::changed("plan", |plan| plan.skills = Permitted::only(["review"]));
+    let world = World::with(|settings| settings.rules.agents = only).await?;
+    let session = world.session().await?;
+    for skill in ["deploy", "review"] {
+        let folder = format!(".opencode/skills/{skill}");
+        std::fs::create_dir_all(session.root.join(&folder))?;
+        let text = format!("---\nname: {skill}\ndescription: How we {skill}.\n---\nAs ever.\n");
+        session.file(&format!("{folder}/SKILL.md"), &text)?;
+    }
+    prompt(&world, &session, "say 2 words").await?;
+    world.script(calls("try", 0, vec![shell("echo never")]))?;
+    world.script(says("try", 1, "as I thought"))?;
+    prompt_as(&world, &session, "plan", "try").await?;
+    run(&world, &session).await?;
+    prompt_as(&world, &session, "build", "say 3 words").await?;
+    run(&world, &session).await?;
+    keep(&world, &session, name).await
+}
+
 #[tokio::test]
 #[ignore = "writes files of the repository; see the module's first lines"]
 async fn the_corpus_is_written() -> Result<()> {
@@ -189,6 +276,10 @@ async fn the_corpus_is_written() -> Result<()> {
         "takeover",
         "compaction",
         "title",
+        "fork",
+        "revert",
+        "move",
+        "agents",
     ];
     for name in names {
         if !file(name).exists() {
@@ -199,7 +290,11 @@ async fn the_corpus_is_written() -> Result<()> {
                 "continuation" => continuation(name).await?,
                 "takeover" => takeover(name).await?,
                 "compaction" => compaction(name).await?,
-                _ => title(name).await?,
+                "title" => title(name).await?,
+                "fork" => fork(name).await?,
+                "revert" => revert(name).await?,
+                "move" => moved(name).await?,
+                _ => agents(name).await?,
             }
         }
     }

@@ -161,6 +161,26 @@ async fn who_changes_nothing_has_no_file_looked_at() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_people_change_between_two_prompts_is_no_turns_doing() -> Result<()> {
+    let world = world().await?;
+    let session = world.session().await?;
+    let (workspace, files) = world.hold_as(&session, &session.root, false);
+    session.is_held(&workspace);
+    for name in ["one", "two"] {
+        world.script(calls(name, 0, vec![shell(&format!("echo x > {name}.txt"))]))?;
+        world.script(calls(name, 1, vec![shell("true")]))?;
+        world.script(says(name, 2, "done"))?;
+        session.file(&format!("mine-before-{name}.txt"), "mine\n")?;
+        world.prompt(&session, name).await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+    }
+    assert_eq!(told(&world, &session).await?, ["base", "A one.txt", "base", "A two.txt"]);
+    // Once a drain, and after each batch.
+    assert_eq!(files.counts().looks, 6);
+    world.check().await
+}
+
+#[tokio::test]
 async fn the_end_of_a_drain_carries_its_last_capture() -> Result<()> {
     let world = world().await?;
     // Cut off by the step limit, by an interrupt and by a provider that fails.

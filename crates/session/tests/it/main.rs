@@ -19,6 +19,7 @@ mod files;
 mod inputs;
 mod instructions;
 mod interrupts;
+mod levels;
 mod moves;
 mod recovery;
 mod reverts;

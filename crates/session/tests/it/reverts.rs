@@ -109,6 +109,29 @@ async fn killed_at_any_commit_a_revert_is_done_once_the_next_worker_comes() -> R
 }
 
 #[tokio::test]
+async fn what_cannot_be_put_back_whole_leaves_the_files_as_they_were() -> Result<()> {
+    let world = World::new().await?;
+    let (session, message) = worked(&world).await?;
+    let now = contents(&session.root)?;
+    let base = world.events(&session).await?.into_iter().find_map(|event| match event.event {
+        SessionEvent::WorkspaceSnapshotted(captured) => captured.pack,
+        _ => None,
+    });
+    // With what was there at first, among it a file that is to come back.
+    let packs = format!("blobs/o/{}/snapshot", session.at.org);
+    std::fs::remove_file(world.folder(&packs)?.join(base.context("a pack")?))?;
+    world.control(&session, Steer, Control::Revert { message, files: true }).await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let ended = world.events(&session).await?.into_iter().find_map(|event| match event.event {
+        SessionEvent::RevertCleared(cleared) => cleared.error,
+        _ => None,
+    });
+    assert_eq!(ended.context("it says why")?.code, "workspace.snapshot_failed");
+    assert_eq!(contents(&session.root)?, now);
+    world.check().await
+}
+
+#[tokio::test]
 async fn behind_a_compaction_the_conversation_is_as_it_was_before_it() -> Result<()> {
     let world = World::new().await?;
     let (session, message) = worked(&world).await?;

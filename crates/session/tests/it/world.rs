@@ -236,13 +236,18 @@ impl World {
 
     /// The Location of a session as a worker holds it that captures its files, in a directory of the worker's.
     pub(crate) fn hold(&self, session: &Session, root: &Path) -> (Workspace, Files) {
+        self.hold_as(session, root, true)
+    }
+
+    /// The same; unless it is the Location's own, people work in the directory too.
+    pub(crate) fn hold_as(&self, session: &Session, root: &Path, own: bool) -> (Workspace, Files) {
         let token = session.token();
         let files = Files::new(FilesOptions {
             at: session.at.location_ref(),
             token,
             root: root.to_owned(),
             lock: Some(LocationLock { path: session.lock.clone(), token: token.0 }),
-            git: true,
+            git: own,
             cache: self.folder.path().join("snapshots"),
             store: self.worker.store.clone(),
             blobs: self.worker.blobs.clone(),

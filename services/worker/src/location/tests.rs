@@ -1,0 +1,232 @@
+//! Takeovers of a Location with a disk of each worker's own, and with a shared one, on a real Postgres.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use domain::{
+    Delivery, DrainEnd, IdMint, LocationId, MessageId, ModelRef, OrgId, PartId, PromptAdmitted,
+    PromptPart, Seq, SessionCreated, SessionId, SessionRef, Stamp, SystemClock,
+    WorkspaceSnapshotted,
+};
+use llm_client::{Client, Endpoint};
+use sandbox::{Environment, ProcessSandbox};
+use session::{ConfiguredModels, DrainSettings, StoredComponents};
+use signals::InProcess;
+use snapshots::{Captured, Shadow, ShadowOptions, SnapshotLimits, Touched};
+use store::{Append, Hold, NewPrompt, NewSession, Seed, Started, Store, StoreOptions, Written};
+use tempfile::TempDir;
+use testkit::TestDatabase;
+
+use super::*;
+
+const ORG: OrgId = OrgId::FIRST;
+
+struct World {
+    _database: TestDatabase,
+    folder: TempDir,
+    runtime: Runtime,
+}
+
+impl World {
+    async fn new() -> Result<Self> {
+        let database = testkit::database().await?;
+        let folder = testkit::temp_folder()?;
+        let sandbox = ProcessSandbox::new(
+            "/bin/false".into(),
+            Vec::<String>::new(),
+            Environment::from_vars(std::iter::empty()),
+            folder.path().to_owned(),
+        );
+        let model = ModelRef { provider: "none".into(), model: "none".into() };
+        let runtime = Runtime {
+            store: Store::connect(&StoreOptions::new(database.store_url()))?,
+            signals: Arc::new(InProcess::new()),
+            llm: Client::new(llm_client::Options::default())?,
+            tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
+            blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
+            models: Arc::new(ConfiguredModels::single(model, Endpoint::new("http://127.0.0.1:9"))),
+            clock: Arc::new(SystemClock::default()),
+            settings: Arc::new(DrainSettings::default()),
+            stored: StoredComponents::default(),
+        };
+        let now = runtime.clock.now_ms();
+        runtime.store.ensure_organisation(ORG, "tests".into(), now).await?;
+        Ok(Self { _database: database, folder, runtime })
+    }
+
+    /// A worker's options: `disk` is its own, or one that it shares with others of that name.
+    fn worker(&self, name: &str, disk: WorkspaceDisk) -> WorkerOptions {
+        WorkerOptions {
+            node: name.into(),
+            url: String::new(),
+            slots: 1,
+            workspace_dir: self.folder.path().join(name),
+            disk,
+            snapshot_dir: self.folder.path().join(name).join(".snapshots"),
+            lock_dir: self.folder.path().join("locks"),
+            idle_release: Duration::MAX,
+            sweep: Duration::MAX,
+        }
+    }
+
+    /// A session at a managed Location of its own.
+    async fn session(&self) -> Result<SessionRef> {
+        let (store, now) = (&self.runtime.store, self.runtime.clock.now_ms());
+        let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
+        let project = store.ensure_project(ORG, id.to_string(), now).await?.id;
+        let directory = format!("/workspace/{id}");
+        let kind = LocationKind::Managed;
+        let location =
+            store.ensure_location(ORG, project.clone(), kind, directory.clone(), now).await?.id;
+        let created = SessionCreated {
+            project,
+            location: location.clone(),
+            directory,
+            title: "a test".into(),
+            agent: "build".into(),
+            model: None,
+            parent: None,
+            named: true,
+        };
+        store.create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
+        Ok(SessionRef { org: ORG, location, session: id })
+    }
+
+    async fn take_over(
+        &self,
+        worker: &WorkerOptions,
+        session: &SessionRef,
+        token: i64,
+    ) -> Result<Workspace> {
+        let at = session.location_ref();
+        Ok(take_over(&self.runtime, worker, &at, FencingToken(token)).await?)
+    }
+
+    /// Captures a directory, and writes the row as a drain would that does nothing else.
+    async fn capture(&self, session: &SessionRef, token: i64, root: &Path) -> Result<Captured> {
+        let Runtime { store, blobs, clock, .. } = &self.runtime;
+        let shadow = Shadow::open(ShadowOptions {
+            root: root.to_owned(),
+            cache: self.folder.path().join("cache"),
+            blobs: blobs.clone(),
+            at: session.location_ref(),
+            token: FencingToken(token),
+            lock: None,
+            packs: Vec::new(),
+            seed: Vec::new(),
+            git: true,
+            limits: SnapshotLimits::default(),
+            clock: clock.clone(),
+        })
+        .await?;
+        let captured = shadow.capture(&Touched::Anything).await?.context("a first capture")?;
+        let now = clock.now_ms();
+        let mut mint = IdMint::after(Stamp::default(), now);
+        let prompt = PromptAdmitted {
+            message: MessageId::mint(&mut mint),
+            delivery: Delivery::Steer,
+            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: "go".into() }],
+            agent: None,
+            model: None,
+            wake: true,
+            digest: String::new(),
+            synthetic: None,
+        };
+        store
+            .admit_prompt(ORG, NewPrompt { session: session.session.clone(), prompt, now })
+            .await?;
+        let token = FencingToken(token);
+        let started = store.start_drain(session.clone(), token, Seq(0), Hold::Look).await?;
+        let Started::Ready(write, ..) = started else { bail!("the session is not ready") };
+        let event = WorkspaceSnapshotted {
+            token,
+            ordinal: captured.ordinal,
+            tree: captured.tree.to_string().try_into()?,
+            parent: None,
+            pack: captured.pack.clone(),
+            bytes: 0,
+            turn: None,
+            base: true,
+            files: Vec::new(),
+            more: 0,
+        };
+        let mut mint = write.mint(now);
+        let (events, end) = ([event.into()], DrainEnd::Park);
+        let append = Append { events: &events, promoted: 0, progress: true, end, components: &[] };
+        let written = write.commit(&mut mint, now, append).await?;
+        ensure!(matches!(written, Written::Next(_)), "the row is not written");
+        Ok(captured)
+    }
+}
+
+fn root(workspace: &Workspace) -> Result<&Path> {
+    workspace.root().with_context(|| format!("{:?}", workspace.unavailable()))
+}
+
+fn read(workspace: &Workspace, name: &str) -> Result<Option<String>> {
+    Ok(std::fs::read_to_string(root(workspace)?.join(name)).ok())
+}
+
+#[tokio::test]
+async fn on_disks_of_their_own_the_newest_snapshot_goes_where_the_location_goes() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let (a, b) = (world.worker("a", WorkspaceDisk::Own), world.worker("b", WorkspaceDisk::Own));
+    let first = world.take_over(&a, &session, 1).await?;
+    std::fs::write(root(&first)?.join("kept"), "kept")?;
+    world.capture(&session, 1, root(&first)?).await?;
+    std::fs::write(root(&first)?.join("late"), "in no snapshot")?;
+    // Nobody else was there: nothing is gone.
+    let again = world.take_over(&a, &session, 2).await?;
+    assert_eq!(read(&again, "late")?.as_deref(), Some("in no snapshot"));
+    ensure!(root(&again)? != root(&first)? && !root(&first)?.exists(), "one directory a token");
+    let other = world.take_over(&b, &session, 3).await?;
+    assert_eq!(read(&other, "kept")?.as_deref(), Some("kept"));
+    assert_eq!(read(&other, "late")?, None);
+    // Back where something is left of before: it is made the same as anywhere.
+    let back = world.take_over(&a, &session, 4).await?;
+    assert_eq!((read(&back, "kept")?.as_deref(), read(&back, "late")?), (Some("kept"), None));
+    let left = std::fs::read_dir(a.workspace_dir.join(ORG.to_string()))?.count();
+    assert_eq!(left, 1, "nothing is left of earlier tokens");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_restored_is_not_used_and_is_tried_again() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let (a, b) = (world.worker("a", WorkspaceDisk::Own), world.worker("b", WorkspaceDisk::Own));
+    let first = world.take_over(&a, &session, 1).await?;
+    std::fs::write(root(&first)?.join("kept"), "kept")?;
+    world.capture(&session, 1, root(&first)?).await?;
+    let blobs = world.folder.path().join("blobs");
+    std::fs::rename(&blobs, blobs.with_extension("aside"))?;
+    let failed = world.take_over(&b, &session, 2).await?;
+    let error = failed.unavailable().context("it cannot be had")?;
+    assert_eq!(error.code, RESTORE_FAILED);
+    std::fs::remove_dir_all(&blobs).ok();
+    std::fs::rename(blobs.with_extension("aside"), &blobs)?;
+    let restored = world.take_over(&b, &session, 3).await?;
+    assert_eq!(read(&restored, "kept")?.as_deref(), Some("kept"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn on_a_shared_disk_a_location_begins_with_the_files_that_it_was_given() -> Result<()> {
+    let world = World::new().await?;
+    let (from, to) = (world.session().await?, world.session().await?);
+    let shared = world.worker("all", WorkspaceDisk::Shared);
+    let source = world.take_over(&shared, &from, 1).await?;
+    std::fs::write(root(&source)?.join("given"), "given")?;
+    let captured = world.capture(&from, 1, root(&source)?).await?;
+    let location: LocationId = from.location.clone();
+    let seed = Seed { location, tree: captured.tree.to_string().try_into()? };
+    world.runtime.store.seed_location(to.location_ref(), seed).await?;
+    let first = world.take_over(&shared, &to, 1).await?;
+    assert_eq!(read(&first, "given")?.as_deref(), Some("given"));
+    std::fs::write(root(&first)?.join("given"), "changed")?;
+    let next = world.take_over(&shared, &to, 2).await?;
+    assert_eq!(read(&next, "given")?.as_deref(), Some("changed"), "only its first holder fills it");
+    Ok(())
+}
