@@ -1,8 +1,10 @@
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use context::Registry;
 use domain::{FencingToken, SessionError, SnapshotTree};
 use sandbox::LocationLock;
+use session_rules::ToolFacts;
 
 use crate::files::Files;
 use crate::observe::{ObservedAt, Sources};
@@ -15,6 +17,7 @@ pub struct Workspace {
     restored: Option<Restored>,
     in_project: bool,
     sources: Sources,
+    tools: Arc<OnceLock<ToolFacts>>,
 }
 
 /// The files were made anew when this worker took the Location.
@@ -45,7 +48,8 @@ impl Workspace {
     }
 
     fn new(shown: String, place: Result<Place, SessionError>) -> Self {
-        Self { shown, place, restored: None, in_project: false, sources: Sources::core() }
+        let (sources, tools) = (Sources::core(), Arc::default());
+        Self { shown, place, restored: None, in_project: false, sources, tools }
     }
 
     /// Its files are captured after calls that may have changed them.
@@ -82,6 +86,11 @@ impl Workspace {
     #[must_use]
     pub fn sources(&self) -> &Registry<ObservedAt> {
         &self.sources.registry
+    }
+
+    /// Its tools as decisions see them, made once: nothing adds any.
+    pub(crate) fn tools(&self, make: impl FnOnce() -> ToolFacts) -> &ToolFacts {
+        self.tools.get_or_init(make)
     }
 
     /// What a model is shown.

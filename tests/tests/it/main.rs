@@ -7,6 +7,7 @@ mod cluster;
 mod contract;
 mod fairness;
 mod faults;
+mod files;
 mod life;
 mod refusals;
 mod stock;

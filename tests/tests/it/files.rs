@@ -1,0 +1,171 @@
+//! What a session did to files, over HTTP: diffs, a Revert there and back, a Fork with its own files; and a worker that
+//! dies with its disk.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use journeys::{Api, World, ancestors, events_of, eventually, oracle};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use simulated_model::{Script, ScriptedCall};
+
+/// Prompts and waits for the end of the work; answers the prompt's message.
+async fn work(api: &Api, session: &str, text: &str) -> Result<String> {
+    let message = api.admit(session, text).await?;
+    ensure!(api.outcome(session, &message, 30).await? == "completed", "{text}");
+    Ok(message)
+}
+
+/// `status path` of each file of a diff.
+async fn diff(api: &Api, session: &str, message: Option<&str>) -> Result<Vec<String>> {
+    let query = message.map(|message| format!("?messageID={message}")).unwrap_or_default();
+    let diff = api.get(&format!("/platform/session/{session}/diff{query}")).await?.ok()?;
+    let files = diff["files"].as_array().with_context(|| format!("files: {diff}"))?;
+    let one =
+        |file: &Value| Some(format!("{} {}", file["status"].as_str()?, file["file"].as_str()?));
+    files.iter().map(|file| one(file).with_context(|| diff.to_string())).collect()
+}
+
+/// What the newest request told of its last call.
+fn last_result(world: &World) -> Result<String> {
+    let body = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
+    let body: Value = serde_json::from_str(&body)?;
+    let messages = body["messages"].as_array().context("messages")?;
+    let result = messages.iter().rev().find(|message| message["role"] == "tool");
+    Ok(result.and_then(|it| it["content"].as_str()).context("a result")?.to_owned())
+}
+
+#[tokio::test]
+async fn changes_are_shown_taken_back_and_gone_on_with_elsewhere() -> Result<()> {
+    let world = World::new().await?;
+    let up = world.up().await?;
+    let api = up.api();
+    let place = world.workspace("files")?;
+    fs::write(place.join("mine.txt"), "mine\n")?;
+    let content = |name: &str| fs::read_to_string(place.join(name)).unwrap_or_default();
+    let session = api.session(&place).await?;
+    work(api, &session, "create a.txt containing one").await?;
+    let second = work(api, &session, "edit a.txt replacing one with two").await?;
+    work(api, &session, "create b.txt containing x").await?;
+
+    ensure!(diff(api, &session, None).await? == ["added a.txt", "added b.txt"]);
+    ensure!(diff(api, &session, Some(&second)).await? == ["modified a.txt"]);
+
+    // A fork of its own files begins as they were before the second prompt.
+    let path = format!("/platform/session/{session}");
+    let body = json!({ "messageID": second, "files": "copy" });
+    let fork = api.post(&format!("{path}/fork"), &body).await?.ok()?;
+    let fork = fork["id"].as_str().context("a fork has an id")?.to_owned();
+    work(api, &fork, "run cat a.txt mine.txt").await?;
+    let told = last_result(&world)?;
+    ensure!(told.starts_with("one") && told.contains("mine"), "{told}");
+    work(api, &fork, "create theirs.txt containing y").await?;
+    ensure!(!place.join("theirs.txt").exists() && content("a.txt").trim_end() == "two");
+    ensure!(diff(api, &fork, None).await? == ["added theirs.txt"]);
+
+    // Back to before the second prompt, forward again, and back for good with the next prompt.
+    fs::write(place.join("mine.txt"), "changed meanwhile\n")?;
+    let back = json!({ "messageID": second });
+    let reverted = api.post(&format!("{path}/revert"), &back).await?.ok()?;
+    ensure!(reverted["revert"]["messageID"] == second.as_str(), "{reverted}");
+    ensure!(content("a.txt").trim_end() == "one" && !place.join("b.txt").exists());
+    ensure!(content("mine.txt") == "changed meanwhile\n", "no work of the session's");
+    let whole = api.post(&format!("{path}/unrevert"), &json!({})).await?.ok()?;
+    ensure!(whole["revert"].is_null(), "{whole}");
+    ensure!(content("a.txt").trim_end() == "two" && content("b.txt").trim_end() == "x");
+    api.post(&format!("{path}/revert"), &back).await?.ok()?;
+    work(api, &session, "run cat a.txt").await?;
+    ensure!(last_result(&world)?.starts_with("one"));
+    let sent = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
+    ensure!(sent.contains("create a.txt") && !sent.contains("replacing one"), "{sent}");
+    let log = api.log(&session).await?;
+    let count = |kind: &str| events_of(&log, kind).len();
+    ensure!(
+        (count("revert.staged"), count("revert.cleared"), count("revert.committed")) == (2, 1, 1)
+    );
+    oracle(api, world.model()).await?;
+    // The fork knows nothing of it, nor of its parent's end.
+    api.send(api.request(reqwest::Method::DELETE, &path)).await?.ok()?;
+    work(api, &fork, "run cat theirs.txt").await?;
+    ensure!(last_result(&world)?.starts_with('y'));
+    let broken = api.get("/platform/check?settled=true").await?.ok()?;
+    ensure!(broken == json!([]), "{broken:#}");
+    up.stop(&world).await
+}
+
+/// A file of this name, wherever a worker has it.
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let path = entry.path();
+        if entry.file_name() == name {
+            return Some(path);
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Some(found) = find(&path, name)
+        {
+            return Some(found);
+        }
+    }
+    None
+}
+
+#[tokio::test]
+async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_snapshot()
+-> Result<()> {
+    let world = World::new().await?;
+    let flags = "--placements=1 --gateways=1 --workers=2 --no-restart --workspace-disk=own";
+    let cluster = world.cluster(&flags.split(' ').collect::<Vec<_>>()).await?;
+    let api = cluster.gateway(0);
+    let project = api.post("/project/init", &json!({})).await?.ok()?;
+    let project = project["id"].as_str().context("a project has an id")?;
+    let new = json!({ "title": "a journey" });
+    let session = api.post(&format!("/project/{project}/session"), &new).await?.ok()?;
+    let session = session["id"].as_str().context("a session has an id")?;
+    work(api, session, "create kept.txt containing one").await?;
+
+    let call = |name: &str, arguments| ScriptedCall { name: name.into(), arguments, id: None };
+    let write = |path: &str| call("write", json!({ "path": path, "content": "two\n" }));
+    let endless = call("shell", json!({ "command": "echo $$ > pid.txt; sleep 600" }));
+    let steps = [vec![write("saved.txt")], vec![write("lost.txt"), endless], vec![]];
+    for (round, tool_calls) in (0..).zip(steps) {
+        let text = tool_calls.is_empty().then(|| "went on".to_owned());
+        let matches = "three steps".into();
+        let script = Script { matches, round: Some(round), tool_calls, text, ..Script::default() };
+        world.model().script(script)?;
+    }
+    let message = api.admit(session, "three steps").await?;
+    // The second batch runs, and the result of its first call is committed.
+    let pid = eventually("the endless call runs", 30, async || {
+        let settled = events_of(&api.log(session).await?, "tool.settled").len();
+        let told = find(&world.data(), "pid.txt").and_then(|path| fs::read_to_string(path).ok());
+        Ok(told.filter(|_| settled >= 3).and_then(|pid| pid.trim().parse::<u32>().ok()))
+    })
+    .await?;
+    let parents = ancestors(pid);
+    let workers = cluster.of("worker")?;
+    let owner = workers.iter().find(|worker| parents.contains(&worker.pid)).context("a worker")?;
+    cluster.signal(owner.pid, Signal::KILL)?;
+
+    ensure!(api.outcome(session, &message, 30).await? == "completed");
+    let log = api.log(session).await?;
+    let restored = events_of(&log, "workspace.restored");
+    let restored = restored.last().context("the files were made anew")?;
+    let lost = restored["lost"].as_array().context("what is lost")?;
+    let called = events_of(&log, "tool.called");
+    let of_lost_txt = called.iter().find(|called| called.to_string().contains("lost.txt"));
+    let of_lost_txt = &of_lost_txt.context("it was called")?["intent"]["call"];
+    ensure!(lost.contains(of_lost_txt), "{restored} has not {of_lost_txt}");
+    let notices = events_of(&log, "notice.recorded");
+    let notice =
+        notices.iter().find(|notice| notice["kind"] == "files-lost").context("a notice")?;
+    let sent = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
+    let text = serde_json::to_string(&notice["text"])?;
+    ensure!(sent.contains(&text), "the model is told: {sent}");
+    work(api, session, "run ls").await?;
+    let there = last_result(&world)?;
+    ensure!(there.contains("kept.txt") && there.contains("saved.txt"), "{there}");
+    ensure!(!there.contains("lost.txt") && !there.contains("pid.txt"), "{there}");
+    oracle(api, world.model()).await?;
+    cluster.stop(&world).await
+}
