@@ -90,8 +90,8 @@ impl Store {
         .await
     }
 
-    /// What changed in a session's files, oldest first: all of it, or what the turns of one message changed (an
-    /// answer's own, or those of all answers to a prompt).
+    /// What changed in a session's files, oldest first, without what was reverted for good: all of it, or what the
+    /// turns of one message changed (an answer's own, or those of all answers to a prompt).
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.
@@ -114,9 +114,12 @@ impl Store {
                 let rows = sqlx::query!(
                     "SELECT c.seq, c.turn_id, c.base, c.tree, c.parent, c.files, c.more
                      FROM workspace_change c
-                     WHERE c.org_id = $1 AND c.session_id = $2 AND ($3::text IS NULL OR EXISTS (
-                         SELECT FROM provider_turn t LEFT JOIN message m ON m.org_id = t.org_id AND m.id = t.message_id
-                         WHERE t.org_id = $1 AND t.id = c.turn_id AND $3 IN (t.message_id, m.parent_id)))
+                     WHERE c.org_id = $1 AND c.session_id = $2
+                         AND CASE WHEN c.turn_id IS NULL THEN $3::text IS NULL ELSE EXISTS (
+                             SELECT FROM provider_turn t
+                             JOIN message m ON m.org_id = t.org_id AND m.id = t.message_id
+                             WHERE t.org_id = $1 AND t.id = c.turn_id
+                                 AND ($3 IS NULL OR $3 IN (m.id, m.parent_id))) END
                      ORDER BY c.seq",
                     org.0,
                     session.as_str(),

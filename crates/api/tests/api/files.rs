@@ -14,6 +14,7 @@ use snapshots::{Captured, ChangeStatus, Shadow, ShadowOptions, SnapshotLimits, T
 
 use crate::drain::{at, begin};
 use crate::native::session;
+use crate::reverts::{held, stages};
 use crate::world::{SseReader, World, call, ok, request, send};
 
 /// A workspace and its snapshots, as a worker has them.
@@ -167,6 +168,19 @@ async fn a_diff_is_of_one_message_or_of_all_and_exact_where_the_blobs_are_seen()
     let (status, _) =
         call(&gateway, "GET", &format!("{diff}?messageID=ses_a"), &world.key, None).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
+
+    // What is taken back is not the session's, nor what was taken back for good.
+    let body = json!({ "messageID": "msg_two" });
+    let (revert, commit) = (format!("{own}/revert"), format!("{own}/revert/commit"));
+    held(&world, &gateway, &revert, body, &session, stages).await?;
+    let first = |answer: Value| told(&answer["files"]);
+    let expected = [line("a.txt", "modified", 1, 1, false), line("b.txt", "added", 1, 0, false)];
+    let staged = first(ok(&gateway, "GET", &diff, &world.key, None).await);
+    ok(&gateway, "POST", &commit, &world.key, None).await;
+    let gone = ok(&blind, "GET", &diff, &world.key, None).await;
+    let patch = gone["files"][0]["patch"].as_str().expect("a patch");
+    assert!(patch.contains("-two\n+2\n"), "{patch}");
+    assert_eq!((staged, first(gone)), (expected.to_vec(), expected.to_vec()));
     Ok(())
 }
 

@@ -31,7 +31,7 @@ async fn two_exchanges(world: &World, gateway: &Router) -> Result<String> {
 }
 
 /// What a worker writes of a Revert that touches one file.
-fn stages(control: &PendingControl, history: &History) -> Vec<SessionEvent> {
+pub(crate) fn stages(control: &PendingControl, history: &History) -> Vec<SessionEvent> {
     let domain::Control::Revert { message, files } = &control.control else {
         panic!("{control:?}")
     };
@@ -72,7 +72,7 @@ fn refuses(code: &'static str) -> impl FnOnce(&PendingControl, &History) -> Vec<
 }
 
 /// Posts, and acts on the control as its worker would; the answer.
-async fn held(
+pub(crate) async fn held(
     world: &World,
     gateway: &Router,
     path: &str,
