@@ -491,8 +491,8 @@ DROP FUNCTION admit_prompt(uuid, text, text, text, text, boolean, text, bigint, 
 -- Admits a prompt: one row, one event, one commit. 'admitted', 'retry' (the first row stands),
 -- 'conflict' (the id is another message's) or 'missing'. `seq` is the admission's number.
 --
--- A staged Revert is committed before it, with ids of `p_spare`. Until then synthetic input waits without a
--- wake. 'staged': nothing is changed, a Revert is staged, and the caller has `seq` ids to give, or a wake to
+-- A Revert that is staged in an idle session is committed before it, with ids of `p_spare`; in a busy one its
+-- drain finds both. Until it ends synthetic input waits without a wake. 'staged': nothing is changed, a Revert is staged, and the caller has `seq` ids to give, or a wake to
 -- take away.
 CREATE FUNCTION admit_prompt(
     p_org uuid, p_session text, p_message text, p_delivery text, p_digest text, p_wake boolean,
@@ -505,6 +505,7 @@ DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
     first record;
     staged bigint;
+    busy boolean;
     needed bigint;
 BEGIN
     LOOP
@@ -514,7 +515,7 @@ BEGIN
             wake_seq = CASE WHEN p_wake THEN next_seq ELSE wake_seq END,
             last_id = greatest(last_id, p_stamp)
         WHERE org_id = p_org AND id = p_session
-            AND (staged_seq = 0 OR p_kind = 'synthetic' AND NOT p_wake)
+            AND (staged_seq = 0 OR CASE p_kind WHEN 'prompt' THEN ready ELSE NOT p_wake END)
             AND NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = p_message)
             AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message)
         RETURNING next_seq - 1, location_id INTO seq, location;
@@ -550,13 +551,13 @@ BEGIN
             outcome := 'conflict';
             RETURN;
         END IF;
-        SELECT h.staged_seq INTO staged FROM session_head h
+        SELECT h.staged_seq, h.ready INTO staged, busy FROM session_head h
         WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
         IF NOT FOUND THEN
             outcome := 'missing';
             RETURN;
         END IF;
-        IF staged > 0 AND (p_kind = 'prompt' OR p_wake) THEN
+        IF staged > 0 AND (CASE p_kind WHEN 'prompt' THEN NOT busy ELSE p_wake END) THEN
             needed := commit_staged(p_org, p_session, p_spare, p_stamp, p_now, p_kind <> 'prompt');
             IF needed > 0 THEN
                 outcome := 'staged';
@@ -570,8 +571,7 @@ END $$;
 
 -- Admits a control: one row, one event, one commit. 'admitted', 'retry' (the first row stands), 'pending'
 -- (a compaction waits already, and is the one that is returned), 'conflict' (the id is another's), 'busy' (a
--- Revert or its end wants an idle session; a Move, one without a staged Revert) or 'missing'. `seq` is the
--- admission's number.
+-- Revert and its end want an idle session) or 'missing'. `seq` is the admission's number.
 CREATE OR REPLACE FUNCTION admit_control(
     p_org uuid, p_session text, p_message text, p_kind text, p_delivery text, p_digest text, p_wake boolean,
     p_event text, p_stamp bigint, p_now bigint, p_payload text,
@@ -601,8 +601,7 @@ BEGIN
             -- What waits without a wake would be promoted first; what the staged Revert holds is not.
             SELECT FROM session_input i WHERE i.org_id = p_org AND i.session_id = p_session
                 AND i.status = 'admitted'
-                AND NOT (i.kind = 'synthetic' AND head.staged_seq BETWEEN 1 AND i.admitted_seq)))
-        OR p_kind = 'move' AND head.staged_seq > 0 THEN
+                AND NOT (i.kind = 'synthetic' AND head.staged_seq BETWEEN 1 AND i.admitted_seq))) THEN
         outcome := 'busy';
     ELSIF p_kind = 'compaction' THEN
         SELECT i.* INTO first FROM session_input i

@@ -74,13 +74,13 @@ pub(crate) struct Features(Arc<Mutex<Option<(i32, Instant)>>>);
 const BELIEVED: Duration = Duration::from_secs(60);
 
 impl Features {
-    fn known(&self) -> Option<i32> {
+    fn known(&self, now: Instant) -> Option<i32> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.filter(|(_, read)| read.elapsed() < BELIEVED).map(|(level, _)| level)
+        known.filter(|(_, read)| now.duration_since(*read) < BELIEVED).map(|(level, _)| level)
     }
 
-    fn learn(&self, level: i32) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((level, Instant::now()));
+    fn learn(&self, level: i32, now: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((level, now));
     }
 }
 
@@ -90,11 +90,11 @@ impl Store {
     /// # Errors
     /// When the database fails or was never migrated.
     pub async fn feature_level(&self) -> Result<i32, StoreError> {
-        if let Some(level) = self.features.known() {
+        if let Some(level) = self.features.known(Instant::now()) {
             return Ok(level);
         }
         let level = self.cluster().await?.feature_level;
-        self.features.learn(level);
+        self.features.learn(level, Instant::now());
         Ok(level)
     }
 
@@ -144,4 +144,18 @@ fn generation(stored: i32) -> Result<Generation, StoreError> {
     u32::try_from(stored)
         .map(Generation)
         .map_err(|_| StoreError::Unreadable(format!("generation {stored}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_believed_for_a_minute() {
+        let (features, now) = (Features::default(), Instant::now());
+        assert_eq!(features.known(now), None);
+        features.learn(2, now);
+        assert_eq!(features.known(now + BELIEVED / 2), Some(2));
+        assert_eq!(features.known(now + BELIEVED), None);
+    }
 }

@@ -48,7 +48,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names something
     /// else; [`StoreError::Busy`] when a Revert or its end finds a session that is not idle or in which prompts
-    /// wait, or a Move one with a staged Revert; [`StoreError::Feature`].
+    /// wait; [`StoreError::Feature`].
     pub async fn admit_control(
         &self,
         org: OrgId,

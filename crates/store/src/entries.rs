@@ -1,9 +1,6 @@
 //! Context that clients set on a session, which the model is told at its next boundary.
 
-use domain::{
-    EntryRemoved, EntrySet, EventId, IdMint, OrgId, Seq, SessionEvent, SessionId, Stamp,
-    TimestampMs,
-};
+use domain::{EntryRemoved, EntrySet, OrgId, Seq, SessionEvent, SessionId, TimestampMs};
 
 use crate::{Store, StoreError};
 
@@ -62,31 +59,27 @@ impl Store {
         entry: EntrySet,
         now: TimestampMs,
     ) -> Result<EntryChange, StoreError> {
-        self.require(crate::FEATURES).await?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq
+        self.log_one(now, move |connection, minted| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq
                            FROM set_entry($1, $2, $3, $4, $5, $6, $7, $8, $9)"#,
-                        org.0,
-                        session.as_str(),
-                        entry.key,
-                        entry.value,
-                        i32::try_from(MAX_ENTRIES).unwrap_or(i32::MAX),
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                        SessionEvent::from(entry.clone()).payload(),
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    changed(&row.outcome, row.seq)
-                })
+                    org.0,
+                    session.as_str(),
+                    entry.key,
+                    entry.value,
+                    i32::try_from(MAX_ENTRIES).unwrap_or(i32::MAX),
+                    minted.event.as_str(),
+                    minted.stamp,
+                    now,
+                    SessionEvent::from(entry.clone()).payload(),
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                changed(&row.outcome, row.seq)
             })
-            .await
+        })
+        .await
     }
 
     /// Removes a context entry. It wakes nobody: the next boundary tells that it no longer applies.
@@ -100,29 +93,25 @@ impl Store {
         key: String,
         now: TimestampMs,
     ) -> Result<EntryChange, StoreError> {
-        self.require(crate::FEATURES).await?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq
+        self.log_one(now, move |connection, minted| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq
                            FROM remove_entry($1, $2, $3, $4, $5, $6, $7)"#,
-                        org.0,
-                        session.as_str(),
-                        key,
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                        SessionEvent::from(EntryRemoved { key: key.clone() }).payload(),
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    changed(&row.outcome, row.seq)
-                })
+                    org.0,
+                    session.as_str(),
+                    key,
+                    minted.event.as_str(),
+                    minted.stamp,
+                    now,
+                    SessionEvent::from(EntryRemoved { key: key.clone() }).payload(),
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                changed(&row.outcome, row.seq)
             })
-            .await
+        })
+        .await
     }
 }
 

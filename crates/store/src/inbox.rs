@@ -1,8 +1,8 @@
 //! What waits in a session's inbox, and what may be done with it there.
 
 use domain::{
-    Control, ControlAdmitted, Delivery, EventId, IdMint, LocationId, MessageId, OrgId,
-    PromptAdmitted, Seq, SessionId, Stamp, TimestampMs,
+    Control, ControlAdmitted, Delivery, LocationId, MessageId, OrgId, PromptAdmitted, Seq,
+    SessionId, TimestampMs,
 };
 
 use crate::{Store, StoreError};
@@ -120,33 +120,29 @@ impl Store {
         input: MessageId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.require(crate::FEATURES).await?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq, location
+        self.log_one(now, move |connection, minted| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, location
                            FROM cancel_input($1, $2, $3, $4, $5, $6)"#,
-                        org.0,
-                        session.as_str(),
-                        input.as_str(),
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    match row.outcome.as_str() {
-                        "cancelled" => done(row.seq, row.location),
-                        "gone" => Ok(InboxChange::Unchanged),
-                        "missing" => Err(StoreError::NotFound),
-                        other => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                    }
-                })
+                    org.0,
+                    session.as_str(),
+                    input.as_str(),
+                    minted.event.as_str(),
+                    minted.stamp,
+                    now,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                match row.outcome.as_str() {
+                    "cancelled" => done(row.seq, row.location),
+                    "gone" => Ok(InboxChange::Unchanged),
+                    "missing" => Err(StoreError::NotFound),
+                    other => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                }
             })
-            .await
+        })
+        .await
     }
 
     /// Changes how a pending input joins running work; to steer wakes the session for it. Its place in
@@ -163,36 +159,30 @@ impl Store {
         to: Delivery,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.require(crate::FEATURES).await?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq, location
+        self.log_one(now, move |connection, minted| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, location
                            FROM change_delivery($1, $2, $3, $4, $5, $6, $7)"#,
-                        org.0,
-                        session.as_str(),
-                        input.as_str(),
-                        to.as_str(),
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    match row.outcome.as_str() {
-                        "changed" => done(row.seq, row.location),
-                        "conflict" => {
-                            Err(StoreError::Conflict { what: "an input in another state" })
-                        }
-                        "missing" => Err(StoreError::NotFound),
-                        other => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                    }
-                })
+                    org.0,
+                    session.as_str(),
+                    input.as_str(),
+                    to.as_str(),
+                    minted.event.as_str(),
+                    minted.stamp,
+                    now,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                match row.outcome.as_str() {
+                    "changed" => done(row.seq, row.location),
+                    "conflict" => Err(StoreError::Conflict { what: "an input in another state" }),
+                    "missing" => Err(StoreError::NotFound),
+                    other => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                }
             })
-            .await
+        })
+        .await
     }
 
     /// Wakes a session for what waits, and opens an idle one, so that a prompt without an answer is taken
@@ -206,32 +196,28 @@ impl Store {
         session: SessionId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.require(crate::FEATURES).await?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let row = sqlx::query!(
-                        r#"SELECT outcome AS "outcome!", seq, location
+        self.log_one(now, move |connection, minted| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    r#"SELECT outcome AS "outcome!", seq, location
                            FROM wake_session($1, $2, $3, $4, $5)"#,
-                        org.0,
-                        session.as_str(),
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    match row.outcome.as_str() {
-                        "woken" => done(row.seq, row.location),
-                        "running" => Ok(InboxChange::Unchanged),
-                        "missing" => Err(StoreError::NotFound),
-                        other => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                    }
-                })
+                    org.0,
+                    session.as_str(),
+                    minted.event.as_str(),
+                    minted.stamp,
+                    now,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                match row.outcome.as_str() {
+                    "woken" => done(row.seq, row.location),
+                    "running" => Ok(InboxChange::Unchanged),
+                    "missing" => Err(StoreError::NotFound),
+                    other => Err(StoreError::Unreadable(format!("outcome {other}"))),
+                }
             })
-            .await
+        })
+        .await
     }
 }
 

@@ -1,7 +1,12 @@
 -- Selects what must not be. Each branch is named by its invariant (design §9). The log is believed
 -- before the rows: that they agree is what a rebuild proves.
 -- $1: the organisation; $2: also what holds once faults have stopped and nothing runs.
-WITH fact AS MATERIALIZED (
+WITH fork AS MATERIALIZED (
+    -- What a Fork begins with was admitted, sent and interrupted elsewhere.
+    SELECT e.session_id, e.seq + (e.payload::json->>'copied')::bigint AS copied_to
+    FROM session_event e WHERE e.org_id = $1 AND e.kind = 'session.forked'
+),
+fact AS MATERIALIZED (
     SELECT e.session_id, e.seq, e.kind, e.claim, e.payload::json->>'message' AS message,
         coalesce(e.payload::json->>'turn', e.payload::json#>>'{target,turn}') AS turn,
         coalesce(e.payload::json->>'call', e.payload::json#>>'{intent,call}') AS call,
@@ -15,9 +20,10 @@ WITH fact AS MATERIALIZED (
         CASE WHEN e.kind IN ('turn.started', 'compaction.started', 'title.started') THEN 'begins'
             WHEN e.kind IN ('turn.settled', 'compaction.ended', 'title.ended') THEN 'ends' END AS edge,
         e.kind LIKE 'title.%' AS beside,
+        e.seq <= coalesce(k.copied_to, 0) AS copied,
         coalesce((e.payload::json#>>'{usage,input}')::bigint, 0) AS input_tokens,
         coalesce((e.payload::json#>>'{usage,output}')::bigint, 0) AS output_tokens
-    FROM session_event e WHERE e.org_id = $1
+    FROM session_event e LEFT JOIN fork k ON k.session_id = e.session_id WHERE e.org_id = $1
 ),
 -- Every event with what came before it in its log.
 step AS MATERIALIZED (
@@ -31,6 +37,8 @@ step AS MATERIALIZED (
         count(*) FILTER (WHERE edge = 'begins' AND beside) OVER before
             - count(*) FILTER (WHERE edge = 'ends' AND beside) OVER before AS open_beside,
         max(seq) FILTER (WHERE kind = 'drain.ended') OVER before AS ended_seq,
+        max(seq) FILTER (WHERE kind = 'session.moved') OVER before AS moved_seq,
+        max(seq) FILTER (WHERE kind = 'epoch.started') OVER before AS epoch_seq,
         max(seq) FILTER (WHERE wake) OVER before AS wake_seq,
         max(seq) FILTER (WHERE kind = 'interrupt.requested' AND word <> 'parked') OVER before AS stop_seq,
         max(seq) FILTER (WHERE kind = 'interrupt.requested' AND word = 'parked') OVER before AS park_seq
@@ -43,7 +51,10 @@ input AS MATERIALIZED (
         max(admitted_seq) FILTER (WHERE promoted_seq IS NOT NULL)
             OVER (class ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last_promoted
     FROM (SELECT i.*, (i.session_id, i.id) IN
-            (SELECT f.session_id, f.message FROM fact f WHERE f.kind = 'delivery.changed') AS changed
+            (SELECT f.session_id, f.message FROM fact f WHERE f.kind = 'delivery.changed')
+            -- A staged Revert holds what nobody woke the session for, and ends before it.
+            OR (i.kind IN ('revert', 'unrevert') OR NOT (i.payload::json->>'wake')::boolean) AND i.session_id IN
+                (SELECT f.session_id FROM fact f WHERE f.kind = 'revert.staged') AS changed
         FROM session_input i WHERE i.org_id = $1) AS i
     WINDOW class AS (PARTITION BY session_id, delivery, changed ORDER BY admitted_seq)
 )
@@ -75,7 +86,7 @@ FROM fact p LEFT JOIN fact a ON a.session_id = p.session_id AND a.message = p.me
     AND (a.kind = 'prompt.admitted' AND p.kind <> 'control.delivered'
         OR a.kind = 'control.admitted' AND p.kind <> 'prompt.promoted')
 WHERE p.kind IN ('prompt.promoted', 'control.delivered', 'input.cancelled', 'delivery.changed')
-    AND a.seq IS NULL
+    AND a.seq IS NULL AND NOT p.copied
 UNION ALL
 SELECT 'I2', c.session_id, c.message || ' was changed after it had left the inbox'
 FROM fact c JOIN fact p ON p.session_id = c.session_id AND p.message = c.message AND p.seq < c.seq
@@ -116,10 +127,13 @@ GROUP BY h.id, f.session_id, h.next_seq
 HAVING h.id IS NULL OR count(f.seq) <> h.next_seq - 1 OR coalesce(max(f.seq), 0) <> h.next_seq - 1
     OR coalesce(min(f.seq), 1) <> 1
 UNION ALL
+SELECT 'I5', k.session_id, 'copies up to seq ' || k.copied_to || ' in a log of ' || h.next_seq - 1
+FROM fork k JOIN session_head h ON h.org_id = $1 AND h.id = k.session_id WHERE k.copied_to >= h.next_seq
+UNION ALL
 -- I6: an interrupted turn has an interrupt between its start and its end;
 SELECT 'I6', s.session_id, 'turn ' || s.turn || ' was interrupted by nobody'
 FROM fact s LEFT JOIN fact b ON b.session_id = s.session_id AND b.edge = 'begins' AND b.turn = s.turn
-WHERE s.edge = 'ends' AND NOT s.beside AND s.word IN ('interrupted', 'cancelled') AND NOT EXISTS (
+WHERE s.edge = 'ends' AND NOT s.beside AND NOT s.copied AND s.word IN ('interrupted', 'cancelled') AND NOT EXISTS (
     SELECT FROM fact i WHERE i.session_id = s.session_id AND i.kind = 'interrupt.requested'
         AND i.seq > b.seq AND i.seq < s.seq)
 UNION ALL
@@ -147,6 +161,21 @@ SELECT 'I7', session_id, 'compaction ' || turn || ' was completed without a new 
 FROM step WHERE kind = 'compaction.ended' AND word = 'completed'
     AND (next_kind IS DISTINCT FROM 'epoch.started' OR next_claim IS DISTINCT FROM claim)
 UNION ALL
+-- A Move ends the epoch: nothing is promoted or asked for at the new Location before the next one.
+SELECT 'I7', session_id, kind || ' at seq ' || seq || ' without an epoch since the move at seq ' || moved_seq
+FROM step WHERE kind IN ('prompt.promoted', 'turn.started') AND moved_seq > coalesce(epoch_seq, 0)
+UNION ALL
+-- The head is where the log says, and knows the Revert that is staged.
+SELECT 'I7', h.id, 'the head is at ' || h.location_id || ', its session at ' || s.location_id
+FROM session_head h JOIN session s ON s.org_id = $1 AND s.id = h.id
+WHERE h.org_id = $1 AND h.location_id <> s.location_id
+UNION ALL
+SELECT 'I7', h.id, 'the head says staged at ' || h.staged_seq || ', the log ' || coalesce(f.seq, 0)
+FROM session_head h LEFT JOIN fact f ON f.session_id = h.id AND f.kind = 'revert.staged' AND NOT EXISTS (
+    SELECT FROM fact x WHERE x.session_id = h.id AND x.seq > f.seq
+        AND x.kind IN ('revert.staged', 'revert.cleared', 'revert.committed'))
+WHERE h.org_id = $1 AND h.staged_seq <> coalesce(f.seq, 0)
+UNION ALL
 -- I8: intent, then body, then one result; an unsafe body at most once, others at most three times.
 SELECT 'I8', session_id, 'call ' || call || ' was settled ' || count(*) || ' times'
 FROM fact WHERE kind = 'tool.settled' GROUP BY session_id, call HAVING count(*) > 1
@@ -163,7 +192,7 @@ HAVING count(*) FILTER (WHERE word = 'started' OR kind = 'tool.started')
     > CASE max(class) WHEN 'unsafe' THEN 1 ELSE 3 END
 UNION ALL
 SELECT 'I8', d.session_id, 'call ' || d.call || ' completed without a body'
-FROM fact d WHERE d.kind = 'tool.settled' AND d.word = 'completed' AND NOT EXISTS (
+FROM fact d WHERE d.kind = 'tool.settled' AND d.word = 'completed' AND NOT d.copied AND NOT EXISTS (
     SELECT FROM fact b WHERE b.session_id = d.session_id AND b.call = d.call AND b.seq < d.seq
         AND (b.kind = 'tool.started' OR (b.kind = 'tool.called' AND b.word = 'started')))
 UNION ALL
@@ -180,6 +209,14 @@ SELECT 'I8', h.id, 'idle with an open turn ' || b.turn
 FROM session_head h JOIN fact b ON b.session_id = h.id AND b.edge = 'begins'
 LEFT JOIN fact s ON s.session_id = h.id AND s.edge = 'ends' AND s.turn = b.turn
 WHERE h.org_id = $1 AND NOT h.open AND s.seq IS NULL
+UNION ALL
+-- What a turn's calls changed is captured before a later turn's calls may change it again.
+SELECT 'I8', s.session_id, 'call ' || c.call || ' came at seq ' || c.seq || ', and the files before it were captured at '
+    || s.seq
+FROM fact s JOIN fact b ON b.session_id = s.session_id AND b.kind = 'turn.started' AND b.turn = s.turn
+JOIN fact c ON c.session_id = s.session_id AND c.kind = 'tool.called' AND c.class <> 'pure' AND c.turn <> s.turn
+    AND c.seq > b.seq AND c.seq < s.seq
+WHERE s.kind = 'workspace.snapshotted'
 UNION ALL
 -- I9: attempts are counted 1..n, each begins once and ends at most once, and a turn uses what they used.
 SELECT 'I9', session_id, 'turn ' || turn || ' has ' || count(*) || ' attempts up to number ' || max(ordinal)
@@ -199,7 +236,7 @@ UNION ALL
 SELECT 'I9', s.session_id, 'turn ' || s.turn || ' says ' || s.input_tokens || '+' || s.output_tokens
     || ' tokens, its attempts ' || coalesce(sum(a.input_tokens), 0) || '+' || coalesce(sum(a.output_tokens), 0)
 FROM fact s LEFT JOIN fact a ON a.session_id = s.session_id AND a.kind = 'attempt.ended' AND a.turn = s.turn
-WHERE s.edge = 'ends' GROUP BY s.session_id, s.seq, s.turn, s.input_tokens, s.output_tokens
+WHERE s.edge = 'ends' AND NOT s.copied GROUP BY s.session_id, s.seq, s.turn, s.input_tokens, s.output_tokens
 HAVING s.input_tokens <> coalesce(sum(a.input_tokens), 0) OR s.output_tokens <> coalesce(sum(a.output_tokens), 0)
 UNION ALL
 -- I11: no wake is lost, and in the end nothing is left that should run.

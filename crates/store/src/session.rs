@@ -174,27 +174,23 @@ impl Store {
         renamed: SessionRenamed,
         now: TimestampMs,
     ) -> Result<Seq, StoreError> {
-        self.require(crate::FEATURES).await?;
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut mint = IdMint::after(Stamp::default(), now);
-                    let event = EventId::mint(&mut mint);
-                    let seq = sqlx::query_scalar!(
-                        "SELECT rename_session($1, $2, $3, $4, $5, $6)",
-                        org.0,
-                        id.as_str(),
-                        event.as_str(),
-                        mint.last().0,
-                        now,
-                        SessionEvent::from(renamed).payload(),
-                    )
-                    .fetch_one(&mut *connection)
-                    .await?;
-                    seq.map(Seq).ok_or(StoreError::NotFound)
-                })
+        self.log_one(now, move |connection, minted| {
+            Box::pin(async move {
+                let seq = sqlx::query_scalar!(
+                    "SELECT rename_session($1, $2, $3, $4, $5, $6)",
+                    org.0,
+                    id.as_str(),
+                    minted.event.as_str(),
+                    minted.stamp,
+                    now,
+                    SessionEvent::from(renamed).payload(),
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                seq.map(Seq).ok_or(StoreError::NotFound)
             })
-            .await
+        })
+        .await
     }
 
     /// One session, in one round trip.

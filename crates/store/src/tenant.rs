@@ -1,12 +1,14 @@
-//! How a gateway reads what one organisation has: a function of the database that names the tenant itself
-//! (one round trip), or several statements in a transaction that does.
+//! How a gateway reads and changes what one organisation has: a function of the database that names the tenant
+//! itself (one round trip), or several statements in a transaction that does.
 
 use std::pin::Pin;
 
-use domain::OrgId;
+use domain::{EventId, IdMint, OrgId, Stamp, TimestampMs};
+use sqlx::PgConnection;
 
+use crate::lane::OnConnection;
 use crate::pool::Tx;
-use crate::{Store, StoreError};
+use crate::{FEATURES, Store, StoreError};
 
 /// What happens in a transaction: it borrows it, and neither begins nor ends it.
 pub(crate) type InTx<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
@@ -26,6 +28,32 @@ impl Store {
             Ok(done)
         })
         .await
+    }
+}
+
+/// What a gateway's one statement writes its event with.
+pub(crate) struct Minted {
+    /// The event's id.
+    pub(crate) event: EventId,
+    /// Its stamp.
+    pub(crate) stamp: i64,
+}
+
+impl Store {
+    /// Runs `work` to its end: one statement that writes one event, which builds of the level before cannot read.
+    pub(crate) async fn log_one<T, W>(&self, now: TimestampMs, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut PgConnection, Minted) -> OnConnection<'c, T> + Send + 'static,
+    {
+        self.require(FEATURES).await?;
+        self.lane()
+            .run(move |connection| {
+                let mut mint = IdMint::after(Stamp::default(), now);
+                let event = EventId::mint(&mut mint);
+                work(connection, Minted { event, stamp: mint.last().0 })
+            })
+            .await
     }
 }
 

@@ -1,7 +1,6 @@
 //! What happens to an input between its admission and its promotion.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::{
     ControlAdmitted, ControlDelivered, Delivery, DrainOutcome, MessageId, PromptAdmitted, Seq,
@@ -10,6 +9,7 @@ use domain::{
 use store::{
     ControlAdmission, DrainEnd, InboxChange, InboxItem, InboxRow, StoreError, Taken, Written,
 };
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::script::{ended, promoted};
@@ -314,10 +314,15 @@ async fn a_cancel_that_meets_a_promotion_wins_or_finds_it_gone() {
         let session = world.session().await;
         let prompt = world.admit(&session, "hello").await;
         let mut both = JoinSet::new();
+        // It comes at any time, after the drain's look, or after its write.
+        let come = Arc::new(Notify::new());
         both.spawn({
             let (world, session, id) = (world.clone(), session.clone(), prompt.message.clone());
+            let come = come.clone();
             async move {
-                tokio::time::sleep(Duration::from_millis(round % 8)).await;
+                if round % 3 > 0 {
+                    come.notified().await;
+                }
                 cancel(&world, &session, &id).await != InboxChange::Unchanged
             }
         });
@@ -326,10 +331,15 @@ async fn a_cancel_that_meets_a_promotion_wins_or_finds_it_gone() {
             async move {
                 let token = domain::FencingToken(1);
                 let at = session.clone();
-                match world.store.start_drain(at, token, Seq(0), store::Hold::Look).await {
+                let look = world.store.start_drain(at, token, Seq(0), store::Hold::Look).await;
+                if round % 3 == 1 {
+                    come.notify_one();
+                }
+                match look {
                     Ok(store::Started::Ready(write, ..)) => {
                         let events = [promoted(&prompt), ended(DrainOutcome::Completed)];
                         let written = world.try_write(*write, &events, DrainEnd::Close).await;
+                        come.notify_one();
                         matches!(written, Ok(Written::Stale))
                     }
                     Ok(store::Started::Idle) => true,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! world    a database, an organisation, Locations and sessions, and whole rows to compare
-//! script   events of every kind, as a drain would write them
+//! script   events of every kind, as a drain would write them; files has those of files and places
 //! ```
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the kinds it is about")]
@@ -13,17 +13,24 @@ mod cancellation;
 mod drain_end;
 mod entries;
 mod fair;
+mod features;
 mod fence;
+mod files;
+mod forks;
 mod inbox;
 mod interrupt;
 mod look;
 mod model;
+mod moves;
 mod oracle;
 mod random;
 mod reads;
 mod rebuild;
+mod resume;
+mod reverts;
 mod schema;
 mod script;
 mod tenancy;
 mod tree;
+mod workspace;
 mod world;

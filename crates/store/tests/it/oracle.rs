@@ -4,6 +4,7 @@ use domain::SessionRef;
 use sqlx::AssertSqlSafe;
 use store::Violation;
 
+use crate::forks::fork_of;
 use crate::script::every_kind;
 use crate::world::World;
 
@@ -330,8 +331,46 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
             "a compaction without a new epoch",
             &["I7"],
             format!(
-                "UPDATE session_event SET kind = 'retry.scheduled' WHERE session_id = SESSION AND seq = {}",
-                last_of("epoch.started")
+                "UPDATE session_event SET kind = 'retry.scheduled' WHERE session_id = SESSION AND seq = {} + 1",
+                last_of("compaction.ended")
+            ),
+        ),
+        (
+            "a move after which the old epoch goes on",
+            &["I7"],
+            set_kind("workspace.restored", "session.moved"),
+        ),
+        (
+            "a head that is not where its session is",
+            &["I7"],
+            "UPDATE session SET location_id = 'loc_other' WHERE id = SESSION".into(),
+        ),
+        (
+            "a head that says a revert is staged",
+            &["I7"],
+            "UPDATE session_head SET staged_seq = 5 WHERE id = SESSION".into(),
+        ),
+        (
+            "a head that forgot what is staged",
+            &["I7"],
+            append("revert.staged", "NULL", &first("revert.staged")),
+        ),
+        (
+            "a call that did not wait for the capture of what was before it",
+            &["I8"],
+            format!(
+                "{}; {}",
+                append(
+                    "tool.called",
+                    live,
+                    "'{\"turn\":\"trn_later\",\"class\":\"unsafe\",\"state\":\"intended\",\"intent\":{\"call\":\"c\"}}'"
+                ),
+                append(
+                    "workspace.snapshotted",
+                    live,
+                    "(SELECT payload FROM session_event WHERE session_id = SESSION
+                      AND kind = 'workspace.snapshotted' AND payload LIKE '%\"turn\"%' LIMIT 1)"
+                )
             ),
         ),
         (
@@ -390,6 +429,34 @@ async fn the_oracle_finds_nothing_in_good_histories_and_every_tampering() {
     assert_eq!(broken, BTreeSet::from(checked), "each is shown to be able to fail");
     assert_eq!(violations(&world, true).await, []);
     assert!(world.rows(&untouched).await.len() > 30);
+}
+
+/// What a Fork copies was admitted and interrupted elsewhere; what comes after it was not.
+#[tokio::test]
+async fn only_what_a_fork_copied_needs_no_beginning() {
+    let world = World::new().await;
+    let parent = every_kind(&world).await;
+    let copied = |from: &str, to: &str| set_payload("session.forked", from, to);
+    // The promotion is the last event instead of the fourth.
+    let last = "UPDATE session_event SET seq = 99 WHERE session_id = SESSION AND seq = 4;
+        UPDATE session_event SET seq = -(seq - 1) WHERE session_id = SESSION AND seq BETWEEN 5 AND 7;
+        UPDATE session_event SET seq = abs(seq) WHERE session_id = SESSION AND seq < 0;
+        UPDATE session_event SET seq = 7 WHERE session_id = SESSION AND seq = 99";
+    for (what, invariants, sql) in [
+        ("copies that are not there", vec!["I5"], copied("\"copied\":5", "\"copied\":6")),
+        ("copies that are none", vec!["I2", "I6"], copied("\"copied\":5", "\"copied\":0")),
+        (
+            "a promotion behind the copies",
+            vec!["I2"],
+            format!("{last}; {}", copied("\"copied\":5", "\"copied\":4")),
+        ),
+    ] {
+        let fork = fork_of(&world, &parent).await;
+        assert_eq!(violations(&world, true).await, []);
+        tamper(&world, &fork, &sql).await;
+        assert_reports(&world, &fork, what, &invariants).await;
+        world.store.delete_session(world.org, fork.session).await.expect("deleted");
+    }
 }
 
 #[tokio::test]

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::{
-    ControlAdmitted, ControlDelivered, Delivery, DrainOutcome, FencingToken, InputCancelled,
-    InterruptTarget, MessageId, PromptAdmitted, PromptPromoted, Seq, SessionEvent, SessionRef,
+    Control, ControlAdmitted, ControlDelivered, Delivery, DrainOutcome, EpochStarted, FencingToken,
+    InputCancelled, InterruptTarget, LocationId, LocationRef, MessageId, PromptAdmitted,
+    PromptPromoted, RevertCleared, RevertCommitted, RevertedTo, Seq, SessionEvent, SessionRef,
     TurnOutcome,
 };
 use rand::rngs::StdRng;
@@ -16,6 +17,7 @@ use store::{
 };
 use tokio::task::JoinSet;
 
+use crate::files::{moved, staged};
 use crate::script::{TestTurn, ended, promoted};
 use crate::world::{World, name};
 
@@ -40,12 +42,19 @@ struct Counts {
     superseded: AtomicUsize,
     recovered: AtomicUsize,
     abandoned: AtomicUsize,
+    moved: AtomicUsize,
+    resumed: AtomicUsize,
+    staged: AtomicUsize,
+    busy: AtomicUsize,
+    committed: AtomicUsize,
 }
 
 struct Run {
     world: World,
+    /// Where they were made; they may have moved.
     sessions: Vec<SessionRef>,
-    /// The newest token that anybody minted.
+    locations: [LocationId; 2],
+    /// The newest token that anybody minted, for both Locations.
     minted: AtomicI64,
     counts: Counts,
     until: Instant,
@@ -57,7 +66,7 @@ fn count(counter: &AtomicUsize) {
 
 impl Run {
     fn any(&self, random: &mut StdRng) -> &SessionRef {
-        &self.sessions[random.random_range(0..self.sessions.len())]
+        &self.sessions[random.random_range(1..self.sessions.len())]
     }
 }
 
@@ -70,6 +79,11 @@ struct Known {
     interrupt: Option<Seq>,
     interrupts_before: Seq,
     pending: Vec<Pending>,
+    epochs: i32,
+    /// It has moved, and no epoch has begun since.
+    wants_epoch: bool,
+    /// The boundary message of the Revert that is staged.
+    staged: Option<MessageId>,
 }
 
 /// An input that waits: a prompt, or a control.
@@ -78,6 +92,7 @@ struct Pending {
     message: MessageId,
     delivery: Delivery,
     prompt: Option<PromptAdmitted>,
+    control: Option<Control>,
 }
 
 impl Known {
@@ -88,11 +103,22 @@ impl Known {
                 message: prompt.message.clone(),
                 delivery: prompt.delivery,
                 prompt: Some(prompt.clone()),
+                control: None,
             }),
-            SessionEvent::ControlAdmitted(ControlAdmitted { message, delivery, .. }) => {
+            SessionEvent::ControlAdmitted(ControlAdmitted {
+                message, delivery, control, ..
+            }) => {
                 let (message, delivery) = (message.clone(), *delivery);
-                self.pending.push(Pending { message, delivery, prompt: None });
+                let control = Some(control.clone());
+                self.pending.push(Pending { message, delivery, prompt: None, control });
             }
+            SessionEvent::SessionMoved(_) => self.wants_epoch = true,
+            SessionEvent::EpochStarted(epoch) => {
+                self.epochs = epoch.epoch;
+                self.wants_epoch = false;
+            }
+            SessionEvent::RevertStaged(staged) => self.staged = Some(staged.message.clone()),
+            SessionEvent::RevertCleared(_) | SessionEvent::RevertCommitted(_) => self.staged = None,
             SessionEvent::DeliveryChanged(changed) => {
                 let mut pending = self.pending.iter_mut();
                 if let Some(input) = pending.find(|input| input.message == changed.message) {
@@ -128,13 +154,16 @@ async fn whatever_workers_and_clients_do_the_oracle_finds_nothing() {
     println!("seed {seed}");
     let world = World::new().await;
     let mut sessions = Vec::new();
-    for _ in 0..SESSIONS {
-        sessions.push(world.session().await);
+    let locations = [world.location.clone(), world.another_location().await];
+    for n in 0..SESSIONS {
+        sessions.push(world.session_at(&locations[n % 2]).await);
     }
-    world.fence(1).await;
+    for at in &locations {
+        fence(&world, at, 1).await.expect("the first");
+    }
     let until = Instant::now() + RUN;
     let (minted, counts) = (AtomicI64::new(1), Counts::default());
-    let run = Arc::new(Run { world, sessions, minted, counts, until });
+    let run = Arc::new(Run { world, sessions, locations, minted, counts, until });
     let mut tasks = JoinSet::new();
     for n in 0..WORKERS + CLIENTS {
         let run = run.clone();
@@ -150,11 +179,14 @@ async fn whatever_workers_and_clients_do_the_oracle_finds_nothing() {
 
     // Faults have stopped: one owner finishes what is left.
     let token = run.minted.load(Ordering::Relaxed) + 1;
-    run.world.fence(token).await;
+    for at in &run.locations {
+        fence(&run.world, at, token).await.expect("the highest");
+    }
     let mut random = StdRng::seed_from_u64(seed);
     for session in &run.sessions {
         while run.world.head(session).await.ready {
-            drain(&run, session, token, &mut random, false).await;
+            let at = usize::from(random.random_bool(0.5));
+            drain(&run, session, at, token, &mut random, false).await;
         }
     }
     run.world.assert_sound(true).await;
@@ -162,11 +194,80 @@ async fn whatever_workers_and_clients_do_the_oracle_finds_nothing() {
     assert!(!counts.contains("(0)") && !counts.contains(": 0"), "seed {seed}: {counts}");
 }
 
+async fn fence(world: &World, at: &LocationId, token: i64) -> Result<(), StoreError> {
+    let at = LocationRef { org: world.org, location: at.clone() };
+    world.store.raise_fence(at, FencingToken(token)).await
+}
+
+/// Reverts and what ends them, at a session that is seldom busy.
+async fn quietly(run: &Run, random: &mut StdRng) {
+    let quiet = &run.sessions[0];
+    let now = run.world.tick();
+    let message = MessageId::mint(&mut run.world.mint());
+    let control = match random.random_range(0..40) {
+        0..24 => Control::Revert { message, files: false },
+        24..28 => Control::Unrevert,
+        28..38 => {
+            match run.world.store.commit_revert(run.world.org, quiet.session.clone(), now).await {
+                Ok(InboxChange::Done { .. }) => count(&run.counts.committed),
+                Ok(InboxChange::Unchanged) | Err(StoreError::Busy { .. }) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            return;
+        }
+        38 => {
+            let synthetic = Some("A note".to_owned());
+            let note = PromptAdmitted { synthetic, ..run.world.prompt("anything") };
+            run.world.try_admit(quiet, &note).await.expect("admitted");
+            return;
+        }
+        _ => {
+            run.world.admit(quiet, "anything").await;
+            return;
+        }
+    };
+    let control = ControlAdmitted { control, ..run.world.compaction() };
+    match run.world.try_control(quiet, &control).await {
+        Ok(_) => {}
+        Err(StoreError::Busy { .. }) => count(&run.counts.busy),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// A control of any kind, as far as the session takes it.
+async fn ask(run: &Run, session: &SessionRef, random: &mut StdRng) {
+    let control = match random.random_range(0..8) {
+        0..3 => Control::Compaction,
+        3..5 => Control::Move {
+            project: run.world.project.clone(),
+            location: run.locations[usize::from(random.random_bool(0.5))].clone(),
+            directory: "/else".into(),
+            carry: false,
+        },
+        5..7 => Control::Revert { message: MessageId::mint(&mut run.world.mint()), files: false },
+        _ => Control::Unrevert,
+    };
+    let control = ControlAdmitted {
+        delivery: any_delivery(random),
+        wake: random.random_bool(0.8),
+        control,
+        ..run.world.compaction()
+    };
+    match run.world.try_control(session, &control).await {
+        Ok(admitted) if admitted.admission == ControlAdmission::First => {
+            count(&run.counts.controls);
+        }
+        Ok(_) => {}
+        Err(StoreError::Busy { .. }) => count(&run.counts.busy),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
 async fn client(run: &Run, mut random: StdRng) {
     let mut sent = Vec::new();
     while Instant::now() < run.until {
         let session = run.any(&mut random);
-        match random.random_range(0..10) {
+        match random.random_range(0..16) {
             0 => {
                 let id = session.session.clone();
                 run.world
@@ -176,17 +277,16 @@ async fn client(run: &Run, mut random: StdRng) {
                     .expect("an answer");
                 count(&run.counts.interrupts);
             }
-            1 => {
-                let control = ControlAdmitted {
-                    delivery: any_delivery(&mut random),
-                    wake: random.random_bool(0.8),
-                    ..run.world.compaction()
-                };
-                let admitted = run.world.try_control(session, &control).await.expect("admitted");
-                if admitted.admission == ControlAdmission::First {
-                    count(&run.counts.controls);
+            1 => ask(run, session, &mut random).await,
+            6 => {
+                let (id, now) = (session.session.clone(), run.world.tick());
+                let store = &run.world.store;
+                let done = store.interrupt_and_resume(run.world.org, id, now).await;
+                if done.expect("an answer").wake.is_some() {
+                    count(&run.counts.resumed);
                 }
             }
+            7..10 => quietly(run, &mut random).await,
             2 => {
                 let asked = run.world.store.wake_session(
                     run.world.org,
@@ -227,6 +327,7 @@ async fn client(run: &Run, mut random: StdRng) {
                 let prompt = PromptAdmitted {
                     delivery: any_delivery(&mut random),
                     wake: random.random_bool(0.8),
+                    synthetic: random.random_bool(0.2).then(|| "A note".to_owned()),
                     ..run.world.prompt("anything")
                 };
                 run.world.try_admit(session, &prompt).await.expect("admitted");
@@ -244,16 +345,19 @@ async fn worker(run: &Run, mut random: StdRng) {
             // A new lease; the other workers go on with theirs until they are told.
             0 => {
                 token = run.minted.fetch_add(1, Ordering::Relaxed) + 1;
-                match run.world.store.raise_fence(run.world.at(), FencingToken(token)).await {
-                    Ok(()) => count(&run.counts.fences),
-                    Err(StoreError::Superseded) => {}
-                    Err(error) => panic!("{error:?}"),
+                for at in &run.locations {
+                    match fence(&run.world, at, token).await {
+                        Ok(()) => count(&run.counts.fences),
+                        Err(StoreError::Superseded) => {}
+                        Err(error) => panic!("{error:?}"),
+                    }
                 }
             }
             1..3 => token = run.minted.load(Ordering::Relaxed),
             _ => {
-                let session = run.any(&mut random).clone();
-                drain(run, &session, token, &mut random, true).await;
+                let session = run.sessions[random.random_range(0..SESSIONS)].clone();
+                let at = usize::from(random.random_bool(0.5));
+                drain(run, &session, at, token, &mut random, true).await;
             }
         }
     }
@@ -267,8 +371,17 @@ fn any_hold(random: &mut StdRng) -> Hold {
     if random.random_bool(0.5) { Hold::Look } else { Hold::Lock }
 }
 
-/// One Session Drain. With `faults` it may stop anywhere without a word.
-async fn drain(run: &Run, session: &SessionRef, token: i64, random: &mut StdRng, faults: bool) {
+/// One Session Drain at one of the Locations, if the session is there. With `faults` it may stop anywhere
+/// without a word.
+async fn drain(
+    run: &Run,
+    session: &SessionRef,
+    at: usize,
+    token: i64,
+    random: &mut StdRng,
+    faults: bool,
+) {
+    let session = &SessionRef { location: run.locations[at].clone(), ..session.clone() };
     let (token, hold) = (FencingToken(token), any_hold(random));
     let started = run.world.store.start_drain(session.clone(), token, Seq(0), hold).await;
     let (mut write, taken, log) = match started {
@@ -283,6 +396,9 @@ async fn drain(run: &Run, session: &SessionRef, token: i64, random: &mut StdRng,
         interrupt: None,
         interrupts_before: write.head().interrupt_seq,
         pending: Vec::new(),
+        epochs: 0,
+        wants_epoch: false,
+        staged: None,
     };
     log.iter().for_each(|recorded| known.note(&recorded.event));
     // An interrupt of the drain that was left open is ours to apply.
@@ -301,12 +417,18 @@ async fn drain(run: &Run, session: &SessionRef, token: i64, random: &mut StdRng,
             // Its transaction, if it has one, is rolled back, and it is never heard of again.
             return count(&run.counts.abandoned);
         }
-        let (events, end) = next_write(run, &write, &known, random, faults);
+        let (events, end) = next_write(run, session, &write, &known, random, faults);
         let next = match run.world.try_write(write, &events, end).await {
             Ok(Written::Next(next)) => {
                 claimed = true;
                 events.iter().for_each(|event| known.note(event));
                 count(&run.counts.commits);
+                if matches!(end, DrainEnd::Moved | DrainEnd::MovedOpen) {
+                    count(&run.counts.moved);
+                }
+                if events.iter().any(|event| matches!(event, SessionEvent::RevertStaged(_))) {
+                    count(&run.counts.staged);
+                }
                 Some(*next)
             }
             Ok(Written::Stale) => {
@@ -338,6 +460,7 @@ async fn drain(run: &Run, session: &SessionRef, token: i64, random: &mut StdRng,
 /// What a Session Drain would write next, given what it knows.
 fn next_write(
     run: &Run,
+    session: &SessionRef,
     write: &DrainWrite,
     known: &Known,
     random: &mut StdRng,
@@ -370,26 +493,74 @@ fn next_write(
     if faults && random.random_bool(0.1) {
         return (Vec::new(), DrainEnd::HandOver);
     }
-    let pending = &known.pending;
+    let pending: Vec<&Pending> = known.pending.iter().collect();
     if !pending.is_empty() && random.random_bool(0.05) {
         return (vec![ended(DrainOutcome::Failed)], DrainEnd::Park);
     }
+    // What a staged Revert holds waits, unless a prompt commits it.
+    let wakes = |input: &&Pending| input.prompt.as_ref().is_some_and(|prompt| prompt.wake);
+    let commits = known.staged.is_some() && pending.iter().any(wakes);
+    let holds = known.staged.is_some() && !commits;
+    let pending = pending.into_iter().filter(|input| !holds || input.control.is_some());
     let (steers, queued): (Vec<&Pending>, Vec<&Pending>) =
-        pending.iter().partition(|input| input.delivery == Delivery::Steer);
+        pending.partition(|input| input.delivery == Delivery::Steer);
     let inputs: Vec<&Pending> =
         if steers.is_empty() { queued.into_iter().take(1).collect() } else { steers };
-    if let Some(Pending { message, prompt: None, .. }) = inputs.first() {
-        return (
-            vec![ControlDelivered { message: message.clone(), error: None }.into()],
-            DrainEnd::Keep,
-        );
+    if let Some(Pending { message, control: Some(control), .. }) = inputs.first() {
+        return act(run, session, known, message, control, random);
     }
     let prompts: Vec<_> = inputs.iter().map_while(|input| input.prompt.as_ref()).collect();
-    let mut events: Vec<_> = prompts.iter().copied().map(promoted).collect();
+    let mut events = Vec::new();
+    if let Some(message) = known.staged.clone().filter(|_| commits) {
+        let (from, back) = (NOTHING, RevertedTo::default());
+        events.push(RevertCommitted { message, from, back }.into());
+    }
+    if known.wants_epoch && !prompts.is_empty() {
+        let (baseline, snapshot) = ("You are here.".into(), "{}".into());
+        let epoch = known.epochs + 1;
+        events.push(EpochStarted { epoch, baseline, snapshot, reason: None }.into());
+    }
+    events.extend(prompts.iter().copied().map(promoted));
     let Some(prompt) = prompts.last() else {
         return (vec![ended(DrainOutcome::Completed)], DrainEnd::Close);
     };
     let turn = TestTurn::new(&mut mint, &prompt.message);
     events.extend(turn.start());
+    (events, DrainEnd::Keep)
+}
+
+/// Where a Revert begins that takes nothing away.
+const NOTHING: Seq = Seq(i64::MAX);
+
+/// What a control asks for, and what its Session Drain writes then.
+fn act(
+    run: &Run,
+    session: &SessionRef,
+    known: &Known,
+    message: &MessageId,
+    control: &Control,
+    random: &mut StdRng,
+) -> (Vec<SessionEvent>, DrainEnd) {
+    let mut events: Vec<SessionEvent> =
+        vec![ControlDelivered { message: message.clone(), error: None }.into()];
+    match control {
+        Control::Compaction => {}
+        Control::Revert { message, .. } => {
+            events.push(staged(message, NOTHING, &RevertedTo::default()));
+        }
+        Control::Unrevert => {
+            if known.staged.is_some() {
+                events.push(RevertCleared { error: None }.into());
+            }
+        }
+        Control::Move { location, .. } => {
+            events.push(moved(&run.world, session, location, false));
+            if random.random_bool(0.5) {
+                return (events, DrainEnd::MovedOpen);
+            }
+            events.push(ended(DrainOutcome::Completed));
+            return (events, DrainEnd::Moved);
+        }
+    }
     (events, DrainEnd::Keep)
 }

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use domain::{Seq, SessionEvent, SessionRef};
 use store::RebuildReport;
 
+use crate::forks::fork_of;
 use crate::script::every_kind;
 use crate::world::World;
 
@@ -11,7 +12,9 @@ async fn a_rebuild_of_every_kind_of_event_gives_the_same_rows() {
     let world = World::new().await;
     let session = every_kind(&world).await;
     let kinds = world.kinds(&session).await;
-    let written: BTreeSet<&str> = kinds.iter().map(String::as_str).collect();
+    let fork = fork_of(&world, &session).await;
+    let of_fork = world.kinds(&fork).await;
+    let written: BTreeSet<&str> = kinds.iter().chain(&of_fork).map(String::as_str).collect();
     let known: BTreeSet<&str> = SessionEvent::KINDS.iter().copied().collect();
     assert_eq!(written, known, "the script must have every kind");
     let exact = RebuildReport {
@@ -39,6 +42,7 @@ async fn a_rebuild_of_every_kind_of_event_gives_the_same_rows() {
         "provider_attempt",
         "tool_result",
         "session_entry",
+        "workspace_change",
     ] {
         let start = format!("{table}: ");
         assert!(before.iter().any(|row| row.starts_with(&start)), "{table} has no row");
@@ -128,14 +132,22 @@ async fn a_tampered_projection_is_reported_and_repaired() {
     let good = world.rows(&session).await;
     for (tamper, missing, added) in [
         ("UPDATE session SET title = 'mine'", 1, 1),
-        ("UPDATE session_input SET delivery = 'queue'", 5, 5),
+        ("UPDATE session_input SET delivery = 'queue'", 12, 12),
         ("UPDATE part SET text = text || ' ' WHERE kind = 'reasoning'", 1, 1),
         ("DELETE FROM tool_result WHERE class = 'pure'", 0, 1),
-        ("DELETE FROM context_epoch", 0, 2),
-        ("DELETE FROM provider_turn", 0, 7),
-        ("DELETE FROM session_input", 0, 5),
+        ("DELETE FROM context_epoch", 0, 3),
+        ("DELETE FROM provider_turn", 0, 9),
+        ("DELETE FROM session_input", 0, 12),
         ("UPDATE session_input SET wake_seq = 0 WHERE kind = 'compaction'", 1, 1),
         ("DELETE FROM session_entry", 0, 1),
+        ("DELETE FROM workspace_change", 0, 4),
+        (
+            "UPDATE workspace_change SET files = '[]' WHERE seq = (SELECT max(seq) FROM workspace_change)",
+            1,
+            1,
+        ),
+        ("UPDATE session SET revert = '{}', fork_of = 'ses_x'", 1, 1),
+        ("UPDATE context_epoch SET reason = NULL WHERE epoch = 3", 1, 1),
         ("UPDATE session SET cost_nanos = 0", 1, 1),
         ("DELETE FROM message WHERE role = 'checkpoint'", 0, 1),
         ("UPDATE mid_conversation_system_message SET rendered = ''", 1, 1),

@@ -14,6 +14,7 @@ use domain::{
 };
 use store::{DrainEnd, EntryChange};
 
+use crate::files::change_files;
 use crate::world::{NOW, World};
 
 pub(crate) const USAGE: TurnUsage =
@@ -174,8 +175,8 @@ impl TestTurn {
     }
 }
 
-/// A session at whose Location token 1 is the fence, with every kind of event: one interrupted drain, and
-/// one with a Compaction. It is idle at the end.
+/// A session at whose Location token 1 is the fence, with every kind of event but a Fork's: one interrupted
+/// drain, one with a Compaction, and what became of its files. It has moved, and is idle at the end.
 pub(crate) async fn every_kind(world: &World) -> SessionRef {
     let session = world.session().await;
     world.fence(1).await;
@@ -252,7 +253,7 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
     world.resume(&session, claim, &events, DrainEnd::Close).await.expect("the last write");
     let (later, control) = fill_inbox(world, &session).await;
     drain_inbox(world, &session, &later, &control).await;
-    session
+    change_files(world, &session).await
 }
 
 /// Entries, a name, and an inbox: a control that is only stored, a prompt that is cancelled, and a synthetic

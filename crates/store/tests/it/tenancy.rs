@@ -1,7 +1,9 @@
-use domain::SessionRef;
+use domain::{LocationRef, SessionRef};
 use sqlx::{Connection, PgConnection, Row};
-use store::{NewPrompt, Store, StoreError, StoreOptions};
+use store::{NewPrompt, Seed, Store, StoreError, StoreOptions};
 
+use crate::files::tree;
+use crate::forks::new_fork;
 use crate::script::every_kind;
 use crate::world::{World, organisation};
 
@@ -24,6 +26,8 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
     let prompt = NewPrompt { session: id(), prompt: world.prompt("hello"), now: world.tick() };
     let store = &world.store;
     let foreign = SessionRef { org: stranger, ..session.clone() };
+    let theirs = LocationRef { org: stranger, location: world.location.clone() };
+    let seed = Seed { location: world.location.clone(), tree: tree('a') };
     let answers = [
         store.admit_prompt(stranger, prompt).await.map(drop),
         store.interrupt(stranger, id(), world.tick()).await.map(drop),
@@ -31,10 +35,17 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
         store.events(stranger, id(), domain::Seq(0), 10).await.map(drop),
         store.rebuild(stranger, id(), false).await.map(drop),
         store.delete_session(stranger, id()).await,
+        store.commit_revert(stranger, id(), world.tick()).await.map(drop),
+        store.interrupt_and_resume(stranger, id(), world.tick()).await.map(drop),
+        store.changes(stranger, id(), None).await.map(drop),
+        store.seed_location(theirs.clone(), seed).await,
     ];
     for (n, answer) in answers.iter().enumerate() {
         assert!(matches!(answer, Err(StoreError::NotFound)), "{n}: {answer:?}");
     }
+    let fork = store.fork(stranger, new_fork(&world, &session)).await.expect("an answer");
+    assert_eq!(fork, store::Creation::Orphan);
+    assert_eq!(store.workspace_packs(theirs).await.expect("a list"), []);
     assert_eq!(world.refused(&foreign, 1).await, "idle");
     assert_eq!(store.sessions(stranger, None, 10).await.expect("a list"), []);
     assert_eq!(world.rows(&session).await, before);
@@ -53,7 +64,7 @@ async fn a_connection_sees_only_the_tenant_that_its_transaction_names() {
     .fetch_all(&world.root)
     .await
     .expect("tables");
-    assert!(tables.len() >= 16, "{tables:?}");
+    assert!(tables.len() >= 20, "{tables:?}");
     let count = tables.iter().map(|table| format!("(SELECT count(*) FROM {table})"));
     let count = format!("SELECT {}", count.collect::<Vec<_>>().join(" + "));
     let seen = async |app: &mut PgConnection| -> i64 {
@@ -90,6 +101,9 @@ async fn the_log_and_components_cannot_be_rewritten_by_those_who_serve() {
         "UPDATE session_event SET payload = '{}'",
         "UPDATE request_component SET bytes = ''",
         "UPDATE cluster SET generation = 1",
+        "UPDATE cluster SET feature_level = 1",
+        "UPDATE workspace_pack SET pack = NULL",
+        "DELETE FROM workspace_pack",
         "TRUNCATE session_event",
         "ALTER TABLE session_event DISABLE ROW LEVEL SECURITY",
         "SET ROLE oc_owner",
