@@ -8,6 +8,7 @@ pub(crate) mod fairness;
 pub(crate) mod history;
 pub(crate) mod idle;
 pub(crate) mod snapshot;
+pub(crate) mod snapshot_turns;
 pub(crate) mod start;
 pub(crate) mod takeover;
 pub(crate) mod turns;

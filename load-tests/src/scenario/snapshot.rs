@@ -33,21 +33,14 @@ pub(crate) struct Args {
     edits: u32,
 }
 
-/// The service is only asked for the probe: it lies on the same disk. Captures are measured from the settled call to
-/// the durable pack with its listed changes; a turn has its provider call meanwhile.
+/// First captures alone, from the settled call to the durable pack with its listed changes; the service is only asked for
+/// the probe, since it lies on the same disk. Then what they add to whole turns.
 pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
     let up = Up::start(bin).await?;
     out.probed(up.probe().await?);
     let options = options(up.folder())?;
     note(&format!("making {} files", args.files));
-    let mut bytes = 0;
-    for number in 0..args.files {
-        let content = content(number, 0);
-        bytes += content.len();
-        let path = options.root.join(path(number));
-        fs::create_dir_all(path.parent().context("a directory")?)?;
-        fs::write(path, content)?;
-    }
+    let bytes = fill(&options.root, args.files)?;
     let shadow = Shadow::open(options.clone()).await?;
 
     note("the first capture");
@@ -110,7 +103,21 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
 
     note("another worker takes the workspace over");
     takeover(options, rows, args, out).await?;
-    up.stop().await
+    up.stop().await?;
+    super::snapshot_turns::run(bin, args.files, args.edits, out).await
+}
+
+/// Makes so many files; answers how many bytes they have.
+pub(super) fn fill(root: &Path, files: u32) -> anyhow::Result<usize> {
+    let mut bytes = 0;
+    for number in 0..files {
+        let content = content(number, 0);
+        bytes += content.len();
+        let path = root.join(path(number));
+        fs::create_dir_all(path.parent().context("a directory")?)?;
+        fs::write(path, content)?;
+    }
+    Ok(bytes)
 }
 
 /// Opens all packs and restores all files, in a directory of its own.
@@ -173,7 +180,7 @@ fn options(folder: &Path) -> anyhow::Result<ShadowOptions> {
 }
 
 /// Three levels of directories.
-fn path(number: u32) -> String {
+pub(super) fn path(number: u32) -> String {
     let directory = number / PER_DIRECTORY;
     let path: PathBuf = [
         format!("part{}", directory / 25),
