@@ -84,6 +84,9 @@ impl Store {
     }
 }
 
+/// Larger pages than this are read one at a time.
+const SHARED_LIMIT: i64 = 256;
+
 /// A reading of a page that can be made together with others.
 pub(crate) struct Read {
     org: OrgId,
@@ -96,7 +99,8 @@ impl Call for Read {
     type Answer = Vec<RecordedEvent>;
 
     fn goes_with(&self, other: &Self) -> bool {
-        self.org == other.org && self.limit == other.limit && self.session != other.session
+        let small = self.limit == other.limit && self.limit <= SHARED_LIMIT;
+        small && self.org == other.org && self.session != other.session
     }
 
     fn run<'c>(calls: &'c [Self], connection: &'c mut PgConnection) -> Answers<'c, Self::Answer> {

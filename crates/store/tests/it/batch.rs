@@ -92,19 +92,20 @@ async fn whose_head_is_locked_waits_alone() {
         .execute(&mut *lock)
         .await
         .expect("the head's lock");
-    let waits = tokio::spawn({
+    let mut waits = JoinSet::new();
+    waits.spawn({
         let (world, session) = (world.clone(), sessions[0].clone());
         async move { world.admit(&session, "patient").await }
     });
     let mut all = JoinSet::new();
-    for session in sessions[1..].iter().cloned() {
-        let world = world.clone();
+    for session in &sessions[1..] {
+        let (world, session) = (world.clone(), session.clone());
         all.spawn(async move { world.admit(&session, "hello").await });
     }
     timeout(Duration::from_secs(20), all.join_all()).await.expect("nobody waits for the lock");
-    assert!(!waits.is_finished());
+    assert!(waits.try_join_next().is_none(), "it waits for the lock");
     lock.rollback().await.expect("the lock let go");
-    timeout(Duration::from_secs(20), waits).await.expect("its turn").expect("admitted");
+    timeout(Duration::from_secs(20), waits.join_all()).await.expect("its turn");
     world.assert_sound(false).await;
 }
 
