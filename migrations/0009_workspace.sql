@@ -361,6 +361,10 @@ BEGIN
             touched_ms := at_ms;
         WHEN 'session.forked' THEN
             UPDATE session SET fork_of = p->>'parent' WHERE org_id = p_org AND id = p_session;
+        WHEN 'revert.staging' THEN
+            -- One that was staged is not any more: nobody is to commit it while its files are put back.
+            UPDATE session SET revert = NULL WHERE org_id = p_org AND id = p_session;
+            UPDATE session_head SET staged_seq = 0 WHERE org_id = p_org AND id = p_session;
         WHEN 'revert.staged' THEN
             UPDATE session SET revert = p_payloads[i] WHERE org_id = p_org AND id = p_session;
             -- The head is no projection, but admission looks at nothing else.
@@ -386,8 +390,7 @@ BEGIN
             WHERE org_id = p_org AND session_id = p_session AND epoch = (p#>>'{back,epoch}')::integer
                 AND p#>>'{back,snapshot}' IS NOT NULL;
             touched_ms := at_ms;
-        WHEN 'retry.scheduled', 'interrupt.requested', 'compaction.reminded', 'workspace.restored',
-            'revert.staging' THEN
+        WHEN 'retry.scheduled', 'interrupt.requested', 'compaction.reminded', 'workspace.restored' THEN
             NULL; -- read from the log; no projection shows them
         ELSE
             RAISE EXCEPTION 'event kind % has no projection', p_kinds[i] USING ERRCODE = 'OC002';
@@ -441,7 +444,8 @@ BEGIN
     SELECT s.revert::json INTO staged FROM session s WHERE s.org_id = p_org AND s.id = p_session;
     kinds := 'revert.committed'::text || array_fill('input.cancelled'::text, ARRAY[n - 1]);
     -- json keeps the bytes of what it takes over.
-    payloads := json_build_object('message', staged->'message', 'from', staged->'from', 'back', staged->'back')::text
+    payloads := json_build_object(
+            'message', staged->'message', 'from', staged->'from', 'back', staged->'back')::text
         || ARRAY(SELECT json_build_object('message', id)::text
             FROM unnest(held) WITH ORDINALITY AS h (id, place) ORDER BY place);
     UPDATE session_head h SET next_seq = h.next_seq + n, pending = h.pending - (n - 1),
@@ -491,9 +495,9 @@ DROP FUNCTION admit_prompt(uuid, text, text, text, text, boolean, text, bigint, 
 -- Admits a prompt: one row, one event, one commit. 'admitted', 'retry' (the first row stands),
 -- 'conflict' (the id is another message's) or 'missing'. `seq` is the admission's number.
 --
--- A Revert that is staged in an idle session is committed before it, with ids of `p_spare`; in a busy one its
--- drain finds both. Until it ends synthetic input waits without a wake. 'staged': nothing is changed, a Revert is staged, and the caller has `seq` ids to give, or a wake to
--- take away.
+-- A Revert that is staged in an idle session is committed before it, with ids of `p_spare`; in a busy one the
+-- drain finds both. Until it ends synthetic input waits without a wake. 'staged': nothing is changed, and the
+-- caller has `seq` ids to give, or a wake to take away.
 CREATE FUNCTION admit_prompt(
     p_org uuid, p_session text, p_message text, p_delivery text, p_digest text, p_wake boolean,
     p_event text, p_stamp bigint, p_now bigint, p_payload text, p_kind text DEFAULT 'prompt',
@@ -818,7 +822,8 @@ END $$;
 
 -- Creates a session that begins with the conversation of another: its head and all its events, with their own
 -- times. The other is not locked, and its log stays as it is up to `p_through`. 'created', 'exists' (a Fork of
--- the same session, before the same message), 'conflict', 'orphan' (there is no parent with such a log) or 'raced' (ask again).
+-- the same session, before the same message), 'conflict', 'orphan' (there is no parent with such a log) or
+-- 'raced' (ask again).
 CREATE FUNCTION fork_session(
     p_org uuid, p_session text, p_parent text, p_through bigint, p_location text, p_stamp bigint, p_ids text[],
     p_kinds text[], p_versions integer[], p_times bigint[], p_payloads text[])

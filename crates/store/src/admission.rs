@@ -62,9 +62,9 @@ pub enum Admission {
 impl Store {
     /// Admits a prompt: one statement, one commit. When it returns, the prompt is never lost (I1).
     ///
-    /// A user's prompt commits a Revert first that is staged in an idle session, in the same commit; in a busy one
-    /// the drain finds both. Synthetic input is admitted without a
-    /// wake while one is staged, and is cancelled when it is committed.
+    /// A user's prompt commits a Revert first that is staged in an idle session, in the same commit; in a busy
+    /// one the drain finds both. Synthetic input is admitted without a wake while one is staged, and is cancelled
+    /// when it is committed.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names another
