@@ -20,6 +20,9 @@ use super::capture::Capture;
 /// Locations whose files came from each other, one after the other.
 const MAX_SEEDS: usize = 32;
 
+/// How often the pause after a capture that failed doubles.
+const MAX_DOUBLINGS: u32 = 5;
+
 /// What a Location's files need to be captured and restored.
 #[derive(Clone)]
 pub struct FilesOptions {
@@ -51,7 +54,8 @@ pub struct FilesOptions {
 pub struct SnapshotSettings {
     /// How long calls that may change files, and a drain's end, wait for a capture.
     pub wait: Duration,
-    /// How long nothing is captured after a capture failed; what it owes is not forgotten.
+    /// How long nothing is captured after a capture failed, twice as long after each further one, up to 32 times; what it
+    /// owes is not forgotten.
     pub back_off: Duration,
     /// Bounds.
     pub limits: SnapshotLimits,
@@ -136,6 +140,8 @@ struct State {
     owed: Touched,
     /// Nothing is captured before this time (monotonic).
     not_before: Duration,
+    /// Captures in a row that failed or that nobody waited for any longer.
+    in_vain: u32,
     /// Someone was warned that calls did not wait.
     warned: bool,
 }
@@ -236,12 +242,12 @@ impl Files {
         match self.look().await {
             Ok(captured) => {
                 self.held.seen.store(true, Ordering::Release);
+                self.held.state().in_vain = 0;
                 Some(Capture::new(self.clone(), captured?))
             }
             Err(error) => {
                 self.held.failed.fetch_add(1, Ordering::Relaxed);
-                let until = now + self.settings().back_off;
-                self.held.state().not_before = until;
+                self.back_off(&mut self.held.state());
                 let location = &self.held.options.at.location;
                 warn!(location.id = %location, error = &error as &dyn std::error::Error, "the workspace is not captured");
                 None
@@ -325,7 +331,7 @@ impl Files {
     pub(crate) fn overdue(&self) {
         self.held.overdue.fetch_add(1, Ordering::Relaxed);
         let mut state = self.held.state();
-        state.not_before = self.held.options.clock.monotonic() + self.settings().back_off;
+        self.back_off(&mut state);
         if !std::mem::replace(&mut state.warned, true) {
             let (location, wait) = (&self.held.options.at.location, self.settings().wait);
             warn!(
@@ -335,6 +341,13 @@ impl Files {
                 wait.as_secs()
             );
         }
+    }
+
+    /// A large workspace must not be read again and again for nothing.
+    fn back_off(&self, state: &mut State) {
+        let pause = self.settings().back_off * (1 << state.in_vain.min(MAX_DOUBLINGS));
+        state.in_vain += 1;
+        state.not_before = self.held.options.clock.monotonic() + pause;
     }
 
     /// What became of a capture.

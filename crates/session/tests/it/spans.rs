@@ -96,3 +96,31 @@ async fn titles_and_compactions_are_spans() -> Result<()> {
     assert_eq!(recorder.seen(), compaction);
     world.check().await
 }
+
+#[tokio::test]
+async fn captures_are_spans() -> Result<()> {
+    let recorder = Recorder::default();
+    let _recording = set_default(Registry::default().with(recorder.clone()));
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let (workspace, _) = world.hold(&session, &session.root);
+    session.is_held(&workspace);
+    world.prompt(&session, "create a.txt containing one").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(
+        recorder.seen(),
+        [
+            "session.drain",
+            "session.drain > session.turn",
+            "session.drain > session.turn > session.attempt",
+            // What was before the first call that may change files.
+            "session.drain > session.turn > session.attempt > session.snapshot",
+            "session.drain > session.turn > session.tool",
+            "session.drain > session.turn > session.snapshot",
+            "session.drain > session.turn",
+            "session.drain > session.turn > session.attempt",
+            "session.drain",
+        ]
+    );
+    world.check().await
+}
