@@ -7,7 +7,7 @@ use store::SessionRow;
 /// Sessions remembered; beyond it, all are forgotten and learnt anew.
 const MAX_HOMES: usize = 100_000;
 
-/// Where a session is. It stays there for as long as it is.
+/// Where a session is, until it moves.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) project: ProjectId,
@@ -16,7 +16,7 @@ pub(crate) struct Home {
     pub(crate) directory: String,
 }
 
-/// Where sessions are: it saves admission a query. May be stale, since a session can be deleted, and
+/// Where sessions are: it saves admission a query. May be stale, since a session can move, or be deleted and
 /// created anew elsewhere: only for what the next statement would find out, as admission does.
 #[derive(Default)]
 pub(crate) struct Homes {

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use clap::Subcommand;
 use domain::{Seq, SessionId};
+use reqwest::Method;
+use serde_json::json;
 
 use crate::CliError;
 use crate::client::{Client, ClientOptions, LogEvent, LogFollower, LogItem, SessionView, parsed};
@@ -69,6 +71,9 @@ pub struct AbortArgs {
     /// The session
     #[arg(value_name = "ID")]
     pub id: SessionId,
+    /// Let it go on with what steers it, or with a control that is next; other input stays parked
+    #[arg(long)]
+    pub resume: bool,
     /// Which service.
     #[command(flatten)]
     pub client: ClientOptions,
@@ -141,12 +146,21 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
 /// [`CliError`].
 pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let client = Client::new(&args.client)?;
-    let told = if client.abort(&args.id).await?.interrupted {
-        "interrupted; `opencode-cloud session log` shows how it settles"
+    let (interrupted, resumed) = if args.resume {
+        // Not repeated: it would interrupt what goes on.
+        let (body, limit) = (json!({ "resume": true }), client.pace().answer);
+        let abort = client.of_session(&args.id, Method::POST, "/abort", Some(&body), limit);
+        let answer = abort.await?;
+        (answer["interrupted"] == true, answer["resumed"] == true)
     } else {
-        "nothing was running"
+        (client.abort(&args.id).await?.interrupted, false)
     };
-    screen.out.line(told)?;
+    screen.out.line(match (interrupted, resumed) {
+        (true, true) => "interrupted; it goes on with what steers it",
+        (true, false) => "interrupted; `opencode-cloud session log` shows how it settles",
+        (false, true) => "nothing was running; it goes on with what steers it",
+        (false, false) => "nothing was running",
+    })?;
     Ok(0)
 }
 
@@ -216,8 +230,6 @@ fn event_line(event: &LogEvent) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn session(busy: bool) -> SessionView {

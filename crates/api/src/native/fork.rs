@@ -17,8 +17,9 @@ use crate::extract::{Body, CanPrompt, id};
 use crate::resolve::MANAGED;
 use crate::view::SessionView;
 
-/// The longest log that is copied, in events.
+/// The longest log that is copied, in events and in bytes of their payloads.
 const MAX_EVENTS: usize = 100_000;
+const MAX_BYTES: usize = 256 * 1024 * 1024;
 const PAGE: i64 = 1_000;
 /// The number of the first copied event: after those that say what the fork is, and of what.
 const FIRST: Seq = Seq(3);
@@ -151,20 +152,23 @@ async fn earlier(
 /// The whole log of a session.
 async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>, ApiError> {
     let mut log: Vec<RecordedEvent> = Vec::new();
+    let mut bytes = 0;
     loop {
         let after = log.last().map_or(Seq(0), |event| event.seq);
         if after >= row.seq {
             return Ok(log);
         }
-        if log.len() >= MAX_EVENTS {
+        if log.len() >= MAX_EVENTS || bytes > MAX_BYTES {
             return Err(ApiError::TooLarge(format!(
-                "a session of more than {MAX_EVENTS} events cannot be forked; begin a new one with a summary of it"
+                "a session of more than {MAX_EVENTS} events or {MAX_BYTES} bytes cannot be forked; begin a new one \
+                 with a summary of it"
             )));
         }
         let page = state.store().events(row.at.org, row.at.session.clone(), after, PAGE).await?;
         if page.is_empty() {
             return Err(ApiError::NotFound("session was")); // deleted meanwhile
         }
+        bytes += page.iter().map(|event| event.event.payload().len()).sum::<usize>();
         log.extend(page);
     }
 }

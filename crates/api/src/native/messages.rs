@@ -141,7 +141,7 @@ pub(super) async fn post(
     Body(request): Body<AdmitRequest>,
 ) -> Result<Json<AdmittedView>, ApiError> {
     let (project, session): (ProjectId, SessionId) = (id(&project)?, id(&session)?);
-    // A session never changes its project, so that admission stays one statement once it is known.
+    // A session changes its project only with a Move, so that admission stays one statement once it is known.
     let mut at = home(&state, access.org, &session).await?;
     if at.project != project {
         at = relearn(&state, access.org, &session).await?;
@@ -151,7 +151,7 @@ pub(super) async fn post(
     }
     let admitted = admit(&state, access.org, session.clone(), request).await?;
     if admitted.location != at.location {
-        state.homes().forget(access.org, &session); // it was deleted and created anew elsewhere
+        state.homes().forget(access.org, &session); // it has moved, or was created anew elsewhere
     }
     Ok(Json(admitted_view(&state, session, &admitted)))
 }

@@ -112,7 +112,7 @@ impl Held {
         let admitted = admit(state, org, at.session.clone(), request).await?;
         let is_old = admitted.admission == Admission::First && admitted.seq <= log.joined_at();
         if is_old || admitted.location != at.location {
-            // It was deleted and created anew since we learnt where it is, or began to follow it.
+            // It has moved, or was deleted and created anew, since we learnt where it is or began to follow it.
             state.hub().forget(&at);
             home = relearn(state, org, &at.session).await?;
             at.location = home.location.clone();

@@ -202,6 +202,8 @@ async fn the_other_client_subcommands_answer() {
     assert_eq!(event["seq"], 1);
     let (code, out, _) = cli(url, &["abort", "ses_1"]).await;
     assert_eq!((code, out.starts_with("interrupted")), (Some(0), true), "{out}");
+    let (code, out, _) = cli(url, &["abort", "ses_1", "--resume"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "interrupted; it goes on with what steers it\n"));
     let (code, out, _) = cli(url, &["explain", "trn_1", "--body"]).await;
     assert_eq!((code, out.as_str()), (Some(0), "{\"exact\": \"bytes\" }"));
     let (code, out, err) = cli(url, &["explain", "trn_2", "--body"]).await;

@@ -149,7 +149,8 @@ async fn answer(
         }
         ("POST", "/platform/session/ses_1/abort") => {
             inner.aborted.send_replace(true);
-            Json(json!({"interrupted": true})).into_response()
+            let resumed = body.windows(4).any(|bytes| bytes == b"true");
+            Json(json!({"interrupted": true, "resumed": resumed})).into_response()
         }
         ("GET", "/platform/explain/trn_1") if uri.query() == Some("body=true") => {
             "{\"exact\": \"bytes\" }".into_response()
