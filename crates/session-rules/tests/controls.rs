@@ -1,4 +1,6 @@
 //! Moves, Reverts and files that are made anew, as decisions: what each write says, and what comes next.
+//!
+//! Long because all of them are told by one small drain, which is made here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
