@@ -1,4 +1,6 @@
 //! One worker's view of the world: a database, a model, sessions with a directory each.
+//!
+//! Long because all that a scenario does to a session is done here, against one database and one clock.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
