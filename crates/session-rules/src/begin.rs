@@ -94,8 +94,14 @@ impl Rules<'_> {
     /// Whether the open turn is the last that is allowed without new input.
     #[must_use]
     pub fn is_last_step(&self, history: &History) -> bool {
-        let agent = history.open_turn().map_or(history.agent(), |open| &open.agent);
-        history.steps() >= self.steps(self.settings.agents.get(agent).ok())
+        history.steps() >= self.steps(self.turn_agent(history).1)
+    }
+
+    /// The agent of the open turn, which it keeps, by name; without a turn, the one that is selected now. None of
+    /// that name when the settings have changed since.
+    pub(crate) fn turn_agent<'h>(&self, history: &'h History) -> (&'h str, Option<&Agent>) {
+        let name = history.open_turn().map_or(history.agent(), |open| &open.agent);
+        (name, self.settings.agents.get(name).ok())
     }
 
     /// Turns in a row without new input that an agent may take.

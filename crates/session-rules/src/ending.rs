@@ -279,17 +279,15 @@ impl Rules<'_> {
     /// The skills that calls of the open turn may load: its agent's, which the turn keeps.
     #[must_use]
     pub fn loadable_skills(&self, history: &History) -> &Permitted {
-        let name = history.open_turn().map_or(history.agent(), |open| &open.agent);
-        self.settings.agents.get(name).map_or(Permitted::NOTHING, |agent| &agent.skills)
+        self.turn_agent(history).1.map_or(Permitted::NOTHING, |agent| &agent.skills)
     }
 
     /// Why a call of the open turn may not run: its agent, which the turn keeps, must not use the tool. A tool that
     /// nobody has is not refused; it has no body.
     #[must_use]
     pub fn refusal(&self, history: &History, tool: &str) -> Option<String> {
-        let name = history.open_turn().map_or(history.agent(), |open| &open.agent);
-        let agent = self.settings.agents.get(name);
-        let may = agent.as_ref().map_or(Permitted::NOTHING, |agent| &agent.tools);
+        let (name, agent) = self.turn_agent(history);
+        let may = agent.map_or(Permitted::NOTHING, |agent| &agent.tools);
         if may.allows(tool) || !self.tools.classes.contains_key(tool) {
             return None;
         }
