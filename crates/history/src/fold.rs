@@ -308,8 +308,12 @@ impl History {
             SessionEvent::ControlDelivered(delivered) => state.forget(&delivered.message),
             SessionEvent::InputCancelled(cancelled) => state.forget(&cancelled.message),
             SessionEvent::DeliveryChanged(changed) => {
-                state.narrow &= !changed.wake;
+                // What a narrow wake was for may be queued now, and is to run all the same.
+                state.narrow &= !changed.wake && changed.delivery == Delivery::Steer;
                 state.deliver(&changed.message, changed.delivery);
+                if changed.wake {
+                    state.woken(|input| input.prompt.message == changed.message);
+                }
             }
             SessionEvent::SessionRenamed(_) => state.titled = true,
             SessionEvent::EntrySet(entry) => {
@@ -372,7 +376,11 @@ impl History {
             }
             SessionEvent::RevertCleared(_) => state.revert = None,
             SessionEvent::RevertCommitted(committed) => self.commit(seq, committed),
-            SessionEvent::WakeRequested(wake) => state.narrow = wake.scope == WakeScope::Steer,
+            SessionEvent::WakeRequested(wake) => {
+                state.narrow = wake.scope == WakeScope::Steer;
+                let all = !state.narrow;
+                state.woken(|input| all || input.delivery == Delivery::Steer);
+            }
         }
     }
 
@@ -455,6 +463,14 @@ impl State {
     fn forget(&mut self, message: &MessageId) {
         self.pending.retain(|input| input.prompt.message != *message);
         self.controls.retain(|control| control.message != *message);
+    }
+
+    /// What was only stored is awake now, if `which` says so.
+    fn woken(&mut self, which: impl Fn(&PendingInput) -> bool) {
+        let asleep = |input: &&mut PendingInput| !input.prompt.wake && which(input);
+        for input in self.pending.iter_mut().filter(asleep) {
+            Arc::make_mut(&mut input.prompt).wake = true;
+        }
     }
 
     fn deliver(&mut self, message: &MessageId, delivery: Delivery) {

@@ -18,6 +18,7 @@ use crate::boundary::{Next, TurnPlan, end, hand_over};
 use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
 use crate::observed::Observation;
+use crate::revert::commit_revert;
 use crate::rules::Rules;
 use crate::said::Said;
 use crate::settle::settle_overflowed;
@@ -115,6 +116,8 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Option<TurnPlan> {
         let message = control.message.clone();
+        // It is about what is left: what was reverted must not come back in a summary.
+        commit_revert(draft);
         deliver(draft, &message, None);
         let reason = CompactionReason::Manual;
         let wanted = Wanted { reason, input: Some(message), continuing, cause: None };

@@ -152,6 +152,11 @@ mod tests {
         let mut history = narrow("q");
         apply(&mut history, &WakeRequested::default().into());
         assert_eq!(next(&history, false), [1], "the next wake is for all");
+        let (mut history, ids) = inbox("s");
+        apply(&mut history, &WakeRequested { scope: WakeScope::Steer }.into());
+        let (message, delivery) = (ids[0].clone(), Delivery::Queue);
+        apply(&mut history, &DeliveryChanged { message, delivery, wake: false }.into());
+        assert_eq!(next(&history, false), [1], "it was woken for before it was queued");
     }
 
     #[test]

@@ -2,15 +2,8 @@ use std::collections::BTreeMap;
 
 use session_rules::Site;
 
-/// The commit sites that are not simulated: Moves and Reverts, for which the clients here do not ask.
-pub const NOT_SIMULATED: [Site; 6] = [
-    Site::RevertReached,
-    Site::RevertStaging,
-    Site::RevertResumed,
-    Site::UnrevertReached,
-    Site::MoveReached,
-    Site::Moved,
-];
+/// The commit sites that are not simulated.
+pub const NOT_SIMULATED: [Site; 0] = [];
 
 /// The commit sites that are simulated.
 pub(crate) fn sites() -> impl Iterator<Item = Site> {
@@ -18,17 +11,23 @@ pub(crate) fn sites() -> impl Iterator<Item = Site> {
 }
 
 /// Sites that few histories come to: each history waits for one of them from its beginning.
-pub(crate) const RARE: [Site; 10] = [
-    Site::StartedAgain,
+pub(crate) const RARE: [Site; 16] = [
     Site::Interrupted,
     Site::CompactionCancelled,
     Site::CompactionFailed,
+    Site::CompactionCancelled,
     Site::CompactionReminded,
     Site::TitleAwaited,
     Site::HandedOver,
     Site::Overflowed,
     Site::TakenOverInterrupted,
     Site::Yielded,
+    Site::RevertReached,
+    Site::RevertStaging,
+    Site::RevertResumed,
+    Site::UnrevertReached,
+    Site::MoveReached,
+    Site::Moved,
 ];
 
 /// When a commit site meets its fault.
@@ -121,6 +120,14 @@ faults! {
     SourceUnavailable = "source-unavailable",
     /// A Location's files are not there.
     WorkspaceMissing = "workspace-missing",
+    /// A Workspace Snapshot is not stored.
+    SnapshotFailed = "snapshot-failed",
+    /// A Workspace Snapshot takes so long that nobody waits any more.
+    SnapshotOverdue = "snapshot-overdue",
+    /// Files cannot all be put back.
+    PutBackFailed = "put-back-failed",
+    /// A takeover finds the files without the newest effects.
+    DiskLost = "disk-lost",
 }
 
 /// What went wrong, and where workers died.

@@ -55,6 +55,10 @@ mutants! {
         SecondControlAdmitted,
         /// A wake of an idle session opens nothing.
         ResumeOpensNothing,
+        /// A Move keeps the claim.
+        MoveKeepsClaim,
+        /// A staged Revert does not hold synthetic input back.
+        StagedHoldsNothing,
     }
 }
 
@@ -77,6 +81,10 @@ mutants! {
         LostAnswerWrittenAgain,
         /// Each failure is the first of its budget.
         RetriesUnbounded,
+        /// Calls that may change files do not wait for the capture of what was before them.
+        BatchDoesNotWait,
+        /// The row of a snapshot is written before its pack is stored.
+        RowBeforePack,
     }
 }
 

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
-use std::mem::Discriminant;
 
-use domain::{Control, Delivery, DeliveryChanged, MessageId};
+use domain::{Control, Delivery, DeliveryChanged, MessageId, WakeScope};
 
 use super::{Violation, ensure};
 use crate::store::InputStatus;
@@ -12,7 +11,7 @@ struct InputView {
     delivery: Delivery,
     wake_seq: i64,
     status: InputStatus,
-    control: Option<Discriminant<Control>>,
+    control: Option<Control>,
 }
 
 impl InputView {
@@ -30,6 +29,8 @@ pub(super) struct Inbox {
     pub(super) parked: i64,
     /// The model has something to answer: queued input stays.
     pub(super) continues: bool,
+    /// A Revert is staged, or was at the beginning of this write: what was only stored waits for its end.
+    pub(super) holds: bool,
     /// The control that was delivered last.
     pub(super) last_control: Option<MessageId>,
 }
@@ -41,16 +42,18 @@ impl Inbox {
         seq: i64,
         delivery: Delivery,
         wake: bool,
-        control: Option<Discriminant<Control>>,
+        control: Option<&Control>,
     ) -> Result<(), Violation> {
         let wake_seq = if wake { seq } else { 0 };
         self.last_wake = self.last_wake.max(wake_seq);
         let twice = self
             .inputs
             .values()
-            .any(|other| control.is_some() && other.waits() && other.control == control);
-        ensure!(!twice, "I1: {message} is the second control of its kind that waits");
+            .any(|other| other.waits() && other.control == Some(Control::Compaction));
+        let twice = twice && control == Some(&Control::Compaction);
+        ensure!(!twice, "I1: {message} is the second Compaction that waits");
         let status = InputStatus::Admitted;
+        let control = control.cloned();
         let view = InputView { seq, delivery, wake_seq, status, control };
         let before = self.inputs.insert(message.clone(), view);
         ensure!(before.is_none(), "I1: {message} was admitted twice");
@@ -68,7 +71,8 @@ impl Inbox {
         let Some(input) = waits.filter(|input| input.control.is_some() == control) else {
             return Err(format!("I2: {message} was taken at {seq} and did not wait"));
         };
-        let mut waiting = self.inputs.values().filter(|other| other.waits());
+        let held = |other: &InputView| other.wake_seq == 0 && self.holds;
+        let mut waiting = self.inputs.values().filter(|other| other.waits() && !held(other));
         let overtaken =
             waiting.clone().any(|other| other.delivery == input.delivery && other.seq < input.seq);
         ensure!(!overtaken, "I2: {message} has overtaken an earlier one");
@@ -108,11 +112,24 @@ impl Inbox {
         Ok(())
     }
 
-    /// Somebody woke the session for all that waits.
-    pub(super) fn woken(&mut self, seq: i64) {
+    /// Somebody woke the session for all that waits, or for what steers and a control that is next.
+    pub(super) fn woken(&mut self, scope: WakeScope, seq: i64) {
         self.last_wake = seq;
-        let waiting = self.inputs.values_mut().filter(|input| input.waits());
-        waiting.for_each(|input| input.wake_seq = seq);
+        let queued = self.inputs.values().filter(|input| {
+            input.waits() && input.control.is_none() && input.delivery == Delivery::Queue
+        });
+        let first = queued.map(|input| input.seq).min().unwrap_or(i64::MAX);
+        for input in self.inputs.values_mut().filter(|input| input.waits()) {
+            let next = input.control.is_some() && input.seq < first;
+            if scope == WakeScope::All || input.delivery == Delivery::Steer || next {
+                input.wake_seq = seq;
+            }
+        }
+    }
+
+    /// Whether a Revert is staged.
+    pub(super) fn staged(&mut self, is: bool) {
+        self.holds = is;
     }
 
     /// Whether something waits that was woken for.

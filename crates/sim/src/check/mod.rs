@@ -4,9 +4,11 @@
 //! inbox     what waits, in which order it is taken, who woke for it          I1, I2, I11
 //! turns     turns, calls, steps, retries                                     I4, I8, I9
 //! sides     Compactions and titles, which run beside the conversation        I9
+//! files     what is captured before what, what is gone, what is put back     snapshots
 //! told      epochs, what was told of the context, requests that were sent    I7, prefix
 //! ```
 
+mod files;
 mod inbox;
 mod sides;
 mod told;
@@ -15,10 +17,11 @@ mod turns;
 use std::collections::BTreeMap;
 
 use domain::{
-    AttemptId, CallId, DrainOutcome, InterruptTarget, MessageId, RecordedEvent, SessionEvent,
-    SideOutcome, TurnId, TurnOutcome, TurnUsage,
+    AttemptId, CallId, ControlAdmitted, DrainOutcome, InterruptTarget, MessageId, NoticeKind,
+    PromptAdmitted, RecordedEvent, SessionEvent, SideOutcome, TurnId, TurnOutcome, TurnUsage,
 };
 
+use self::files::Files;
 use self::inbox::Inbox;
 use self::sides::Sides;
 use self::told::Told;
@@ -66,11 +69,13 @@ pub(crate) struct Checker {
     seen: usize,
     claim: i64,
     ended_claim: i64,
+    moved_under: i64,
     owners: BTreeMap<i64, u64>,
     inbox: Inbox,
     turns: Turns,
     sides: Sides,
     told: Told,
+    files: Files,
     attempts: BTreeMap<AttemptId, AttemptView>,
     /// The head said so last.
     open: bool,
@@ -100,11 +105,13 @@ impl Checker {
             seen: 0,
             claim: 0,
             ended_claim: 0,
+            moved_under: 0,
             owners: BTreeMap::new(),
             inbox: Inbox::default(),
             turns: Turns::default(),
             sides: Sides::new(limit),
             told: Told::default(),
+            files: Files::default(),
             attempts: BTreeMap::new(),
             open: false,
             handed_over: false,
@@ -126,6 +133,12 @@ impl Checker {
         let asleep = !self.open && !self.inbox.is_awake();
         let mut opened_without_wake = false;
         let new = session.events.get(self.seen..).unwrap_or_default();
+        let live = session.head.open && !session.head.handed_over;
+        if writer.is_some() && new.is_empty() && live {
+            // A claim may begin with a write that says nothing.
+            self.claimed(session.head.claim, 0, writer)?;
+        }
+        self.ended_claim = self.ended_claim.max(self.moved_under);
         for event in new {
             self.seen += 1;
             let seq = event.seq.0;
@@ -140,6 +153,9 @@ impl Checker {
         turns::cuts_are_continued(new)?;
         self.told.is_whole()?;
         let head = session.head;
+        if head.staged_seq == 0 {
+            self.inbox.staged(false);
+        }
         (self.open, self.handed_over) = (head.open, head.handed_over);
         if head.handed_over || !head.open {
             self.sides.no_title("a drain has stopped")?;
@@ -153,6 +169,9 @@ impl Checker {
         ensure!(head.next_seq == next, "I5: head at {}", head.next_seq);
         let claim = self.claim;
         ensure!(head.claim >= claim, "I3: claim {claim} above the head's {}", head.claim);
+        let live = head.open && !head.handed_over;
+        let ended = live || claim == 0 || head.claim > claim;
+        ensure!(ended, "I3: claim {claim} outlives its drain");
         Ok(())
     }
 
@@ -185,6 +204,7 @@ impl Checker {
         max_steps: i32,
     ) -> Result<(), Violation> {
         let seq = recorded.seq.0;
+        let mut moves = false;
         self.told.before(&recorded.event)?;
         #[expect(clippy::wildcard_enum_match_arm, reason = "nothing is said of the others")]
         match &recorded.event {
@@ -192,16 +212,21 @@ impl Checker {
                 self.sides.created(created.named, created.parent.is_some());
             }
             SessionEvent::PromptAdmitted(prompt) => {
-                self.inbox.admitted(&prompt.message, seq, prompt.delivery, prompt.wake, None)?;
+                let PromptAdmitted { message, delivery, wake, synthetic, .. } = prompt;
+                let held = self.inbox.holds && synthetic.is_some();
+                ensure!(!held || !wake, "revert: {message} wakes what waits with a Revert");
+                self.inbox.admitted(message, seq, *delivery, *wake, None)?;
             }
             SessionEvent::ControlAdmitted(control) => {
-                let kind = Some(std::mem::discriminant(&control.control));
-                self.inbox.admitted(&control.message, seq, control.delivery, control.wake, kind)?;
+                let ControlAdmitted { message, delivery, control, wake, .. } = control;
+                self.inbox.admitted(message, seq, *delivery, *wake, Some(control))?;
             }
             SessionEvent::PromptPromoted(promoted) => {
                 let message = &promoted.message;
-                ensure!(self.told.epoch > 0, "I7: {message} was promoted without a baseline");
+                ensure!(self.told.is_active(), "I7: {message} was promoted without a baseline");
                 self.goes_on(seq, "a promotion")?;
+                self.files.nothing_is_staging("a promotion")?;
+                self.told.promoted(promoted, seq);
                 self.inbox.taken(message, seq, false)?;
                 self.inbox.continues = true;
                 self.turns.steps = 0;
@@ -211,16 +236,21 @@ impl Checker {
                 self.goes_on(seq, "a control")?;
                 self.inbox.taken(&delivered.message, seq, true)?;
             }
-            SessionEvent::InputCancelled(cancelled) => self.inbox.cancelled(&cancelled.message)?,
+            SessionEvent::InputCancelled(cancelled) => {
+                self.inbox.cancelled(&cancelled.message)?;
+                self.resumed = false; // it may have been all that was woken for
+            }
             SessionEvent::DeliveryChanged(changed) => self.inbox.changed(changed, seq)?,
-            SessionEvent::WakeRequested(_) => {
-                self.inbox.woken(seq);
+            SessionEvent::WakeRequested(wake) => {
+                self.inbox.woken(wake.scope, seq);
                 self.resumed = true;
             }
-            SessionEvent::EpochStarted(epoch) => self.told.epoch_started(epoch.epoch)?,
+            SessionEvent::EpochStarted(epoch) => self.told.epoch_started(epoch)?,
             SessionEvent::ContextUpdated(update) => self.told.updated(update, seq)?,
             SessionEvent::TurnStarted(started) => {
                 self.goes_on(seq, "a turn")?;
+                ensure!(self.told.is_active(), "I7: {} has no baseline", started.turn);
+                self.files.turn_starts()?;
                 self.sides.turn_starts()?;
                 self.turns.started(started, max_steps)?;
             }
@@ -258,10 +288,14 @@ impl Checker {
                 }
             }
             SessionEvent::RetryScheduled(_) => self.turns.retried()?,
-            SessionEvent::ToolCalled(called) => self.turns.called(called, max_steps)?,
+            SessionEvent::ToolCalled(called) => {
+                self.files.called(called)?;
+                self.turns.called(called, max_steps)?;
+            }
             SessionEvent::ToolStarted(started) => self.turns.body_started(started)?,
             SessionEvent::ToolSettled(settled) => {
                 self.turns.call_settled(&settled.call)?;
+                self.files.settled(settled);
                 self.takeovers = 0;
             }
             SessionEvent::TurnReplied(replied) => self.turns.replied(replied)?,
@@ -275,7 +309,8 @@ impl Checker {
             SessionEvent::CompactionStarted(started) => {
                 self.goes_on(seq, "a Compaction")?;
                 ensure!(self.turns.open().is_none(), "I4: a Compaction began within a turn");
-                ensure!(started.epoch == self.told.epoch, "I7: it ends epoch {}", started.epoch);
+                let epoch = self.told.epoch();
+                ensure!(started.epoch == epoch, "I7: it ends epoch {}", started.epoch);
                 let forgets = self.inbox.continues && !started.continuing;
                 ensure!(!forgets, "I2: a Compaction forgets that work continues, seq {seq}");
                 self.inbox.continues |= started.continuing;
@@ -286,12 +321,45 @@ impl Checker {
                 let summary = self.sides.compaction_ended(ended, provider)?;
                 if ended.outcome == SideOutcome::Completed {
                     self.takeovers = 0;
-                    self.told.summarised(summary);
+                    self.told.summarised(summary, seq);
                 }
             }
             SessionEvent::TitleStarted(started) => self.sides.title_started(&started.turn)?,
             SessionEvent::TitleEnded(ended) => self.sides.title_ended(ended)?,
             SessionEvent::SessionRenamed(renamed) => self.sides.renamed(renamed.by)?,
+            SessionEvent::NoticeRecorded(notice) if notice.kind == NoticeKind::FilesLost => {
+                self.files.told();
+            }
+            SessionEvent::WorkspaceSnapshotted(_) => self.files.saved(),
+            SessionEvent::WorkspaceRestored(restored) => self.files.restored(&restored.lost),
+            SessionEvent::RevertStaging(staging) => {
+                self.goes_on(seq, "a Revert")?;
+                ensure!(self.turns.open().is_none(), "revert: within a turn");
+                self.files.staging(&staging.original)?;
+            }
+            SessionEvent::RevertStaged(staged) => {
+                self.inbox.staged(true);
+                self.files.staged(staged.original.as_ref())?;
+            }
+            SessionEvent::RevertCleared(_) => {
+                self.inbox.staged(false);
+                self.files.cleared();
+            }
+            SessionEvent::RevertCommitted(committed) => {
+                ensure!(self.turns.open().is_none(), "revert: committed within a turn");
+                self.files.nothing_is_staging("it is committed")?;
+                self.told.reverted(committed.from.0, committed.back.epoch);
+                self.sides.reverted();
+            }
+            SessionEvent::SessionMoved(_) => {
+                self.goes_on(seq, "a Move")?;
+                ensure!(self.turns.open().is_none(), "I4: a Move within a turn");
+                self.files.nothing_is_staging("it moves")?;
+                self.sides.no_title("a session moved")?;
+                self.told.moved();
+                self.files.moved();
+                moves = true;
+            }
             SessionEvent::InterruptRequested(requested) => {
                 self.interrupted(&requested.target, seq)?;
             }
@@ -303,6 +371,10 @@ impl Checker {
                 }
             }
             _ => {}
+        }
+        if let Some(claim) = recorded.claim.filter(|_| moves) {
+            // Only the drain's end may follow, in the same write.
+            self.moved_under = claim.0;
         }
         Ok(())
     }
@@ -349,13 +421,14 @@ impl Checker {
         let parks = match code {
             "workspace.unavailable" | "session.recovery_exhausted" => true,
             // Behind an epoch it only means that no Compaction can begin.
-            "context.unavailable" => self.told.epoch == 0,
+            "context.unavailable" => !self.told.is_active(),
             _ => false,
         };
         if parks {
             self.inbox.parked = self.inbox.parked.max(seq);
         }
         self.inbox.continues = false;
+        self.files.ended();
         self.turns.failures = 0;
         self.takeovers = 0;
         Ok(())
@@ -385,6 +458,17 @@ impl Checker {
             self.told.requested(attempt, components, body, summary)?;
         }
         Ok(())
+    }
+
+    /// What the session's calls have changed need not be captured any more.
+    /// `failed`: it may be lost without a word.
+    pub(crate) fn excuse(&mut self, failed: bool) {
+        if failed { self.files.left() } else { self.files.saved() }
+    }
+
+    /// Calls that ended well, and may have changed files where the session is.
+    pub(crate) fn calls_with_effects(&self) -> impl Iterator<Item = &CallId> {
+        self.files.done()
     }
 
     /// A shell starts a body.

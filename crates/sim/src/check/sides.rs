@@ -60,6 +60,12 @@ impl Sides {
         compaction.into_iter().chain(&mut self.title)
     }
 
+    /// What was summarised may be shown again.
+    pub(super) fn reverted(&mut self) {
+        self.too_large = false;
+        self.promoted();
+    }
+
     pub(super) fn promoted(&mut self) {
         self.just_compacted = false;
         self.overflow_spent = false;

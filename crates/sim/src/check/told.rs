@@ -1,22 +1,39 @@
-use domain::{AttemptId, ContextUpdated, SessionEvent};
+use domain::{
+    AttemptId, ContextUpdated, EpochReason, EpochStarted, PromptPart, PromptPromoted, SessionEvent,
+};
 
 use super::{Violation, ensure};
 
 /// What requests have been made of.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Told {
-    pub(super) epoch: i32,
+    /// The active epoch; 0 without one.
+    epoch: i32,
+    /// The highest number that an epoch has had.
+    newest: i32,
     /// What was told last of the context, and the snapshot after it.
     update: Option<(String, String)>,
     /// The messages of the last request, and what else it was made of.
     body: Option<(String, Vec<u8>)>,
-    /// What tells the newest summary from others.
-    summary: Option<String>,
+    /// What tells each summary from others, with its place.
+    summaries: Vec<(i64, String)>,
+    /// Prompts by their places, and those that were reverted for good.
+    prompts: Vec<(i64, String)>,
+    dead: Vec<String>,
     /// A summary has been written whose epoch has not begun.
     ends: bool,
 }
 
 impl Told {
+    pub(super) fn is_active(&self) -> bool {
+        self.epoch > 0
+    }
+
+    /// 0 without one.
+    pub(super) fn epoch(&self) -> i32 {
+        self.epoch
+    }
+
     /// A summary and the epoch that it begins are written at once.
     pub(super) fn before(&self, event: &SessionEvent) -> Result<(), Violation> {
         let begins = matches!(event, SessionEvent::EpochStarted(_));
@@ -29,16 +46,30 @@ impl Told {
         Ok(())
     }
 
-    pub(super) fn summarised(&mut self, summary: Option<String>) {
+    pub(super) fn summarised(&mut self, summary: Option<String>, seq: i64) {
         self.ends = true;
-        self.summary = summary;
+        self.summaries.extend(summary.map(|summary| (seq, summary)));
     }
 
-    pub(super) fn epoch_started(&mut self, epoch: i32) -> Result<(), Violation> {
-        let before = self.epoch;
-        ensure!(epoch == before + 1, "I7: epoch {epoch} after {before}");
-        ensure!(before == 0 || self.ends, "I7: epoch {epoch} began for nothing");
+    pub(super) fn promoted(&mut self, promoted: &PromptPromoted, seq: i64) {
+        for PromptPart::Text { text, .. } in &promoted.parts {
+            self.prompts.push((seq, text.clone()));
+        }
+    }
+
+    pub(super) fn epoch_started(&mut self, started: &EpochStarted) -> Result<(), Violation> {
+        let (epoch, newest) = (started.epoch, self.newest);
+        ensure!(epoch == newest + 1, "I7: epoch {epoch} after {newest}");
+        let active = self.is_active();
+        let (wanted, fits) = match started.reason {
+            Some(EpochReason::Compaction) => ("a summary", self.ends),
+            Some(EpochReason::Move) => ("another place", newest > 0 && !active),
+            Some(EpochReason::First) | None => ("nothing before it", newest == 0),
+            Some(EpochReason::Replaced) => ("a change that no message can tell", active),
+        };
+        ensure!(fits && self.ends == (wanted == "a summary"), "I7: epoch {epoch} wants {wanted}");
         self.epoch = epoch;
+        self.newest = epoch;
         self.ends = false;
         self.update = None;
         self.body = None;
@@ -46,11 +77,30 @@ impl Told {
     }
 
     pub(super) fn updated(&mut self, update: &ContextUpdated, seq: i64) -> Result<(), Violation> {
+        ensure!(self.is_active(), "I7: a change was told without a baseline, seq {seq}");
         let told = (update.rendered.clone(), update.snapshot.clone());
         let again = self.update.as_ref().is_some_and(|last| last.0 == told.0 || last.1 == told.1);
         ensure!(!again, "I7: the same context was told twice, seq {seq}");
         self.update = Some(told);
         Ok(())
+    }
+
+    /// The model has been told nothing of the new Location yet.
+    pub(super) fn moved(&mut self) {
+        self.epoch = 0;
+        self.update = None;
+        self.body = None;
+    }
+
+    /// The log from `from` on never happened for the model, which is back in an epoch, or in none.
+    pub(super) fn reverted(&mut self, from: i64, epoch: Option<i32>) {
+        self.epoch = epoch.unwrap_or(0);
+        self.update = None;
+        self.body = None;
+        self.summaries.retain(|(seq, _)| *seq < from);
+        let gone = self.prompts.iter().filter(|(seq, _)| *seq >= from);
+        self.dead.extend(gone.map(|(_, text)| text.clone()));
+        self.prompts.retain(|(seq, _)| *seq < from);
     }
 
     /// A request of the conversation is sent: a turn's, or with `summary` a Compaction's, which is the next
@@ -71,10 +121,12 @@ impl Told {
             let extends = messages.starts_with(prefix);
             ensure!(extends, "prefix: {attempt} does not begin with the last request");
         }
-        if let Some(summary) = &self.summary {
-            let shown = String::from_utf8_lossy(messages).contains(summary.as_str());
-            ensure!(shown, "I7: {attempt} does not show the summary");
+        let text = String::from_utf8_lossy(messages);
+        if let Some((_, summary)) = self.summaries.last() {
+            ensure!(text.contains(summary), "I7: {attempt} does not show the summary");
         }
+        let dead = self.dead.iter().find(|dead| text.contains(dead.as_str()));
+        ensure!(dead.is_none(), "revert: {attempt} shows what was reverted: {dead:?}");
         if !summary {
             self.body = Some((components.to_owned(), messages.to_vec()));
         }

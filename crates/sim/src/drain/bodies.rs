@@ -1,6 +1,6 @@
 //! Calls that run, and how they are waited for or stopped.
 
-use domain::{CallId, ToolIntent, ToolOutcomeKind};
+use domain::{CallId, ToolClass, ToolIntent, ToolOutcomeKind};
 use session_rules::{Recovery, settled_as, unclear};
 
 use super::decide::Op;
@@ -15,13 +15,13 @@ impl Drain {
     pub(super) fn recover(&mut self, recovery: Recovery, world: &mut World) -> Flow {
         let Recovery { said, run, probe, outcome } = recovery;
         let id = said.turn.clone();
-        self.turn = Some(Turn::of(said, None));
+        self.turn = Some(Turn { touched: true, ..Turn::of(said, None) });
         self.start(run, world);
         let mut again = Vec::new();
         let now = world.clock(self.worker);
         for (intent, body) in probe {
             let call = intent.call.clone();
-            let found = match (world.had_effect(&call), world.rng.chance(10)) {
+            let found = match (world.had_effect(self.at, &call), world.rng.chance(10)) {
                 (_, true) => Some(unclear(id.clone(), call, now)),
                 (true, false) => Some(settled_as(
                     id.clone(),
@@ -56,8 +56,11 @@ impl Drain {
 
     pub(super) fn start(&mut self, intents: Vec<ToolIntent>, world: &mut World) {
         for intent in intents {
-            if !world.holds(self.session, self.token) {
+            if !world.holds(self.at, self.token) {
                 continue; // the Location's lock is another's: nothing can be started
+            }
+            if let Some(turn) = &mut self.turn {
+                turn.touched |= world.class(&intent.tool) != ToolClass::Pure;
             }
             world.body_started(self.session, &intent.call);
             let now = world.now;
@@ -82,7 +85,9 @@ impl Drain {
             body.effect_at = None;
             some = true;
             if !body.fails {
-                world.effect(self.session, &body.intent.call);
+                let changes = world.class(&body.intent.tool) != ToolClass::Pure;
+                turn.touched |= changes;
+                world.effect(self.session, self.at, &body.intent.call, changes);
             }
         }
         if let Some(index) = turn.bodies.iter().position(|body| body.ends_at <= now) {
@@ -109,7 +114,11 @@ impl Drain {
     pub(super) fn due(&self, world: &World, more: [Option<i64>; 3]) -> Flow {
         let Some(turn) = &self.turn else { return Flow::Poll(world.now) };
         let bodies = turn.bodies.iter().flat_map(|body| [body.effect_at, Some(body.ends_at)]);
-        let next = bodies.chain([turn.commit_at, self.title.next()]).chain(more).flatten().min();
+        let next = bodies
+            .chain([turn.commit_at, self.title.next(), self.files.next()])
+            .chain(more)
+            .flatten()
+            .min();
         // Without anything due, only the worker's sweep or a hint goes on.
         Flow::Poll(next.unwrap_or(world.now + 250).max(world.now))
     }
@@ -124,6 +133,7 @@ impl Drain {
             return self.interrupt(world);
         }
         self.title.advance(world.now);
+        self.advance_files(world);
         if self.run_bodies(world) {
             return self.enter(Phase::Bodies { pause, then }, world);
         }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use domain::{AttemptId, AttemptStarted, PartId, SessionError, Taken, ToolIntent, TurnOutcome};
+use domain::{
+    AttemptId, AttemptStarted, PartId, SessionError, SnapshotTree, Taken, ToolIntent, TurnOutcome,
+};
 use llm_protocol::Usage;
-use session_rules::{Compacted, Draft, Next, Observation, Replied, Rules, TurnPlan, Verdict};
+use session_rules::{
+    Compacted, Draft, MovePlan, Next, Observation, Replied, RestoredFiles, Rules, TurnPlan, Verdict,
+};
 
 use super::Turn;
 
@@ -27,6 +31,11 @@ pub(super) enum Op {
     CompactionFailed(SessionError, Observation),
     CompactionCancelled,
     TitleWaited(Observation),
+    /// A Revert's original is captured.
+    Captured(Result<SnapshotTree, SessionError>, Observation),
+    /// Files are put back.
+    Restored(Result<RestoredFiles, SessionError>, Observation),
+    Moved(MovePlan, Result<Option<SnapshotTree>, SessionError>, Observation),
 }
 
 /// What a rule decided.
@@ -54,6 +63,15 @@ pub(super) fn decided(
     if let Op::TitleWaited(observed) = op {
         return rules.title_waited(draft, observed).map(Decided::Next);
     }
+    if let Op::Captured(original, observed) = op {
+        return rules.captured(draft, original.clone(), observed).map(Decided::Next);
+    }
+    if let Op::Restored(done, observed) = op {
+        return rules.restored(draft, done.clone(), observed).map(Decided::Next);
+    }
+    if let Op::Moved(plan, carried, observed) = op {
+        return rules.moved(draft, *plan, carried.clone(), observed).map(Decided::Next);
+    }
     let Some(turn) = turn else { unreachable!("any other operation is of a turn") };
     of_turn(rules, draft, op, turn)
 }
@@ -61,7 +79,9 @@ pub(super) fn decided(
 fn of_turn(rules: &Rules<'_>, draft: &mut Draft<'_>, op: &Op, turn: &Turn) -> Verdict<Decided> {
     let said = &turn.said;
     match op {
-        Op::Open(..) | Op::TitleWaited(_) => unreachable!("they are of no turn"),
+        Op::Open(..) | Op::TitleWaited(_) | Op::Captured(..) | Op::Restored(..) | Op::Moved(..) => {
+            unreachable!("they are of no turn")
+        }
         Op::Replied(observed) => {
             rules.replied(draft, attempt(turn), said, observed).map(Decided::Replied)
         }

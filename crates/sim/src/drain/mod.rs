@@ -6,10 +6,12 @@
 //! turn     the stream of a turn, or of a Compaction                       (session: turn, compaction)
 //! bodies   calls that run, and how they are waited for or stopped         (session: ending, recover)
 //! title    the title that is made beside it                               (session: title)
+//! files    captures, and what waits for them                              (session: files)
 //! ```
 
 mod bodies;
 mod decide;
+mod files;
 mod title;
 mod turn;
 mod write;
@@ -21,6 +23,7 @@ use history::History;
 use session_rules::{Closed, Observation, Rules, Said, TurnPlan};
 
 use self::decide::Op;
+use self::files::{FileSlot, Wanted};
 use self::title::TitleSlot;
 use self::write::Pending;
 use crate::provider::Stream;
@@ -32,6 +35,7 @@ use crate::world::World;
 pub(crate) enum Exit {
     Idle,
     Closed(Closed),
+    Moved,
     Fenced,
     Superseded,
     Failed,
@@ -65,6 +69,8 @@ struct Turn {
     stream: Option<Stream>,
     /// A Compaction: what comes is told to nobody, and no call runs.
     beside: bool,
+    /// Calls of it may have changed files, and nobody has looked since.
+    touched: bool,
     bodies: Vec<Body>,
     intend_at: Option<i64>,
     checkpoint_at: Option<i64>,
@@ -78,6 +84,7 @@ impl Turn {
             said,
             stream: None,
             beside: false,
+            touched: false,
             bodies: Vec::new(),
             intend_at: None,
             checkpoint_at: None,
@@ -120,6 +127,10 @@ enum Phase {
     Title {
         deadline: i64,
     },
+    /// Files are captured or put back first.
+    Files(Wanted),
+    /// What ends the drain waits for a capture of what its turn's calls have changed.
+    Ending(Op),
     /// Between two phases.
     Moving,
 }
@@ -136,6 +147,8 @@ pub(crate) struct Drain {
     pub(crate) id: u64,
     pub(crate) worker: usize,
     pub(crate) session: usize,
+    /// The Location that its worker holds.
+    pub(crate) at: usize,
     pub(crate) next_poll: i64,
     /// The worker's sweep has seen a higher claim.
     pub(crate) fenced: bool,
@@ -155,6 +168,7 @@ pub(crate) struct Drain {
     resume: Option<Phase>,
     turn: Option<Turn>,
     title: TitleSlot,
+    files: FileSlot,
 }
 
 impl Drain {
@@ -162,7 +176,7 @@ impl Drain {
         id: u64,
         worker: usize,
         session: usize,
-        token: i64,
+        (at, token): (usize, i64),
         history: History,
         now: i64,
     ) -> Self {
@@ -171,6 +185,7 @@ impl Drain {
             id,
             worker,
             session,
+            at,
             next_poll: now,
             fenced: false,
             hinted: Seq(0),
@@ -187,6 +202,7 @@ impl Drain {
             resume: None,
             turn: None,
             title: TitleSlot::default(),
+            files: FileSlot::default(),
         }
     }
 
@@ -218,16 +234,18 @@ impl Drain {
             Phase::Bodies { pause, then } => self.bodies(pause, then, world),
             Phase::Stopping { deadline } => self.stopping(deadline, world),
             Phase::Title { deadline } => self.await_title(deadline, world),
+            Phase::Files(wanted) => self.files(wanted, world),
+            Phase::Ending(op) => self.capture_before(op, world),
             Phase::Moving => unreachable!("a step leaves a phase behind"),
         }
     }
 
     fn rules<'w>(&self, world: &'w World) -> Rules<'w> {
-        world.rules(self.session, self.worker, self.interrupts_before, self.begun > 0)
+        world.rules(self.session, self.worker, self.at, self.interrupts_before, self.begun > 0)
     }
 
     fn observe(&self, world: &mut World) -> Observation {
-        world.observe(self.session, self.worker, &self.history)
+        world.observe(self.at, self.worker, &self.history)
     }
 
     fn is_interrupted(&self, world: &World) -> bool {

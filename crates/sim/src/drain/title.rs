@@ -82,6 +82,7 @@ impl Drain {
 
     pub(super) fn await_title(&mut self, deadline: i64, world: &mut World) -> Flow {
         self.title.advance(world.now);
+        self.advance_files(world);
         let enough = self.title.next().is_none()
             || world.now >= deadline
             || world.is_stopping(self.worker)

@@ -5,6 +5,7 @@ use llm_protocol::{ErrorReason, LlmEvent};
 use session_rules::{Heard, Observation};
 
 use super::decide::Op;
+use super::files::Wanted;
 use super::title::provider_error;
 use super::{Drain, Flow, Phase, Then, Turn, milliseconds};
 use crate::mutant::ShellMutant;
@@ -21,6 +22,7 @@ impl Drain {
             return self.interrupt(world);
         }
         self.title.advance(world.now);
+        self.advance_files(world);
         let last = self.rules(world).is_last_step(&self.history);
         let Some(turn) = &mut self.turn else { unreachable!("a stream has a turn") };
         if turn.stream.is_none() {
@@ -34,7 +36,7 @@ impl Drain {
         if self.run_bodies(world) {
             return self.enter(Phase::Streaming, world);
         }
-        if let Some(op) = self.due_write(world.now) {
+        if let Some(op) = self.due_write(world) {
             self.resume = Some(Phase::Streaming);
             return self.write(op, world);
         }
@@ -58,6 +60,9 @@ impl Drain {
                 let observed = self.observe(world);
                 self.write(Op::Summarised(observed), world)
             }
+            Some((_, Frame::Whole)) if self.waits_for_capture(world) => {
+                self.enter(Phase::Files(Wanted::Write(Op::Replied(Observation::unseen()))), world)
+            }
             Some((_, Frame::Whole)) => {
                 // Behind most replies nothing waits that would be told of the context.
                 self.write(Op::Replied(Observation::unseen()), world)
@@ -67,9 +72,12 @@ impl Drain {
     }
 
     /// What is written while the stream goes on.
-    fn due_write(&mut self, now: i64) -> Option<Op> {
+    fn due_write(&mut self, world: &World) -> Option<Op> {
+        let now = world.now;
+        let intends = self.turn.as_ref().and_then(|turn| turn.intend_at);
+        let waits = intends.is_some_and(|at| at <= now) && self.waits_for_capture(world);
         let turn = self.turn.as_mut().filter(|turn| !turn.beside)?;
-        if turn.intend_at.is_some_and(|at| at <= now) {
+        if !waits && turn.intend_at.is_some_and(|at| at <= now) {
             turn.intend_at = None;
             return Some(Op::Intents);
         }
@@ -102,6 +110,7 @@ impl Drain {
             // The last allowed step's calls never run: their intents come with the reply.
             Heard::Call if !last => {
                 turn.intend_at.get_or_insert(world.now + INTENT_DELAY);
+                self.before_changes(world);
             }
             Heard::Call | Heard::Reasoning(..) | Heard::Nothing => {}
         }
@@ -110,7 +119,10 @@ impl Drain {
     fn due_frame(&self, world: &World) -> Flow {
         let Some(turn) = &self.turn else { return Flow::Poll(world.now) };
         let frame = turn.stream.as_ref().and_then(|stream| stream.frames.front());
-        self.due(world, [turn.intend_at, turn.checkpoint_at, frame.map(|(at, _)| *at)])
+        // Intents that wait for a capture are due when it is.
+        let waits = turn.intend_at.is_some_and(|at| at <= world.now) && self.files.is_running();
+        let intends = turn.intend_at.filter(|_| !waits);
+        self.due(world, [intends, turn.checkpoint_at, frame.map(|(at, _)| *at)])
     }
 
     fn broken(&mut self, reason: &ErrorReason, world: &mut World) -> Flow {

@@ -21,11 +21,13 @@ pub(super) struct Pending {
     decided: Decided,
     end: domain::DrainEnd,
     site: Site,
+    /// The row of a capture rides in it.
+    captured: bool,
 }
 
 impl Drain {
     pub(super) fn look(&mut self, locked: bool, world: &mut World) -> Flow {
-        match world.store.look(self.session, self.token, self.history.seq()) {
+        match world.store.look(self.session, self.at, self.token, self.history.seq()) {
             Look::Superseded => Flow::Exit(Exit::Superseded),
             Look::Idle => Flow::Exit(Exit::Idle),
             Look::Ready(basis, taken, events) => {
@@ -59,8 +61,8 @@ impl Drain {
 
     pub(super) fn decide_locked(&mut self, op: Op, world: &mut World) -> Flow {
         let claim = self.claim.unwrap_or(0);
-        let Some((basis, events)) = world.store.prove(self.session, claim, self.history.seq())
-        else {
+        let known = self.history.seq();
+        let Some((basis, events)) = world.store.prove(self.session, self.at, claim, known) else {
             return Flow::Exit(Exit::Fenced);
         };
         self.history.extend(events.iter());
@@ -74,6 +76,11 @@ impl Drain {
         let rules = self.rules(world);
         let mint = domain::IdMint::seeded(self.mint.last(), now, self.seed);
         let mut draft = Draft::new(&mut self.history, mint, now);
+        let captured = self.files.done.as_ref().filter(|_| !matches!(op, Op::Open(..)));
+        let has_captured = captured.is_some();
+        if let Some(captured) = captured {
+            draft.push(captured.clone());
+        }
         if let Some(title) = self.title.done() {
             rules.title_ended(&mut draft, title);
         }
@@ -85,8 +92,14 @@ impl Drain {
                 self.basis = Some(basis);
                 self.after(op, decided, world)
             }
+            Verdict::Write(_, end, _) if end != domain::DrainEnd::Keep && self.owes(&op) => {
+                self.history.back_to(mark);
+                self.basis = Some(basis);
+                self.capture_before(op, world)
+            }
             Verdict::Write(decided, end, site) => {
-                let pending = Pending { op, basis, mark, drafted, decided, end, site };
+                let captured = has_captured;
+                let pending = Pending { op, basis, mark, drafted, decided, end, site, captured };
                 if locked {
                     return self.commit(pending, world);
                 }
@@ -97,7 +110,7 @@ impl Drain {
     }
 
     pub(super) fn commit(&mut self, pending: Pending, world: &mut World) -> Flow {
-        let Pending { op, basis, mark, mut drafted, decided, end, site } = pending;
+        let Pending { op, basis, mark, mut drafted, decided, end, site, captured } = pending;
         let crash = world.crash(site);
         if crash == Some(When::Before) {
             return Flow::Died;
@@ -129,7 +142,7 @@ impl Drain {
             Some(When::AnswerLost) => {
                 if world.is(ShellMutant::LostAnswerWrittenAgain)
                     && let Some((basis, _)) =
-                        world.store.prove(self.session, basis.claim(), self.history.seq())
+                        world.store.prove(self.session, self.at, basis.claim(), self.history.seq())
                 {
                     world.store.write(self.session, basis, &append, &mut drafted.mint, now);
                     world.written(self.session, self.id, basis, drafted.events.len());
@@ -143,6 +156,9 @@ impl Drain {
                 self.mint.raise(drafted.mint.last());
                 self.claim = Some(basis.claim());
                 self.basis = Some(next);
+                if captured {
+                    self.files.done = None;
+                }
                 self.after(op, decided, world)
             }
             Written::Stale => {
@@ -165,11 +181,28 @@ impl Drain {
         }
     }
 
+    /// Whether a write that ends the drain waits for the files.
+    fn owes(&self, op: &Op) -> bool {
+        let settles = matches!(op, Op::Settled(..) | Op::Interrupted | Op::Failed(_));
+        let touched = self.turn.as_ref().is_some_and(|turn| turn.touched);
+        self.files.is_running() || (settles && touched)
+    }
+
     fn after(&mut self, op: Op, decided: Decided, world: &mut World) -> Flow {
         if self.history.titling().is_none() {
             self.title.forget();
         }
         match (op, decided) {
+            (Op::Open(..), Decided::Next(next)) => {
+                if !matches!(next, Next::Recover(_) | Next::End(_) | Next::Moved(_)) {
+                    self.capture_what_is_left(world);
+                }
+                self.follow(next, world)
+            }
+            (Op::Settled(..), Decided::Settled(Some(next))) => {
+                self.after_changes(world);
+                self.follow(next, world)
+            }
             (_, Decided::Next(next) | Decided::Settled(Some(next))) => self.follow(next, world),
             (_, Decided::Settled(None) | Decided::Replied(Replied::Interrupted)) => {
                 self.interrupt(world)
@@ -258,10 +291,9 @@ impl Drain {
             }
             Next::Recover(recovery) => self.recover(*recovery, world),
             Next::Title => self.wait_for_title(world),
-            Next::Files(_) | Next::Move(_) | Next::Moved(_) => {
-                world.fail("something that nothing asked for".into());
-                Flow::Exit(Exit::Failed)
-            }
+            Next::Files(plan) => self.revert_files(plan, world),
+            Next::Move(plan) => self.move_on(plan, world),
+            Next::Moved(_) => Flow::Exit(Exit::Moved),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What workers do: fences, looks, writes.
 
-use domain::{DrainEnd, IdMint, RecordedEvent, Seq, Taken, TimestampMs};
+use domain::{DrainEnd, IdMint, LocationId, RecordedEvent, Seq, SessionEvent, Taken, TimestampMs};
 
 use super::{Append, Basis, Look, SimSession, SimStore, Written};
 use crate::mutant::StoreMutant;
@@ -28,12 +28,12 @@ impl SimStore {
 
     /// `look_at_drain`, and the pages after it.
     #[must_use]
-    pub fn look(&self, session: usize, token: i64, known: Seq) -> Look {
+    pub fn look(&self, session: usize, at: usize, token: i64, known: Seq) -> Look {
         let row = &self.sessions[session];
-        if !row.head.ready() {
+        if !row.head.ready() || row.head.location != at {
             return Look::Idle;
         }
-        if self.fences[row.head.location] != token && !self.is(StoreMutant::TokenNotChecked) {
+        if self.fences[at] != token && !self.is(StoreMutant::TokenNotChecked) {
             return Look::Superseded;
         }
         let taken = Taken {
@@ -42,7 +42,7 @@ impl SimStore {
             recoveries: row.head.recoveries + i16::from(row.head.open && !row.head.handed_over),
         };
         let events = self.events_after(session, known);
-        Look::Ready(self.basis(session, Some(token)), taken, events)
+        Look::Ready(self.basis(session, at, Some(token)), taken, events)
     }
 
     /// `prove_claim`: the head, locked, for a drain's next write. `None`: fenced.
@@ -50,6 +50,7 @@ impl SimStore {
     pub fn prove(
         &self,
         session: usize,
+        at: usize,
         claim: i64,
         known: Seq,
     ) -> Option<(Basis, Vec<RecordedEvent>)> {
@@ -57,13 +58,14 @@ impl SimStore {
         if head.claim != claim && !self.is(StoreMutant::ClaimNotChecked) {
             return None;
         }
-        let basis = Basis { seen: claim, ..self.basis(session, None) };
+        let basis = Basis { seen: claim, ..self.basis(session, at, None) };
         Some((basis, self.events_after(session, known)))
     }
 
-    fn basis(&self, session: usize, starts: Option<i64>) -> Basis {
+    fn basis(&self, session: usize, at: usize, starts: Option<i64>) -> Basis {
         let head = &self.sessions[session].head;
         Basis {
+            at,
             seen: head.claim,
             first: head.next_seq,
             starts,
@@ -86,45 +88,43 @@ impl SimStore {
         mint: &mut IdMint,
         now: TimestampMs,
     ) -> Written {
-        let location = self.sessions[session].head.location;
         if let Some(token) = basis.starts
-            && self.fences[location] != token
+            && self.fences[basis.at] != token
             && !self.is(StoreMutant::TokenNotChecked)
         {
             return Written::Superseded;
         }
+        let moved = moved_to(&self.locations, append);
         let unclaimed = self.is(StoreMutant::ClaimNotChecked);
         let unnumbered = self.is(StoreMutant::NextSeqNotChecked);
-        let count = i64::try_from(append.events.len()).unwrap_or(i64::MAX);
         let unspent = self.is(StoreMutant::WakesNotSpent);
         let spends_all = self.is(StoreMutant::CloseSpendsAllWakes);
-        let head = &mut self.sessions[session].head;
-        let claimed = head.claim == basis.seen || (unclaimed && basis.starts.is_none());
-        if !claimed || (head.next_seq != basis.first && !unnumbered) {
-            let starts = basis.starts.is_some();
-            return if starts || head.claim == basis.seen {
-                Written::Stale
-            } else {
-                Written::Fenced
-            };
-        }
+        let keeps = moved.is_some() && self.is(StoreMutant::MoveKeepsClaim);
         let starts = basis.starts.is_some();
-        let ends = append.end != DrainEnd::Keep;
+        let head = &mut self.sessions[session].head;
+        let here = head.location == basis.at;
+        let claimed = here && head.claim == basis.seen;
+        if (!claimed && (!unclaimed || starts)) || (head.next_seq != basis.first && !unnumbered) {
+            return if starts || claimed { Written::Stale } else { Written::Fenced };
+        }
         let claim = head.claim + i64::from(starts);
         let all_promoted = head.pending == append.promoted;
-        head.recoveries = match (append.progress, append.end) {
-            (true, _) | (_, DrainEnd::Close | DrainEnd::Park | DrainEnd::Moved) => 0,
-            (false, DrainEnd::Keep | DrainEnd::HandOver | DrainEnd::MovedOpen) => {
-                head.recoveries + i16::from(starts && head.open && !head.handed_over)
-            }
+        let (open, closes) = match append.end {
+            DrainEnd::Keep | DrainEnd::HandOver | DrainEnd::MovedOpen => (true, false),
+            DrainEnd::Close | DrainEnd::Moved => (false, true),
+            DrainEnd::Park => (false, false),
+        };
+        head.recoveries = if append.progress || !open {
+            0
+        } else {
+            head.recoveries + i16::from(starts && head.open && !head.handed_over)
         };
         head.pending -= append.promoted;
-        head.open = matches!(append.end, DrainEnd::Keep | DrainEnd::HandOver);
-        head.handed_over = append.end == DrainEnd::HandOver;
-        head.claim = claim + i64::from(ends);
-        if append.end == DrainEnd::Park
-            || (append.end == DrainEnd::Close && (all_promoted || spends_all))
-        {
+        head.open = open;
+        head.handed_over = matches!(append.end, DrainEnd::HandOver | DrainEnd::MovedOpen);
+        head.claim = claim + i64::from(append.end != DrainEnd::Keep && !keeps);
+        head.location = moved.unwrap_or(head.location);
+        if append.end == DrainEnd::Park || (closes && (all_promoted || spends_all)) {
             head.parked_seq = head.parked_seq.max(head.wake_seq);
         }
         let left_over = head.pending;
@@ -133,16 +133,29 @@ impl SimStore {
         }
         let head = &mut self.sessions[session].head;
         head.last_id = head.last_id.max(mint.last());
-        if append.end == DrainEnd::Close && left_over > 0 && !unspent {
+        if closes && left_over > 0 && !unspent {
             self.spend_wakes(session);
         }
         let head = &self.sessions[session].head;
         Written::Next(Basis {
-            seen: claim,
-            first: basis.first + count,
+            at: basis.at,
+            // Of a session that has moved it is worth nothing.
+            seen: if moved.is_some() { basis.seen } else { claim },
+            first: basis.first + i64::try_from(append.events.len()).unwrap_or(i64::MAX),
             starts: None,
             interrupt_seq: head.interrupt_seq.min(basis.interrupt_seq),
             last_id: basis.last_id.max(mint.last()),
         })
     }
+}
+
+/// Where a write takes the session; `None` when it stays.
+fn moved_to(locations: &[LocationId], append: &Append<'_>) -> Option<usize> {
+    if !matches!(append.end, DrainEnd::Moved | DrainEnd::MovedOpen) {
+        return None;
+    }
+    append.events.iter().rev().find_map(|event| {
+        let SessionEvent::SessionMoved(moved) = event else { return None };
+        locations.iter().position(|at| *at == moved.to)
+    })
 }

@@ -3,7 +3,7 @@
 use domain::{
     Control, ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint,
     InputCancelled, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionRenamed,
-    TimestampMs, TitledBy, WakeRequested,
+    TimestampMs, TitledBy, WakeRequested, WakeScope,
 };
 
 use super::{Admission, Change, InputStatus, Interrupted, SimStore};
@@ -50,9 +50,19 @@ impl SimStore {
         if let Some(known) = self.known(session, &asked) {
             return known;
         }
+        let mut prompt = prompt.clone();
+        if self.sessions[session].head.staged_seq > 0 {
+            match prompt.synthetic {
+                // Of a busy session, its drain finds both.
+                None if self.sessions[session].head.ready() => {}
+                None => self.commit_staged(session, mint, now),
+                // It waits for the Revert's end.
+                Some(_) => prompt.wake = self.is(StoreMutant::StagedHoldsNothing) && prompt.wake,
+            }
+        }
         let seq = self.sessions[session].head.next_seq;
         self.count_pending(session, prompt.wake);
-        self.log(session, prompt.clone().into(), mint, now);
+        self.log(session, prompt.into(), mint, now);
         Admission::Admitted(seq)
     }
 
@@ -72,11 +82,14 @@ impl SimStore {
             return known;
         }
         let row = &self.sessions[session];
+        if row.refuses(kind) {
+            return Admission::Busy;
+        }
         let first = row
             .inputs
             .iter()
             .find(|input| input.status == InputStatus::Admitted && input.kind == kind)
-            .filter(|_| !self.is(StoreMutant::SecondControlAdmitted));
+            .filter(|_| kind == "compaction" && !self.is(StoreMutant::SecondControlAdmitted));
         if let Some(first) = first {
             let (seq, parked) = (first.admitted_seq, first.wake_seq <= row.head.parked_seq);
             if control.wake && parked {
@@ -108,7 +121,7 @@ impl SimStore {
             let same = same || (self.is(StoreMutant::RetryComparesIdOnly) && holder == session);
             return Some(if same { Admission::Retry(seq) } else { Admission::Conflict });
         }
-        self.messages.contains(asked.message).then_some(Admission::Conflict)
+        self.messages.contains_key(asked.message).then_some(Admission::Conflict)
     }
 
     fn count_pending(&mut self, session: usize, wake: bool) {
@@ -165,7 +178,7 @@ impl SimStore {
         if input.status != InputStatus::Admitted || input.delivery == delivery {
             return Change::Conflict;
         }
-        let wake = delivery == Delivery::Steer;
+        let wake = delivery == Delivery::Steer && row.head.staged_seq == 0;
         if wake {
             self.wake_next(session);
         }
@@ -177,7 +190,7 @@ impl SimStore {
     /// `wake_session`.
     pub fn wake(&mut self, session: usize, mint: &mut IdMint, now: TimestampMs) -> Change {
         let head = &self.sessions[session].head;
-        if head.open && head.pending == 0 {
+        if (head.open && head.pending == 0) || head.staged_seq > 0 {
             return Change::Gone;
         }
         let idle = !head.ready() && !self.is(StoreMutant::ResumeOpensNothing);
@@ -210,6 +223,28 @@ impl SimStore {
         row.head.parked_seq = seq;
         self.log(session, InterruptRequested { target }.into(), mint, now);
         Interrupted::Applied(seq)
+    }
+
+    /// `interrupt_and_resume`. Whether something is to go on.
+    pub fn interrupt_and_resume(
+        &mut self,
+        session: usize,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) -> (Interrupted, bool) {
+        let interrupted = self.interrupt(session, mint, now);
+        let row = &self.sessions[session];
+        let waiting = row.inputs.iter().filter(|input| input.status == InputStatus::Admitted);
+        let next =
+            waiting.min_by_key(|input| (input.delivery == Delivery::Queue, input.admitted_seq));
+        let goes_on =
+            next.is_some_and(|next| next.delivery == Delivery::Steer || next.is_control());
+        if !goes_on || row.head.staged_seq > 0 {
+            return (interrupted, false);
+        }
+        self.wake_next(session);
+        self.log(session, WakeRequested { scope: WakeScope::Steer }.into(), mint, now);
+        (interrupted, true)
     }
 
     /// `rename_session`.

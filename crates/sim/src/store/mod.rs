@@ -7,18 +7,20 @@
 //! ```text
 //! gateway   admissions, changes of the inbox, interrupts, names, entries
 //! drain     fences, looks, drains' writes
+//! revert    a staged Revert, and what commits it
 //! project   as much of the projector as later outcomes depend on
 //! ```
 
 mod drain;
 mod gateway;
 mod project;
+mod revert;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use domain::{
-    Delivery, DrainEnd, EventId, IdMint, MessageId, RecordedEvent, Seq, SessionEvent, Stamp, Taken,
-    TimestampMs, TurnId,
+    Delivery, DrainEnd, EventId, IdMint, LocationId, MessageId, RecordedEvent, RevertStaged, Seq,
+    SessionEvent, Stamp, Taken, TimestampMs, TurnId,
 };
 
 use crate::mutant::{Mutant, StoreMutant};
@@ -26,14 +28,16 @@ use crate::mutant::{Mutant, StoreMutant};
 /// Locations, sessions and ids of one organisation.
 #[derive(Debug, Clone, Default)]
 pub struct SimStore {
+    /// The Locations, which are named by their index here.
+    pub locations: Vec<LocationId>,
     /// The fence of each Location.
     pub fences: Vec<i64>,
     /// The sessions.
     pub sessions: Vec<SimSession>,
     /// Every input's id with its session: ids are the organisation's.
     inputs: BTreeMap<MessageId, usize>,
-    /// The ids of messages, which no input may take.
-    messages: BTreeSet<MessageId>,
+    /// The ids of messages, which no input may take, with their sessions and places.
+    messages: BTreeMap<MessageId, (usize, i64)>,
     mutant: Option<Mutant>,
 }
 
@@ -48,6 +52,8 @@ pub struct SimSession {
     pub inputs: Vec<Input>,
     /// `session_entry`.
     pub entries: BTreeMap<String, String>,
+    /// `session.revert`: the Revert that is staged.
+    revert: Option<RevertStaged>,
     /// Turns and Compactions that are not settled; titles apart.
     open_turns: Vec<TurnId>,
 }
@@ -75,6 +81,8 @@ pub struct Head {
     pub parked_seq: i64,
     /// The newest interrupt.
     pub interrupt_seq: i64,
+    /// The Revert that is staged; 0 without one.
+    pub staged_seq: i64,
     /// The highest id stamp.
     pub last_id: Stamp,
 }
@@ -130,6 +138,8 @@ pub enum Admission {
     Pending(i64),
     /// The id is another message's.
     Conflict,
+    /// A Revert and its end want an idle session.
+    Busy,
 }
 
 /// How a change of the inbox, or of the entries, went.
@@ -143,6 +153,8 @@ pub enum Change {
     Conflict,
     /// There is no such input.
     Missing,
+    /// The session has work.
+    Busy,
 }
 
 /// How an interrupt went.
@@ -168,6 +180,8 @@ pub enum Look {
 /// What a drain's write is based on.
 #[derive(Debug, Clone, Copy)]
 pub struct Basis {
+    /// The Location that the drain is at.
+    pub at: usize,
     /// The head's claim as seen.
     pub seen: i64,
     /// The number that its first event gets.
@@ -217,8 +231,8 @@ pub enum Written {
 impl SimStore {
     /// Locations without a fence, and no session.
     #[must_use]
-    pub fn new(locations: usize, mutant: Option<Mutant>) -> Self {
-        Self { fences: vec![0; locations], mutant, ..Self::default() }
+    pub fn new(locations: Vec<LocationId>, mutant: Option<Mutant>) -> Self {
+        Self { fences: vec![0; locations.len()], locations, mutant, ..Self::default() }
     }
 
     fn is(&self, mutant: StoreMutant) -> bool {
@@ -245,6 +259,7 @@ impl SimStore {
             wake_seq: 0,
             parked_seq: 0,
             interrupt_seq: 0,
+            staged_seq: 0,
             last_id: mint.last(),
         };
         let event = RecordedEvent { seq: Seq(1), id, time: now, claim: None, event: created };
@@ -253,6 +268,7 @@ impl SimStore {
             events: vec![event],
             inputs: Vec::new(),
             entries: BTreeMap::new(),
+            revert: None,
             open_turns: Vec::new(),
         });
     }

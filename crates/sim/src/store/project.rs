@@ -2,7 +2,7 @@
 
 use domain::{
     Claim, Delivery, EventId, IdMint, MessageId, RecordedEvent, Seq, SessionEvent, SideOutcome,
-    TimestampMs, TurnOutcome,
+    TimestampMs, TurnOutcome, WakeScope,
 };
 
 use super::gateway::{control_kind, prompt_kind};
@@ -56,7 +56,7 @@ impl SimStore {
             }
             SessionEvent::PromptPromoted(promoted) => {
                 row.set_status(&promoted.message, InputStatus::Promoted);
-                self.messages.insert(promoted.message.clone());
+                self.messages.insert(promoted.message.clone(), (session, seq.0));
             }
             SessionEvent::ControlDelivered(delivered) => {
                 row.set_status(&delivered.message, InputStatus::Promoted);
@@ -72,9 +72,16 @@ impl SimStore {
                     }
                 }
             }
-            SessionEvent::WakeRequested(_) => {
-                let waits = |input: &&mut Input| input.status == InputStatus::Admitted;
-                row.inputs.iter_mut().filter(waits).for_each(|input| input.wake_seq = seq.0);
+            SessionEvent::WakeRequested(wake) => row.woken(wake.scope, seq.0),
+            SessionEvent::RevertStaged(staged) => {
+                row.revert = Some(staged.clone());
+                row.head.staged_seq = seq.0;
+            }
+            SessionEvent::RevertStaging(_) | SessionEvent::RevertCleared(_) => row.unstage(),
+            SessionEvent::RevertCommitted(committed) => {
+                row.unstage();
+                let gone = |at: &(usize, i64)| at.0 == session && at.1 >= committed.from.0;
+                self.messages.retain(|_, at| !gone(at));
             }
             SessionEvent::EntrySet(entry) => {
                 row.entries.insert(entry.key.clone(), entry.value.clone());
@@ -84,7 +91,7 @@ impl SimStore {
             }
             SessionEvent::TurnStarted(started) => {
                 row.open_turns.push(started.turn.clone());
-                self.messages.insert(started.message.clone());
+                self.messages.insert(started.message.clone(), (session, seq.0));
             }
             SessionEvent::TurnSettled(settled) => {
                 row.open_turns.retain(|turn| *turn != settled.turn);
@@ -96,11 +103,11 @@ impl SimStore {
             SessionEvent::CompactionEnded(ended) => {
                 row.open_turns.retain(|turn| *turn != ended.turn);
                 if ended.outcome == SideOutcome::Completed {
-                    self.messages.insert(ended.message.clone());
+                    self.messages.insert(ended.message.clone(), (session, seq.0));
                 }
             }
             SessionEvent::NoticeRecorded(notice) => {
-                self.messages.insert(notice.message.clone());
+                self.messages.insert(notice.message.clone(), (session, seq.0));
             }
             _ => {}
         }
@@ -129,6 +136,25 @@ impl SimStore {
 }
 
 impl SimSession {
+    /// Of narrow scope: what steers, and a control before which no prompt is queued.
+    fn woken(&mut self, scope: WakeScope, seq: i64) {
+        let waits = |input: &Input| input.status == InputStatus::Admitted;
+        let queued = |input: &&Input| waits(input) && input.delivery == Delivery::Queue;
+        let prompts = self.inputs.iter().filter(queued).filter(|input| !input.is_control());
+        let first = prompts.map(|input| input.admitted_seq).min().unwrap_or(i64::MAX);
+        for input in self.inputs.iter_mut().filter(|input| waits(input)) {
+            let next = input.is_control() && input.admitted_seq < first;
+            if scope == WakeScope::All || input.delivery == Delivery::Steer || next {
+                input.wake_seq = seq;
+            }
+        }
+    }
+
+    fn unstage(&mut self) {
+        self.revert = None;
+        self.head.staged_seq = 0;
+    }
+
     fn set_status(&mut self, message: &MessageId, status: InputStatus) {
         for input in self.inputs.iter_mut().filter(|input| input.id == *message) {
             input.status = status;

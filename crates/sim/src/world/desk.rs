@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use context::{EnvironmentFacts, Loaded, SystemContext, date, environment};
-use domain::{AttemptId, AttemptStarted, CallId, Seq};
+use domain::{AttemptId, AttemptStarted, CallId, Seq, ToolClass};
 use history::{History, hash_hex};
 use session_rules::{Observation, Rules, Site, WorkspaceState};
 
@@ -44,18 +44,21 @@ impl World {
         &self,
         session: usize,
         worker: usize,
+        at: usize,
         interrupts_before: Seq,
         begun: bool,
     ) -> Rules<'_> {
-        let place = &self.places[self.store.sessions[session].head.location];
+        let place = &self.places[at];
         let facts = &self.facts;
         Rules {
             settings: &facts.settings,
             models: &facts.models,
             tools: &facts.tools,
-            session: &facts.sessions[session],
+            session: &facts.sessions[session][at],
             workspace: if place.missing {
                 WorkspaceState::Missing(&facts.missing)
+            } else if let Some((token, tree)) = &self.disks[at].restored {
+                WorkspaceState::Restored { token: *token, tree: tree.as_ref() }
             } else {
                 WorkspaceState::Here
             },
@@ -65,14 +68,9 @@ impl World {
         }
     }
 
-    pub(crate) fn observe(
-        &mut self,
-        session: usize,
-        worker: usize,
-        history: &History,
-    ) -> Observation {
+    pub(crate) fn observe(&mut self, at: usize, worker: usize, history: &History) -> Observation {
         let now = self.clock(worker);
-        let place = &self.places[self.store.sessions[session].head.location];
+        let place = &self.places[at];
         let loaded = if place.unavailable {
             Loaded::Unavailable("the disk is asleep".to_owned())
         } else {
@@ -104,11 +102,12 @@ impl World {
     /// A drain has written: what is new is checked against who it is.
     pub(crate) fn written(&mut self, session: usize, drain: u64, basis: Basis, events: usize) {
         self.trace.count(basis.claim());
-        if basis.starts.is_some_and(|token| !self.holds(session, token)) {
+        if basis.starts.is_some_and(|token| !self.holds(basis.at, token)) {
             self.fail(format!("I10: drain {drain} started under a token that has passed on"));
         }
         self.trace.count(i64::try_from(events).unwrap_or(0));
         self.check_session(session, Some(drain));
+        self.check_files(session, basis.at, events);
     }
 
     /// A request comes to the provider.
@@ -149,20 +148,34 @@ impl World {
         }
     }
 
-    pub(crate) fn effect(&mut self, session: usize, call: &CallId) {
-        self.effects.insert(call.clone());
+    /// A body has its effect. `changes`: on files.
+    pub(crate) fn effect(&mut self, session: usize, at: usize, call: &CallId, changes: bool) {
+        if changes {
+            self.touch(at, call);
+        }
         if let Err(violation) = self.checkers[session].effect(call) {
             self.fail(violation);
         }
     }
 
     /// Whether a token is still the one of its Location.
-    pub(crate) fn holds(&self, session: usize, token: i64) -> bool {
-        self.store.fences[self.store.sessions[session].head.location] == token
+    pub(crate) fn holds(&self, at: usize, token: i64) -> bool {
+        self.store.fences[at] == token
     }
 
-    pub(crate) fn had_effect(&self, call: &CallId) -> bool {
-        self.effects.contains(call)
+    pub(crate) fn had_effect(&self, at: usize, call: &CallId) -> bool {
+        self.disks[at].content.done.contains(call)
+    }
+
+    /// What a takeover may do with calls of a tool.
+    pub(crate) fn class(&self, tool: &str) -> ToolClass {
+        self.facts.tools.class(tool)
+    }
+
+    /// What a session's calls have changed is captured, has not changed anything, or is waited for no longer.
+    /// `failed`: because it could not be captured.
+    pub(crate) fn excuse(&mut self, session: usize, failed: bool) {
+        self.checkers[session].excuse(failed);
     }
 
     pub(crate) fn fail(&mut self, violation: Violation) {

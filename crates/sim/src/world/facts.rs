@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use domain::{
-    IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated, SessionError,
-    SessionId, SessionRef, ToolClass,
+    Control, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated,
+    SessionError, SessionId, SessionRef, ToolClass,
 };
 use llm_protocol::{RawJson, ToolDefinition, retry::Schedule};
 use session_rules::{
@@ -38,17 +38,24 @@ pub(crate) struct Facts {
     pub(crate) settings: RuleSettings,
     pub(super) models: Models,
     pub(super) tools: ToolFacts,
-    pub(super) sessions: Vec<SessionRef>,
+    project: ProjectId,
+    pub(super) locations: Vec<LocationId>,
+    /// Each session, at each Location.
+    pub(super) sessions: Vec<Vec<SessionRef>>,
     pub(super) missing: SessionError,
 }
 
 impl Facts {
     pub(super) fn new(mint: &mut IdMint) -> Self {
         let locations: Vec<LocationId> = (0..LOCATIONS).map(|_| LocationId::mint(mint)).collect();
-        let session = |index: usize| SessionRef {
-            org: OrgId::FIRST,
-            location: locations[index % LOCATIONS].clone(),
-            session: SessionId::mint(mint),
+        let session = |_| {
+            let session = SessionId::mint(mint);
+            let at = |location: &LocationId| SessionRef {
+                org: OrgId::FIRST,
+                location: location.clone(),
+                session: session.clone(),
+            };
+            locations.iter().map(at).collect()
         };
         let sessions = (0..SESSIONS).map(session).collect();
         let default = ModelRef { provider: "simulated".into(), model: "simulated".into() };
@@ -69,7 +76,9 @@ impl Facts {
                 definitions: TOOLS.iter().map(definition).collect(),
                 classes: TOOLS.iter().map(|tool| (*tool).to_owned()).zip(classes).collect(),
             },
+            project: ProjectId::mint(mint),
             sessions,
+            locations,
             missing: SessionError {
                 code: "workspace.unavailable".into(),
                 message: "the files are elsewhere".into(),
@@ -78,17 +87,27 @@ impl Facts {
     }
 
     /// The first event of a session: two have no title, and the last is a child of the first.
-    pub(super) fn created(&self, session: usize, mint: &mut IdMint) -> SessionCreated {
+    pub(super) fn created(&self, session: usize) -> SessionCreated {
         let last = session == SESSIONS - 1;
         SessionCreated {
-            project: ProjectId::mint(mint),
-            location: self.sessions[session].location.clone(),
+            project: self.project.clone(),
+            location: self.locations[session % LOCATIONS].clone(),
             directory: "/workspace".into(),
             title: "New session".into(),
             agent: "build".into(),
             model: None,
-            parent: last.then(|| self.sessions[0].session.clone()),
+            parent: last.then(|| self.sessions[0][0].session.clone()),
             named: false,
+        }
+    }
+
+    /// To go on at another Location.
+    pub(super) fn to_move(&self, location: usize, carry: bool) -> Control {
+        Control::Move {
+            project: self.project.clone(),
+            location: self.locations[location].clone(),
+            directory: "/workspace".into(),
+            carry,
         }
     }
 

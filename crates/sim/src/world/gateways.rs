@@ -2,11 +2,12 @@
 
 use domain::{
     Control, ControlAdmitted, Delivery, EntrySet, IdMint, MessageId, ModelRef, PartId,
-    PromptAdmitted, PromptPart, TimestampMs,
+    PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, SessionEvent, TimestampMs,
+    TurnStarted,
 };
 use history::hash_hex;
 
-use super::facts::{ENTRIES, EPOCH, SESSIONS};
+use super::facts::{ENTRIES, EPOCH, LOCATIONS, SESSIONS};
 use super::{Action, World};
 use crate::fault::Fault;
 use crate::mutant::ShellMutant;
@@ -50,6 +51,14 @@ impl World {
         }
         self.after(100, 1_600, Action::Client);
         let session = self.rng.index(SESSIONS);
+        if self.reverts && self.rng.chance(50) {
+            // Only an idle session has it done.
+            let idle = |session: &usize| !self.store.sessions[*session].head.ready();
+            if let Some(session) = (0..SESSIONS).rev().find(idle) {
+                let control = self.with_mint(|world, mint, _| world.control(session, mint));
+                return self.admit(session, control);
+            }
+        }
         match self.rng.below(100) {
             0..=49 => {
                 let prompt = self.with_mint(Self::prompt);
@@ -64,21 +73,24 @@ impl World {
             }
             69..=74 => self.cancel(session),
             75..=80 => self.change(session),
-            81..=89 => {
-                let control = self.with_mint(Self::control);
+            81..=91 => {
+                let control = self.with_mint(|world, mint, _| world.control(session, mint));
                 self.admit(session, control);
             }
-            90..=93 => {
+            92..=94 => {
                 let woken = self.with_mint(|world, mint, now| world.store.wake(session, mint, now));
                 if woken == Change::Done {
                     self.hint(|| Action::Wake { session });
                 }
             }
-            94..=95 => {
+            95 => {
                 let title = format!("Name {}", self.rng.below(100));
                 self.with_mint(|world, mint, now| world.store.rename(session, &title, mint, now));
             }
-            _ => self.change_entry(session),
+            96..=97 => self.change_entry(session),
+            _ => {
+                self.with_mint(|world, mint, now| world.store.commit_revert(session, mint, now));
+            }
         }
     }
 
@@ -92,7 +104,8 @@ impl World {
     }
 
     fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
-        let text = format!("do thing {}", self.rng.below(1_000));
+        // No other text begins with it.
+        let text = format!("do thing {}.", self.scheduled);
         let unknown = ModelRef { provider: "nobody".into(), model: "none".into() };
         let known = self.facts.models.default.clone();
         let model = match self.rng.below(100) {
@@ -113,11 +126,32 @@ impl World {
         })
     }
 
-    fn control(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
+    fn control(&mut self, session: usize, mint: &mut IdMint) -> Asked {
+        let head = self.store.sessions[session].head;
+        // What wants an idle session is mostly asked of one.
+        let kind = match (head.ready(), head.staged_seq > 0) {
+            (true, _) => self.rng.below(15),
+            (false, true) => 12 + self.rng.below(8),
+            (false, false) if self.reverts => 12 + self.rng.below(4),
+            (false, false) => self.rng.below(20),
+        };
+        let control = match kind {
+            0..=7 => Control::Compaction,
+            8..=11 => {
+                let location = self.rng.index(LOCATIONS);
+                let carry = self.rng.chance(40);
+                self.facts.to_move(location, carry)
+            }
+            12..=15 => match self.any_message(session) {
+                Some(message) => Control::Revert { message, files: !self.rng.chance(20) },
+                None => Control::Compaction,
+            },
+            _ => Control::Unrevert,
+        };
         Asked::Control(ControlAdmitted {
             message: MessageId::mint(mint),
             delivery: self.delivery(),
-            control: Control::Compaction,
+            control,
             wake: !self.rng.chance(12),
             digest: "compaction".into(),
         })
@@ -147,6 +181,7 @@ impl World {
             }
             // The one that waits is what the client is told of.
             Admission::Pending(_) => return self.hint(|| Action::Wake { session }),
+            Admission::Busy => return,
             Admission::Admitted(_) => {}
         }
         if self.rng.chance(8) {
@@ -187,10 +222,36 @@ impl World {
     }
 
     fn interrupt(&mut self, session: usize) {
+        if self.rng.chance(25) {
+            let (asked, goes_on) = self
+                .with_mint(|world, mint, now| world.store.interrupt_and_resume(session, mint, now));
+            if goes_on {
+                self.hint(|| Action::Wake { session });
+            }
+            if let Interrupted::Applied(seq) = asked {
+                self.hint(|| Action::Interrupt { session, seq });
+            }
+            return;
+        }
         let asked = self.with_mint(|world, mint, now| world.store.interrupt(session, mint, now));
         if let Interrupted::Applied(seq) = asked {
             self.hint(|| Action::Interrupt { session, seq });
         }
+    }
+
+    /// Any prompt or answer that the session's log names, whatever has become of it.
+    fn any_message(&mut self, session: usize) -> Option<MessageId> {
+        let log = &self.store.sessions[session].events;
+        let mut messages = Vec::new();
+        for RecordedEvent { event, .. } in log {
+            if let SessionEvent::PromptPromoted(PromptPromoted { message, .. })
+            | SessionEvent::TurnStarted(TurnStarted { message, .. }) = event
+            {
+                messages.push(message.clone());
+            }
+        }
+        let index = (!messages.is_empty()).then(|| self.rng.index(messages.len()))?;
+        Some(messages[index].clone())
     }
 
     /// Any input of the session, whatever has become of it.
@@ -228,7 +289,7 @@ impl World {
     }
 
     /// A hint, which may be lost, late or double.
-    fn hint(&mut self, action: impl Fn() -> Action) {
+    pub(super) fn hint(&mut self, action: impl Fn() -> Action) {
         if self.quiet {
             return self.after(1, 10, action());
         }

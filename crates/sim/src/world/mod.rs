@@ -5,23 +5,27 @@
 //! facts      sizes, times, settings
 //! desk       what drains ask of their surroundings
 //! workers    sweeps, leases, drains that start and end; placement
+//! files      what Locations have, and their snapshots
 //! gateways   what clients ask for, and hints
 //! trouble    what goes wrong, until faults stop
 //! ```
 
 mod desk;
 mod facts;
+mod files;
 mod gateways;
 mod trouble;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{CallId, IdMint, RecordedEvent, Stamp};
+use domain::{CallId, IdMint, RecordedEvent, SnapshotTree, Stamp};
 use history::History;
 use session_rules::Site;
 
 use self::facts::{EPOCH, Facts, LOCATIONS, MAX_STEPS, QUIET, SESSIONS, SETTLED, WORKERS};
+pub(crate) use self::files::Capture;
+use self::files::{Content, Disk};
 use self::gateways::Asked;
 use self::trouble::Place;
 use self::workers::{Assigned, Worker};
@@ -65,7 +69,20 @@ pub(crate) struct World {
     last_token: i64,
     places: Vec<Place>,
     provider: Provider,
+    /// Calls that have changed files.
     effects: BTreeSet<CallId>,
+    /// Whose effects sessions know to be gone.
+    told_lost: BTreeSet<CallId>,
+    touched: u64,
+    disks: Vec<Disk>,
+    /// Whether workers die much more than usual.
+    deadly: bool,
+    /// Whether clients mostly ask for Reverts.
+    reverts: bool,
+    /// Whether each holder of a Location has a disk of its own.
+    own_disks: bool,
+    trees: BTreeMap<SnapshotTree, Content>,
+    packs: BTreeSet<String>,
     checkers: Vec<Checker>,
     mint: IdMint,
     /// What a client believes to be admitted, with all that it needs to ask again.
@@ -92,15 +109,25 @@ fn crash_points(seed: u64, rng: &mut Rng) -> Vec<(Site, When, i64)> {
     let when = |point: u64| When::ALL[usize::try_from(point % whens).unwrap_or(0)];
     let sites: Vec<Site> = sites().collect();
     let points = sites.len() as u64 * whens;
-    let rare = RARE[usize::try_from(seed / whens % RARE.len() as u64).unwrap_or(0)];
+    let rare = rare(seed);
+    // One can only be resumed that was left.
+    let left = (rare == Site::RevertResumed).then_some((Site::RevertStaging, When::After, 0));
     (0..4)
         .map(|turn| {
             let point = (seed.wrapping_mul(4) + turn) % points;
             let site = sites[usize::try_from(point / whens).unwrap_or(0)];
             (site, when(point), i64::try_from(rng.below(5_000)).unwrap_or(0))
         })
-        .chain([(rare, when(seed), 0)])
+        // Few takeovers find an effect missing: that one is always waited for.
+        .chain([(rare, when(seed), 0), (Site::StartedAgain, when(seed / whens), 0)])
+        .chain(left)
         .collect()
+}
+
+/// The site for which the history of `seed` waits.
+fn rare(seed: u64) -> Site {
+    let turn = seed / When::ALL.len() as u64 % RARE.len() as u64;
+    RARE[usize::try_from(turn).unwrap_or(0)]
 }
 
 impl World {
@@ -108,9 +135,9 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut mint = IdMint::seeded(Stamp::default(), EPOCH, seed);
         let facts = Facts::new(&mut mint);
-        let mut store = SimStore::new(LOCATIONS, mutant);
+        let mut store = SimStore::new(facts.locations.clone(), mutant);
         for session in 0..SESSIONS {
-            let created = facts.created(session, &mut mint);
+            let created = facts.created(session);
             store.create(session % LOCATIONS, created.into(), &mut mint, EPOCH);
         }
         let crash_points = crash_points(seed, &mut rng);
@@ -134,6 +161,20 @@ impl World {
             places: (0..LOCATIONS).map(|_| Place::default()).collect(),
             provider: Provider::default(),
             effects: BTreeSet::new(),
+            told_lost: BTreeSet::new(),
+            touched: 0,
+            disks: vec![Disk::default(); LOCATIONS],
+            deadly: seed % 8 == 7,
+            reverts: matches!(
+                rare(seed),
+                Site::RevertReached
+                    | Site::RevertStaging
+                    | Site::RevertResumed
+                    | Site::UnrevertReached
+            ),
+            own_disks: seed % 5 < 2,
+            trees: BTreeMap::new(),
+            packs: BTreeSet::new(),
             checkers: vec![Checker::new(limit); SESSIONS],
             mint,
             acknowledged: Vec::new(),

@@ -45,8 +45,16 @@ impl World {
         if self.quiet {
             return;
         }
-        self.after(150, 1_500, Action::Trouble);
+        self.after(150, if self.deadly { 600 } else { 1_500 }, Action::Trouble);
         let worker = self.rng.index(WORKERS);
+        if self.deadly && self.rng.chance(60) {
+            // Who works dies, again and again.
+            let busy = |worker: &usize| !self.workers[*worker].drains.is_empty();
+            if let Some(worker) = (0..WORKERS).find(busy) {
+                self.faults.note(Fault::Death);
+                return self.die(worker);
+            }
+        }
         match self.rng.below(100) {
             0..=19 => {
                 if self.workers[worker].alive {

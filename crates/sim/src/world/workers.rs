@@ -92,7 +92,12 @@ impl World {
                 }
             }
             Exit::Superseded => {
-                self.workers[worker].held.remove(&head.location);
+                self.workers[worker].held.remove(&drain.at);
+                return;
+            }
+            Exit::Moved => {
+                // Whoever holds the new Location is told, or finds it.
+                self.hint(|| Action::Wake { session });
                 return;
             }
             Exit::Fenced | Exit::Failed => return,
@@ -184,8 +189,12 @@ impl World {
                 }
             };
             let held = self.workers[worker].held.get(&location).map(|held| held.0);
+            let before = self.store.fences[location];
             if held != Some(token) && !self.store.raise_fence(location, token) {
                 continue;
+            }
+            if self.own_disks && before < token {
+                self.another_disk(location, token);
             }
             if held != Some(token) {
                 self.trace.count(token);
@@ -202,7 +211,7 @@ impl World {
         {
             debug_assert_ne!(worker, holder);
             for drain in host.drains.values_mut() {
-                if self.store.sessions[drain.session].head.location == location {
+                if drain.at == location {
                     drain.kill_bodies();
                 }
             }
@@ -221,7 +230,8 @@ impl World {
         self.drains += 1;
         let id = self.drains;
         let known = host.cache.remove(&session).unwrap_or_default();
-        host.drains.insert(id, Drain::new(id, worker, session, token, known, EPOCH + now));
+        host.drains
+            .insert(id, Drain::new(id, worker, session, (location, token), known, EPOCH + now));
         let incarnation = host.incarnation;
         if let Some(drain) = self.workers[worker].drains.get_mut(&id) {
             drain.next_poll = now;

@@ -1,7 +1,7 @@
 use sim::{Mutant, catches};
 
 /// Histories in which a mistake must show.
-const SEEDS: u64 = 1_500;
+const SEEDS: u64 = 3_000;
 
 #[test]
 fn every_known_mistake_is_found() {

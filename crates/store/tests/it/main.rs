@@ -22,6 +22,7 @@ mod interrupt;
 mod look;
 mod model;
 mod moves;
+mod mutants;
 mod oracle;
 mod random;
 mod reads;

@@ -1,0 +1,107 @@
+use domain::{
+    CallId, SnapshotTree, ToolCalled, ToolClass, ToolOutcomeKind, ToolSettled, ToolState, TurnId,
+};
+
+use super::{Violation, ensure};
+
+/// What is known of calls that may have changed files.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Files {
+    /// The turn that each such call belongs to, until it has its result.
+    open: Vec<(CallId, TurnId)>,
+    /// Those that have one, and whose effects are not captured.
+    unsaved: Vec<TurnId>,
+    /// Those that ended well at the Location where the session is.
+    done: Vec<CallId>,
+    /// Effects are gone that the model has not been told of.
+    untold: bool,
+    /// The files that a Revert goes back to, while it is staged.
+    staging: Option<SnapshotTree>,
+}
+
+impl Files {
+    pub(super) fn called(&mut self, called: &ToolCalled) -> Result<(), Violation> {
+        if called.class == ToolClass::Pure || called.state != ToolState::Started {
+            return Ok(());
+        }
+        let call = &called.intent.call;
+        let earlier = self.unsaved.iter().find(|turn| **turn != called.turn);
+        ensure!(earlier.is_none(), "files: {call} runs before what {earlier:?} did is captured");
+        self.open.push((call.clone(), called.turn.clone()));
+        Ok(())
+    }
+
+    pub(super) fn settled(&mut self, settled: &ToolSettled) {
+        let Some(at) = self.open.iter().position(|(call, _)| *call == settled.call) else { return };
+        let (call, turn) = self.open.swap_remove(at);
+        self.unsaved.push(turn);
+        if settled.outcome == ToolOutcomeKind::Completed {
+            self.done.push(call);
+        }
+    }
+
+    /// Nothing waits to be captured any more.
+    pub(super) fn saved(&mut self) {
+        self.unsaved.clear();
+    }
+
+    pub(super) fn restored(&mut self, lost: &[CallId]) {
+        self.untold |= !lost.is_empty();
+        self.saved();
+    }
+
+    pub(super) fn told(&mut self) {
+        self.untold = false;
+    }
+
+    pub(super) fn turn_starts(&self) -> Result<(), Violation> {
+        ensure!(!self.untold, "files: the model does not know which effects are gone");
+        Ok(())
+    }
+
+    /// The effects of its calls are given up.
+    pub(super) fn left(&mut self) {
+        self.saved();
+        self.done.clear();
+    }
+
+    /// The log says no more of what is not captured by now.
+    pub(super) fn ended(&mut self) {
+        if !self.unsaved.is_empty() {
+            self.left();
+        }
+    }
+
+    /// The session's files are others.
+    pub(super) fn moved(&mut self) {
+        self.left();
+        self.untold = false;
+    }
+
+    pub(super) fn done(&self) -> impl Iterator<Item = &CallId> {
+        self.done.iter()
+    }
+
+    pub(super) fn staging(&mut self, original: &SnapshotTree) -> Result<(), Violation> {
+        ensure!(self.staging.is_none(), "revert: one is staged while another is");
+        self.staging = Some(original.clone());
+        Ok(())
+    }
+
+    /// `original`: the files as they were, if any were put back.
+    pub(super) fn staged(&mut self, original: Option<&SnapshotTree>) -> Result<(), Violation> {
+        if let Some(said) = self.staging.take() {
+            ensure!(original == Some(&said), "revert: the original is another one");
+        }
+        Ok(())
+    }
+
+    pub(super) fn cleared(&mut self) {
+        self.staging = None;
+    }
+
+    pub(super) fn nothing_is_staging(&self, when: &str) -> Result<(), Violation> {
+        ensure!(self.staging.is_none(), "revert: {when} while files are put back");
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The files of Locations: what calls do to them, Workspace Snapshots, disks that a takeover does not find again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::{
+    CallId, FencingToken, FileChange, FileStatus, SessionEvent, SnapshotTree, TurnId,
+    WorkspaceSnapshotted,
+};
+use history::hash_hex;
+use session_rules::PutBack;
+
+use super::World;
+use crate::fault::Fault;
+
+/// Paths that calls write to.
+const PATHS: usize = 4;
+
+/// What a Location's files are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    files: BTreeMap<String, u64>,
+    /// Whose effects are there.
+    pub(super) done: BTreeSet<CallId>,
+}
+
+/// A Location's disk, as its holder has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Disk {
+    pub(super) content: Content,
+    /// The newest snapshot whose row is written.
+    tree: Option<SnapshotTree>,
+    newest: (i64, i64),
+    ordinal: i64,
+    /// All files were looked at under this token.
+    seen: Option<i64>,
+    /// Under which token the files were made anew, and of what.
+    pub(super) restored: Option<(FencingToken, Option<SnapshotTree>)>,
+}
+
+/// A look at the files that goes on.
+#[derive(Debug, Clone)]
+pub(crate) struct Capture {
+    pub(crate) ends_at: i64,
+    /// The files.
+    pub(crate) tree: SnapshotTree,
+    token: i64,
+    /// What will have come of it; `None` when nothing has changed.
+    taken: Option<WorkspaceSnapshotted>,
+    fails: bool,
+}
+
+impl Capture {
+    /// The row that will be written of it.
+    pub(crate) fn row(&self) -> Option<&WorkspaceSnapshotted> {
+        self.taken.as_ref()
+    }
+}
+
+impl World {
+    /// Begins to look at the files of Location `at`.
+    pub(crate) fn capture(&mut self, at: usize, token: i64, turn: Option<TurnId>) -> Capture {
+        let slow = !self.quiet && self.rng.chance(8);
+        let ends_at = self.now + if slow { self.range(300, 1_500) } else { self.range(1, 60) };
+        let fails = !self.quiet && self.rng.chance(8);
+        let disk = &mut self.disks[at];
+        let tree = tree_of(&disk.content);
+        let parent = disk.tree.clone();
+        if parent.as_ref() == Some(&tree) {
+            return Capture { ends_at, tree, token, taken: None, fails };
+        }
+        disk.ordinal += 1;
+        let before = parent.as_ref().and_then(|parent| self.trees.get(parent));
+        let files = changes(before.map(|content| &content.files), &disk.content.files);
+        let taken = WorkspaceSnapshotted {
+            token: FencingToken(token),
+            ordinal: disk.ordinal,
+            pack: Some(format!("{at}-{token}-{}", disk.ordinal)),
+            tree: tree.clone(),
+            parent,
+            bytes: 1,
+            base: turn.is_none(),
+            turn,
+            files,
+            more: 0,
+        };
+        self.trees.insert(tree.clone(), disk.content.clone());
+        Capture { ends_at, tree, token, taken: Some(taken), fails }
+    }
+
+    /// A look has come to its end: the row to be written, whose pack is stored. True: it failed.
+    pub(crate) fn captured(
+        &mut self,
+        at: usize,
+        capture: Capture,
+    ) -> (Option<WorkspaceSnapshotted>, bool) {
+        if capture.fails {
+            self.faults.note(Fault::SnapshotFailed);
+            return (None, true);
+        }
+        self.disks[at].seen = Some(capture.token);
+        let pack = capture.taken.as_ref().and_then(|taken| taken.pack.clone());
+        self.packs.extend(pack);
+        (capture.taken, false)
+    }
+
+    /// Nobody has looked at the files under this token, or something has changed since.
+    pub(crate) fn is_behind(&self, at: usize, token: i64) -> bool {
+        let disk = &self.disks[at];
+        disk.seen != Some(token) || disk.tree.as_ref() != Some(&tree_of(&disk.content))
+    }
+
+    /// Nobody has looked at the files under this token.
+    pub(crate) fn wants_base(&self, at: usize, token: i64) -> bool {
+        self.disks[at].seen != Some(token)
+    }
+
+    /// A call's body has its effect.
+    pub(super) fn touch(&mut self, at: usize, call: &CallId) {
+        let path = format!("file{}", self.rng.index(PATHS));
+        self.touched += 1;
+        let content = &mut self.disks[at].content;
+        content.files.insert(path, self.touched);
+        content.done.insert(call.clone());
+        self.effects.insert(call.clone());
+    }
+
+    /// Makes files those of their trees. False: it failed, with some of them done.
+    pub(crate) fn put_back(&mut self, at: usize, steps: &[PutBack]) -> bool {
+        for PutBack { tree, paths } in steps {
+            if !self.quiet && self.rng.chance(6) {
+                self.faults.note(Fault::PutBackFailed);
+                return false;
+            }
+            let wanted = self.trees.get(tree).map(|content| content.files.clone());
+            let wanted = wanted.unwrap_or_default();
+            let files = &mut self.disks[at].content.files;
+            let all: BTreeSet<String> = files.keys().chain(wanted.keys()).cloned().collect();
+            for path in all.iter().filter(|path| paths.as_ref().is_none_or(|p| p.contains(*path))) {
+                match wanted.get(path) {
+                    Some(version) => files.insert(path.clone(), *version),
+                    None => files.remove(path),
+                };
+            }
+        }
+        true
+    }
+
+    /// What differs between two trees.
+    pub(crate) fn diff(&self, from: &SnapshotTree, to: &SnapshotTree) -> Vec<FileChange> {
+        let files = |tree| self.trees.get(tree).map(|content: &Content| &content.files);
+        changes(files(from), files(to).unwrap_or(&BTreeMap::new()))
+    }
+
+    /// Another worker has a Location, with a disk of its own: its files are made anew.
+    pub(super) fn another_disk(&mut self, at: usize, token: i64) {
+        let disk = &mut self.disks[at];
+        let newest = disk.tree.as_ref().and_then(|tree| self.trees.get(tree));
+        let content = newest.cloned().unwrap_or_default();
+        if content != disk.content {
+            self.faults.note(Fault::DiskLost);
+        }
+        disk.content = content;
+        disk.restored = Some((FencingToken(token), disk.tree.clone()));
+    }
+
+    /// What a drain at `at` has written says of files what is so.
+    pub(super) fn check_files(&mut self, session: usize, at: usize, events: usize) {
+        let log = &self.store.sessions[session].events;
+        for recorded in &log[log.len().saturating_sub(events)..] {
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only these are about files")]
+            let found = match &recorded.event {
+                SessionEvent::WorkspaceSnapshotted(taken) => {
+                    let disk = &mut self.disks[at];
+                    let place = (taken.token.0, taken.ordinal);
+                    if place > disk.newest {
+                        disk.newest = place;
+                        disk.tree = Some(taken.tree.clone());
+                    }
+                    let stored = taken.pack.as_ref().is_none_or(|pack| self.packs.contains(pack));
+                    (!stored).then(|| format!("I14: the pack of {} is nowhere", taken.tree))
+                }
+                SessionEvent::WorkspaceRestored(restored) => {
+                    let there = &self.disks[at].content.done;
+                    let calls = self.checkers[session].calls_with_effects();
+                    let gone = calls.filter(|call| {
+                        self.effects.contains(*call)
+                            && !there.contains(*call)
+                            && !restored.lost.contains(*call)
+                            && !self.told_lost.contains(*call)
+                    });
+                    let forgotten = gone.cloned().collect::<Vec<_>>();
+                    self.told_lost.extend(restored.lost.iter().cloned());
+                    let first = forgotten.first();
+                    first.map(|call| format!("files: the effect of {call} is gone, and not told"))
+                }
+                _ => None,
+            };
+            if let Some(violation) = found {
+                self.violation.get_or_insert(violation);
+            }
+        }
+    }
+}
+
+fn tree_of(content: &Content) -> SnapshotTree {
+    let hash = hash_hex(format!("{content:?}").as_bytes());
+    SnapshotTree::try_from(hash).unwrap_or_else(|_| unreachable!("64 hex digits"))
+}
+
+fn changes(from: Option<&BTreeMap<String, u64>>, to: &BTreeMap<String, u64>) -> Vec<FileChange> {
+    let empty = BTreeMap::new();
+    let from = from.unwrap_or(&empty);
+    let paths: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    let differ = paths.into_iter().filter(|path| from.get(*path) != to.get(*path));
+    differ
+        .map(|path| FileChange {
+            path: path.clone(),
+            status: match (from.contains_key(path), to.contains_key(path)) {
+                (false, _) => FileStatus::Added,
+                (true, true) => FileStatus::Modified,
+                (true, false) => FileStatus::Deleted,
+            },
+            additions: 1,
+            deletions: 0,
+            patch: None,
+        })
+        .collect()
+}
