@@ -23,6 +23,7 @@ use crate::heartbeat::{LeaseChange, Pulse};
 use crate::location::{RESTORE_FAILED, take_over};
 use crate::options::{WorkerOptions, WorkerParts};
 use crate::sweep::{self, Found};
+use crate::told::Tells;
 
 const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
 const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
@@ -322,10 +323,10 @@ impl Executor {
         let (runtime, inbox) = (self.parts.runtime.clone(), self.inbox.clone());
         self.running.insert(session.clone(), Running { handle, again: false });
         self.drains.spawn(DRAIN, async move {
+            let tells = Tells::new(inbox, session.clone());
             let ran = drain(&runtime, &session, token, &workspace, control, history);
             let (exit, history) = Box::pin(ran).await;
-            // The executor is gone only when the worker is.
-            let _gone = inbox.send(Message::Ended(session, exit, history.map(Box::new)));
+            tells.end(exit, history);
             Ok::<(), std::convert::Infallible>(())
         });
     }

@@ -18,6 +18,7 @@ mod location;
 mod options;
 mod start;
 mod sweep;
+mod told;
 
 pub use disk::WorkspaceDisk;
 pub use options::{WorkerOptions, WorkerParts};
