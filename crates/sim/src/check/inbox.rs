@@ -75,8 +75,10 @@ impl Inbox {
         let mut waiting = self.inputs.values().filter(|other| other.waits() && !held(other));
         let overtaken =
             waiting.clone().any(|other| other.delivery == input.delivery && other.seq < input.seq);
-        ensure!(!overtaken, "I2: {message} has overtaken an earlier one");
-        if input.delivery == Delivery::Queue {
+        // What files have been put back for is settled whatever has come since.
+        let put_back = input.control == Some(Control::Unrevert);
+        ensure!(!overtaken || put_back, "I2: {message} has overtaken an earlier one");
+        if input.delivery == Delivery::Queue && !put_back {
             let steer = waiting.any(|other| other.delivery == Delivery::Steer);
             ensure!(!steer, "I2: {message} was taken before a steer");
             ensure!(!self.continues, "I2: queued {message} joined work that continues");
@@ -135,6 +137,11 @@ impl Inbox {
     /// Whether something waits that was woken for.
     pub(super) fn is_awake(&self) -> bool {
         self.inputs.values().any(|input| input.waits() && input.wake_seq > self.parked)
+    }
+
+    pub(super) fn is_unrevert(&self, message: &MessageId) -> bool {
+        let input = self.inputs.get(message);
+        input.is_some_and(|input| input.control == Some(Control::Unrevert))
     }
 
     pub(super) fn pending(&self) -> usize {

@@ -135,8 +135,10 @@ impl Checker {
         let new = session.events.get(self.seen..).unwrap_or_default();
         let live = session.head.open && !session.head.handed_over;
         if writer.is_some() && new.is_empty() && live {
-            // A claim may begin with a write that says nothing.
+            // A claim may begin with a write that says nothing. A Move is come to however often workers died.
+            let takeovers = self.takeovers;
             self.claimed(session.head.claim, 0, writer)?;
+            self.takeovers = takeovers;
         }
         self.ended_claim = self.ended_claim.max(self.moved_under);
         for event in new {
@@ -233,7 +235,10 @@ impl Checker {
                 self.sides.promoted();
             }
             SessionEvent::ControlDelivered(delivered) => {
-                self.goes_on(seq, "a control")?;
+                if !self.inbox.is_unrevert(&delivered.message) {
+                    // What files have been put back for is settled whatever has come since.
+                    self.goes_on(seq, "a control")?;
+                }
                 self.inbox.taken(&delivered.message, seq, true)?;
             }
             SessionEvent::InputCancelled(cancelled) => {
