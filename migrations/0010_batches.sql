@@ -1,6 +1,9 @@
 -- Calls that wait at the same time share a statement: a batch is the calls of one organisation, at most one
 -- a session. What a commit, a round trip and the start of a statement cost is paid once for all of them.
 --
+-- Rows are inserted together and looked up one by one: a join with a batch has a plan for a table's size in
+-- that moment, and a connection would keep reading all of an organisation that was small once.
+--
 -- A batch waits for nobody's lock: what is locked, and whatever is not the common case, is left out, and its
 -- caller calls again on its own. So a batch cannot deadlock, and nobody waits for another's slow session.
 SET LOCAL ROLE oc_owner;
@@ -9,39 +12,42 @@ SET LOCAL ROLE oc_owner;
 CREATE FUNCTION admit_prompts(
     p_org uuid, p_sessions text[], p_messages text[], p_kinds text[], p_deliveries text[], p_wakes boolean[],
     p_events text[], p_stamps bigint[], p_times bigint[], p_payloads text[])
-RETURNS TABLE (place bigint, seq bigint, location text)
+RETURNS TABLE (place integer, seq bigint, location text)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
+    projector CONSTANT smallint := projector_version();
+    places integer[];
+    seqs bigint[];
+    locations text[];
+    at_seq bigint;
+    at_location text;
 BEGIN
-    RETURN QUERY
-    WITH asked AS MATERIALIZED (
-        SELECT * FROM unnest(p_sessions, p_messages, p_kinds, p_deliveries, p_wakes, p_events, p_stamps, p_times,
-            p_payloads) WITH ORDINALITY
-            AS a (session, message, kind, delivery, wake, event, stamp, at_ms, payload, place)),
-    free AS MATERIALIZED (
-        SELECT h.id FROM asked a JOIN session_head h ON h.org_id = p_org AND h.id = a.session
-        FOR NO KEY UPDATE OF h SKIP LOCKED),
-    taken AS (
+    FOR i IN 1 .. cardinality(p_sessions) LOOP
         UPDATE session_head h SET next_seq = h.next_seq + 1, pending = h.pending + 1,
-            wake_seq = CASE WHEN a.wake THEN h.next_seq ELSE h.wake_seq END,
-            last_id = greatest(h.last_id, a.stamp)
-        FROM free f JOIN asked a ON a.session = f.id
-        WHERE h.org_id = p_org AND h.id = f.id AND h.staged_seq = 0
-            AND NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = a.message)
-            AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = a.message)
-        RETURNING a.place, h.next_seq - 1 AS seq, h.location_id),
-    events AS (
-        INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-        SELECT p_org, a.session, t.seq, a.event, 'prompt.admitted', 1, a.at_ms, a.payload
-        FROM taken t JOIN asked a ON a.place = t.place),
-    inputs AS (
-        INSERT INTO session_input (org_id, id, session_id, kind, delivery, status, payload, admitted_seq,
-            admitted_ms, wake_seq, projector_version)
-        SELECT p_org, a.message, a.session, a.kind, a.delivery, 'admitted', a.payload, t.seq, a.at_ms,
-            CASE WHEN a.wake THEN t.seq ELSE 0 END, projector_version()
-        FROM taken t JOIN asked a ON a.place = t.place)
-    SELECT t.place, t.seq, t.location_id FROM taken t;
+            wake_seq = CASE WHEN p_wakes[i] THEN h.next_seq ELSE h.wake_seq END,
+            last_id = greatest(h.last_id, p_stamps[i])
+        WHERE h.org_id = p_org AND h.id = p_sessions[i] AND h.staged_seq = 0
+            AND (SELECT true FROM session_head l WHERE l.org_id = p_org AND l.id = p_sessions[i]
+                FOR NO KEY UPDATE SKIP LOCKED)
+            AND NOT EXISTS (SELECT FROM session_input n WHERE n.org_id = p_org AND n.id = p_messages[i])
+            AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_messages[i])
+        RETURNING h.next_seq - 1, h.location_id INTO at_seq, at_location;
+        IF FOUND THEN
+            places := places || i;
+            seqs := seqs || at_seq;
+            locations := locations || at_location;
+        END IF;
+    END LOOP;
+    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
+    SELECT p_org, p_sessions[t.i], t.n, p_events[t.i], 'prompt.admitted', 1, p_times[t.i], p_payloads[t.i]
+    FROM unnest(places, seqs) AS t (i, n);
+    INSERT INTO session_input (org_id, id, session_id, kind, delivery, status, payload, admitted_seq,
+        admitted_ms, wake_seq, projector_version)
+    SELECT p_org, p_messages[t.i], p_sessions[t.i], p_kinds[t.i], p_deliveries[t.i], 'admitted', p_payloads[t.i],
+        t.n, p_times[t.i], CASE WHEN p_wakes[t.i] THEN t.n ELSE 0 END, projector
+    FROM unnest(places, seqs) AS t (i, n);
+    RETURN QUERY SELECT * FROM unnest(places, seqs, locations);
 END $$;
 
 -- look_at_drain() without a lock for several: a row each.
@@ -63,8 +69,10 @@ BEGIN
         log.ids, log.kinds, log.versions, log.times, log.claims, log.payloads
     FROM unnest(p_sessions, p_locations, p_tokens, p_knowns) WITH ORDINALITY
         AS a (session, location, token, known, place)
-    LEFT JOIN session_head h ON h.org_id = p_org AND h.id = a.session AND h.location_id = a.location
-    LEFT JOIN location l ON l.org_id = p_org AND l.id = a.location AND l.fence = a.token
+    LEFT JOIN LATERAL (SELECT * FROM session_head s WHERE s.org_id = p_org AND s.id = a.session
+        AND s.location_id = a.location LIMIT 1) AS h ON true
+    LEFT JOIN LATERAL (SELECT * FROM location s WHERE s.org_id = p_org AND s.id = a.location
+        AND s.fence = a.token LIMIT 1) AS l ON true
     LEFT JOIN LATERAL (
         SELECT array_agg(e.id) AS ids, array_agg(e.kind) AS kinds, array_agg(e.version) AS versions,
             array_agg(e.time_ms) AS times, array_agg(e.claim) AS claims, array_agg(e.payload) AS payloads
@@ -97,21 +105,8 @@ RETURN CASE p_kind
         'retry.scheduled', 'interrupt.requested')
 END;
 
--- What replies and settlements say of their turns, together where they come together.
-CREATE FUNCTION turn_ends(p_times bigint[], p_kinds text[], p_docs jsonb[])
-RETURNS TABLE (turn text, message text, finish text, settled jsonb, at_ms bigint)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT e.p->>'turn', min(e.p->>'message'), max(e.p->>'finish') FILTER (WHERE e.kind = 'turn.replied'),
-        (array_agg(e.p) FILTER (WHERE e.kind = 'turn.settled'))[1],
-        max(e.at_ms) FILTER (WHERE e.kind = 'turn.settled')
-    FROM unnest(p_times, p_kinds, p_docs) AS e (at_ms, kind, p)
-    WHERE e.kind IN ('turn.replied', 'turn.settled')
-    GROUP BY e.p->>'turn';
-END;
-
--- project_events() for plain events of several sessions: the same rows, with a statement for each kind of row
--- instead of one for each event. What makes a row comes before what changes it.
+-- project_events() for plain events of several sessions, those of one after those of the other: the same rows.
+-- What makes a row comes before what changes it.
 CREATE FUNCTION project_plain_events(
     p_org uuid, p_sessions text[], p_seqs bigint[], p_times bigint[], p_kinds text[], p_payloads text[])
 RETURNS void LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
@@ -119,11 +114,20 @@ DECLARE
     projector CONSTANT smallint := projector_version();
     -- Parsed once.
     docs CONSTANT jsonb[] := p_payloads::jsonb[];
+    p jsonb;
+    -- A reply whose turn and message are not told its end yet, and what the session is told at its end.
+    replied jsonb;
+    promoted jsonb;
+    ended text;
+    touched boolean := false;
+    input bigint := 0;
+    output bigint := 0;
+    reasoning bigint := 0;
+    cache_read bigint := 0;
+    cache_write bigint := 0;
+    cost bigint := 0;
 BEGIN
     IF 'prompt.promoted' = ANY (p_kinds) THEN
-        UPDATE session_input i SET status = 'promoted', promoted_seq = e.seq
-        FROM unnest(p_seqs, p_kinds, docs) AS e (seq, kind, p)
-        WHERE e.kind = 'prompt.promoted' AND i.org_id = p_org AND i.id = e.p->>'message';
         INSERT INTO part (org_id, id, session_id, message_id, seq, place, kind, text, projector_version)
         SELECT p_org, item->>'id', e.session, e.p->>'message', e.seq, place, 'text', item->>'text', projector
         FROM unnest(p_sessions, p_seqs, p_kinds, docs) AS e (session, seq, kind, p),
@@ -162,14 +166,6 @@ BEGIN
             AS e (session, seq, at_ms, kind, p, payload)
         WHERE e.kind = 'attempt.started';
     END IF;
-    IF 'attempt.ended' = ANY (p_kinds) THEN
-        UPDATE provider_attempt a SET outcome = e.p->>'outcome', error_code = e.p#>>'{error,code}',
-            error_message = e.p#>>'{error,message}', input_tokens = (e.p#>>'{usage,input}')::bigint,
-            output_tokens = (e.p#>>'{usage,output}')::bigint, cost_nanos = (e.p#>>'{usage,cost}')::bigint,
-            ended_ms = e.at_ms
-        FROM unnest(p_times, p_kinds, docs) AS e (at_ms, kind, p)
-        WHERE e.kind = 'attempt.ended' AND a.org_id = p_org AND a.id = e.p->>'attempt';
-    END IF;
     IF 'turn.replied' = ANY (p_kinds) THEN
         INSERT INTO part (org_id, id, session_id, message_id, seq, place, kind, text, projector_version)
         SELECT p_org, item->>'id', e.session, e.p->>'message', e.seq, place, item->>'type', item->>'text',
@@ -179,51 +175,84 @@ BEGIN
         WHERE e.kind = 'turn.replied' AND item->>'type' IN ('text', 'reasoning')
         ON CONFLICT (org_id, id) DO UPDATE SET place = excluded.place, text = excluded.text;
     END IF;
-    IF p_kinds && ARRAY['turn.replied', 'turn.settled'] THEN
-        -- A reply and its settlement come together, mostly: one row each.
-        UPDATE provider_turn t SET status = CASE WHEN e.settled IS NULL THEN 'replied' ELSE 'settled' END,
-            finish = coalesce(e.finish, t.finish), outcome = e.settled->>'outcome',
-            error_code = e.settled#>>'{error,code}', error_message = e.settled#>>'{error,message}',
-            input_tokens = coalesce((e.settled#>>'{usage,input}')::bigint, 0),
-            output_tokens = coalesce((e.settled#>>'{usage,output}')::bigint, 0),
-            reasoning_tokens = coalesce((e.settled#>>'{usage,reasoning}')::bigint, 0),
-            cache_read_tokens = coalesce((e.settled#>>'{usage,cache_read}')::bigint, 0),
-            cache_write_tokens = coalesce((e.settled#>>'{usage,cache_write}')::bigint, 0),
-            cost_nanos = coalesce((e.settled#>>'{usage,cost}')::bigint, 0), ended_ms = e.at_ms
-        FROM turn_ends(p_times, p_kinds, docs) AS e WHERE t.org_id = p_org AND t.id = e.turn;
-        UPDATE message m SET finish = coalesce(e.finish, m.finish), completed_ms = e.at_ms,
-            error_code = e.settled#>>'{error,code}', error_message = e.settled#>>'{error,message}',
-            input_tokens = coalesce((e.settled#>>'{usage,input}')::bigint, 0),
-            output_tokens = coalesce((e.settled#>>'{usage,output}')::bigint, 0),
-            reasoning_tokens = coalesce((e.settled#>>'{usage,reasoning}')::bigint, 0),
-            cache_read_tokens = coalesce((e.settled#>>'{usage,cache_read}')::bigint, 0),
-            cache_write_tokens = coalesce((e.settled#>>'{usage,cache_write}')::bigint, 0),
-            cost_nanos = coalesce((e.settled#>>'{usage,cost}')::bigint, 0)
-        FROM turn_ends(p_times, p_kinds, docs) AS e WHERE m.org_id = p_org AND m.id = e.message;
-    END IF;
-    IF p_kinds && ARRAY['prompt.promoted', 'turn.settled', 'drain.ended'] THEN
-        UPDATE session s SET updated_ms = e.at_ms, outcome = coalesce(e.ended, s.outcome),
-            agent = coalesce(e.promoted->>'agent', s.agent),
-            provider = coalesce(e.promoted#>>'{model,provider}', s.provider),
-            model = coalesce(e.promoted#>>'{model,model}', s.model),
-            input_tokens = s.input_tokens + e.input, output_tokens = s.output_tokens + e.output,
-            reasoning_tokens = s.reasoning_tokens + e.reasoning,
-            cache_read_tokens = s.cache_read_tokens + e.cache_read,
-            cache_write_tokens = s.cache_write_tokens + e.cache_write, cost_nanos = s.cost_nanos + e.cost
-        FROM (SELECT a.session, max(a.at_ms) AS at_ms,
-                (array_agg(a.p ORDER BY a.seq DESC) FILTER (WHERE a.kind = 'prompt.promoted'))[1] AS promoted,
-                (array_agg(a.p->>'outcome' ORDER BY a.seq DESC) FILTER (WHERE a.kind = 'drain.ended'))[1] AS ended,
-                coalesce(sum((a.p#>>'{usage,input}')::bigint), 0)::bigint AS input,
-                coalesce(sum((a.p#>>'{usage,output}')::bigint), 0)::bigint AS output,
-                coalesce(sum((a.p#>>'{usage,reasoning}')::bigint), 0)::bigint AS reasoning,
-                coalesce(sum((a.p#>>'{usage,cache_read}')::bigint), 0)::bigint AS cache_read,
-                coalesce(sum((a.p#>>'{usage,cache_write}')::bigint), 0)::bigint AS cache_write,
-                coalesce(sum((a.p#>>'{usage,cost}')::bigint), 0)::bigint AS cost
-            FROM unnest(p_sessions, p_seqs, p_times, p_kinds, docs) AS a (session, seq, at_ms, kind, p)
-            WHERE a.kind IN ('prompt.promoted', 'turn.settled', 'drain.ended')
-            GROUP BY a.session) AS e
-        WHERE s.org_id = p_org AND s.id = e.session;
-    END IF;
+    FOR i IN 1 .. cardinality(p_kinds) LOOP
+        p := docs[i];
+        CASE p_kinds[i]
+        WHEN 'prompt.promoted' THEN
+            UPDATE session_input SET status = 'promoted', promoted_seq = p_seqs[i]
+            WHERE org_id = p_org AND id = p->>'message';
+            promoted := p;
+            touched := true;
+        WHEN 'attempt.ended' THEN
+            UPDATE provider_attempt SET outcome = p->>'outcome', error_code = p#>>'{error,code}',
+                error_message = p#>>'{error,message}', input_tokens = (p#>>'{usage,input}')::bigint,
+                output_tokens = (p#>>'{usage,output}')::bigint, cost_nanos = (p#>>'{usage,cost}')::bigint,
+                ended_ms = p_times[i]
+            WHERE org_id = p_org AND id = p->>'attempt';
+        WHEN 'turn.replied' THEN
+            replied := p;
+        WHEN 'turn.settled' THEN
+            -- Its reply is mostly beside it: one row each.
+            UPDATE provider_turn SET status = 'settled',
+                finish = CASE WHEN replied->>'turn' = id THEN replied->>'finish' ELSE finish END,
+                outcome = p->>'outcome', error_code = p#>>'{error,code}', error_message = p#>>'{error,message}',
+                input_tokens = (p#>>'{usage,input}')::bigint, output_tokens = (p#>>'{usage,output}')::bigint,
+                reasoning_tokens = (p#>>'{usage,reasoning}')::bigint,
+                cache_read_tokens = (p#>>'{usage,cache_read}')::bigint,
+                cache_write_tokens = (p#>>'{usage,cache_write}')::bigint,
+                cost_nanos = coalesce((p#>>'{usage,cost}')::bigint, 0), ended_ms = p_times[i]
+            WHERE org_id = p_org AND id = p->>'turn';
+            UPDATE message SET completed_ms = p_times[i],
+                finish = CASE WHEN replied->>'message' = id THEN replied->>'finish' ELSE finish END,
+                error_code = p#>>'{error,code}', error_message = p#>>'{error,message}',
+                input_tokens = (p#>>'{usage,input}')::bigint, output_tokens = (p#>>'{usage,output}')::bigint,
+                reasoning_tokens = (p#>>'{usage,reasoning}')::bigint,
+                cache_read_tokens = (p#>>'{usage,cache_read}')::bigint,
+                cache_write_tokens = (p#>>'{usage,cache_write}')::bigint,
+                cost_nanos = coalesce((p#>>'{usage,cost}')::bigint, 0)
+            WHERE org_id = p_org AND id = p->>'message';
+            input := input + (p#>>'{usage,input}')::bigint;
+            output := output + (p#>>'{usage,output}')::bigint;
+            reasoning := reasoning + (p#>>'{usage,reasoning}')::bigint;
+            cache_read := cache_read + (p#>>'{usage,cache_read}')::bigint;
+            cache_write := cache_write + (p#>>'{usage,cache_write}')::bigint;
+            cost := cost + coalesce((p#>>'{usage,cost}')::bigint, 0);
+            replied := NULL;
+            touched := true;
+        WHEN 'drain.ended' THEN
+            ended := p->>'outcome';
+            touched := true;
+        ELSE
+            NULL; -- what it made is made, or no projection shows it
+        END CASE;
+        IF replied IS NOT NULL AND (p_sessions[i + 1] IS DISTINCT FROM p_sessions[i]
+            OR p_kinds[i + 1] <> 'turn.settled' OR docs[i + 1]->>'turn' <> replied->>'turn') THEN
+            UPDATE provider_turn SET status = 'replied', finish = replied->>'finish'
+            WHERE org_id = p_org AND id = replied->>'turn';
+            UPDATE message SET finish = replied->>'finish' WHERE org_id = p_org AND id = replied->>'message';
+            replied := NULL;
+        END IF;
+        IF touched AND p_sessions[i + 1] IS DISTINCT FROM p_sessions[i] THEN
+            UPDATE session SET updated_ms = p_times[i], outcome = coalesce(ended, outcome),
+                agent = coalesce(promoted->>'agent', agent),
+                provider = coalesce(promoted#>>'{model,provider}', provider),
+                model = coalesce(promoted#>>'{model,model}', model),
+                input_tokens = input_tokens + input, output_tokens = output_tokens + output,
+                reasoning_tokens = reasoning_tokens + reasoning,
+                cache_read_tokens = cache_read_tokens + cache_read,
+                cache_write_tokens = cache_write_tokens + cache_write, cost_nanos = cost_nanos + cost
+            WHERE org_id = p_org AND id = p_sessions[i];
+            promoted := NULL;
+            ended := NULL;
+            touched := false;
+            input := 0;
+            output := 0;
+            reasoning := 0;
+            cache_read := 0;
+            cache_write := 0;
+            cost := 0;
+        END IF;
+    END LOOP;
 END $$;
 
 -- write_drain() for several, without the head's lock before it: the places of those that were written.
@@ -236,47 +265,45 @@ CREATE FUNCTION write_drains(
 RETURNS integer[] LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
-    at_rest text[];
     written integer[];
     waiting integer[];
     slow integer[];
     place integer;
+    waits boolean;
     e_owners integer[] := p_owners;
     e_seqs bigint[] := p_seqs;
     e_kinds text[] := p_kinds;
     e_payloads text[] := p_payloads;
 BEGIN
-    -- Before the look at the fences, in a statement of its own: none of these is being raised now.
-    SELECT array_agg(new.location) INTO at_rest
-    FROM (SELECT DISTINCT a.location FROM unnest(p_locations, p_tokens) AS a (location, token)
-        WHERE a.token IS NOT NULL) AS new
-    WHERE pg_try_advisory_xact_lock_shared(location_lock(p_org, new.location));
-    WITH asked AS MATERIALIZED (
-        SELECT * FROM unnest(p_sessions, p_locations, p_tokens, p_held, p_firsts, p_counts, p_promoted, p_stamps,
-            p_ends, p_progress) WITH ORDINALITY
-            AS a (session, location, token, held, first, n, promoted, stamp, how, progress, place)),
-    free AS MATERIALIZED (
-        SELECT h.id FROM asked a JOIN session_head h ON h.org_id = p_org AND h.id = a.session
-            AND h.location_id = a.location AND h.claim = a.held AND h.next_seq = a.first
-        WHERE a.token IS NULL OR (a.location = ANY (at_rest) AND EXISTS (SELECT FROM location l
-            WHERE l.org_id = p_org AND l.id = a.location AND l.fence = a.token))
-        FOR NO KEY UPDATE OF h SKIP LOCKED),
-    done AS (
-        UPDATE session_head h SET next_seq = h.next_seq + a.n, pending = h.pending - a.promoted,
-            last_id = greatest(h.last_id, a.stamp),
-            open = (a.how IN ('keep', 'hand-over')),
-            handed_over = (a.how = 'hand-over'),
-            claim = h.claim + (CASE WHEN a.token IS NULL THEN 0 ELSE 1 END)
-                + (CASE a.how WHEN 'keep' THEN 0 ELSE 1 END),
-            parked_seq = CASE WHEN a.how = 'park' OR (a.how = 'close' AND h.pending = a.promoted)
+    FOR i IN 1 .. cardinality(p_sessions) LOOP
+        -- Before the look at the fence, in a statement of its own: it is not being raised now.
+        CONTINUE WHEN p_tokens[i] IS NOT NULL
+            AND NOT pg_try_advisory_xact_lock_shared(location_lock(p_org, p_locations[i]));
+        UPDATE session_head h SET next_seq = h.next_seq + p_counts[i], pending = h.pending - p_promoted[i],
+            last_id = greatest(h.last_id, p_stamps[i]),
+            open = (p_ends[i] IN ('keep', 'hand-over')),
+            handed_over = (p_ends[i] = 'hand-over'),
+            claim = h.claim + (CASE WHEN p_tokens[i] IS NULL THEN 0 ELSE 1 END)
+                + (CASE p_ends[i] WHEN 'keep' THEN 0 ELSE 1 END),
+            parked_seq = CASE WHEN p_ends[i] = 'park' OR (p_ends[i] = 'close' AND h.pending = p_promoted[i])
                 THEN greatest(h.parked_seq, h.wake_seq) ELSE h.parked_seq END,
-            recoveries = CASE WHEN a.progress OR a.how IN ('close', 'park') THEN 0
-                WHEN a.token IS NOT NULL AND h.open AND NOT h.handed_over THEN h.recoveries + 1
+            recoveries = CASE WHEN p_progress[i] OR p_ends[i] IN ('close', 'park') THEN 0
+                WHEN p_tokens[i] IS NOT NULL AND h.open AND NOT h.handed_over THEN h.recoveries + 1
                 ELSE h.recoveries END
-        FROM free f JOIN asked a ON a.session = f.id
-        WHERE h.org_id = p_org AND h.id = f.id AND h.claim = a.held AND h.next_seq = a.first
-        RETURNING a.place::integer, h.pending > 0 AND a.how = 'close' AS waits)
-    SELECT array_agg(d.place), array_agg(d.place) FILTER (WHERE d.waits) INTO written, waiting FROM done d;
+        WHERE h.org_id = p_org AND h.id = p_sessions[i] AND h.location_id = p_locations[i]
+            AND h.claim = p_held[i] AND h.next_seq = p_firsts[i]
+            AND (SELECT true FROM session_head l WHERE l.org_id = p_org AND l.id = p_sessions[i]
+                FOR NO KEY UPDATE SKIP LOCKED)
+            AND (p_tokens[i] IS NULL OR EXISTS (SELECT FROM location l
+                WHERE l.org_id = p_org AND l.id = p_locations[i] AND l.fence = p_tokens[i]))
+        RETURNING h.pending > 0 AND p_ends[i] = 'close' INTO waits;
+        IF FOUND THEN
+            written := written || i;
+            IF waits THEN
+                waiting := waiting || i;
+            END IF;
+        END IF;
+    END LOOP;
     IF written IS NULL THEN
         RETURN '{}';
     END IF;
@@ -327,8 +354,8 @@ BEGIN
     RETURN written;
 END $$;
 
-REVOKE ALL ON FUNCTION admit_prompts, look_at_drains, read_logs, is_plain_event, turn_ends,
+REVOKE ALL ON FUNCTION admit_prompts, look_at_drains, read_logs, is_plain_event,
     project_plain_events, write_drains FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION admit_prompts, look_at_drains, read_logs, is_plain_event, turn_ends,
+GRANT EXECUTE ON FUNCTION admit_prompts, look_at_drains, read_logs, is_plain_event,
     project_plain_events, write_drains TO oc_app, oc_migrate;
 RESET ROLE;

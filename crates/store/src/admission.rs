@@ -209,7 +209,7 @@ impl Call for Admit {
             .fetch_all(connection)
             .await?;
             let rows =
-                rows.into_iter().map(|row| Ok((row.place, (Seq(row.seq), row.location.parse()?))));
+                rows.into_iter().map(|row| Ok((row.place.into(), (Seq(row.seq), row.location.parse()?))));
             in_place(calls.len(), rows)
         })
     }
