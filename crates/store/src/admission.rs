@@ -208,8 +208,9 @@ impl Call for Admit {
             )
             .fetch_all(connection)
             .await?;
-            let rows =
-                rows.into_iter().map(|row| Ok((row.place.into(), (Seq(row.seq), row.location.parse()?))));
+            let rows = rows
+                .into_iter()
+                .map(|row| Ok((row.place.into(), (Seq(row.seq), row.location.parse()?))));
             in_place(calls.len(), rows)
         })
     }

@@ -19,8 +19,9 @@ struct Entry {
 }
 
 impl HistoryCache {
-    /// The most messages that all entries hold together.
-    const BOUND: usize = if cfg!(test) { 100 } else { 50_000 };
+    /// The most messages that all entries hold together: short ones take some 4 KiB each with what a session
+    /// has besides, and a worker is to stay below 150 MiB.
+    const BOUND: usize = if cfg!(test) { 100 } else { 20_000 };
 
     pub(crate) fn take(&mut self, session: &SessionRef) -> History {
         match self.entries.remove(session) {
