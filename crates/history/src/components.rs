@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use llm_protocol::{Generation, Protocol, ToolChoice, ToolDefinition};
+use llm_protocol::{Dialect, Generation, LlmRequest, Protocol, ToolChoice, ToolDefinition};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -22,6 +22,16 @@ pub struct ModelEntry {
     /// The most tokens of an answer, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_limit: Option<u64>,
+    /// What its provider does otherwise than the protocol says.
+    #[serde(default, skip_serializing_if = "Dialect::is_default")]
+    pub dialect: Dialect,
+}
+
+impl ModelEntry {
+    /// The body of a request to it.
+    pub(crate) fn encode(&self, request: &LlmRequest) -> Vec<u8> {
+        self.protocol.encode_for(request, &self.dialect)
+    }
 }
 
 /// All that a request is made of besides history and the Baseline System Context. Stored by content, so

@@ -162,7 +162,7 @@ impl History {
         {
             request.system.push(SystemPart::text(title.started.system.clone()));
             request.messages.push(Message::user(title.started.prompt.clone()));
-            return components.model.protocol.encode(&request);
+            return components.model.encode(&request);
         }
         request.system.push(SystemPart::text(components.agent.clone()));
         if let Some(epoch) = &self.state.epoch {
@@ -183,7 +183,7 @@ impl History {
                 request.messages.push(Message::user(reminded.reminder.clone()));
             }
         }
-        let body = components.model.protocol.encode(&request);
+        let body = components.model.encode(&request);
         if whole {
             request.messages.truncate(shown);
             self.conversation.messages = request.messages;

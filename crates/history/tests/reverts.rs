@@ -223,6 +223,7 @@ fn location(name: &str) -> LocationId {
 fn text(message: &Message) -> String {
     let said = message.content.iter().map(|part| match part {
         Part::Text(text) | Part::Reasoning(text) => text.text.clone(),
+        Part::Media(media) => media.data.clone(),
         Part::ToolCall(call) => call.name.clone(),
         Part::ToolResult(result) => format!("result of {}", result.name),
     });

@@ -79,7 +79,7 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         endpoint.add_headers(&mut headers)?;
-        let url = endpoint.url(path(protocol))?;
+        let url = endpoint.url(&protocol.path(""))?;
         let request = WireRequest { method: Method::POST, url, headers, body };
         let sent = tokio::time::timeout(
             self.options.first_byte_timeout,
@@ -94,12 +94,6 @@ impl Client {
             return Err(refusal(endpoint, response).await);
         }
         Ok(LlmStream::new(Reading::new(endpoint.clone(), protocol, &self.options, response)))
-    }
-}
-
-fn path(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::OpenAiChat => "chat/completions",
     }
 }
 

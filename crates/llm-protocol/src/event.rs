@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::ToolCall;
+use crate::json::RawJson;
+use crate::message::{ToolCall, ToolResult};
 
 /// One event of an answer. In JSON one object with its `type`, such as `text-delta`.
 ///
 /// Order: a text or reasoning part is started, extended and ended before another of either kind starts;
-/// tool input may be open beside it. `ToolCall` follows its `ToolInputEnd` at once. `StepFinish` and
-/// `Finish` come last and once.
+/// tool input may be open beside it. `ToolCall` follows its `ToolInputEnd` at once; the `ToolResult` of a
+/// call that the provider ran comes after its call. `StepFinish` and `Finish` come last and once. An answer that
+/// fails ends with an error instead (see [`crate::ErrorEvent`] for its JSON).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum LlmEvent {
@@ -28,6 +30,9 @@ pub enum LlmEvent {
     TextEnd {
         /// The part.
         id: String,
+        /// What its provider wants to see again with it.
+        #[serde(rename = "providerMetadata", skip_serializing_if = "Option::is_none")]
+        provider_metadata: Option<RawJson>,
     },
     /// A reasoning part begins.
     ReasoningStart {
@@ -45,6 +50,9 @@ pub enum LlmEvent {
     ReasoningEnd {
         /// The part.
         id: String,
+        /// What its provider wants to see again with it.
+        #[serde(rename = "providerMetadata", skip_serializing_if = "Option::is_none")]
+        provider_metadata: Option<RawJson>,
     },
     /// The model begins to write the arguments of a call.
     ToolInputStart {
@@ -67,6 +75,8 @@ pub enum LlmEvent {
     },
     /// A call is complete and may run, while the rest of the answer still streams.
     ToolCall(ToolCall),
+    /// The provider ran the call itself, and this is what came of it.
+    ToolResult(ToolResult),
     /// The provider call ended.
     StepFinish {
         /// Why it ended.

@@ -7,10 +7,14 @@
 //! Invariant: this crate does no I/O, reads no clock and depends on nothing else of ours. URLs, keys, retries
 //! and timeouts live in `llm-client`.
 
+mod cache;
 mod classify;
 mod decode_error;
+mod dialect;
 mod error;
+mod error_event;
 mod event;
+mod framing;
 mod json;
 mod message;
 mod message_json;
@@ -19,12 +23,18 @@ mod protocol;
 mod request;
 pub mod retry;
 pub mod sse;
+mod state;
 
+pub use cache::{Breakpoints, CacheMarks, CachePolicy, MessageMarks};
 pub use classify::{classify, classify_in_stream, http_date_unix_ms, retry_after_ms};
 pub use decode_error::DecodeError;
+pub use dialect::{Dialect, Instructions, wrap_instructions};
 pub use error::{Delivery, ErrorReason, ProviderError, truncate};
+pub use error_event::ErrorEvent;
 pub use event::{FinishReason, LlmEvent, Usage};
+pub use framing::{Framer, Framing};
 pub use json::RawJson;
-pub use message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
+pub use message::{Media, Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 pub use protocol::{Decoder, Protocol};
 pub use request::{Generation, LlmRequest, SystemPart, ToolChoice, ToolDefinition};
+pub use state::StateOwner;

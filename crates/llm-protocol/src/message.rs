@@ -77,6 +77,8 @@ pub enum Part {
     Text(TextPart),
     /// Text that the model thought.
     Reasoning(TextPart),
+    /// An image, a sound or a document.
+    Media(Media),
     /// A call that the model asked for.
     ToolCall(ToolCall),
     /// What a call gave.
@@ -96,6 +98,7 @@ impl Part {
         match self {
             Self::Text(_) => "text",
             Self::Reasoning(_) => "reasoning",
+            Self::Media(_) => "media",
             Self::ToolCall(_) => "tool-call",
             Self::ToolResult(_) => "tool-result",
         }
@@ -109,6 +112,19 @@ pub struct TextPart {
     /// The text.
     pub text: String,
     /// Opaque state for the provider that sent it; never shown to another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_metadata: Option<RawJson>,
+}
+
+/// Something that is no text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Media {
+    /// Its media type, such as `image/png`.
+    pub mime: String,
+    /// The bytes in base64 (RFC 4648 §4, padded, no line breaks), or an `https:` URL that the provider fetches.
+    pub data: String,
+    /// Opaque state for the provider that sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_metadata: Option<RawJson>,
 }
@@ -195,5 +211,12 @@ pub enum ToolContent {
     Text {
         /// The text.
         text: String,
+    },
+    /// An image or a document; see [`Media`].
+    Media {
+        /// Its media type.
+        mime: String,
+        /// Base64, or an `https:` URL.
+        data: String,
     },
 }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::json::RawJson;
-use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
+use crate::message::{Media, Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 
 /// Why a neutral message was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MessageError {
-    #[error("unknown part type `{0}`: expected text, reasoning, tool-call or tool-result")]
+    #[error("unknown part type `{0}`: expected text, reasoning, media, tool-call or tool-result")]
     UnknownPart(String),
     #[error("a `{kind}` part needs `{field}`")]
     Missing { kind: &'static str, field: &'static str },
@@ -46,6 +46,8 @@ impl TryFrom<MessageFields> for Message {
 pub(crate) fn can_carry(role: Role, part: &Part) -> bool {
     match part {
         Part::Text(_) => role != Role::Tool,
+        // A model can make images.
+        Part::Media(_) => role == Role::User || role == Role::Assistant,
         Part::Reasoning(_) | Part::ToolCall(_) => role == Role::Assistant,
         Part::ToolResult(_) => role == Role::Tool || role == Role::Assistant,
     }
@@ -57,6 +59,8 @@ pub(crate) struct PartFields {
     #[serde(rename = "type")]
     kind: Option<String>,
     text: Option<String>,
+    mime: Option<String>,
+    data: Option<String>,
     id: Option<String>,
     name: Option<String>,
     input: Option<Box<RawValue>>,
@@ -76,6 +80,7 @@ impl TryFrom<PartFields> for Part {
         match fields.kind.as_deref() {
             Some("text") => fields.into_text("text").map(Self::Text),
             Some("reasoning") => fields.into_text("reasoning").map(Self::Reasoning),
+            Some("media") => fields.into_media().map(Self::Media),
             Some("tool-call") => fields.into_call().map(Self::ToolCall),
             Some("tool-result") => fields.into_result().map(Self::ToolResult),
             other => Err(MessageError::UnknownPart(other.unwrap_or_default().to_owned())),
@@ -115,6 +120,15 @@ impl PartFields {
     fn into_text(self, kind: &'static str) -> Result<TextPart, MessageError> {
         let text = self.text.ok_or(MessageError::Missing { kind, field: "text" })?;
         Ok(TextPart { text, provider_metadata: self.provider_metadata })
+    }
+
+    fn into_media(self) -> Result<Media, MessageError> {
+        let missing = |field| MessageError::Missing { kind: "media", field };
+        Ok(Media {
+            mime: self.mime.ok_or(missing("mime"))?,
+            data: self.data.ok_or(missing("data"))?,
+            provider_metadata: self.provider_metadata,
+        })
     }
 
     fn into_call(self) -> Result<ToolCall, MessageError> {
@@ -226,6 +240,17 @@ mod tests {
             round_trip(&Part::Reasoning(thought)),
             r#"{"type":"reasoning","text":"hm","providerMetadata":{"sig":"x", "n":1.50}}"#
         );
+        let image =
+            Media { mime: "image/png".into(), data: "AA==".into(), provider_metadata: None };
+        assert_eq!(
+            round_trip(&Part::Media(image)),
+            r#"{"type":"media","mime":"image/png","data":"AA=="}"#
+        );
+        let seen = ToolContent::Media { mime: "image/png".into(), data: "AA==".into() };
+        round_trip(&Part::ToolResult(ToolResult {
+            content: vec![seen],
+            ..ToolResult::text("c", "look", "")
+        }));
         assert_eq!(
             round_trip(&Part::ToolResult(ToolResult::error("c", "t", "no"))),
             r#"{"type":"tool-result","id":"c","name":"t","content":[{"type":"text","text":"no"}],"isError":true}"#

@@ -3,86 +3,158 @@
 use serde::{Deserialize, Serialize};
 
 use crate::decode_error::DecodeError;
+use crate::dialect::Dialect;
 use crate::event::LlmEvent;
+use crate::framing::{Framer, Framing};
 use crate::openai_chat;
 use crate::request::LlmRequest;
+use crate::state::StateOwner;
 
-/// A wire protocol: how a request becomes a body and a stream becomes events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
+/// One line a protocol. Its module has `ID`, `WIRE_VERSION`, `STATE_KEY`, `FRAMING`, `BASE_PATH`,
+/// `path(model)`, `encode_for(request, dialect)` and `decoder(owner)`; nothing else names protocols.
+macro_rules! protocols {
+    ($($(#[$doc:meta])* $name:ident = $id:literal in $module:ident;)+) => {
+        /// A wire protocol: how a request becomes a body and a stream becomes events.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Protocol {
+            $($(#[$doc])* #[serde(rename = $id)] $name,)+
+        }
+
+        impl Protocol {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// The stable id: in configuration, rows, logs and `providerOptions`.
+            #[must_use]
+            pub fn id(self) -> &'static str {
+                match self { $(Self::$name => $module::ID,)+ }
+            }
+
+            /// The version of the bytes that [`Protocol::encode`] writes.
+            #[must_use]
+            pub fn wire_version(self) -> u32 {
+                match self { $(Self::$name => $module::WIRE_VERSION,)+ }
+            }
+
+            /// The key of its owner's provider state (see [`Dialect::state_key`]).
+            #[must_use]
+            pub fn state_key(self) -> &'static str {
+                match self { $(Self::$name => $module::STATE_KEY,)+ }
+            }
+
+            /// How its streams are cut.
+            #[must_use]
+            pub fn framing(self) -> Framing {
+                match self { $(Self::$name => $module::FRAMING,)+ }
+            }
+
+            /// The path of a base URL that has none (`/v1`); empty where the protocol's paths begin at the root.
+            #[must_use]
+            pub fn base_path(self) -> &'static str {
+                match self { $(Self::$name => $module::BASE_PATH,)+ }
+            }
+
+            /// Where requests for `model` go, below the base URL; percent-encoded, and may end with a query.
+            #[must_use]
+            pub fn path(self, model: &str) -> String {
+                match self { $(Self::$name => $module::path(model),)+ }
+            }
+
+            /// The body to send; the same request and dialect give the same bytes.
+            #[must_use]
+            pub fn encode_for(self, request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
+                match self { $(Self::$name => $module::encode_for(request, dialect),)+ }
+            }
+
+            fn decoder_of(self, owner: StateOwner) -> Decoder {
+                match self { $(Self::$name => Decoder::$name($module::decoder(owner)),)+ }
+            }
+        }
+
+        /// The decoder of any protocol.
+        #[derive(Debug)]
+        pub enum Decoder {
+            $($(#[$doc])* $name($module::Decoder),)+
+        }
+
+        impl Decoder {
+            /// Takes one frame (see [`Protocol::framing`]).
+            ///
+            /// # Errors
+            /// As the protocol's decoder says; the stream is over then.
+            pub fn push(&mut self, frame: &str) -> Result<Vec<LlmEvent>, DecodeError> {
+                match self { $(Self::$name(decoder) => decoder.push(frame),)+ }
+            }
+
+            /// Whether the stream has said that it is over.
+            #[must_use]
+            pub fn is_done(&self) -> bool {
+                match self { $(Self::$name(decoder) => decoder.is_done(),)+ }
+            }
+
+            /// Ends the stream.
+            ///
+            /// # Errors
+            /// [`DecodeError::Truncated`] if the answer is not whole.
+            pub fn finish(self) -> Result<Vec<LlmEvent>, DecodeError> {
+                match self { $(Self::$name(decoder) => decoder.finish(),)+ }
+            }
+        }
+    };
+}
+
+protocols! {
     /// OpenAI chat completions and what is compatible with it.
-    #[serde(rename = "openai-chat")]
-    OpenAiChat,
+    OpenAiChat = "openai-chat" in openai_chat;
 }
 
 impl Protocol {
-    /// The stable id: in configuration, rows, logs and `providerOptions`.
+    /// The protocol of this id.
     #[must_use]
-    pub fn id(self) -> &'static str {
-        match self {
-            Self::OpenAiChat => openai_chat::ID,
-        }
+    pub fn from_id(id: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|protocol| protocol.id() == id)
     }
 
-    /// The version of the bytes that [`Protocol::encode`] writes.
-    #[must_use]
-    pub fn wire_version(self) -> u32 {
-        match self {
-            Self::OpenAiChat => openai_chat::WIRE_VERSION,
-        }
-    }
-
-    /// The body to send; the same request gives the same bytes.
+    /// The body to send to the protocol's owner.
     #[must_use]
     pub fn encode(self, request: &LlmRequest) -> Vec<u8> {
-        match self {
-            Self::OpenAiChat => openai_chat::encode(request),
-        }
+        self.encode_for(request, &Dialect::default())
     }
 
-    /// A decoder for one answer.
+    /// Whose state an answer of `model` is.
+    #[must_use]
+    pub fn owner(self, model: &str, dialect: &Dialect) -> StateOwner {
+        StateOwner::new(dialect.state_key.as_deref().unwrap_or(self.state_key()), model)
+    }
+
+    /// A decoder for one answer of `model`.
+    #[must_use]
+    pub fn decoder_for(self, model: &str, dialect: &Dialect) -> Decoder {
+        self.decoder_of(self.owner(model, dialect))
+    }
+
+    /// A decoder for one answer whose state is not kept.
     #[must_use]
     pub fn decoder(self) -> Decoder {
-        match self {
-            Self::OpenAiChat => Decoder::OpenAiChat(openai_chat::Decoder::new()),
-        }
-    }
-}
-
-/// The decoder of any protocol.
-#[derive(Debug)]
-pub enum Decoder {
-    /// Of OpenAI chat.
-    OpenAiChat(openai_chat::Decoder),
-}
-
-impl Decoder {
-    /// Takes the data payload of one server-sent event.
-    ///
-    /// # Errors
-    /// As the protocol's decoder says; the stream is over then.
-    pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
-        match self {
-            Self::OpenAiChat(decoder) => decoder.push(data),
-        }
+        self.decoder_for("", &Dialect::default())
     }
 
-    /// Whether the stream has said that it is over.
+    /// A framer for one answer.
     #[must_use]
-    pub fn is_done(&self) -> bool {
-        match self {
-            Self::OpenAiChat(decoder) => decoder.is_done(),
-        }
+    pub fn framer(self, max_frame_bytes: usize) -> Framer {
+        self.framing().framer(max_frame_bytes)
     }
+}
 
-    /// Ends the stream.
-    ///
-    /// # Errors
-    /// [`DecodeError::Truncated`] if the answer is not whole.
-    pub fn finish(self) -> Result<Vec<LlmEvent>, DecodeError> {
-        match self {
-            Self::OpenAiChat(decoder) => decoder.finish(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_the_names_in_rows() {
+        for protocol in Protocol::ALL {
+            assert_eq!(Protocol::from_id(protocol.id()), Some(*protocol));
+            assert_eq!(serde_json::to_string(protocol).unwrap(), format!("\"{}\"", protocol.id()));
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::cache::CachePolicy;
 use crate::json::RawJson;
 use crate::message::Message;
 
@@ -13,7 +14,8 @@ use crate::message::Message;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LlmRequest {
-    /// The provider's own name for the model.
+    /// The provider's own name for the model; may be empty where a route names it.
+    #[serde(default)]
     pub model: String,
     /// The instructions that come before the conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,10 +31,14 @@ pub struct LlmRequest {
     /// Sampling and length.
     #[serde(default)]
     pub generation: Generation,
-    /// Options that only one protocol knows, by protocol id: `{"openai-chat": {"store": false}}`. Those of
-    /// other protocols are not sent, so a request survives a switch of provider.
+    /// Model Request Options, by namespace. That of a protocol's id holds fields of its body
+    /// (`{"openai-chat": {"store": false}}`); that of a family what its models understand, in the names of the AI SDK
+    /// (`{"openai": {"reasoningEffort": "low"}}`). Others are not sent, so a request survives a switch of provider.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub provider_options: Map<String, Value>,
+    /// What the provider is to keep for the next request, where its protocol wants to be told.
+    #[serde(default, skip_serializing_if = "CachePolicy::is_none")]
+    pub cache: CachePolicy,
 }
 
 impl LlmRequest {
@@ -47,6 +53,7 @@ impl LlmRequest {
             tool_choice: ToolChoice::default(),
             generation: Generation::default(),
             provider_options: Map::new(),
+            cache: CachePolicy::default(),
         }
     }
 }

@@ -204,7 +204,7 @@ fn their_answers_decode_to_the_right_events() {
             expected.push(LlmEvent::TextStart { id: id() });
             let delta = |text: &&str| LlmEvent::TextDelta { id: id(), text: (*text).to_owned() };
             expected.extend(recording.text.iter().map(delta));
-            expected.push(LlmEvent::TextEnd { id: id() });
+            expected.push(LlmEvent::TextEnd { id: id(), provider_metadata: None });
         }
         // How the arguments were cut is the provider's affair; that the pieces make the whole is ours.
         let mut pieces = String::new();

@@ -13,13 +13,22 @@ fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
 }
 
+/// What an image or a document counts as: providers count its pixels or pages, about 1,600 tokens of a usual one.
+const MEDIA_BYTES: usize = 6_400;
+
+fn shown(content: &ToolContent) -> usize {
+    match content {
+        ToolContent::Text { text } => text.len(),
+        ToolContent::Media { .. } => MEDIA_BYTES,
+    }
+}
+
 fn bytes(message: &Message) -> usize {
     let part = |part: &Part| match part {
         Part::Text(text) | Part::Reasoning(text) => text.text.len(),
+        Part::Media(_) => MEDIA_BYTES,
         Part::ToolCall(call) => call.name.len() + call.arguments.len(),
-        Part::ToolResult(result) => {
-            result.content.iter().map(|ToolContent::Text { text }| text.len()).sum()
-        }
+        Part::ToolResult(result) => result.content.iter().map(shown).sum(),
     };
     message.content.iter().map(part).sum()
 }
@@ -86,6 +95,7 @@ mod tests {
             protocol: Protocol::OpenAiChat,
             context_limit,
             output_limit,
+            dialect: llm_protocol::Dialect::default(),
         }
     }
 

@@ -68,6 +68,7 @@ impl Models {
             protocol: Protocol::OpenAiChat,
             context_limit: facts.context_limit,
             output_limit: facts.output_limit,
+            dialect: llm_protocol::Dialect::default(),
         }
     }
 

@@ -94,6 +94,7 @@ impl Said {
             }
             LlmEvent::TextEnd { .. }
             | LlmEvent::ReasoningEnd { .. }
+            | LlmEvent::ToolResult(_)
             | LlmEvent::ToolInputStart { .. }
             | LlmEvent::ToolInputDelta { .. }
             | LlmEvent::ToolInputEnd { .. } => Heard::Nothing,

@@ -52,7 +52,7 @@ impl Rules<'_> {
         let (message, prompt) = (message.clone(), history.conversation().messages().get(at)?);
         let texts = prompt.content.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.text.as_str()),
-            Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+            Part::Reasoning(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
         });
         let prompt = texts::title(&texts.collect::<Vec<_>>().join("\n"));
         let agent = history.agent().to_owned();

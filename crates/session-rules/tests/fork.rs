@@ -389,6 +389,7 @@ fn body(history: &mut History) -> String {
         protocol: llm_protocol::Protocol::OpenAiChat,
         context_limit: None,
         output_limit: None,
+        dialect: llm_protocol::Dialect::default(),
     };
     let components = Components {
         agent: "You are a test.".into(),

@@ -47,6 +47,7 @@ fn components() -> Components {
             protocol: llm_protocol::Protocol::OpenAiChat,
             context_limit: None,
             output_limit: None,
+            dialect: llm_protocol::Dialect::default(),
         },
     }
 }

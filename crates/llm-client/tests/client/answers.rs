@@ -14,7 +14,7 @@ pub(crate) fn hello() -> Vec<LlmEvent> {
     vec![
         LlmEvent::TextStart { id: id() },
         LlmEvent::TextDelta { id: id(), text: "Hello".to_owned() },
-        LlmEvent::TextEnd { id: id() },
+        LlmEvent::TextEnd { id: id(), provider_metadata: None },
         LlmEvent::StepFinish { reason: FinishReason::Stop, usage: None },
         LlmEvent::Finish { reason: FinishReason::Stop, usage: None },
     ]

@@ -157,9 +157,11 @@ impl Decoder {
 
     fn close_part(&mut self, events: &mut Vec<LlmEvent>) {
         match self.open.take() {
-            Some(OpenPart { kind: PartKind::Text, id }) => events.push(LlmEvent::TextEnd { id }),
+            Some(OpenPart { kind: PartKind::Text, id }) => {
+                events.push(LlmEvent::TextEnd { id, provider_metadata: None });
+            }
             Some(OpenPart { kind: PartKind::Reasoning, id }) => {
-                events.push(LlmEvent::ReasoningEnd { id });
+                events.push(LlmEvent::ReasoningEnd { id, provider_metadata: None });
             }
             None => {}
         }

@@ -48,7 +48,10 @@ fn a_call_is_announced_when_the_next_begins_and_the_last_when_the_answer_ends() 
         push(&calls(
             r#"{"index":0,"id":"a","type":"function","function":{"name":"read","arguments":""}}"#
         )),
-        [TextEnd { id: s("text-0") }, ToolInputStart { id: s("a"), name: s("read") }]
+        [
+            TextEnd { id: s("text-0"), provider_metadata: None },
+            ToolInputStart { id: s("a"), name: s("read") }
+        ]
     );
     assert_eq!(
         push(&calls(r#"{"index":0,"function":{"arguments":"{\"p\": 1.0}"}}"#)),
@@ -144,10 +147,10 @@ fn reasoning_and_text_are_parts_that_follow_each_other() {
             ReasoningDelta { id: id(), text: s("a") },
             ReasoningDelta { id: id(), text: s("b") },
             ReasoningDelta { id: id(), text: s("c") },
-            ReasoningEnd { id: id() },
+            ReasoningEnd { id: id(), provider_metadata: None },
             TextStart { id: s("text-1") },
             TextDelta { id: s("text-1"), text: s("d") },
-            TextEnd { id: s("text-1") },
+            TextEnd { id: s("text-1"), provider_metadata: None },
         ]
     );
 }

@@ -172,7 +172,7 @@ fn wire_messages(message: &Message) -> impl Iterator<Item = WireMessage<'_>> {
     let parts = message.content.iter().filter(|part| can_carry(message.role, part));
     let texts = parts.clone().filter_map(|part| match part {
         Part::Text(part) => Some(part.text.as_str()),
-        Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+        Part::Reasoning(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
     });
     let tool_calls: Vec<_> = parts.clone().filter_map(wire_call).collect();
     let content = join(texts);
@@ -185,7 +185,7 @@ fn wire_messages(message: &Message) -> impl Iterator<Item = WireMessage<'_>> {
     let said = if message.role == Role::Tool { None } else { said };
     said.into_iter().chain(parts.filter_map(|part| match part {
         Part::ToolResult(result) => Some(wire_result(result)),
-        Part::Text(_) | Part::Reasoning(_) | Part::ToolCall(_) => None,
+        Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::ToolCall(_) => None,
     }))
 }
 
@@ -195,12 +195,15 @@ fn wire_call(part: &Part) -> Option<WireCall<'_>> {
             let function = CalledFunction { name, arguments };
             Some(WireCall { id, call: Function { kind: "function", function } })
         }
-        Part::Text(_) | Part::Reasoning(_) | Part::ToolResult(_) => None,
+        Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::ToolResult(_) => None,
     }
 }
 
 fn wire_result(result: &ToolResult) -> WireMessage<'_> {
-    let texts = result.content.iter().map(|ToolContent::Text { text }| text.as_str());
+    let texts = result.content.iter().filter_map(|content| match content {
+        ToolContent::Text { text } => Some(text.as_str()),
+        ToolContent::Media { .. } => None,
+    });
     let text = join(texts).unwrap_or_default();
     let content = if result.is_error { Cow::Owned(format!("{ERROR_PREFIX}{text}")) } else { text };
     WireMessage {

@@ -11,6 +11,11 @@ mod tool_calls;
 pub use decode::Decoder;
 pub use encode::encode;
 
+use crate::dialect::Dialect;
+use crate::framing::Framing;
+use crate::request::LlmRequest;
+use crate::state::StateOwner;
+
 /// The version of the bytes that [`encode`] writes. Request bodies are hashed and rebuilt from rows later:
 /// changing a byte that we send needs a new version, and the encoder of the old one stays as long as rows
 /// refer to it. `tests/encode.rs` fails when bytes change under the same version.
@@ -18,3 +23,19 @@ pub const WIRE_VERSION: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "openai-chat";
+
+pub(crate) const STATE_KEY: &str = "openai";
+pub(crate) const FRAMING: Framing = Framing::Sse;
+pub(crate) const BASE_PATH: &str = "/v1";
+
+pub(crate) fn path(_model: &str) -> String {
+    "chat/completions".to_owned()
+}
+
+pub(crate) fn encode_for(request: &LlmRequest, _dialect: &Dialect) -> Vec<u8> {
+    encode(request)
+}
+
+pub(crate) fn decoder(_: StateOwner) -> Decoder {
+    Decoder::new()
+}

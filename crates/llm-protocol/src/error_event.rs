@@ -1,0 +1,49 @@
+//! The `error` event: how a failed answer ends in neutral JSON.
+
+use serde::Serialize;
+
+use crate::error::{Delivery, ErrorReason};
+
+/// The last event of an answer that failed. In JSON `{"type":"error","reason":"rate-limit",…}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename = "error", rename_all = "camelCase")]
+pub struct ErrorEvent {
+    /// [`ErrorReason::name`].
+    pub reason: &'static str,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+    /// How long the provider asks to wait, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// How far the request got.
+    pub delivery: Delivery,
+    /// The status of the answer, if one came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What happened and what to do.
+    pub message: String,
+    /// The provider's own words; may be empty.
+    pub provider_message: String,
+    /// The provider's id of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+impl ErrorReason {
+    /// The reason in neutral JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Authentication => "authentication",
+            Self::RateLimit { .. } => "rate-limit",
+            Self::Quota => "quota",
+            Self::ContextOverflow => "overflow",
+            Self::ContentPolicy => "content-policy",
+            Self::InvalidRequest => "invalid-request",
+            Self::Transport { .. } => "transport",
+            Self::ProviderInternal { .. } => "provider-internal",
+            Self::InvalidOutput { .. } => "invalid-output",
+            Self::Unknown => "unknown",
+        }
+    }
+}

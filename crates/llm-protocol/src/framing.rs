@@ -1,0 +1,48 @@
+//! From the bytes of an answer to the texts that a [`crate::Decoder`] takes.
+
+use crate::decode_error::DecodeError;
+use crate::sse;
+
+/// How a protocol cuts its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-sent events: a frame is an event's data.
+    Sse,
+}
+
+/// Cuts the bytes of one answer into frames. Any split of the bytes gives the same frames.
+#[derive(Debug)]
+pub enum Framer {
+    /// Of server-sent events.
+    Sse(sse::Framer),
+}
+
+impl Framing {
+    /// A framer that refuses frames of more than `max_frame_bytes`.
+    #[must_use]
+    pub fn framer(self, max_frame_bytes: usize) -> Framer {
+        match self {
+            Self::Sse => Framer::Sse(sse::Framer::new(max_frame_bytes)),
+        }
+    }
+
+    /// The media type of the stream, to ask for.
+    #[must_use]
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Sse => "text/event-stream",
+        }
+    }
+}
+
+impl Framer {
+    /// Takes the next bytes and returns the frames that they complete, in order.
+    ///
+    /// # Errors
+    /// A frame is too large or broken; drop the framer.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
+        match self {
+            Self::Sse(framer) => Ok(framer.push(bytes)?),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Provider state: what a provider sends to see again (signatures, encrypted reasoning, ids of items).
+//!
+//! It is kept as `{"<key>": {"model": "<model>", …}}` in `providerMetadata` and goes back only to the provider and
+//! model that sent it. To any other, reasoning is plain text and the rest is dropped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::json::RawJson;
+
+/// Whose state it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateOwner {
+    key: Arc<str>,
+    model: Arc<str>,
+}
+
+/// The member that names the model.
+const MODEL: &str = "model";
+
+impl StateOwner {
+    /// The provider's key (see [`crate::Dialect::state_key`]) and its own name for the model.
+    #[must_use]
+    pub fn new(key: &str, model: &str) -> Self {
+        Self { key: key.into(), model: model.into() }
+    }
+
+    /// The provider's key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// State with these members, in their order; each value is JSON text. No members, no state.
+    #[must_use]
+    pub fn write(&self, members: &[(&str, &RawJson)]) -> Option<RawJson> {
+        if members.is_empty() {
+            return None;
+        }
+        let name = |text: &str| serde_json::to_string(text).expect("a string is always written");
+        let mut text = format!("{{{}:{{{}:{}", name(&self.key), name(MODEL), name(&self.model));
+        for (member, value) in members {
+            text.push_str(&format!(",{}:{}", name(member), value.get()));
+        }
+        text.push_str("}}");
+        Some(RawJson::parse(text).expect("written from names and JSON values"))
+    }
+
+    /// The state in `metadata`, if it is ours. State without a model is anyone's who has the key.
+    #[must_use]
+    pub fn read<T: DeserializeOwned>(&self, metadata: Option<&RawJson>) -> Option<T> {
+        let owners: BTreeMap<String, &RawValue> = serde_json::from_str(metadata?.get()).ok()?;
+        let state = owners.get(&*self.key)?.get();
+        let members: BTreeMap<String, &RawValue> = serde_json::from_str(state).ok()?;
+        let model = members.get(MODEL).map(|model| serde_json::from_str::<String>(model.get()));
+        match model {
+            None => serde_json::from_str(state).ok(),
+            Some(Ok(model)) if *model == *self.model => serde_json::from_str(state).ok(),
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize, PartialEq, Eq)]
+    struct Signed {
+        signature: String,
+    }
+
+    #[test]
+    fn state_goes_back_to_whoever_sent_it_and_to_nobody_else() {
+        let owner = StateOwner::new("anthropic", "claude-\"1\"");
+        let signature = RawJson::parse(r#""s\u0041""#).unwrap();
+        let state = owner.write(&[("signature", &signature)]).unwrap();
+        assert_eq!(state.get(), r#"{"anthropic":{"model":"claude-\"1\"","signature":"s\u0041"}}"#);
+        let signed = Some(Signed { signature: "sA".into() });
+        assert_eq!(owner.read::<Signed>(Some(&state)), signed);
+        assert_eq!(StateOwner::new("anthropic", "other").read::<Signed>(Some(&state)), None);
+        assert_eq!(StateOwner::new("bedrock", "claude-\"1\"").read::<Signed>(Some(&state)), None);
+        assert_eq!(owner.read::<Signed>(None), None);
+        assert_eq!(owner.write(&[]), None);
+        let anyone = RawJson::parse(r#"{"anthropic":{"signature":"sA"}}"#).unwrap();
+        assert_eq!(owner.read::<Signed>(Some(&anyone)), signed);
+    }
+}
