@@ -18,7 +18,7 @@ use crate::state::StateOwner;
 
 /// The version of the bytes that [`encode`] writes. Request bodies are hashed and rebuilt from rows later:
 /// changing a byte that we send needs a new version, and the encoder of the old one stays as long as rows
-/// refer to it. `tests/encode.rs` fails when bytes change under the same version.
+/// refer to it. `tests/encode_openai_chat.rs` fails when bytes change under the same version.
 pub const WIRE_VERSION: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.

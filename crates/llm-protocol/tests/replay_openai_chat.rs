@@ -2,15 +2,16 @@
 //! answered, under every split of the bytes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::Path;
+mod common;
 
-use llm_protocol::sse::Framer;
+use common::{assert_splits, assert_truncations, body, chunks, decode, load, names, usage};
 use llm_protocol::{
-    FinishReason, LlmEvent, LlmRequest, Message, Part, Protocol, RawJson, SystemPart, ToolCall,
-    ToolChoice, ToolDefinition, ToolResult, Usage, openai_chat,
+    FinishReason, LlmEvent, LlmRequest, Message, Part, Protocol, ToolCall, ToolChoice, ToolResult,
+    Usage, openai_chat,
 };
 use proptest::prelude::*;
-use serde_json::Value;
+
+const CHAT: Protocol = Protocol::OpenAiChat;
 
 struct Recording {
     name: &'static str,
@@ -21,15 +22,8 @@ struct Recording {
     usage: Usage,
 }
 
-fn usage(input_tokens: u64, output_tokens: u64) -> Option<Usage> {
-    let total_tokens = input_tokens + output_tokens;
-    Some(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() })
-}
-
 fn request(model: &str, system: &str, user: &str, max_tokens: u64) -> LlmRequest {
-    let mut request = LlmRequest::new(model, vec![Message::user(user)]);
-    request.system.push(SystemPart::text(system));
-    request.generation.max_tokens = Some(max_tokens);
+    let mut request = common::request(model, system, user, max_tokens);
     request.generation.temperature = Some(0.0);
     request
 }
@@ -47,19 +41,14 @@ fn says(
         text: words,
         call: None,
         reason: FinishReason::Stop,
-        usage: usage(cost.0, cost.1).unwrap(),
+        usage: usage(cost.0, cost.1),
     }
 }
 
 fn calls(name: &'static str, model: &str, id: &str, cost: (u64, u64)) -> Recording {
     let user = "Call get_weather with city exactly Paris.";
     let mut request = request(model, "Call tools exactly as requested.", user, 80);
-    let schema = r#"{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}"#;
-    request.tools.push(ToolDefinition {
-        name: "get_weather".into(),
-        description: "Get current weather for a city.".into(),
-        input_schema: RawJson::parse(schema).unwrap(),
-    });
+    request.tools.push(common::get_weather());
     request.tool_choice = ToolChoice::Tool("get_weather".into());
     Recording {
         name,
@@ -67,7 +56,7 @@ fn calls(name: &'static str, model: &str, id: &str, cost: (u64, u64)) -> Recordi
         text: &[],
         call: Some(ToolCall::new(id, "get_weather", r#"{"city":"Paris"}"#)),
         reason: FinishReason::ToolCalls,
-        usage: usage(cost.0, cost.1).unwrap(),
+        usage: usage(cost.0, cost.1),
     }
 }
 
@@ -104,7 +93,7 @@ fn continues() -> Recording {
         ],
         call: None,
         reason: FinishReason::Stop,
-        usage: usage(59, 14).unwrap(),
+        usage: usage(59, 14),
     }
 }
 
@@ -150,54 +139,25 @@ fn recordings() -> Vec<Recording> {
     ]
 }
 
-/// The request body and the raw answer of a recording of one exchange.
-fn load(name: &str) -> (Value, String) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.json"));
-    let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let text = |side: &str| file["interactions"][0][side]["body"].as_str().unwrap();
-    (serde_json::from_str(text("request")).unwrap(), text("response").to_owned())
-}
-
-fn decode<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<LlmEvent> {
-    let (mut framer, mut decoder) = (Framer::default(), Protocol::OpenAiChat.decoder());
-    let mut events = Vec::new();
-    for chunk in chunks {
-        for data in framer.push(chunk).unwrap() {
-            events.extend(decoder.push(&data).unwrap());
-        }
-    }
-    events.extend(decoder.finish().unwrap());
-    events
-}
-
 #[test]
 fn every_recording_is_replayed() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-    let mut files: Vec<String> = Vec::new();
-    for folder in ["openai-chat", "openai-compatible-chat"] {
-        for file in std::fs::read_dir(root.join(folder)).unwrap() {
-            let stem = file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned();
-            files.push(format!("{folder}/{stem}"));
-        }
-    }
-    files.sort();
     let named: Vec<String> = recordings().iter().map(|r| r.name.to_owned()).collect();
-    assert_eq!(named, files);
+    assert_eq!(named, names(&["openai-chat", "openai-compatible-chat"]));
 }
 
 #[test]
 fn our_bodies_are_what_the_providers_accepted() {
     for recording in recordings() {
-        let ours: Value = serde_json::from_slice(&openai_chat::encode(&recording.request)).unwrap();
-        assert_eq!(ours, load(recording.name).0, "{}", recording.name);
+        let [exchange] = load(recording.name).try_into().ok().unwrap();
+        assert_eq!(body(CHAT, &recording.request), exchange.body, "{}", recording.name);
     }
 }
 
 #[test]
 fn their_answers_decode_to_the_right_events() {
     for recording in recordings() {
-        let answer = load(recording.name).1;
-        let events = decode([answer.as_bytes()]);
+        let answer = load(recording.name).remove(0).answer;
+        let events = decode(CHAT, &recording.request.model, [answer.as_slice()]);
         let mut expected = Vec::new();
         let id = || "text-0".to_owned();
         if !recording.text.is_empty() {
@@ -206,16 +166,7 @@ fn their_answers_decode_to_the_right_events() {
             expected.extend(recording.text.iter().map(delta));
             expected.push(LlmEvent::TextEnd { id: id(), provider_metadata: None });
         }
-        // How the arguments were cut is the provider's affair; that the pieces make the whole is ours.
-        let mut pieces = String::new();
-        let mut whole = Vec::new();
-        for event in events {
-            if let LlmEvent::ToolInputDelta { text, .. } = event {
-                pieces.push_str(&text);
-            } else {
-                whole.push(event);
-            }
-        }
+        let (whole, pieces) = common::without_pieces(events);
         if let Some(call) = recording.call {
             assert_eq!(pieces, call.arguments, "{}", recording.name);
             expected
@@ -231,30 +182,17 @@ fn their_answers_decode_to_the_right_events() {
 }
 
 #[test]
-fn any_place_to_cut_a_recording_once_gives_the_same_frames() {
+fn any_place_to_cut_a_recording_gives_the_same_frames_and_events() {
     for recording in recordings() {
-        let answer = load(recording.name).1.into_bytes();
-        let whole = Framer::default().push(&answer).unwrap();
-        for cut in 0..=answer.len() {
-            let mut framer = Framer::default();
-            let mut frames = framer.push(&answer[..cut]).unwrap();
-            frames.extend(framer.push(&answer[cut..]).unwrap());
-            assert_eq!(frames, whole, "{} cut at {cut}", recording.name);
-        }
-        assert_eq!(decode(answer.chunks(1)), decode([answer.as_slice()]), "{}", recording.name);
+        assert_splits(CHAT, &load(recording.name).remove(0).answer);
     }
 }
 
 #[test]
 fn a_recording_that_is_cut_off_before_its_end_is_truncated() {
     for recording in recordings() {
-        let answer = load(recording.name).1;
-        let cut = answer.find("\"finish_reason\":\"").unwrap();
-        let (mut framer, mut decoder) = (Framer::default(), openai_chat::Decoder::new());
-        for data in framer.push(&answer.as_bytes()[..cut]).unwrap() {
-            decoder.push(&data).unwrap();
-        }
-        assert_eq!(decoder.finish().unwrap_err(), llm_protocol::DecodeError::Truncated);
+        let answer = load(recording.name).remove(0).answer;
+        assert_truncations(CHAT, &answer, "\"finish_reason\":\"");
     }
 }
 
@@ -263,19 +201,12 @@ proptest! {
     #[test]
     fn any_split_of_a_recording_gives_the_same_events(
         which in any::<prop::sample::Index>(),
-        sizes in prop::collection::vec(1usize..200, 1..40),
+        sizes in common::sizes(),
     ) {
         let all = recordings();
-        let answer = load(all[which.index(all.len())].name).1.into_bytes();
-        let mut rest = answer.as_slice();
-        let mut chunks = Vec::new();
-        for size in sizes.iter().cycle() {
-            if rest.is_empty() { break; }
-            let (chunk, after) = rest.split_at((*size).min(rest.len()));
-            chunks.push(chunk);
-            rest = after;
-        }
-        prop_assert_eq!(decode(chunks), decode([answer.as_slice()]));
+        let answer = load(all[which.index(all.len())].name).remove(0).answer;
+        let whole = decode(CHAT, "m", [answer.as_slice()]);
+        prop_assert_eq!(decode(CHAT, "m", chunks(&answer, &sizes)), whole);
     }
 
     /// Whatever comes, a decoder answers with events or an error.

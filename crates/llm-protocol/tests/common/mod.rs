@@ -1,0 +1,186 @@
+//! What the replay tests of all protocols share: recordings, and their answers cut in every way.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses a part; tests panic")]
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use llm_protocol::{
+    DecodeError, LlmEvent, LlmRequest, Message, Protocol, RawJson, SystemPart, ToolDefinition,
+    Usage,
+};
+use proptest::prelude::*;
+use serde_json::Value;
+
+/// One exchange of a recording.
+pub(crate) struct Exchange {
+    /// The body that the provider accepted (or refused: see the status).
+    pub(crate) body: Value,
+    /// The status of the answer.
+    pub(crate) status: u16,
+    /// The bytes of the answer.
+    pub(crate) answer: Vec<u8>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
+}
+
+/// The exchanges of `folder/name`, in order.
+pub(crate) fn load(name: &str) -> Vec<Exchange> {
+    let file = std::fs::read(root().join(format!("{name}.json"))).unwrap();
+    let file: Value = serde_json::from_slice(&file).unwrap();
+    let exchange = |interaction: &Value| {
+        let (request, response) = (&interaction["request"], &interaction["response"]);
+        let text = response["body"].as_str().unwrap();
+        let answer = match response["bodyEncoding"].as_str() {
+            Some("base64") => STANDARD.decode(text).unwrap(),
+            None => text.as_bytes().to_vec(),
+            Some(other) => panic!("{name}: a body in {other}"),
+        };
+        Exchange {
+            body: serde_json::from_str(request["body"].as_str().unwrap()).unwrap(),
+            status: response["status"].as_u64().unwrap().try_into().unwrap(),
+            answer,
+        }
+    };
+    file["interactions"].as_array().unwrap().iter().map(exchange).collect()
+}
+
+/// The names of all recordings in these folders (`folder/name`), sorted.
+pub(crate) fn names(folders: &[&str]) -> Vec<String> {
+    let mut names = Vec::new();
+    for folder in folders {
+        for file in std::fs::read_dir(root().join(folder)).unwrap() {
+            let stem = file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned();
+            names.push(format!("{folder}/{stem}"));
+        }
+    }
+    names.sort();
+    names
+}
+
+/// The body of `request` as JSON.
+pub(crate) fn body(protocol: Protocol, request: &LlmRequest) -> Value {
+    serde_json::from_slice(&protocol.encode(request)).unwrap()
+}
+
+/// The frames of an answer that came in these chunks.
+pub(crate) fn frames<'a>(
+    protocol: Protocol,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<String> {
+    let mut framer = protocol.framer(16 << 20);
+    chunks.into_iter().flat_map(|chunk| framer.push(chunk).unwrap()).collect()
+}
+
+/// The events of an answer of `model` that came in these chunks.
+pub(crate) fn try_decode<'a>(
+    protocol: Protocol,
+    model: &str,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Vec<LlmEvent>, DecodeError> {
+    let mut framer = protocol.framer(16 << 20);
+    let mut decoder = protocol.decoder_for(model, &llm_protocol::Dialect::default());
+    let mut events = Vec::new();
+    for chunk in chunks {
+        for frame in framer.push(chunk)? {
+            events.extend(decoder.push(&frame)?);
+        }
+    }
+    events.extend(decoder.finish()?);
+    Ok(events)
+}
+
+/// As [`try_decode`], of an answer that is whole.
+pub(crate) fn decode<'a>(
+    protocol: Protocol,
+    model: &str,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<LlmEvent> {
+    try_decode(protocol, model, chunks).unwrap()
+}
+
+/// The frames and events are the same wherever the answer is cut once, and when its bytes come one by one.
+pub(crate) fn assert_splits(protocol: Protocol, answer: &[u8]) {
+    let whole = frames(protocol, [answer]);
+    assert!(!whole.is_empty(), "no frames");
+    for cut in 0..=answer.len() {
+        assert_eq!(frames(protocol, [&answer[..cut], &answer[cut..]]), whole, "cut at {cut}");
+    }
+    let events = decode(protocol, "m", [answer]);
+    assert_eq!(decode(protocol, "m", answer.chunks(1)), events, "one byte at a time");
+}
+
+/// An answer that ends anywhere before the frame that holds `last` is truncated.
+pub(crate) fn assert_truncations(protocol: Protocol, answer: &[u8], last: &str) {
+    let frames = frames(protocol, [answer]);
+    let end = frames.iter().position(|frame| frame.contains(last)).expect("the frame that ends it");
+    for kept in 0..=end {
+        let mut decoder = protocol.decoder();
+        for frame in &frames[..kept] {
+            decoder.push(frame).unwrap();
+            assert!(!decoder.is_done(), "done after {frame}");
+        }
+        assert_eq!(decoder.finish().unwrap_err(), DecodeError::Truncated, "after {kept} frames");
+    }
+}
+
+/// Sizes of chunks to cut an answer into, for [`chunks`].
+pub(crate) fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(1usize..200, 1..40)
+}
+
+/// The answer in chunks of these sizes, over and over.
+pub(crate) fn chunks<'a>(answer: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
+    let mut rest = answer;
+    let mut chunks = Vec::new();
+    for size in sizes.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (chunk, after) = rest.split_at((*size).min(rest.len()));
+        chunks.push(chunk);
+        rest = after;
+    }
+    chunks
+}
+
+/// The events with the pieces of tool arguments taken out, and these put together: how they were cut is the
+/// provider's affair.
+pub(crate) fn without_pieces(events: Vec<LlmEvent>) -> (Vec<LlmEvent>, String) {
+    let mut pieces = String::new();
+    let mut whole = Vec::new();
+    for event in events {
+        if let LlmEvent::ToolInputDelta { text, .. } = event {
+            pieces.push_str(&text);
+        } else {
+            whole.push(event);
+        }
+    }
+    (whole, pieces)
+}
+
+/// Usage without details.
+pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+    let total_tokens = input_tokens + output_tokens;
+    Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() }
+}
+
+/// A request as most recordings have it: no temperature unless it is set on it.
+pub(crate) fn request(model: &str, system: &str, user: &str, max_tokens: u64) -> LlmRequest {
+    let mut request = LlmRequest::new(model, vec![Message::user(user)]);
+    request.system.push(SystemPart::text(system));
+    request.generation.max_tokens = Some(max_tokens);
+    request
+}
+
+/// The tool of the recordings that call one.
+pub(crate) fn get_weather() -> ToolDefinition {
+    let schema = r#"{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}"#;
+    ToolDefinition {
+        name: "get_weather".into(),
+        description: "Get current weather for a city.".into(),
+        input_schema: RawJson::parse(schema).unwrap(),
+    }
+}
