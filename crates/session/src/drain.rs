@@ -10,7 +10,7 @@ use crate::control::DrainControl;
 use crate::files::{FileSlot, unless_ends};
 use crate::live::Live;
 use crate::log::Log;
-use crate::observe::observe;
+use crate::observe::{ObservedAt, observe};
 use crate::runtime::Runtime;
 use crate::stage::Stage;
 use crate::title::TitleSlot;
@@ -136,23 +136,20 @@ impl<'r> Drain<'r> {
 
     /// Looks at the session and claims it with the drain's first write. `None`: there is nothing to do.
     async fn take_up(&mut self, token: FencingToken) -> Result<Option<Next>, Stop> {
-        let mut hold = Hold::Look;
-        let mut observed = None;
+        // The files are looked at beside the log, which seldom says that others matter; and once, while
+        // nothing is locked: a second look holds the head.
+        let ahead = self.observed_at(&[]);
+        let (looked, ()) = tokio::join!(self.log.look(token, Hold::Look), ahead.look_ahead());
+        let Some((mut write, mut taken)) = ready(looked?)? else { return Ok(None) };
+        let at = self.observed_at(&[]).with_files_of(&ahead);
+        let observed = observe(at, self.stage.workspace).await;
         loop {
-            let (write, taken) = match self.log.look(token, hold).await? {
-                Started::Ready(write, taken, _) => (write, taken),
-                Started::Superseded => return Err(Stop::Superseded),
-                Started::Idle => return Ok(None),
-            };
-            // Once, while nothing is locked: a second look holds the head.
-            let observed = match &observed {
-                Some(observed) => observed,
-                None => observed.insert(self.observe(&[]).await),
-            };
-            if let Some(next) = self.claim(*write, taken, observed).await? {
+            if let Some(next) = self.claim(*write, taken, &observed).await? {
                 return Ok(Some(next));
             }
-            hold = Hold::Lock;
+            let looked = self.log.look(token, Hold::Lock).await?;
+            let Some(again) = ready(looked)? else { return Ok(None) };
+            (write, taken) = again;
         }
     }
 
@@ -207,8 +204,9 @@ impl<'r> Drain<'r> {
         let known = self.log.history().seq();
         let rules = self.stage.rules();
         let title = self.title.done();
-        let (captured, capturing) = (self.files.event(), self.files.is_running());
-        let mut has_captured = false;
+        let unsaved = !self.log.history().unsaved().is_empty();
+        let (captured, capturing) = (self.files.event(unsaved), self.files.is_running());
+        let mut is_written = false;
         let decided = self
             .log
             .write(|draft| {
@@ -219,11 +217,11 @@ impl<'r> Drain<'r> {
                     rules.title_ended(draft, title);
                 }
                 let verdict = unless_ends(capturing, decide(&rules, draft));
-                has_captured = captured.is_some() && matches!(verdict, Verdict::Write(..));
+                is_written = matches!(verdict, Verdict::Write(..));
                 verdict
             })
             .await?;
-        if has_captured {
+        if is_written {
             self.files.written();
         }
         if self.log.history().titling().is_none() {
@@ -253,12 +251,25 @@ impl<'r> Drain<'r> {
     /// Looks at the Context Sources. `done`: results of the open turn that are not written yet. I/O: never
     /// with a transaction open.
     pub(crate) async fn observe(&mut self, done: &[ToolSettled]) -> Observation {
+        observe(self.observed_at(done), self.stage.workspace).await
+    }
+
+    fn observed_at(&self, done: &[ToolSettled]) -> ObservedAt {
         let Stage { runtime, session, workspace, .. } = &self.stage;
-        observe(runtime, session, workspace, self.log.history(), done).await
+        ObservedAt::now(runtime, session, workspace, self.log.history(), done)
     }
 
     /// Whether the log as it is known holds an interrupt that this drain must apply.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.stage.rules().is_interrupted(self.log.history())
+    }
+}
+
+/// What a look found to do.
+fn ready(started: Started) -> Result<Option<(Box<DrainWrite>, Taken)>, Stop> {
+    match started {
+        Started::Ready(write, taken, _) => Ok(Some((write, taken))),
+        Started::Superseded => Err(Stop::Superseded),
+        Started::Idle => Ok(None),
     }
 }

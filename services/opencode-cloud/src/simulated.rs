@@ -24,7 +24,8 @@ pub struct SimulatedArgs {
 /// # Errors
 /// [`CliError`] when the port cannot be had.
 pub(crate) fn execute(args: &SimulatedArgs, screen: &mut Screen) -> Result<u8, CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    // One thread: an answer is little work, and what is measured beside it needs the cores.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Io { doing: "cannot start", source })?;
     runtime.block_on(serve(args, screen))
 }

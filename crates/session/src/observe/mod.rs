@@ -66,6 +66,43 @@ pub struct ObservedAt {
 }
 
 impl ObservedAt {
+    /// The place of a session at its next boundary. `done`: results of its open turn that are not written yet.
+    pub(crate) fn now(
+        runtime: &Runtime,
+        session: &SessionRef,
+        workspace: &Workspace,
+        history: &History,
+        done: &[ToolSettled],
+    ) -> Self {
+        Self {
+            org: session.org,
+            root: workspace.root().map(ToOwned::to_owned),
+            shown: workspace.shown().to_owned(),
+            in_project: workspace.is_in_project(),
+            project_instructions: runtime.settings.project_instructions,
+            reads: Arc::new(reads::reads(history, done)),
+            now_ms: runtime.clock.now_ms(),
+            zone: runtime.settings.zone.clone(),
+            store: runtime.store.clone(),
+            files: Arc::default(),
+        }
+    }
+
+    /// Looks at the Location's files, beside something else that takes its time.
+    pub(crate) async fn look_ahead(&self) {
+        // What went wrong is kept for who asks.
+        let _ = self.files().await;
+    }
+
+    /// This, with the files that were looked at ahead if they are the ones that it is about.
+    pub(crate) fn with_files_of(self, ahead: &Self) -> Self {
+        if self.reads == ahead.reads {
+            Self { files: Arc::clone(&ahead.files), ..self }
+        } else {
+            self
+        }
+    }
+
     /// What the Location's files say; looked at once, for all that ask. `Err` says why they cannot be looked at
     /// for now.
     async fn files(&self) -> Result<&Seen, String> {
@@ -73,33 +110,14 @@ impl ObservedAt {
     }
 }
 
-/// Looks at the Context Sources of a session. `done`: results of its open turn that are not written yet.
-pub(crate) async fn observe(
-    runtime: &Runtime,
-    session: &SessionRef,
-    workspace: &Workspace,
-    history: &History,
-    done: &[ToolSettled],
-) -> Observation {
-    let reads = Arc::new(reads::reads(history, done));
-    let at = ObservedAt {
-        org: session.org,
-        root: workspace.root().map(ToOwned::to_owned),
-        shown: workspace.shown().to_owned(),
-        in_project: workspace.is_in_project(),
-        project_instructions: runtime.settings.project_instructions,
-        reads: Arc::clone(&reads),
-        now_ms: runtime.clock.now_ms(),
-        zone: runtime.settings.zone.clone(),
-        store: runtime.store.clone(),
-        files: Arc::default(),
-    };
+/// Looks at the Context Sources.
+pub(crate) async fn observe(at: ObservedAt, workspace: &Workspace) -> Observation {
     let seen = workspace.sources().observe(&at).await;
     let skills = match at.files().await {
         Ok(seen) => seen.skills.clone().map_or_else(Loaded::Unavailable, Loaded::Value),
         Err(why) => Loaded::Unavailable(why),
     };
-    Observation::new(seen, reads).with_skills(skills)
+    Observation::new(seen, at.reads).with_skills(skills)
 }
 
 /// A Location's System Context Registry, with the contributions that every Location has.
