@@ -18,6 +18,8 @@ use crate::endpoint::Endpoint;
 use crate::error::{LlmError, RetryAdvice};
 use crate::options::Options;
 use crate::reqwest_transport::ReqwestTransport;
+use crate::route::Route;
+use crate::secret::Redactor;
 use crate::stream::{LlmStream, Reading};
 use crate::transport::{ProviderTransport, WireRequest, WireResponse};
 
@@ -63,37 +65,57 @@ impl Client {
         Self { transport, options: Arc::new(options) }
     }
 
-    /// Sends exactly `body` once and returns the stream of the answer as soon as a success begins. Dropping the
-    /// future or the stream aborts the request.
+    /// Sends exactly `body` to an endpoint that is no route: [`crate::Llm::send`] without a model in its address or
+    /// state kept.
     ///
     /// # Errors
-    /// No answer came in time, or one that is no success. The error says how far the request got, so the
-    /// caller knows whether it may have been charged; nothing is retried here.
+    /// As [`crate::Llm::send`].
     pub async fn stream(
         &self,
         endpoint: &Endpoint,
         protocol: Protocol,
         body: Bytes,
     ) -> Result<LlmStream, LlmError> {
+        let route = Route::new(protocol, "", endpoint.clone());
+        self.exchange(&route, "", body).await
+    }
+
+    /// One request, one answer.
+    pub(crate) async fn exchange(
+        &self,
+        route: &Route,
+        model: &str,
+        body: Bytes,
+    ) -> Result<LlmStream, LlmError> {
+        let Route { protocol, endpoint, auth, dialect, .. } = route;
+        let url = endpoint.request_url(*protocol, model)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        endpoint.add_headers(&mut headers)?;
-        let url = endpoint.url(&protocol.path(""))?;
+        let accept = HeaderValue::from_static(protocol.framing().media_type());
+        headers.insert(ACCEPT, accept);
+        let sent = auth.apply(*protocol, endpoint, &mut headers).await?;
         let request = WireRequest { method: Method::POST, url, headers, body };
-        let sent = tokio::time::timeout(
+        let answer = tokio::time::timeout(
             self.options.first_byte_timeout,
             Box::pin(self.transport.send(request)),
         );
-        let Ok(sent) = sent.await else {
+        let Ok(answer) = answer.await else {
             let waited = format!("no answer within {:?}", self.options.first_byte_timeout);
             return Err(LlmError::transport(Delivery::Ambiguous, &waited));
         };
-        let response = sent.map_err(|error| redacted(endpoint, error.into()))?;
+        let response = answer.map_err(|error| redacted(&sent.redactor, error.into()))?;
         if !response.status.is_success() || !may_be_stream(&response.headers) {
-            return Err(refusal(endpoint, response).await);
+            let mut error = refusal(&sent.redactor, response).await;
+            // A token may have ended early: the next try gets another, within the caller's own bound on tries.
+            if error.status == Some(401) && sent.refused() {
+                error.advice = Some(RetryAdvice::Retry { after_ms: None });
+            }
+            return Err(error);
         }
-        Ok(LlmStream::new(Reading::new(endpoint.clone(), protocol, &self.options, response)))
+        let framer = protocol.framer(self.options.max_frame_bytes);
+        let decoder = protocol.decoder_for(model, dialect);
+        let reading = Reading::new(framer, decoder, sent.redactor, &self.options, response);
+        Ok(LlmStream::new(reading))
     }
 }
 
@@ -104,7 +126,7 @@ fn may_be_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Turns an answer that is no stream into its error.
-pub(crate) async fn refusal(endpoint: &Endpoint, response: WireResponse) -> LlmError {
+pub(crate) async fn refusal(redactor: &Redactor, response: WireResponse) -> LlmError {
     let WireResponse { status, headers, body } = response;
     let body = read_text(body, MAX_ERROR_BODY_BYTES).await;
     let mut error = if status.is_success() {
@@ -120,7 +142,7 @@ pub(crate) async fn refusal(endpoint: &Endpoint, response: WireResponse) -> LlmE
     error.status = Some(status.as_u16());
     error.request_id = request_id(&headers);
     error.advice = advice(&headers);
-    redacted(endpoint, error)
+    redacted(redactor, error)
 }
 
 fn advice(headers: &HeaderMap) -> Option<RetryAdvice> {
@@ -179,9 +201,10 @@ fn now_unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// OpenAI, Anthropic and most others name it so.
+/// OpenAI and most others, Anthropic, AWS.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
-    let id = header(headers, "x-request-id").or_else(|| header(headers, "request-id"))?;
+    let names = ["x-request-id", "request-id", "x-amzn-requestid"];
+    let id = names.into_iter().find_map(|name| header(headers, name))?;
     Some(llm_protocol::truncate(id, 256).to_owned())
 }
 
@@ -189,7 +212,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-pub(crate) fn redacted(endpoint: &Endpoint, mut error: LlmError) -> LlmError {
-    error.provider_message = endpoint.redact(error.provider_message);
+pub(crate) fn redacted(redactor: &Redactor, mut error: LlmError) -> LlmError {
+    error.provider_message = redactor.redact(error.provider_message);
     error
 }

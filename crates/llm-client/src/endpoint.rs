@@ -1,27 +1,43 @@
 //! Where a provider is and how it knows us.
 
-use std::fmt;
-use std::sync::Arc;
-
+use llm_protocol::Protocol;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::secret::{Secret, sensitive};
 
 /// A provider's address and credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// As the user gives it; see [`normalize_base_url`].
     pub base_url: String,
-    /// Sent as `authorization: Bearer …`.
+    /// Sent in the header that the protocol's owner has for it; see [`crate::Auth::None`].
     pub api_key: Option<Secret>,
     /// Sent beside our own headers, and in place of one of the same name. Values are secret too.
     pub headers: Vec<(String, Secret)>,
+    /// In place of the protocol's own path below the base URL; may end with a query. `{model}` is replaced by the
+    /// model's name, percent-encoded but for its slashes.
+    pub path: Option<String>,
+    /// Added to the query of every address (`api-version`).
+    pub query: Vec<(String, String)>,
 }
+
+/// What a model's name may hold in a path as it is: RFC 3986's unreserved characters, and slashes.
+const IN_PATH: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
 impl Endpoint {
     /// An endpoint that needs no credentials.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
-        Self { base_url: base_url.into(), api_key: None, headers: Vec::new() }
+        Self {
+            base_url: base_url.into(),
+            api_key: None,
+            headers: Vec::new(),
+            path: None,
+            query: Vec::new(),
+        }
     }
 
     /// With a key.
@@ -38,49 +54,86 @@ impl Endpoint {
         self
     }
 
-    /// The address of `path` (`chat/completions`, say) below the base URL, whose query it keeps.
+    /// With another path than the protocol's (see [`Endpoint::path`]).
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// With one more parameter in every address's query.
+    #[must_use]
+    pub fn with_query(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.query.push((name.into(), value.into()));
+        self
+    }
+
+    /// The address of `path` (`chat/completions`, say) below the base URL, whose query it keeps. A base URL without a
+    /// path gets `/v1`.
     ///
     /// # Errors
     /// The base URL is none.
     pub fn url(&self, path: &str) -> Result<Url, InvalidEndpoint> {
-        let mut url = normalize_base_url(&self.base_url)?;
-        let full = format!("{}/{path}", url.path());
+        self.below(normalize_base_url(&self.base_url)?, path)
+    }
+
+    /// Where requests of `protocol` for `model` go. A base URL without a path gets the protocol's, unless
+    /// [`Endpoint::path`] is set.
+    ///
+    /// # Errors
+    /// The base URL is none.
+    pub fn request_url(&self, protocol: Protocol, model: &str) -> Result<Url, InvalidEndpoint> {
+        match &self.path {
+            None => {
+                let base = base_url(&self.base_url, protocol.base_path())?;
+                self.below(base, &protocol.path(model))
+            }
+            Some(path) => {
+                let model = utf8_percent_encode(model, IN_PATH).to_string();
+                self.below(base_url(&self.base_url, "")?, &path.replace("{model}", &model))
+            }
+        }
+    }
+
+    fn below(&self, mut url: Url, path: &str) -> Result<Url, InvalidEndpoint> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let full = format!("{}/{}", url.path().trim_end_matches('/'), path.trim_start_matches('/'));
         url.set_path(&full);
+        if !query.is_empty() {
+            let joined = url.query().map(|own| format!("{own}&{query}"));
+            url.set_query(Some(joined.as_deref().unwrap_or(query)));
+        }
+        if !self.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&self.query);
+        }
         Ok(url)
     }
 
-    /// The headers that carry credentials.
+    /// The headers that the user asks for.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), InvalidEndpoint> {
-        if let Some(key) = &self.api_key {
-            let bearer = HeaderValue::try_from(format!("Bearer {}", key.expose()));
-            headers.insert(AUTHORIZATION, sensitive(bearer.map_err(|_| InvalidEndpoint::Key)?));
-        }
         for (name, value) in &self.headers {
-            let invalid = || InvalidEndpoint::Header { name: name.clone() };
-            let key = HeaderName::try_from(name.as_str()).map_err(|_| invalid())?;
-            let value = HeaderValue::try_from(value.expose()).map_err(|_| invalid())?;
-            headers.insert(key, sensitive(value));
+            insert(headers, name, value.expose())?;
         }
         Ok(())
     }
 
-    /// Takes our secrets out of a text that a provider wrote: some repeat the key that they refuse.
-    pub(crate) fn redact(&self, text: String) -> String {
-        /// Anything shorter would hit ordinary words.
-        const MIN_BYTES: usize = 8;
-        let secrets = self.api_key.iter().chain(self.headers.iter().map(|(_, value)| value));
-        secrets.map(Secret::expose).filter(|secret| secret.len() >= MIN_BYTES).fold(
-            text,
-            |text, secret| {
-                if text.contains(secret) { text.replace(secret, "[redacted]") } else { text }
-            },
-        )
+    /// What must not be shown.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.api_key.iter().chain(self.headers.iter().map(|(_, value)| value))
     }
 }
 
-fn sensitive(mut value: HeaderValue) -> HeaderValue {
-    value.set_sensitive(true);
-    value
+/// Adds a header with a secret value.
+pub(crate) fn insert(
+    headers: &mut HeaderMap,
+    name: &str,
+    value: &str,
+) -> Result<(), InvalidEndpoint> {
+    let invalid = || InvalidEndpoint::Header { name: name.to_owned() };
+    let key = HeaderName::try_from(name).map_err(|_| invalid())?;
+    let value = HeaderValue::try_from(value).map_err(|_| invalid())?;
+    headers.insert(key, sensitive(value));
+    Ok(())
 }
 
 /// An endpoint that no request can be made to.
@@ -113,6 +166,10 @@ pub enum InvalidEndpoint {
 /// # Errors
 /// It is not http or https, has no host, or carries a user name or password (they would end up in logs).
 pub fn normalize_base_url(base_url: &str) -> Result<Url, InvalidEndpoint> {
+    self::base_url(base_url, "/v1")
+}
+
+fn base_url(base_url: &str, default_path: &str) -> Result<Url, InvalidEndpoint> {
     let invalid = |url: &str, problem: &str| InvalidEndpoint::BaseUrl {
         url: url.to_owned(),
         problem: problem.to_owned(),
@@ -126,36 +183,12 @@ pub fn normalize_base_url(base_url: &str) -> Result<Url, InvalidEndpoint> {
         return Err(invalid(trimmed, "it does not begin with http:// or https://"));
     }
     let path = match url.path().trim_end_matches('/') {
-        "" => "/v1".to_owned(),
+        "" => default_path.to_owned(),
         path => path.to_owned(),
     };
     url.set_path(&path);
     url.set_fragment(None);
     Ok(url)
-}
-
-/// A string that is not shown: `Debug` is redacted and there is no `Display`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
-
-impl Secret {
-    /// Keeps the secret; white space around it (a file's last line break) is dropped.
-    #[must_use]
-    pub fn new(secret: &str) -> Self {
-        Self(secret.trim().into())
-    }
-
-    /// The secret itself. Do not log it.
-    #[must_use]
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret([redacted])")
-    }
 }
 
 #[cfg(test)]
@@ -185,24 +218,24 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
-        let endpoint = Endpoint::new("http://h")
-            .with_api_key(Secret::new("sk-12345678\n"))
-            .with_header("x-team", Secret::new("team-secret"));
-        let debug = format!("{endpoint:?}");
-        assert!(!debug.contains("sk-1") && !debug.contains("team-secret"), "{debug}");
-        let mut headers = HeaderMap::new();
-        endpoint.add_headers(&mut headers).unwrap();
-        let debug = format!("{headers:?}");
-        assert!(!debug.contains("sk-1") && !debug.contains("team-secret"), "{debug}");
-        assert_eq!(headers[AUTHORIZATION], "Bearer sk-12345678");
-        let said = "Incorrect API key provided: sk-12345678.".to_owned();
-        assert_eq!(endpoint.redact(said), "Incorrect API key provided: [redacted].");
+    fn a_path_of_its_own_takes_the_model_and_queries_are_joined() {
+        let endpoint = Endpoint::new("https://h/openai?tenant=a b")
+            .with_path("/deployments/{model}/chat/completions?x=1")
+            .with_query("api-version", "2024/10");
+        let url = endpoint.request_url(Protocol::OpenAiChat, "gpt 4/o@1:2").unwrap();
+        let expected = "https://h/openai/deployments/gpt%204/o%401%3A2/chat/completions?tenant=a%20b&x=1&api-version=2024%2F10";
+        assert_eq!(url.as_str(), expected);
+        let root = Endpoint::new("https://h").with_path("run/{model}");
+        let url = root.request_url(Protocol::OpenAiChat, "m").unwrap();
+        assert_eq!(url.as_str(), "https://h/run/m");
+        let own = Endpoint::new("https://h").request_url(Protocol::OpenAiChat, "m").unwrap();
+        assert_eq!(own.as_str(), "https://h/v1/chat/completions");
     }
 
     #[test]
-    fn a_key_that_cannot_be_sent_is_an_error() {
-        let endpoint = Endpoint::new("http://h").with_api_key(Secret::new("a\nb"));
-        assert_eq!(endpoint.add_headers(&mut HeaderMap::new()), Err(InvalidEndpoint::Key));
+    fn a_header_that_cannot_be_sent_is_an_error() {
+        let endpoint = Endpoint::new("http://h").with_header("x-a", Secret::new("a\nb"));
+        let invalid = InvalidEndpoint::Header { name: "x-a".to_owned() };
+        assert_eq!(endpoint.add_headers(&mut HeaderMap::new()), Err(invalid));
     }
 }

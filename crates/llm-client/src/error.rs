@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use llm_protocol::retry::Schedule;
-use llm_protocol::{DecodeError, Delivery, ErrorReason, ProviderError, truncate};
+use llm_protocol::{DecodeError, Delivery, ErrorEvent, ErrorReason, ProviderError, truncate};
 
 use crate::endpoint::InvalidEndpoint;
 use crate::transport::TransportError;
@@ -52,6 +52,12 @@ impl LlmError {
         }
     }
 
+    /// A failure before anything was sent: a token that is not to be had, say.
+    #[must_use]
+    pub fn unsent(reason: ErrorReason, message: &str) -> Self {
+        Self::new(reason, Delivery::NotSent, message)
+    }
+
     /// The answer began and then this.
     pub(crate) fn accepted(reason: ErrorReason, message: &str) -> Self {
         Self::new(reason, Delivery::Accepted, message)
@@ -60,6 +66,21 @@ impl LlmError {
     /// A failure of the transport, or a time that passed.
     pub(crate) fn transport(delivery: Delivery, message: &str) -> Self {
         Self::new(ErrorReason::Transport { delivery }, delivery, message)
+    }
+
+    /// The last line of an answer that failed, in neutral JSON.
+    #[must_use]
+    pub fn event(&self) -> ErrorEvent {
+        ErrorEvent {
+            reason: self.reason.name(),
+            retryable: self.is_retryable(),
+            retry_after_ms: self.retry_after().and_then(|wait| wait.as_millis().try_into().ok()),
+            delivery: self.delivery,
+            status: self.status,
+            message: self.reason.user_message(),
+            provider_message: self.provider_message.clone(),
+            request_id: self.request_id.clone(),
+        }
     }
 
     /// How long the provider asks to wait before another try.

@@ -1,26 +1,35 @@
 #![doc = include_str!("../README.md")]
 //! # Map
 //! ```text
-//! Client::stream ─WireRequest→ ProviderTransport ─chunks→ sse::Framer ─→ Decoder ─→ LlmStream
+//! Route = protocol × endpoint × auth │ Client::on(route) = Llm
+//! Llm::stream ─encode→ body ─WireRequest→ ProviderTransport ─chunks→ Framer ─→ Decoder ─→ LlmStream
 //! ```
-//! Invariant: one call of [`Client::stream`] is at most one request on the wire. Nothing here retries, follows
+//! Invariant: one call of [`Llm::stream`] or [`Llm::send`] is at most one request on the wire. Nothing here retries, follows
 //! a redirect, or changes a byte of the body.
 
+mod auth;
 mod client;
 mod endpoint;
 mod error;
+mod llm;
 mod models;
 mod options;
 mod reqwest_transport;
+mod route;
+mod secret;
 mod stream;
 mod transport;
 
+pub use auth::{Auth, TokenSource};
 pub use client::{Client, ClientError};
-pub use endpoint::{Endpoint, InvalidEndpoint, Secret, normalize_base_url};
+pub use endpoint::{Endpoint, InvalidEndpoint, normalize_base_url};
 pub use error::{LlmError, RetryAdvice};
+pub use llm::Llm;
 pub use llm_protocol::retry;
 pub use models::LIST_MODELS_TIMEOUT;
 pub use options::Options;
 pub use reqwest_transport::ReqwestTransport;
+pub use route::Route;
+pub use secret::Secret;
 pub use stream::LlmStream;
 pub use transport::{ProviderTransport, TransportError, WireRequest, WireResponse};

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use llm_protocol::{Delivery, ErrorReason};
+use llm_protocol::{Delivery, ErrorReason, Protocol};
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
+use crate::auth::Auth;
 use crate::client::{Client, redacted, refusal};
 use crate::endpoint::Endpoint;
 use crate::error::LlmError;
@@ -48,22 +49,23 @@ impl Client {
 
     async fn fetch_models(&self, endpoint: &Endpoint) -> Result<Vec<String>, LlmError> {
         let mut headers = HeaderMap::new();
-        endpoint.add_headers(&mut headers)?;
+        let sent = Auth::None.apply(Protocol::OpenAiChat, endpoint, &mut headers).await?;
+        let redactor = &sent.redactor;
         let url = endpoint.url("models")?;
         let body = bytes::Bytes::new();
         let request = WireRequest { method: Method::GET, url, headers, body };
         let sent = self.transport.send(request).await;
-        let mut response = sent.map_err(|error| redacted(endpoint, error.into()))?;
+        let mut response = sent.map_err(|error| redacted(redactor, error.into()))?;
         if !response.status.is_success() {
-            return Err(refusal(endpoint, response).await);
+            return Err(refusal(redactor, response).await);
         }
         let invalid = |message: &str| {
             let reason = ErrorReason::InvalidOutput { incomplete_stream: false };
-            redacted(endpoint, LlmError::accepted(reason, message))
+            redacted(redactor, LlmError::accepted(reason, message))
         };
         let mut bytes = Vec::new();
         while let Some(chunk) = response.body.next().await {
-            let chunk = chunk.map_err(|error| redacted(endpoint, error.into()))?;
+            let chunk = chunk.map_err(|error| redacted(redactor, error.into()))?;
             if bytes.len() + chunk.len() > MAX_LIST_BYTES {
                 return Err(invalid(&format!("the list of models exceeds {MAX_LIST_BYTES} bytes")));
             }

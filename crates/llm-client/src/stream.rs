@@ -9,13 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use llm_protocol::sse::Framer;
-use llm_protocol::{DecodeError, Decoder, Delivery, ErrorReason, LlmEvent, Protocol};
+use llm_protocol::{Decoder, Delivery, ErrorReason, Framer, LlmEvent};
 
 use crate::client::{redacted, request_id};
-use crate::endpoint::Endpoint;
 use crate::error::LlmError;
 use crate::options::Options;
+use crate::secret::Redactor;
 use crate::transport::{TransportError, WireResponse};
 
 /// How long the end of a body may lag behind the end of the answer. Only a connection whose body was read to its
@@ -71,28 +70,29 @@ pub(crate) struct Reading {
     idle_timeout: Duration,
     bytes_left: usize,
     max_bytes: usize,
-    endpoint: Endpoint,
+    redactor: Redactor,
     status: u16,
     request_id: Option<String>,
 }
 
 impl Reading {
     pub(crate) fn new(
-        endpoint: Endpoint,
-        protocol: Protocol,
+        framer: Framer,
+        decoder: Decoder,
+        redactor: Redactor,
         options: &Options,
         response: WireResponse,
     ) -> Self {
         Self {
             body: response.body,
-            framer: Framer::new(options.max_frame_bytes),
-            decoder: Some(protocol.decoder()),
+            framer,
+            decoder: Some(decoder),
             ready: VecDeque::new(),
             failed: None,
             idle_timeout: options.idle_timeout,
             bytes_left: options.max_response_bytes,
             max_bytes: options.max_response_bytes,
-            endpoint,
+            redactor,
             status: response.status.as_u16(),
             request_id: request_id(&response.headers),
         }
@@ -126,7 +126,7 @@ impl Reading {
             }
         };
         self.count(chunk.len())?;
-        for data in self.framer.push(&chunk).map_err(DecodeError::from)? {
+        for data in self.framer.push(&chunk)? {
             self.ready.extend(decoder.push(&data)?);
         }
         if decoder.is_done() {
@@ -176,6 +176,6 @@ impl Reading {
         self.body = stream::empty().boxed(); // an answer that failed is not read on
         error.status = Some(self.status);
         error.request_id = self.request_id.take();
-        redacted(&self.endpoint, error)
+        redacted(&self.redactor, error)
     }
 }

@@ -4,5 +4,6 @@
 
 mod answers;
 mod failures;
+mod routes;
 mod seam;
 mod server;

@@ -1,0 +1,130 @@
+//! How a provider knows us.
+
+use std::fmt;
+use std::sync::Arc;
+
+use llm_protocol::Protocol;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+
+use crate::endpoint::{Endpoint, InvalidEndpoint, insert};
+use crate::error::LlmError;
+use crate::secret::{Redactor, Secret, sensitive};
+
+/// The credentials of a [`crate::Route`].
+#[derive(Clone, Debug, Default)]
+pub enum Auth {
+    /// None but the endpoint's own: its `api_key`, if there is one, is sent as with [`Auth::Key`], and its headers.
+    #[default]
+    None,
+    /// An API key, in the header that the protocol's owner has for it: `x-api-key` (Anthropic), `x-goog-api-key`
+    /// (Gemini), else `authorization: Bearer …`.
+    Key(Secret),
+    /// `authorization: Bearer …`, whatever the protocol.
+    Bearer(Secret),
+    /// A header of this name.
+    Header {
+        /// Its name.
+        name: String,
+        /// Its whole value.
+        value: Secret,
+    },
+    /// A token that changes, fetched before each request and sent as `authorization: Bearer …`.
+    Source(Arc<dyn TokenSource>),
+}
+
+/// Gives tokens that expire: of an OAuth grant, of a metadata server.
+#[async_trait::async_trait]
+pub trait TokenSource: Send + Sync + fmt::Debug {
+    /// A token that is valid for now; fetched or refreshed if need be, within a time that the source bounds.
+    ///
+    /// # Errors
+    /// There is none to be had. The reason says whether another try may help; the delivery is *not sent*
+    /// ([`LlmError::unsent`]).
+    async fn token(&self) -> Result<Secret, LlmError>;
+
+    /// A provider refused this token with a 401: do not hand it out again.
+    fn refused(&self, token: &Secret);
+}
+
+/// The credentials of one request, as they were sent.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) redactor: Redactor,
+    token: Option<(Arc<dyn TokenSource>, Secret)>,
+}
+
+impl Sent {
+    /// Tells the source of the token, if there is one, that it was refused; whether another may do.
+    pub(crate) fn refused(&self) -> bool {
+        let Some((source, token)) = &self.token else { return false };
+        source.refused(token);
+        true
+    }
+}
+
+impl Auth {
+    /// Adds the credentials, and then the endpoint's headers, which replace what has their name.
+    pub(crate) async fn apply(
+        &self,
+        protocol: Protocol,
+        endpoint: &Endpoint,
+        headers: &mut HeaderMap,
+    ) -> Result<Sent, LlmError> {
+        let mut sent = Sent::default();
+        sent.redactor.add(endpoint.secrets().cloned());
+        match self {
+            Self::None => {
+                if let Some(key) = &endpoint.api_key {
+                    add_key(protocol, headers, key)?;
+                }
+            }
+            Self::Key(key) => {
+                sent.redactor.add([key.clone()]);
+                add_key(protocol, headers, key)?;
+            }
+            Self::Bearer(token) => {
+                sent.redactor.add([token.clone()]);
+                bearer(headers, token)?;
+            }
+            Self::Header { name, value } => {
+                sent.redactor.add([value.clone()]);
+                insert(headers, name, value.expose())?;
+            }
+            Self::Source(source) => {
+                let token = source.token().await?;
+                sent.redactor.add([token.clone()]);
+                bearer(headers, &token)?;
+                sent.token = Some((Arc::clone(source), token));
+            }
+        }
+        add_required(protocol, headers);
+        endpoint.add_headers(headers)?;
+        Ok(sent)
+    }
+}
+
+/// Anthropic wants the version of its API with every request. <https://docs.anthropic.com/en/api/versioning>
+fn add_required(protocol: Protocol, headers: &mut HeaderMap) {
+    if protocol.id() == "anthropic-messages" {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
+}
+
+fn add_key(
+    protocol: Protocol,
+    headers: &mut HeaderMap,
+    key: &Secret,
+) -> Result<(), InvalidEndpoint> {
+    let name = match protocol.id() {
+        "anthropic-messages" => "x-api-key",
+        "gemini" => "x-goog-api-key",
+        _ => return bearer(headers, key),
+    };
+    insert(headers, name, key.expose()).map_err(|_| InvalidEndpoint::Key)
+}
+
+fn bearer(headers: &mut HeaderMap, token: &Secret) -> Result<(), InvalidEndpoint> {
+    let value = HeaderValue::try_from(format!("Bearer {}", token.expose()));
+    headers.insert(AUTHORIZATION, sensitive(value.map_err(|_| InvalidEndpoint::Key)?));
+    Ok(())
+}
