@@ -2,12 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
-use tokio::time::sleep_until;
 
 use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::cpu::Used;
@@ -91,8 +91,28 @@ async fn make_sessions(up: &Up) -> anyhow::Result<Vec<String>> {
     Ok(sessions)
 }
 
-/// Admits from `clients` connections for `span`: as fast as they can, or `rate` a second together, on a
-/// schedule that does not wait for slow ones (a late start counts as waiting).
+/// When requests are due at `rate` a second for `span`, one by one, on a schedule that waits for nobody. A thread of its
+/// own keeps it: the runtime's timers are a millisecond apart, and would send what is due in one of them at once.
+fn schedule(rate: f64, span: Duration) -> Arc<Mutex<UnboundedReceiver<Instant>>> {
+    let (due, coming) = unbounded_channel();
+    let began = Instant::now();
+    std::thread::spawn(move || {
+        for place in 0.. {
+            let at = began + Duration::from_secs_f64(f64::from(place) / rate);
+            if at.duration_since(began) >= span {
+                return;
+            }
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            if due.send(Instant::now()).is_err() {
+                return;
+            }
+        }
+    });
+    Arc::new(Mutex::new(coming))
+}
+
+/// Admits from `clients` connections for `span`: as fast as they can, or `rate` a second together (what is due while all
+/// are busy waits, and its waiting counts).
 async fn burst(
     up: &Up,
     sessions: &Arc<Vec<String>>,
@@ -100,30 +120,28 @@ async fn burst(
     span: Duration,
     rate: Option<f64>,
 ) -> anyhow::Result<Burst> {
+    let mut connections = Vec::with_capacity(clients);
+    for _ in 0..clients {
+        connections.push(up.http().await?);
+    }
     let before = up.used()?;
     let began = Instant::now();
-    let turn = Arc::new(AtomicU32::new(0));
+    let schedule = rate.map(|rate| schedule(rate, span));
     let mut tasks = JoinSet::new();
-    for _ in 0..clients {
-        let (mut http, sessions, turn) = (up.http().await?, sessions.clone(), turn.clone());
+    for mut http in connections {
+        let (sessions, schedule) = (sessions.clone(), schedule.clone());
         tasks.spawn(async move {
             let text = "x".repeat(PROMPT_BYTES);
             let mut latencies = Samples::default();
             loop {
-                let mut start = Instant::now();
-                if let Some(rate) = rate {
-                    let place = f64::from(turn.fetch_add(1, Ordering::Relaxed));
-                    let due = began + Duration::from_secs_f64(place / rate);
-                    if due > start {
-                        sleep_until(due.into()).await;
-                        start = Instant::now();
-                    } else {
-                        start = due;
-                    }
-                }
-                if start.duration_since(began) >= span {
-                    return anyhow::Ok(latencies);
-                }
+                let start = match &schedule {
+                    Some(schedule) => match schedule.lock().await.recv().await {
+                        Some(due) => due,
+                        None => return anyhow::Ok(latencies),
+                    },
+                    None if began.elapsed() >= span => return Ok(latencies),
+                    None => Instant::now(),
+                };
                 let session = &sessions[rand::rng().random_range(0..sessions.len())];
                 admit(&mut http, session, &text, false).await?;
                 latencies.push(start.elapsed());
