@@ -10,6 +10,9 @@ use domain::{
 
 use crate::CallState;
 
+/// Calls that are remembered as unsaved: of more, the newest. Where nothing is captured there is no end of them.
+const MOST: usize = 256;
+
 /// A Capture that is committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Capture {
@@ -27,7 +30,7 @@ pub(crate) struct Capture {
     pub(crate) paths: Option<Arc<[String]>>,
 }
 
-/// A settled call whose effects on files no committed Capture has.
+/// A settled call of which no committed Capture says that it has its effects on files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsaved {
     /// The call.
@@ -72,7 +75,11 @@ impl Files {
         if call.class == ToolClass::Pure || call.bodies == 0 || seq <= self.since {
             return;
         }
-        Arc::make_mut(&mut self.unsaved).push(Unsaved {
+        let unsaved = Arc::make_mut(&mut self.unsaved);
+        if unsaved.len() == MOST {
+            unsaved.remove(0);
+        }
+        unsaved.push(Unsaved {
             call: settled.call.clone(),
             turn: settled.turn.clone(),
             tool: call.intent.tool.clone(),
@@ -80,15 +87,7 @@ impl Files {
         });
     }
 
-    /// A call of `turn` may change files from now on: it was kept back until those of earlier turns were captured,
-    /// or until that had turned out to be needless.
-    pub(crate) fn begins(&mut self, turn: &TurnId, class: ToolClass) {
-        if class != ToolClass::Pure && self.unsaved.iter().any(|unsaved| unsaved.turn != *turn) {
-            Arc::make_mut(&mut self.unsaved).retain(|unsaved| unsaved.turn == *turn);
-        }
-    }
-
-    /// Everything is captured that was to be.
+    /// A Capture is committed: it was begun when all of these had their results.
     pub(crate) fn saved(&mut self) {
         self.unsaved = Arc::default();
     }

@@ -2,9 +2,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    CompactionReason, Control, Delivery, DrainOutcome, InterruptTarget, MessageId, ModelRef,
-    NoticeKind, PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SideOutcome,
-    TimestampMs, TurnId, TurnOutcome, TurnUsage, WakeScope,
+    CompactionReason, Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind,
+    PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SideOutcome, TimestampMs,
+    TurnId, TurnOutcome, TurnUsage, WakeScope,
 };
 use llm_protocol::{LlmRequest, Message, Part, SystemPart};
 
@@ -61,6 +61,8 @@ struct State {
     last_usage: Option<(TurnUsage, usize)>,
     files: Files,
     revert: Option<Reverting>,
+    /// Where a Revert was staged last.
+    staged: Seq,
     /// What was reverted for good, by its first event and the one that said so.
     dead: Arc<Vec<(Seq, Seq)>>,
     /// Where the session moved last: a Revert may not cross it.
@@ -254,10 +256,6 @@ impl History {
                     state.files.lost = Arc::default();
                 }
             }
-            SessionEvent::ToolCalled(called) => {
-                state.files.begins(&called.turn, called.class);
-                state.apply_to_open(event);
-            }
             SessionEvent::ToolSettled(settled) => {
                 let open = state.open.as_ref();
                 if let Some(call) = open.and_then(|open| open.call(&settled.call)) {
@@ -268,6 +266,7 @@ impl History {
             SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
             | SessionEvent::TextCheckpointed(_)
+            | SessionEvent::ToolCalled(_)
             | SessionEvent::ToolStarted(_)
             | SessionEvent::TurnReplied(_) => state.apply_to_open(event),
             SessionEvent::RetryScheduled(_) => state.failures += 1,
@@ -280,12 +279,9 @@ impl History {
                 }
                 InterruptTarget::Parked => {}
             },
-            SessionEvent::DrainEnded(ended) => {
+            SessionEvent::DrainEnded(_) => {
                 state.interrupt = None;
                 state.failures = 0;
-                if ended.outcome == DrainOutcome::Completed {
-                    state.files.saved();
-                }
             }
             SessionEvent::PromptAdmitted(prompt) => {
                 state.narrow &= !prompt.wake;
@@ -372,6 +368,7 @@ impl History {
                 state.revert = Some(Reverting::Staging(Arc::new(staging.clone())));
             }
             SessionEvent::RevertStaged(staged) => {
+                state.staged = seq;
                 state.revert = Some(Reverting::Staged(Arc::new(staged.clone())));
             }
             SessionEvent::RevertCleared(_) => state.revert = None,

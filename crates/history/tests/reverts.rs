@@ -388,20 +388,32 @@ fn a_call_is_unsaved_until_its_effects_are_captured() {
     told.captures(Some(&turn), Some(1), 2, &["x"]);
     assert!(unsaved(&told).is_empty());
 
-    // Nothing had changed: the next call that may change something says so.
-    let (_, _, second) = told.works("b");
+    // Nobody waits for a Capture for ever: neither later calls nor a drain's end say that there was one.
+    let (_, second_turn, second) = told.works("b");
     let (turn, message) = told.starts();
-    let read = told.call(&turn, ToolClass::Pure, ToolState::Started);
-    told.result(&turn, &read);
-    assert_eq!(unsaved(&told), [second]);
     let third = told.call(&turn, ToolClass::Unsafe, ToolState::Started);
-    assert!(unsaved(&told).is_empty());
     told.result(&turn, &third);
     told.ends(turn, message, "c", &[]);
-    told.push(DrainEnded { outcome: DrainOutcome::Interrupted, error: None });
-    assert_eq!(unsaved(&told), [third]);
     told.push(DrainEnded { outcome: DrainOutcome::Completed, error: None });
+    assert_eq!(unsaved(&told), [second, third]);
+    // One that finds the files as the last one left them says so too.
+    told.captures(Some(&second_turn), Some(2), 2, &[]);
     assert!(unsaved(&told).is_empty());
+}
+
+#[test]
+fn of_very_many_unsaved_calls_the_newest_are_remembered() {
+    let mut told = Told::new();
+    told.prompt("one");
+    let (turn, _) = told.starts();
+    let calls: Vec<CallId> = (0..300)
+        .map(|_| {
+            let call = told.call(&turn, ToolClass::Unsafe, ToolState::Started);
+            told.result(&turn, &call);
+            call
+        })
+        .collect();
+    assert_eq!(unsaved(&told), calls[300 - 256..]);
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl Rules<'_> {
             admitted: input.admitted,
             synthetic: prompt.synthetic.clone(),
         });
-        draft.promoted();
+        draft.taken();
     }
 }
 

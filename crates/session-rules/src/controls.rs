@@ -142,6 +142,6 @@ impl Rules<'_> {
 pub(crate) fn deliver(draft: &mut Draft<'_>, message: &MessageId, error: Option<SessionError>) {
     draft.push(ControlDelivered { message: message.clone(), error });
     if !mutated!(ControlNotCounted) {
-        draft.promoted();
+        draft.taken();
     }
 }

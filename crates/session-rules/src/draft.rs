@@ -18,7 +18,7 @@ pub struct Drafted {
     pub events: Vec<SessionEvent>,
     /// What their attempts are made of, by hash (hex).
     pub components: Vec<(String, Vec<u8>)>,
-    /// How many inputs they promote.
+    /// How many inputs they take out of the inbox.
     pub promoted: i32,
     /// A turn or a call was settled: the recovery counter starts over.
     pub progress: bool,
@@ -89,8 +89,8 @@ impl<'h> Draft<'h> {
         self.now
     }
 
-    /// Counts an input as promoted.
-    pub fn promoted(&mut self) {
+    /// Counts an input that leaves the inbox: promoted, delivered or cancelled.
+    pub fn taken(&mut self) {
         self.drafted.promoted += 1;
     }
 

@@ -93,6 +93,8 @@ mutants! {
     TitleOfTheNamed,
     /// A title that is not made yet outlives its drain.
     TitleLeftOpen,
+    /// Synthetic input that a staged Revert held waits on when it is committed.
+    HeldOutlivesRevert,
 }
 
 /// Puts a mistake into the decisions of this thread, or takes it out.

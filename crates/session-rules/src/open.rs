@@ -28,17 +28,20 @@ impl Rules<'_> {
         lose_title(draft);
         let history = draft.history();
         let continuing = taken.was_open && history.wants_turn() && history.revert().is_none();
+        let is_missing = matches!(self.workspace, WorkspaceState::Missing(_));
         if let WorkspaceState::Missing(error) = self.workspace {
             let is_free = history.open_turn().is_none()
                 && history.compacting().is_none()
                 && !matches!(history.revert(), Some(Reverting::Staging(_)));
-            if is_free && self.leaves(history, continuing) {
-                return self.cross(draft, continuing, observed);
+            if !is_free || !self.leaves(history, continuing) {
+                return self.give_up(draft, error.clone());
             }
-            return self.give_up(draft, error.clone());
         }
         if taken.recoveries > self.settings.max_recoveries && !mutated!(ExhaustionIgnored) {
             return self.give_up(draft, exhausted(taken.recoveries));
+        }
+        if is_missing {
+            return self.cross(draft, continuing, observed);
         }
         if let Some(continuing) = self.lose_compaction(draft) {
             self.note_restored(draft);

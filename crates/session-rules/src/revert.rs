@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use domain::{
-    Control, DrainEnd, FileChange, MessageId, RevertCleared, RevertCommitted, RevertPaths,
-    RevertStaged, RevertStaging, RevertedTo, Seq, SessionError, SnapshotTree,
+    Control, DrainEnd, FileChange, InputCancelled, MessageId, RevertCleared, RevertCommitted,
+    RevertPaths, RevertStaged, RevertStaging, RevertedTo, Seq, SessionError, SnapshotTree,
 };
 use history::{History, Reverting};
 
@@ -276,11 +276,20 @@ fn selected(paths: &RevertPaths) -> Option<BTreeSet<String>> {
     }
 }
 
-/// Makes a Revert that is staged one for good: something comes after it.
+/// Makes a Revert that is staged one for good: something comes after it. The synthetic input that it held was about
+/// work that is gone.
 pub(crate) fn commit_revert(draft: &mut Draft<'_>) {
-    if let Some(Reverting::Staged(staged)) = draft.history().revert().cloned() {
-        let (message, from, back) = (staged.message.clone(), staged.from, staged.back.clone());
-        draft.push(RevertCommitted { message, from, back });
+    let Some(Reverting::Staged(staged)) = draft.history().revert().cloned() else { return };
+    let held: Vec<MessageId> =
+        draft.history().held().map(|input| input.prompt.message.clone()).collect();
+    let (message, from, back) = (staged.message.clone(), staged.from, staged.back.clone());
+    draft.push(RevertCommitted { message, from, back });
+    if mutated!(HeldOutlivesRevert) {
+        return;
+    }
+    for message in held {
+        draft.push(InputCancelled { message });
+        draft.taken();
     }
 }
 

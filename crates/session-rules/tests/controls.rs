@@ -43,6 +43,8 @@ struct Wrote {
     next: Next,
     kinds: Vec<&'static str>,
     events: Vec<SessionEvent>,
+    /// Inputs that leave the inbox.
+    taken: i32,
     end: DrainEnd,
     site: Site,
 }
@@ -114,6 +116,15 @@ impl Desk {
     }
 
     fn admit(&mut self, delivery: Delivery, wake: bool) -> MessageId {
+        self.admit_as(delivery, wake, None)
+    }
+
+    /// While a Revert is staged, this wakes nobody.
+    fn admit_synthetic(&mut self) -> MessageId {
+        self.admit_as(Delivery::Steer, false, Some("a build has ended".into()))
+    }
+
+    fn admit_as(&mut self, delivery: Delivery, wake: bool, synthetic: Option<String>) -> MessageId {
         let message = MessageId::mint(&mut self.mint);
         let parts = vec![PromptPart::Text { id: PartId::mint(&mut self.mint), text: "hi".into() }];
         self.push(PromptAdmitted {
@@ -124,7 +135,7 @@ impl Desk {
             model: None,
             wake,
             digest: String::new(),
-            synthetic: None,
+            synthetic,
         });
         message
     }
@@ -182,7 +193,7 @@ impl Desk {
         let drafted = draft.finish();
         self.mint = drafted.mint;
         let kinds = drafted.events.iter().map(SessionEvent::kind).collect();
-        Wrote { next, kinds, events: drafted.events, end, site }
+        Wrote { next, kinds, events: drafted.events, taken: drafted.promoted, end, site }
     }
 
     fn open(&mut self, taken: Taken) -> Wrote {
@@ -481,6 +492,22 @@ fn a_session_without_its_files_can_move_away_and_nothing_else() {
 }
 
 #[test]
+fn without_its_files_a_session_is_not_moved_away_by_one_worker_after_the_other_that_dies() {
+    let mut desk = Desk::new();
+    desk.missing = Some(error("workspace.unavailable"));
+    desk.ask_move(true);
+    let died = |recoveries| Taken { recoveries, ..DIED };
+    let most = desk.settings.max_recoveries;
+    assert_eq!(desk.open(died(most)).site, Site::MoveReached);
+    let wrote = desk.open(died(most + 1));
+    assert_eq!((wrote.site, wrote.end), (Site::GivenUp, DrainEnd::Park));
+    let SessionEvent::DrainEnded(ended) = &wrote.events[0] else { panic!("{wrote:?}") };
+    let code = ended.error.as_ref().map(|error| error.code.as_str());
+    assert_eq!(code, Some("session.recovery_exhausted"));
+    assert_eq!(desk.history.controls().len(), 1, "it is next when somebody wakes the session");
+}
+
+#[test]
 fn a_control_that_an_interrupt_meets_stays_pending() {
     let mut desk = Desk::new();
     desk.exchange(1, &[]);
@@ -678,6 +705,40 @@ fn a_prompt_makes_a_staged_revert_final_and_stored_ones_wait_for_it() {
     let wrote = desk.open(IDLE);
     assert_eq!(wrote.kinds[..3], ["revert.committed", "prompt.promoted", "turn.started"]);
     assert!(desk.history.savepoint(&prompt).is_none() && desk.history.savepoint(&first).is_some());
+}
+
+#[test]
+fn what_a_staged_revert_held_is_cancelled_by_the_drain_that_commits_it() {
+    let mut desk = Desk::new();
+    let prompt = desk.exchange(1, &[]);
+    desk.ask_revert(&prompt);
+    desk.open(IDLE);
+    let held = [desk.admit_synthetic(), desk.admit_synthetic()];
+    assert_eq!(desk.open(IDLE).site, Site::Completed, "they wait");
+    let mut moves = Desk { history: desk.history.clone(), ..Desk::new() };
+    let mut cleared = Desk { history: desk.history.clone(), ..Desk::new() };
+
+    // A prompt that came while the session was busy.
+    desk.admit(Delivery::Steer, true);
+    let wrote = desk.open(IDLE);
+    let kinds = ["revert.committed", "input.cancelled", "input.cancelled", "prompt.promoted"];
+    assert_eq!((&wrote.kinds[..4], wrote.taken), (&kinds[..], 3));
+    let cancelled = wrote.events.iter().filter_map(|event| {
+        let SessionEvent::InputCancelled(cancelled) = event else { return None };
+        Some(cancelled.message.clone())
+    });
+    assert_eq!(cancelled.collect::<Vec<_>>(), held);
+    assert!(desk.history.pending().is_empty());
+
+    moves.ask_move(false);
+    let plan = plan(&moves.open(IDLE));
+    let wrote = moves.moved(plan, None);
+    let kinds = ["revert.committed", "input.cancelled", "input.cancelled", "control.delivered"];
+    assert_eq!((&wrote.kinds[..4], wrote.taken), (&kinds[..], 3));
+
+    cleared.ask(Control::Unrevert);
+    let wrote = cleared.open(IDLE);
+    assert_eq!(wrote.kinds[1..4], ["revert.cleared", "prompt.promoted", "prompt.promoted"]);
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl<'r> Drain<'r> {
                 None => self.capture_before_end(&mut turn).await?,
                 Some(None) => return self.interrupt_turn(turn).await,
                 Some(Some(next)) => {
-                    self.files.after_changes(turn.said.turn.clone(), turn.take_touched());
+                    self.capture_after(&mut turn);
                     self.written(&next);
                     return Ok(next);
                 }

@@ -15,7 +15,8 @@ impl<'r> Drain<'r> {
         let mut turn = Turn::of(said);
         let mut calls =
             self.log.history().open_turn().map(|open| open.calls.iter()).into_iter().flatten();
-        if calls.any(|(_, call)| call.class != ToolClass::Pure) {
+        let changes = calls.any(|(_, call)| call.class != ToolClass::Pure);
+        if changes || !self.log.history().unsaved().is_empty() {
             // Whoever ran them cannot say any more which files they touched.
             turn.touched(Touched::Anything);
         }

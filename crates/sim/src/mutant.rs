@@ -85,6 +85,8 @@ mutants! {
         BatchDoesNotWait,
         /// The row of a snapshot is written before its pack is stored.
         RowBeforePack,
+        /// A capture that failed is told as one that found nothing new.
+        FailureIsAsBefore,
     }
 }
 

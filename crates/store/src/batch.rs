@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use crate::StoreError;
+use crate::error::copied;
 use crate::lane::{self, Lane};
 
 /// Statements of one kind of call under way at a time: more would carry fewer calls each.
@@ -211,19 +212,6 @@ impl<C: Call> Shared<C> {
         // No code of others runs under this lock but `goes_with`, which only compares.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The error of one statement for each of its callers.
-fn copied(error: &Error) -> StoreError {
-    StoreError::Database(if matches!(error, Error::PoolTimedOut) {
-        Error::PoolTimedOut
-    } else if matches!(error, Error::PoolClosed) {
-        Error::PoolClosed
-    } else if let Error::Io(cause) = error {
-        Error::Io(std::io::Error::new(cause.kind(), cause.to_string()))
-    } else {
-        Error::Protocol(error.to_string())
-    })
 }
 
 /// Answers at the places, from 1 on, of the calls that they are for.

@@ -1,4 +1,8 @@
+use std::borrow::Cow;
+use std::error::Error;
+
 use domain::{Claim, SessionId};
+use sqlx::error::{DatabaseError, ErrorKind};
 
 /// Why a store call did not do what was asked. A variant says what the caller can do about it.
 #[derive(Debug, thiserror::Error)]
@@ -89,4 +93,75 @@ impl From<domain::IdError> for StoreError {
 /// Whether the error is a violated unique key, by its code.
 pub(crate) fn is_unique_violation(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}
+
+/// The error of one statement for another of its callers: the same to whoever decides on it.
+pub(crate) fn copied(error: &sqlx::Error) -> StoreError {
+    use sqlx::Error::{Database, Io, PoolClosed, PoolTimedOut, Protocol};
+    StoreError::Database(if let Database(answer) = error {
+        Database(Box::new(Copied {
+            message: answer.message().to_owned(),
+            code: answer.code().map(Cow::into_owned),
+        }))
+    } else if matches!(error, PoolTimedOut) {
+        PoolTimedOut
+    } else if matches!(error, PoolClosed) {
+        PoolClosed
+    } else if let Io(cause) = error {
+        Io(std::io::Error::new(cause.kind(), cause.to_string()))
+    } else {
+        Protocol(error.to_string())
+    })
+}
+
+/// What Postgres answered, as much of it as anybody asks for.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct Copied {
+    message: String,
+    code: Option<String>,
+}
+
+impl DatabaseError for Copied {
+    fn message(&self) -> &str {
+        &self.message
+    }
+
+    fn code(&self) -> Option<Cow<'_, str>> {
+        self.code.as_deref().map(Cow::Borrowed)
+    }
+
+    fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        self
+    }
+
+    fn as_error_mut(&mut self) -> &mut (dyn Error + Send + Sync + 'static) {
+        self
+    }
+
+    fn into_error(self: Box<Self>) -> Box<dyn Error + Send + Sync + 'static> {
+        self
+    }
+
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_says_as_well_as_the_first_that_postgres_is_starting() {
+        let starting = Copied {
+            message: "the database system is starting up".into(),
+            code: Some(CANNOT_CONNECT_NOW.into()),
+        };
+        let first = sqlx::Error::Database(Box::new(starting));
+        let copy = copied(&first);
+        assert!(copy.is_starting(), "{copy:?}");
+        assert_eq!(copy.to_string(), StoreError::from(first).to_string());
+        assert!(!copied(&sqlx::Error::PoolTimedOut).is_starting());
+    }
 }

@@ -134,12 +134,7 @@ impl Store {
                 )
                 .fetch_one(&mut *connection)
                 .await?;
-                match row.outcome.as_str() {
-                    "cancelled" => done(row.seq, row.location),
-                    "gone" => Ok(InboxChange::Unchanged),
-                    "missing" => Err(StoreError::NotFound),
-                    other => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                }
+                change(&row.outcome, row.seq, row.location)
             })
         })
         .await
@@ -174,12 +169,7 @@ impl Store {
                 )
                 .fetch_one(&mut *connection)
                 .await?;
-                match row.outcome.as_str() {
-                    "changed" => done(row.seq, row.location),
-                    "conflict" => Err(StoreError::Conflict { what: "an input in another state" }),
-                    "missing" => Err(StoreError::NotFound),
-                    other => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                }
+                change(&row.outcome, row.seq, row.location)
             })
         })
         .await
@@ -209,23 +199,31 @@ impl Store {
                 )
                 .fetch_one(&mut *connection)
                 .await?;
-                match row.outcome.as_str() {
-                    "woken" => done(row.seq, row.location),
-                    "running" => Ok(InboxChange::Unchanged),
-                    "missing" => Err(StoreError::NotFound),
-                    other => Err(StoreError::Unreadable(format!("outcome {other}"))),
-                }
+                change(&row.outcome, row.seq, row.location)
             })
         })
         .await
     }
 }
 
-fn done(seq: Option<i64>, location: Option<String>) -> Result<InboxChange, StoreError> {
-    let (Some(seq), Some(location)) = (seq, location) else {
-        return Err(StoreError::Unreadable("a change without its number".into()));
-    };
-    Ok(InboxChange::Done { seq: Seq(seq), location: location.parse()? })
+/// What a function that changes an inbox has said.
+fn change(
+    outcome: &str,
+    seq: Option<i64>,
+    location: Option<String>,
+) -> Result<InboxChange, StoreError> {
+    match outcome {
+        "cancelled" | "changed" | "woken" => {
+            let (Some(seq), Some(location)) = (seq, location) else {
+                return Err(StoreError::Unreadable("a change without its number".into()));
+            };
+            Ok(InboxChange::Done { seq: Seq(seq), location: location.parse()? })
+        }
+        "gone" | "running" => Ok(InboxChange::Unchanged),
+        "conflict" => Err(StoreError::Conflict { what: "an input in another state" }),
+        "missing" => Err(StoreError::NotFound),
+        other => Err(StoreError::Unreadable(format!("outcome {other}"))),
+    }
 }
 
 fn delivery(word: Option<&str>) -> Result<Delivery, StoreError> {

@@ -215,7 +215,7 @@ SELECT 'I8', s.session_id, 'call ' || c.call || ' came at seq ' || c.seq || ', a
     || s.seq
 FROM fact s JOIN fact b ON b.session_id = s.session_id AND b.kind = 'turn.started' AND b.turn = s.turn
 JOIN fact c ON c.session_id = s.session_id AND c.kind = 'tool.called' AND c.class <> 'pure' AND c.turn <> s.turn
-    AND c.seq > b.seq AND c.seq < s.seq
+    AND c.word = 'started' AND c.seq > b.seq AND c.seq < s.seq
 WHERE s.kind = 'workspace.snapshotted'
 UNION ALL
 -- I9: attempts are counted 1..n, each begins once and ends at most once, and a turn uses what they used.

@@ -3,6 +3,7 @@
 use domain::{OrgId, SessionId, SessionRef, TurnUsage};
 
 use crate::session::session_row;
+use crate::tenant::missing;
 use crate::{SessionRow, Store, StoreError};
 
 /// Generations below a session without a parent.
@@ -22,7 +23,7 @@ pub struct TreeUsage {
 }
 
 impl Store {
-    /// A session's children, newest first.
+    /// A session's children, newest first. One round trip.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.
@@ -31,29 +32,26 @@ impl Store {
         org: OrgId,
         session: SessionId,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        self.in_tenant(org, move |tx| {
-            Box::pin(async move {
-                sqlx::query_scalar!(
-                    "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2",
-                    org.0,
-                    session.as_str(),
-                )
-                .fetch_optional(&mut **tx)
-                .await?
-                .ok_or(StoreError::NotFound)?;
-                let rows = sqlx::query!(
-                    "SELECT s.*, h.ready, h.next_seq FROM session s
-                     JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
-                     WHERE s.org_id = $1 AND s.parent_id = $2 ORDER BY s.created_ms DESC, s.id",
-                    org.0,
-                    session.as_str(),
-                )
-                .fetch_all(&mut **tx)
-                .await?;
-                rows.into_iter().map(|row| session_row!(org, row.id.parse()?, row)).collect()
-            })
-        })
-        .await
+        self.lane().run(move |connection| Box::pin(async move {
+            let rows = sqlx::query!(
+                r#"SELECT id AS "id!", location_id AS "location_id!", project_id AS "project_id!",
+                       directory AS "directory!", title AS "title!", agent AS "agent!", provider, model,
+                       created_ms AS "created_ms!", updated_ms AS "updated_ms!", outcome,
+                       input_tokens AS "input_tokens!", output_tokens AS "output_tokens!",
+                       reasoning_tokens AS "reasoning_tokens!",
+                       cache_read_tokens AS "cache_read_tokens!",
+                       cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
+                       next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms,
+                       fork_of, revert
+                   FROM read_children($1, $2)"#,
+                org.0,
+                session.as_str(),
+            )
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(missing)?;
+            rows.into_iter().map(|row| session_row!(org, row.id.parse()?, row)).collect()
+        })).await
     }
 
     /// A session and all below it, in no order; none when it is not there.

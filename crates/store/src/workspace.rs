@@ -6,6 +6,7 @@ use domain::{
     SnapshotTree, TimestampMs, TurnId,
 };
 
+use crate::tenant::missing;
 use crate::{Store, StoreError};
 
 /// A Workspace Snapshot of a Location, whose pack is stored.
@@ -91,7 +92,7 @@ impl Store {
     }
 
     /// What changed in a session's files, oldest first, without what was reverted for good: all of it, or what the
-    /// turns of one message changed (an answer's own, or those of all answers to a prompt).
+    /// turns of one message changed (an answer's own, or those of all answers to a prompt). One round trip.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.
@@ -101,49 +102,36 @@ impl Store {
         session: SessionId,
         message: Option<MessageId>,
     ) -> Result<Vec<ChangeRow>, StoreError> {
-        self.in_tenant(org, move |tx| {
-            Box::pin(async move {
-                sqlx::query_scalar!(
-                    "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2",
-                    org.0,
-                    session.as_str(),
-                )
-                .fetch_optional(&mut **tx)
-                .await?
-                .ok_or(StoreError::NotFound)?;
-                let rows = sqlx::query!(
-                    "SELECT c.seq, c.turn_id, c.base, c.tree, c.parent, c.files, c.more
-                     FROM workspace_change c
-                     WHERE c.org_id = $1 AND c.session_id = $2
-                         AND CASE WHEN c.turn_id IS NULL THEN $3::text IS NULL ELSE EXISTS (
-                             SELECT FROM provider_turn t
-                             JOIN message m ON m.org_id = t.org_id AND m.id = t.message_id
-                             WHERE t.org_id = $1 AND t.id = c.turn_id
-                                 AND ($3 IS NULL OR $3 IN (m.id, m.parent_id))) END
-                     ORDER BY c.seq",
-                    org.0,
-                    session.as_str(),
-                    message.as_ref().map(MessageId::as_str),
-                )
-                .fetch_all(&mut **tx)
-                .await?;
-                rows.into_iter()
-                    .map(|row| {
-                        Ok(ChangeRow {
-                            seq: Seq(row.seq),
-                            turn: row.turn_id.map(|id| id.parse()).transpose()?,
-                            base: row.base,
-                            tree: tree(&row.tree)?,
-                            parent: row.parent.as_deref().map(tree).transpose()?,
-                            files: serde_json::from_str(&row.files)
-                                .map_err(|error| StoreError::Unreadable(error.to_string()))?,
-                            more: row.more,
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let rows = sqlx::query!(
+                        r#"SELECT seq AS "seq!", turn_id, base AS "base!", tree AS "tree!", parent,
+                               files AS "files!", more AS "more!" FROM read_changes($1, $2, $3)"#,
+                        org.0,
+                        session.as_str(),
+                        message.as_ref().map(MessageId::as_str),
+                    )
+                    .fetch_all(&mut *connection)
+                    .await
+                    .map_err(missing)?;
+                    rows.into_iter()
+                        .map(|row| {
+                            Ok(ChangeRow {
+                                seq: Seq(row.seq),
+                                turn: row.turn_id.map(|id| id.parse()).transpose()?,
+                                base: row.base,
+                                tree: tree(&row.tree)?,
+                                parent: row.parent.as_deref().map(tree).transpose()?,
+                                files: serde_json::from_str(&row.files)
+                                    .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                                more: row.more,
+                            })
                         })
-                    })
-                    .collect()
+                        .collect()
+                })
             })
-        })
-        .await
+            .await
     }
 
     /// Says which files a new Location begins with. Saying so again changes nothing.

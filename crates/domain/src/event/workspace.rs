@@ -34,7 +34,8 @@ pub struct FileChange {
     pub patch: Option<String>,
 }
 
-/// Payload of `workspace.snapshotted`: a Capture whose pack is stored.
+/// Payload of `workspace.snapshotted`: a Capture whose pack is stored. With the tree itself for its `parent`, and no pack, it is an
+/// earlier one once more: the files were looked at, and are as that one has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceSnapshotted {
     /// The token under which it was taken.

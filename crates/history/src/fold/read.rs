@@ -109,7 +109,8 @@ impl History {
         self.state.last_epoch
     }
 
-    /// Settled calls whose effects on files no committed Capture has.
+    /// Settled calls of which no committed Capture says that it has their effects on files, the oldest first; of
+    /// very many the newest.
     #[must_use]
     pub fn unsaved(&self) -> &[Unsaved] {
         &self.state.files.unsaved
@@ -143,6 +144,15 @@ impl History {
     #[must_use]
     pub fn revert(&self) -> Option<&Reverting> {
         self.state.revert.as_ref()
+    }
+
+    /// The synthetic input that waits for the end of a staged Revert: it is about work that may be gone by then.
+    pub fn held(&self) -> impl Iterator<Item = &PendingInput> {
+        let is_staged = matches!(self.state.revert, Some(Reverting::Staged(_)));
+        let since = if is_staged { self.state.staged } else { Seq(i64::MAX) };
+        let held =
+            move |input: &&PendingInput| input.seq > since && input.prompt.synthetic.is_some();
+        self.state.pending.iter().filter(held)
     }
 
     /// What a Revert to before `message` goes back to: a prompt, an answer or a checkpoint that is not

@@ -1,51 +1,98 @@
-use domain::{FileChange, FileStatus, SnapshotTree, TurnId, WorkspaceSnapshotted};
+use domain::{FencingToken, FileChange, FileStatus, SnapshotTree, TurnId, WorkspaceSnapshotted};
 use session_rules::storable;
-use snapshots::{Captured, ChangeStatus, FileChanges, TreeId};
+use snapshots::{Captured, ChangeStatus, FileChanges, PackRef, TreeId};
 
 use super::Files;
 
-/// A tree whose pack is stored and whose row is not written yet. Dropped, its changes are the next capture's to tell.
+/// What a look at the files has found.
+pub(crate) enum Looked {
+    /// They have changed; the pack is stored.
+    Changed(Captured),
+    /// They are as a capture has them whose row is written.
+    AsBefore(Recorded),
+}
+
+/// A capture whose row is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorded {
+    pub(super) token: FencingToken,
+    pub(super) ordinal: i64,
+    pub(super) tree: TreeId,
+}
+
+impl Recorded {
+    pub(super) fn of(row: &PackRef) -> Self {
+        Self { token: row.token, ordinal: row.ordinal, tree: row.tree }
+    }
+}
+
+/// What a look has found and nobody has told yet. Dropped untold, its changes are the next capture's to tell.
 pub(crate) struct Capture {
     files: Files,
-    captured: Option<Captured>,
+    looked: Option<Looked>,
 }
 
 impl Capture {
-    pub(super) fn new(files: Files, captured: Captured) -> Self {
-        Self { files, captured: Some(captured) }
+    pub(super) fn new(files: Files, looked: Looked) -> Self {
+        Self { files, looked: Some(looked) }
     }
 
-    /// The event whose row it is. `turn`: the turn whose calls were the reason for it, if any were.
+    /// Whether there is a pack that wants its row.
+    pub(crate) fn has_changes(&self) -> bool {
+        matches!(self.looked, Some(Looked::Changed(_)))
+    }
+
+    /// The event that tells it. `turn`: the turn whose calls were the reason for it, if any were. Files that are as
+    /// before are told as the capture that has them, once more.
     pub(crate) fn event(&self, turn: Option<TurnId>) -> Option<WorkspaceSnapshotted> {
-        let captured = self.captured.as_ref()?;
-        let (files, more) = changes(&captured.changes);
-        Some(WorkspaceSnapshotted {
-            token: captured.token,
-            ordinal: captured.ordinal,
-            tree: tree(&captured.tree),
-            parent: captured.parent.as_ref().map(tree),
-            pack: captured.pack.clone(),
-            bytes: count(captured.bytes),
-            base: turn.is_none(),
-            turn,
-            files,
-            more,
+        let base = turn.is_none();
+        Some(match self.looked.as_ref()? {
+            Looked::Changed(captured) => {
+                let (files, more) = changes(&captured.changes);
+                WorkspaceSnapshotted {
+                    token: captured.token,
+                    ordinal: captured.ordinal,
+                    tree: tree(&captured.tree),
+                    parent: captured.parent.as_ref().map(tree),
+                    pack: captured.pack.clone(),
+                    bytes: count(captured.bytes),
+                    base,
+                    turn,
+                    files,
+                    more,
+                }
+            }
+            Looked::AsBefore(recorded) => WorkspaceSnapshotted {
+                token: recorded.token,
+                ordinal: recorded.ordinal,
+                tree: tree(&recorded.tree),
+                parent: Some(tree(&recorded.tree)),
+                pack: None,
+                bytes: 0,
+                base,
+                turn,
+                files: Vec::new(),
+                more: 0,
+            },
         })
     }
 
-    /// The row is committed.
+    /// Its row is committed.
     pub(crate) fn written(mut self) {
-        if let Some(captured) = self.captured.take() {
-            self.files.ended(captured, true);
+        self.ends(true);
+    }
+
+    fn ends(&mut self, written: bool) {
+        match self.looked.take() {
+            Some(Looked::Changed(captured)) => self.files.ended(captured, written),
+            Some(Looked::AsBefore(_)) | None => {}
         }
     }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        if let Some(captured) = self.captured.take() {
-            self.files.ended(captured, false);
-        }
+        self.ends(false);
     }
 }
 

@@ -15,7 +15,7 @@ use store::{FEATURES, PackRow, Store, StoreError};
 use tokio::sync::OnceCell;
 use tracing::warn;
 
-use super::capture::Capture;
+use super::capture::{Capture, Looked, Recorded};
 
 /// Locations whose files came from each other, one after the other.
 const MAX_SEEDS: usize = 32;
@@ -134,6 +134,8 @@ struct Opened {
 struct State {
     /// What became of captures, for the Shadow: their rows are written, or will never be.
     outcomes: Vec<(Captured, bool)>,
+    /// The newest capture whose row is written.
+    newest: Option<Recorded>,
     /// Something may have changed that no capture has come to its end with.
     dirty: bool,
     /// What is to be looked at, besides what the Shadow knows of.
@@ -231,8 +233,8 @@ impl Files {
         self.held.state().dirty
     }
 
-    /// Captures what may have changed, and what earlier captures owe. `None`: nothing has, or it is not known; a failure
-    /// is warned of, and what it owes is the next capture's.
+    /// Captures what may have changed, and what earlier captures owe. `None`: it is not known whether anything has; a
+    /// failure is warned of, and what it owes is the next capture's.
     pub(crate) async fn capture(&self, touched: Touched) -> Option<Capture> {
         self.owe(touched);
         let now = self.held.options.clock.monotonic();
@@ -240,10 +242,10 @@ impl Files {
             return None;
         }
         match self.look().await {
-            Ok(captured) => {
+            Ok(looked) => {
                 self.held.seen.store(true, Ordering::Release);
                 self.held.state().in_vain = 0;
-                Some(Capture::new(self.clone(), captured?))
+                Some(Capture::new(self.clone(), looked?))
             }
             Err(error) => {
                 self.held.failed.fetch_add(1, Ordering::Relaxed);
@@ -261,7 +263,7 @@ impl Files {
         level.is_ok_and(|level| level >= FEATURES)
     }
 
-    async fn look(&self) -> Result<Option<Captured>, FilesError> {
+    async fn look(&self) -> Result<Option<Looked>, FilesError> {
         let _in_turn = self.held.looking.lock().await;
         let Opened { shadow, .. } = self.opened().await?;
         self.tell(shadow).await;
@@ -275,7 +277,12 @@ impl Files {
         let mut owing = Owing { files: self, owed };
         let captured = shadow.capture(&owing.owed).await?;
         owing.owed = Touched::Nothing;
-        Ok(captured)
+        if let Some(captured) = captured {
+            return Ok(Some(Looked::Changed(captured)));
+        }
+        // Another session's capture whose row is not written yet does not count.
+        let (tree, newest) = (shadow.tree().await, self.held.state().newest.clone());
+        Ok(newest.filter(|newest| Some(newest.tree) == tree).map(Looked::AsBefore))
     }
 
     /// Tells the Shadow what became of captures. Not by two at once.
@@ -352,7 +359,13 @@ impl Files {
 
     /// What became of a capture.
     pub(super) fn ended(&self, captured: Captured, written: bool) {
-        self.held.state().outcomes.push((captured, written));
+        let mut state = self.held.state();
+        let place = (captured.token, captured.ordinal);
+        let newer = |newest: &Recorded| (newest.token, newest.ordinal) < place;
+        if written && state.newest.as_ref().is_none_or(newer) {
+            state.newest = Some(Recorded::of(&captured.pack_ref()));
+        }
+        state.outcomes.push((captured, written));
     }
 
     async fn opened(&self) -> Result<&Opened, FilesError> {
@@ -363,6 +376,7 @@ impl Files {
         let options = self.held.options.clone();
         let store = &options.store;
         let packs = refs(store.workspace_packs(options.at.clone()).await?)?;
+        self.held.state().newest = packs.last().map(Recorded::of);
         let mut from = store.location(options.at.org, options.at.location.clone()).await?.seed;
         let began = from.as_ref().map(|seed| tree_id(&seed.tree)).transpose()?;
         let mut seed = Vec::new();

@@ -36,7 +36,8 @@ impl FileSlot {
     pub(crate) fn before_changes(&mut self, any: bool) {
         let Some(files) = &self.files else { return };
         let theirs = any && !self.looked && files.is_peoples();
-        if (files.wants_base() || theirs) && self.running.is_none() && self.done.is_none() {
+        let idle = self.running.is_none() && !self.done.as_ref().is_some_and(Capture::has_changes);
+        if (files.wants_base() || theirs) && idle {
             self.begin(None, Touched::Anything);
         }
     }
@@ -45,6 +46,16 @@ impl FileSlot {
     pub(crate) fn after_changes(&mut self, turn: TurnId, touched: Touched) {
         if self.files.is_some() && touched != Touched::Nothing {
             // One that is older knows nothing of these: what it owes is this one's.
+            self.begin(Some(turn), touched);
+        }
+    }
+
+    /// No capture says yet that it has what calls did, the last of them in `turn`: it is looked for, unless somebody
+    /// does. What failed or was given up before is tried again with it.
+    pub(crate) fn make_up(&mut self, turn: TurnId) {
+        let Some(files) = &self.files else { return };
+        if self.running.is_none() && self.done.is_none() {
+            let touched = if files.wants_base() { Touched::Anything } else { Touched::Nothing };
             self.begin(Some(turn), touched);
         }
     }
@@ -74,11 +85,6 @@ impl FileSlot {
     /// Whether anything is captured here.
     pub(crate) fn is_on(&self) -> bool {
         self.files.is_some()
-    }
-
-    /// Whether something may have changed that no capture has: nobody has looked yet, or a look failed.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.files.as_ref().is_some_and(|files| files.wants_base() || files.is_dirty())
     }
 
     /// Whether a capture is under way: what is to come after it has to wait.
@@ -123,12 +129,14 @@ impl FileSlot {
         self.until = None;
     }
 
-    /// The row to be written with the drain's next write.
-    pub(crate) fn event(&self) -> Option<WorkspaceSnapshotted> {
-        self.done.as_ref()?.event(self.turn.clone())
+    /// What the drain's next write has to tell. `unsaved`: there are calls of which no capture says that it has what
+    /// they did; only of those it is told that files are as before.
+    pub(crate) fn event(&self, unsaved: bool) -> Option<WorkspaceSnapshotted> {
+        let done = self.done.as_ref().filter(|done| unsaved || done.has_changes())?;
+        done.event(self.turn.clone())
     }
 
-    /// It is written.
+    /// A write has been made, and has told it.
     pub(crate) fn written(&mut self) {
         if let Some(capture) = self.done.take() {
             capture.written();

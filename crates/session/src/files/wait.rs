@@ -40,12 +40,18 @@ impl<'r> Drain<'r> {
         intents.map(|intent| &intent.tool).any(|tool| is(rules.tools.class(tool)) && runs(tool))
     }
 
-    /// Calls that an earlier drain has settled may have changed files, and no capture has them.
+    /// Calls that an earlier drain has settled may have changed files, and no capture says that it has them.
     pub(crate) fn capture_what_is_left(&mut self) {
-        if let Some(unsaved) = self.log.history().unsaved().last()
-            && self.files.is_behind()
-        {
+        if let Some(unsaved) = self.log.history().unsaved().last() {
             self.files.after_changes(unsaved.turn.clone(), Touched::Anything);
+        }
+    }
+
+    /// A turn's calls are settled: what they touched is captured, with what no capture has of those before.
+    pub(crate) fn capture_after(&mut self, turn: &mut Turn<'r>) {
+        self.files.after_changes(turn.said.turn.clone(), turn.take_touched());
+        if let Some(unsaved) = self.log.history().unsaved().last() {
+            self.files.make_up(unsaved.turn.clone());
         }
     }
 

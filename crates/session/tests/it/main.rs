@@ -35,4 +35,5 @@ mod text;
 mod titles;
 mod tools;
 mod turns;
+mod unsaved;
 mod world;

@@ -9,8 +9,8 @@ use super::{Violation, ensure};
 pub(super) struct Files {
     /// The turn that each such call belongs to, until it has its result.
     open: Vec<(CallId, TurnId)>,
-    /// Those that have one, and whose effects are not captured.
-    unsaved: Vec<TurnId>,
+    /// The turns of those that have one, while the capture of their effects is waited for.
+    awaited: Vec<TurnId>,
     /// Those that ended well at the Location where the session is.
     done: Vec<CallId>,
     /// Effects are gone that the model has not been told of.
@@ -25,7 +25,7 @@ impl Files {
             return Ok(());
         }
         let call = &called.intent.call;
-        let earlier = self.unsaved.iter().find(|turn| **turn != called.turn);
+        let earlier = self.awaited.iter().find(|turn| **turn != called.turn);
         ensure!(earlier.is_none(), "files: {call} runs before what {earlier:?} did is captured");
         self.open.push((call.clone(), called.turn.clone()));
         Ok(())
@@ -34,15 +34,20 @@ impl Files {
     pub(super) fn settled(&mut self, settled: &ToolSettled) {
         let Some(at) = self.open.iter().position(|(call, _)| *call == settled.call) else { return };
         let (call, turn) = self.open.swap_remove(at);
-        self.unsaved.push(turn);
+        self.awaited.push(turn);
         if settled.outcome == ToolOutcomeKind::Completed {
             self.done.push(call);
         }
     }
 
-    /// Nothing waits to be captured any more.
+    /// The log says that all of it is captured.
     pub(super) fn saved(&mut self) {
-        self.unsaved.clear();
+        self.awaited.clear();
+    }
+
+    /// What comes next does not wait; should the effects be gone one day, the model is told all the same.
+    pub(super) fn awaited_no_longer(&mut self) {
+        self.awaited.clear();
     }
 
     pub(super) fn restored(&mut self, lost: &[CallId]) {
@@ -59,22 +64,10 @@ impl Files {
         Ok(())
     }
 
-    /// The effects of its calls are given up.
-    pub(super) fn left(&mut self) {
-        self.saved();
-        self.done.clear();
-    }
-
-    /// The log says no more of what is not captured by now.
-    pub(super) fn ended(&mut self) {
-        if !self.unsaved.is_empty() {
-            self.left();
-        }
-    }
-
     /// The session's files are others.
     pub(super) fn moved(&mut self) {
-        self.left();
+        self.saved();
+        self.done.clear();
         self.untold = false;
     }
 

@@ -33,6 +33,10 @@ pub(super) struct Inbox {
     pub(super) holds: bool,
     /// The control that was delivered last.
     pub(super) last_control: Option<MessageId>,
+    /// What waits for the end of a staged Revert, and goes with it if it is committed.
+    held: Vec<MessageId>,
+    /// What goes with a Revert in this very write.
+    goes: Vec<MessageId>,
 }
 
 impl Inbox {
@@ -132,6 +136,25 @@ impl Inbox {
     /// Whether a Revert is staged.
     pub(super) fn staged(&mut self, is: bool) {
         self.holds = is;
+        self.held.clear();
+    }
+
+    /// What was admitted last is about work that a staged Revert may take away.
+    pub(super) fn held(&mut self, message: &MessageId) {
+        self.held.push(message.clone());
+    }
+
+    /// The work is gone.
+    pub(super) fn committed(&mut self) {
+        self.goes.append(&mut self.held);
+    }
+
+    pub(super) fn is_whole(&mut self) -> Result<(), Violation> {
+        let waits = |message: &MessageId| self.inputs.get(message).is_some_and(InputView::waits);
+        let left = self.goes.iter().find(|message| waits(message));
+        ensure!(left.is_none(), "revert: {left:?} is about what is gone, and waits on");
+        self.goes.clear();
+        Ok(())
     }
 
     /// Whether something waits that was woken for.

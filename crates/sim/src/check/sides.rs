@@ -3,7 +3,8 @@ use domain::{
     TitledBy, TurnId, TurnOutcome,
 };
 
-use super::{Requests, Violation, ensure, tokens};
+use super::requests::Requests;
+use super::{Violation, ensure};
 use crate::provider::Provider;
 
 /// How many bytes stand for a token.
@@ -128,7 +129,7 @@ impl Sides {
         let Some(open) = open else { return Err(format!("I4: {id} ended and was not open")) };
         let requests = &open.requests;
         ensure!(requests.running.is_none(), "I9: {id} ended with an open attempt");
-        ensure!(tokens(ended.usage) == tokens(requests.usage), "I9: usage of {id}");
+        ensure!(requests.have_used(ended.usage), "I9: usage of {id}");
         let completed = ended.outcome == SideOutcome::Completed;
         ensure!(ended.checkpoint.is_some() == completed, "I7: {id} ended as {:?}", ended.outcome);
         let tried = ended.outcome != SideOutcome::Lost;
@@ -156,7 +157,7 @@ impl Sides {
         let open = self.title.take().filter(|open| open.id == *id);
         let Some(open) = open else { return Err(format!("title: {id} ended and was not open")) };
         ensure!(open.running.is_none(), "I9: {id} ended with an open attempt");
-        ensure!(tokens(ended.usage) == tokens(open.usage), "I9: usage of {id}");
+        ensure!(open.have_used(ended.usage), "I9: usage of {id}");
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use domain::{
     TurnStarted,
 };
 
-use super::{MAX_BODIES, MAX_RETRIES, Requests, Violation, ensure, tokens};
+use super::requests::{Requests, tokens};
+use super::{MAX_BODIES, MAX_RETRIES, Violation, ensure};
 use crate::provider::Provider;
 
 #[derive(Debug, Clone)]
@@ -158,7 +159,7 @@ impl Turns {
         let open = turn.calls.iter().filter(|call| !self.calls[call].settled).count();
         ensure!(open == 0, "I8: {id} was settled with {open} open calls");
         ensure!(turn.requests.running.is_none(), "I9: {id} was settled with an open attempt");
-        let used = tokens(settled.usage) == tokens(turn.requests.usage);
+        let used = turn.requests.have_used(settled.usage);
         ensure!(used, "I9: usage of {id}");
         match settled.outcome {
             TurnOutcome::Completed => self.failures = 0,

@@ -8,7 +8,7 @@ use super::decide::Op;
 use super::{Drain, Flow, Phase};
 use crate::fault::Fault;
 use crate::mutant::ShellMutant;
-use crate::world::{Capture, World};
+use crate::world::{Capture, Taken, World};
 
 /// How long calls that may change files, and a drain's end, wait for a capture.
 const SNAPSHOT_WAIT: i64 = 400;
@@ -19,7 +19,7 @@ const HURRY: i64 = 80;
 #[derive(Default)]
 pub(super) struct FileSlot {
     running: Option<Capture>,
-    pub(super) done: Option<WorkspaceSnapshotted>,
+    pub(super) done: Option<Taken>,
     failed: bool,
     /// The files as the last one has them.
     tree: Option<SnapshotTree>,
@@ -88,15 +88,25 @@ impl Drain {
         self.begin_capture(Some(id), world);
     }
 
-    /// Calls that an earlier drain has settled may have changed files, and no capture has them.
+    /// The same, with what no capture has of the calls before.
+    pub(super) fn capture_after(&mut self, world: &mut World) {
+        self.after_changes(world);
+        if !self.files.is_running() && self.files.done.is_none() {
+            self.capture_what_is_left(world);
+        }
+    }
+
+    /// Calls that are settled may have changed files, and no capture says that it has them.
     pub(super) fn capture_what_is_left(&mut self, world: &mut World) {
         let Some(unsaved) = self.history.unsaved().last() else { return };
         let turn = unsaved.turn.clone();
-        if world.is_behind(self.at, self.token) {
-            self.begin_capture(Some(turn), world);
-        } else {
-            world.excuse(self.session, false);
-        }
+        self.begin_capture(Some(turn), world);
+    }
+
+    /// What the next write has to tell. That files are as before is told only of calls of which nothing says so yet.
+    pub(super) fn captured(&self) -> Option<&WorkspaceSnapshotted> {
+        let done = self.files.done.as_ref()?;
+        (!done.as_before || !self.history.unsaved().is_empty()).then_some(&done.row)
     }
 
     /// Whether calls whose intents wait may change files.
@@ -123,19 +133,23 @@ impl Drain {
         let early = world.is(ShellMutant::RowBeforePack);
         let Some(running) = self.files.running.take() else { return };
         if running.ends_at <= now {
-            let tree = Some(running.tree.clone());
-            let (done, failed) = world.captured(self.at, running);
-            if done.is_none() {
-                world.excuse(self.session, failed);
+            let (tree, row) = (Some(running.tree.clone()), running.taken().row.clone());
+            let mut done = world.captured(self.at, running);
+            let failed = done.is_none();
+            if failed {
+                world.goes_on_uncaptured(self.session);
+            }
+            if failed && world.is(ShellMutant::FailureIsAsBefore) {
+                done = world.as_before(self.at, row);
             }
             self.files = FileSlot { done, failed, tree, ..FileSlot::default() };
         } else if self.files.until.is_some_and(|until| until <= now) {
             world.faults.note(Fault::SnapshotOverdue);
-            world.excuse(self.session, true);
+            world.goes_on_uncaptured(self.session);
             self.files = FileSlot { failed: true, ..FileSlot::default() };
         } else {
             if early {
-                self.files.done = running.row().cloned();
+                self.files.done = Some(running.taken().clone());
             }
             self.files.running = Some(running);
         }

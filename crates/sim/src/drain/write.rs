@@ -21,8 +21,6 @@ pub(super) struct Pending {
     decided: Decided,
     end: domain::DrainEnd,
     site: Site,
-    /// The row of a capture rides in it.
-    captured: bool,
 }
 
 impl Drain {
@@ -75,11 +73,10 @@ impl Drain {
         let mark = self.history.mark();
         let rules = self.rules(world);
         let mint = domain::IdMint::seeded(self.mint.last(), now, self.seed);
+        let captured = self.captured().cloned().filter(|_| !matches!(op, Op::Open(..)));
         let mut draft = Draft::new(&mut self.history, mint, now);
-        let captured = self.files.done.as_ref().filter(|_| !matches!(op, Op::Open(..)));
-        let has_captured = captured.is_some();
         if let Some(captured) = captured {
-            draft.push(captured.clone());
+            draft.push(captured);
         }
         if let Some(title) = self.title.done() {
             rules.title_ended(&mut draft, title);
@@ -98,8 +95,7 @@ impl Drain {
                 self.capture_before(op, world)
             }
             Verdict::Write(decided, end, site) => {
-                let captured = has_captured;
-                let pending = Pending { op, basis, mark, drafted, decided, end, site, captured };
+                let pending = Pending { op, basis, mark, drafted, decided, end, site };
                 if locked {
                     return self.commit(pending, world);
                 }
@@ -110,7 +106,7 @@ impl Drain {
     }
 
     pub(super) fn commit(&mut self, pending: Pending, world: &mut World) -> Flow {
-        let Pending { op, basis, mark, mut drafted, decided, end, site, captured } = pending;
+        let Pending { op, basis, mark, mut drafted, decided, end, site } = pending;
         let crash = world.crash(site);
         if crash == Some(When::Before) {
             return Flow::Died;
@@ -156,9 +152,7 @@ impl Drain {
                 self.mint.raise(drafted.mint.last());
                 self.claim = Some(basis.claim());
                 self.basis = Some(next);
-                if captured {
-                    self.files.done = None;
-                }
+                self.files.done = None;
                 self.after(op, decided, world)
             }
             Written::Stale => {
@@ -200,7 +194,7 @@ impl Drain {
                 self.follow(next, world)
             }
             (Op::Settled(..), Decided::Settled(Some(next))) => {
-                self.after_changes(world);
+                self.capture_after(world);
                 self.follow(next, world)
             }
             (_, Decided::Next(next) | Decided::Settled(Some(next))) => self.follow(next, world),

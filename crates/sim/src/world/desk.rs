@@ -172,10 +172,9 @@ impl World {
         self.facts.tools.class(tool)
     }
 
-    /// What a session's calls have changed is captured, has not changed anything, or is waited for no longer.
-    /// `failed`: because it could not be captured.
-    pub(crate) fn excuse(&mut self, session: usize, failed: bool) {
-        self.checkers[session].excuse(failed);
+    /// What a session's calls have changed could not be captured, or nobody waits for that any longer.
+    pub(crate) fn goes_on_uncaptured(&mut self, session: usize) {
+        self.checkers[session].goes_on_uncaptured();
     }
 
     pub(crate) fn fail(&mut self, violation: Violation) {

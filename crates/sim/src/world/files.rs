@@ -44,15 +44,24 @@ pub(crate) struct Capture {
     /// The files.
     pub(crate) tree: SnapshotTree,
     token: i64,
-    /// What will have come of it; `None` when nothing has changed.
-    taken: Option<WorkspaceSnapshotted>,
+    /// What will have come of it.
+    taken: Taken,
     fails: bool,
 }
 
+/// What a look at the files has found.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    /// The row to be written of it.
+    pub(crate) row: WorkspaceSnapshotted,
+    /// Nothing has changed since the newest row, which this says again.
+    pub(crate) as_before: bool,
+}
+
 impl Capture {
-    /// The row that will be written of it.
-    pub(crate) fn row(&self) -> Option<&WorkspaceSnapshotted> {
-        self.taken.as_ref()
+    /// What will have come of it.
+    pub(crate) fn taken(&self) -> &Taken {
+        &self.taken
     }
 }
 
@@ -62,19 +71,15 @@ impl World {
         let slow = !self.quiet && self.rng.chance(8);
         let ends_at = self.now + if slow { self.range(300, 1_500) } else { self.range(1, 60) };
         let fails = !self.quiet && self.rng.chance(8);
-        let disk = &mut self.disks[at];
+        let disk = &self.disks[at];
         let tree = tree_of(&disk.content);
         let parent = disk.tree.clone();
-        if parent.as_ref() == Some(&tree) {
-            return Capture { ends_at, tree, token, taken: None, fails };
-        }
-        disk.ordinal += 1;
         let before = parent.as_ref().and_then(|parent| self.trees.get(parent));
         let files = changes(before.map(|content| &content.files), &disk.content.files);
-        let taken = WorkspaceSnapshotted {
+        let row = WorkspaceSnapshotted {
             token: FencingToken(token),
-            ordinal: disk.ordinal,
-            pack: Some(format!("{at}-{token}-{}", disk.ordinal)),
+            ordinal: disk.ordinal + 1,
+            pack: Some(format!("{at}-{token}-{}", disk.ordinal + 1)),
             tree: tree.clone(),
             parent,
             bytes: 1,
@@ -83,30 +88,41 @@ impl World {
             files,
             more: 0,
         };
+        let same = row.parent.as_ref() == Some(&tree);
+        if same && let Some(taken) = self.as_before(at, row.clone()) {
+            return Capture { ends_at, tree, token, taken, fails };
+        }
+        let disk = &mut self.disks[at];
+        disk.ordinal += 1;
         self.trees.insert(tree.clone(), disk.content.clone());
-        Capture { ends_at, tree, token, taken: Some(taken), fails }
+        Capture { ends_at, tree, token, taken: Taken { row, as_before: false }, fails }
     }
 
-    /// A look has come to its end: the row to be written, whose pack is stored. True: it failed.
-    pub(crate) fn captured(
-        &mut self,
-        at: usize,
-        capture: Capture,
-    ) -> (Option<WorkspaceSnapshotted>, bool) {
+    /// The newest row once more, with what is `row`'s own besides the files; `None` without one.
+    pub(crate) fn as_before(&self, at: usize, row: WorkspaceSnapshotted) -> Option<Taken> {
+        let Disk { tree, newest: (token, ordinal), .. } = &self.disks[at];
+        let tree = tree.clone()?;
+        let row = WorkspaceSnapshotted {
+            token: FencingToken(*token),
+            ordinal: *ordinal,
+            parent: Some(tree.clone()),
+            tree,
+            pack: None,
+            files: Vec::new(),
+            ..row
+        };
+        Some(Taken { row, as_before: true })
+    }
+
+    /// A look has come to its end: what was found, with its pack stored. `None`: it failed.
+    pub(crate) fn captured(&mut self, at: usize, capture: Capture) -> Option<Taken> {
         if capture.fails {
             self.faults.note(Fault::SnapshotFailed);
-            return (None, true);
+            return None;
         }
         self.disks[at].seen = Some(capture.token);
-        let pack = capture.taken.as_ref().and_then(|taken| taken.pack.clone());
-        self.packs.extend(pack);
-        (capture.taken, false)
-    }
-
-    /// Nobody has looked at the files under this token, or something has changed since.
-    pub(crate) fn is_behind(&self, at: usize, token: i64) -> bool {
-        let disk = &self.disks[at];
-        disk.seen != Some(token) || disk.tree.as_ref() != Some(&tree_of(&disk.content))
+        self.packs.extend(capture.taken.row.pack.clone());
+        Some(capture.taken)
     }
 
     /// Nobody has looked at the files under this token.

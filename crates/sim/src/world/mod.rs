@@ -24,7 +24,7 @@ use history::History;
 use session_rules::Site;
 
 use self::facts::{EPOCH, Facts, LOCATIONS, MAX_STEPS, QUIET, SESSIONS, SETTLED, WORKERS};
-pub(crate) use self::files::Capture;
+pub(crate) use self::files::{Capture, Taken};
 use self::files::{Content, Disk};
 use self::gateways::Asked;
 use self::trouble::Place;

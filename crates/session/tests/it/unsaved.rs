@@ -1,0 +1,167 @@
+//! What a model is told of its calls' effects when their files are gone: all that no capture has, and nothing else.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use domain::DrainOutcome::Completed;
+use domain::{CallId, NoticeKind, SessionEvent};
+use serde_json::json;
+use session::Files;
+use simulated_model::Script;
+
+use crate::recovery::life;
+use crate::tools::{call, calls, says, shell};
+use crate::world::{ORG, Session, World};
+
+/// A world whose captures are tried again at once.
+async fn world() -> Result<World> {
+    World::with(|settings| settings.snapshots.back_off = Duration::ZERO).await
+}
+
+/// Object storage that takes no pack until the answer is called.
+fn outage(world: &World) -> Result<impl FnOnce() -> Result<()>> {
+    let packs = world.folder(&format!("blobs/o/{ORG}"))?.join("snapshot");
+    std::fs::write(&packs, "no folder")?;
+    Ok(move || Ok(std::fs::remove_file(&packs)?))
+}
+
+/// The session where a worker captures its files.
+fn hold(world: &World, session: &Session, folder: &str) -> Result<Files> {
+    let (workspace, files) = world.hold(session, &world.folder(folder)?);
+    session.is_held(&workspace);
+    Ok(files)
+}
+
+/// Another worker takes over, with a disk of its own; the files that it finds there.
+async fn on_another_disk(world: &World, session: &Session, folder: &str) -> Result<usize> {
+    let token = world.take_over(session).await?;
+    let there = world.folder(folder)?;
+    let (workspace, files) = world.hold(session, &there);
+    let tree = files.restore_newest().await?;
+    session.is_held(&workspace.restored(token, tree));
+    Ok(crate::files::contents(&there)?.len())
+}
+
+async fn says_again(world: &World, session: &Session, prompt: &str) -> Result<()> {
+    world.script(says(prompt, 0, "well"))?;
+    world.prompt(session, prompt).await?;
+    assert_eq!(world.settle(session).await?, [Completed]);
+    Ok(())
+}
+
+/// Calls that have results, and of those, which were lost at each takeover.
+async fn lost(world: &World, session: &Session) -> Result<(Vec<CallId>, Vec<Vec<CallId>>)> {
+    let (mut settled, mut lost) = (Vec::new(), Vec::new());
+    for event in world.events(session).await? {
+        match event.event {
+            SessionEvent::ToolSettled(call) => settled.push(call.call),
+            SessionEvent::WorkspaceRestored(restored) => lost.push(restored.lost),
+            _ => {}
+        }
+    }
+    Ok((settled, lost))
+}
+
+async fn notices(world: &World, session: &Session) -> Result<Vec<String>> {
+    let told = |event| match event {
+        SessionEvent::NoticeRecorded(notice) if notice.kind == NoticeKind::FilesLost => {
+            Some(notice.text)
+        }
+        _ => None,
+    };
+    Ok(world.events(session).await?.into_iter().filter_map(|event| told(event.event)).collect())
+}
+
+#[tokio::test]
+async fn what_a_drains_last_capture_did_not_save_is_told_on_another_disk() -> Result<()> {
+    let world = world().await?;
+    let session = world.session().await?;
+    let files = hold(&world, &session, "here")?;
+    let write = call("write", json!({"path": "a.txt", "content": "one\n"}));
+    world.script(calls("job", 0, vec![write]))?;
+    world.script(says("job", 1, "done"))?;
+    let comes_back = outage(&world)?;
+    world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert!(files.counts().failed >= 1, "{:?}", files.counts());
+    comes_back()?;
+    assert_eq!(on_another_disk(&world, &session, "there").await?, 0, "no snapshot has any file");
+    says_again(&world, &session, "one").await?;
+    let (settled, gone) = lost(&world, &session).await?;
+    assert_eq!((settled.len(), gone), (1, vec![settled]));
+    let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
+    ensure!(last.contains("effects on files are gone: write"), "{last}");
+    // Once.
+    says_again(&world, &session, "two").await?;
+    assert_eq!(on_another_disk(&world, &session, "yonder").await?, 0);
+    says_again(&world, &session, "three").await?;
+    assert_eq!(lost(&world, &session).await?.1[1], []);
+    assert_eq!(notices(&world, &session).await?.len(), 1);
+    world.check().await
+}
+
+#[tokio::test]
+async fn a_drain_that_ends_in_its_first_write_has_saved_nothing() -> Result<()> {
+    let world = world().await?;
+    let session = world.session_titled("x", false).await?;
+    hold(&world, &session, "here")?;
+    let title = Script { matches: "<title-request>".into(), hang: true, ..Script::default() };
+    world.script(Script { times: Some(1), ..title })?;
+    world.script(calls("job", 0, vec![shell("echo x > x.txt")]))?;
+    world.script(says("job", 1, "done"))?;
+    let comes_back = outage(&world)?;
+    world.prompt(&session, "job").await?;
+    // It dies when nothing but a title is waited for.
+    assert!(life(&world, &session, 4, Duration::from_millis(100)).await?.is_none());
+    comes_back()?;
+    world.take_over(&session).await?;
+    hold(&world, &session, "here")?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let kinds = world.kinds(&session).await?;
+    ensure!(!kinds.contains(&"workspace.snapshotted"), "{kinds:?}");
+    assert_eq!(on_another_disk(&world, &session, "there").await?, 0);
+    says_again(&world, &session, "one").await?;
+    let (settled, gone) = lost(&world, &session).await?;
+    assert_eq!((settled.len(), gone), (1, vec![settled]));
+    world.check().await
+}
+
+#[tokio::test]
+async fn where_the_disk_is_the_same_the_next_drain_saves_what_the_last_did_not() -> Result<()> {
+    let world = world().await?;
+    let session = world.session().await?;
+    hold(&world, &session, "here")?;
+    world.script(calls("job", 0, vec![shell("echo x > x.txt")]))?;
+    world.script(says("job", 1, "done"))?;
+    let comes_back = outage(&world)?;
+    world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    comes_back()?;
+    says_again(&world, &session, "one").await?;
+    assert_eq!(on_another_disk(&world, &session, "there").await?, 1);
+    says_again(&world, &session, "two").await?;
+    assert_eq!(lost(&world, &session).await?.1, [[]]);
+    assert_eq!(notices(&world, &session).await?, Vec::<String>::new());
+    world.check().await
+}
+
+#[tokio::test]
+async fn calls_that_changed_nothing_are_not_told_as_lost() -> Result<()> {
+    let world = world().await?;
+    let session = world.session().await?;
+    hold(&world, &session, "here")?;
+    world.script(calls("job", 0, vec![shell("echo x > x.txt")]))?;
+    world.script(calls("job", 1, vec![shell("true")]))?;
+    // Refused, and of a file that is not there: nothing is looked at.
+    let edit = call("edit", json!({"path": "none.txt", "old": "a", "new": "b"}));
+    world.script(calls("job", 2, vec![edit]))?;
+    world.script(says("job", 3, "done"))?;
+    world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    assert_eq!(on_another_disk(&world, &session, "there").await?, 1);
+    says_again(&world, &session, "one").await?;
+    let (settled, gone) = lost(&world, &session).await?;
+    assert_eq!((settled.len(), gone), (3, vec![vec![]]));
+    assert_eq!(notices(&world, &session).await?, Vec::<String>::new());
+    world.check().await
+}
