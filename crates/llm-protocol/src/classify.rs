@@ -93,7 +93,7 @@ fn by_name(codes: &[String]) -> Option<ErrorReason> {
     if has(&["server_error", "internal", "overloaded", "unavailable", "timeout", "api_error"]) {
         return Some(ErrorReason::ProviderInternal { retry_after_ms: None });
     }
-    has(&["invalid_request", "not_found", "invalid_argument"])
+    has(&["invalid_request", "invalid_prompt", "not_found", "invalid_argument"])
         .then_some(ErrorReason::InvalidRequest)
 }
 

@@ -40,6 +40,12 @@ impl PartialEq for RawJson {
 
 impl Eq for RawJson {}
 
+impl From<&RawValue> for RawJson {
+    fn from(raw: &RawValue) -> Self {
+        Self(raw.to_owned())
+    }
+}
+
 impl From<&Value> for RawJson {
     /// The value written compactly, with the keys of its objects sorted.
     fn from(value: &Value) -> Self {

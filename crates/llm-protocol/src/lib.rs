@@ -16,14 +16,18 @@ mod error_event;
 mod event;
 mod framing;
 mod json;
+mod media;
 mod message;
 mod message_json;
 pub mod openai_chat;
+pub mod openai_responses;
+mod options;
 mod protocol;
 mod request;
 pub mod retry;
 pub mod sse;
 mod state;
+mod text;
 
 pub use cache::{Breakpoints, CacheMarks, CachePolicy, MessageMarks};
 pub use classify::{classify, classify_in_stream, http_date_unix_ms, retry_after_ms};

@@ -7,6 +7,7 @@ use crate::dialect::Dialect;
 use crate::event::LlmEvent;
 use crate::framing::{Framer, Framing};
 use crate::openai_chat;
+use crate::openai_responses;
 use crate::request::LlmRequest;
 use crate::state::StateOwner;
 
@@ -106,6 +107,8 @@ macro_rules! protocols {
 protocols! {
     /// OpenAI chat completions and what is compatible with it.
     OpenAiChat = "openai-chat" in openai_chat;
+    /// OpenAI responses and what is compatible with it.
+    OpenAiResponses = "openai-responses" in openai_responses;
 }
 
 impl Protocol {

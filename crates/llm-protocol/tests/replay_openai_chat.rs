@@ -1,6 +1,5 @@
 //! Recorded exchanges with real providers: our encoder writes what they accepted, our decoder reads what they
 //! answered, under every split of the bytes.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -184,3 +184,52 @@ pub(crate) fn get_weather() -> ToolDefinition {
         input_schema: RawJson::parse(schema).unwrap(),
     }
 }
+
+/// What breaks the order that `LlmEvent` documents, if anything does.
+pub(crate) fn disorder(events: &[LlmEvent]) -> Option<String> {
+    let mut open_part: Option<&str> = None;
+    let mut open_inputs: Vec<&str> = Vec::new();
+    let mut parts: Vec<&str> = Vec::new();
+    let mut called: Vec<&str> = Vec::new();
+    for (at, event) in events.iter().enumerate() {
+        let wrong = match event {
+            LlmEvent::TextStart { id } | LlmEvent::ReasoningStart { id } => {
+                let wrong = open_part.is_some() || parts.contains(&id.as_str());
+                parts.push(id);
+                open_part = Some(id);
+                wrong
+            }
+            LlmEvent::TextDelta { id, text } | LlmEvent::ReasoningDelta { id, text } => {
+                open_part != Some(id) || text.is_empty()
+            }
+            LlmEvent::TextEnd { id, .. } | LlmEvent::ReasoningEnd { id, .. } => {
+                open_part.take() != Some(id)
+            }
+            LlmEvent::ToolInputStart { id, .. } => {
+                open_inputs.push(id);
+                false
+            }
+            LlmEvent::ToolInputDelta { id, text } => {
+                !open_inputs.contains(&id.as_str()) || text.is_empty()
+            }
+            LlmEvent::ToolInputEnd { id } => {
+                let open = open_inputs.iter().position(|open| open == id);
+                open.map(|at| open_inputs.remove(at)).is_none()
+                    || !matches!(events.get(at + 1), Some(LlmEvent::ToolCall(call)) if call.id == *id)
+            }
+            LlmEvent::ToolCall(call) => {
+                called.push(&call.id);
+                false
+            }
+            LlmEvent::ToolResult(result) => !called.contains(&result.id.as_str()),
+            LlmEvent::StepFinish { .. } => {
+                at + 2 != events.len() || open_part.is_some() || !open_inputs.is_empty()
+            }
+            LlmEvent::Finish { .. } => at + 1 != events.len(),
+        };
+        if wrong {
+            return Some(format!("event {at}, {event:?}, in {events:?}"));
+        }
+    }
+    None
+}

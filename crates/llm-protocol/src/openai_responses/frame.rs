@@ -1,0 +1,134 @@
+//! The frames of a response's stream, as far as we read them. Everything may be absent or null.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::decode_error::DecodeError;
+use crate::error::truncate;
+use crate::event::Usage;
+use crate::text::Text;
+
+/// One frame of any type: all fields that some type has.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Frame<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) delta: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) item: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) item_id: Option<Text<'a>>,
+    pub(super) output_index: Option<u64>,
+    pub(super) content_index: Option<u64>,
+    pub(super) summary_index: Option<u64>,
+    #[serde(borrow)]
+    pub(super) response: Option<Response<'a>>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// Types that we read; a frame of any other is ignored.
+const KNOWN: &[&str] = &[
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.output_text.delta",
+    "response.refusal.delta",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_text.delta",
+    "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "error",
+];
+
+impl<'a> Frame<'a> {
+    /// A frame that is none of this protocol's is empty: JSON that is no object, or an unknown type whose fields
+    /// are of other types than ours.
+    pub(super) fn parse(data: &'a str) -> Result<Self, DecodeError> {
+        #[derive(Deserialize)]
+        struct Type {
+            #[serde(rename = "type")]
+            kind: Option<String>,
+        }
+        let error = match serde_json::from_str(data) {
+            Ok(frame) => return Ok(frame),
+            Err(error) => error,
+        };
+        let foreign = match serde_json::from_str::<Type>(data) {
+            Ok(Type { kind: Some(kind) }) => !KNOWN.contains(&kind.as_str()),
+            Ok(Type { kind: None }) => false,
+            Err(_) => is_json_but_no_object(data),
+        };
+        if foreign {
+            return Ok(Self::default());
+        }
+        Err(DecodeError::malformed(format!("{error} in frame: {}", truncate(data, 256))))
+    }
+}
+
+fn is_json_but_no_object(data: &str) -> bool {
+    serde_json::from_str::<&RawValue>(data).is_ok_and(|value| !value.get().starts_with('{'))
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Response<'a> {
+    pub(super) usage: Option<WireUsage>,
+    pub(super) incomplete_details: Option<Incomplete>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Incomplete {
+    pub(super) reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    input_tokens: Option<u64>,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+    total_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    pub(super) fn into_usage(self) -> Usage {
+        let (input, output) = (self.input_tokens.unwrap_or(0), self.output_tokens.unwrap_or(0));
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            cache_read_tokens: self
+                .input_tokens_details
+                .and_then(|of| of.cached_tokens)
+                .unwrap_or(0),
+            cache_write_tokens: 0,
+            reasoning_tokens: self
+                .output_tokens_details
+                .and_then(|of| of.reasoning_tokens)
+                .unwrap_or(0),
+            total_tokens: self.total_tokens.unwrap_or_else(|| input.saturating_add(output)),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Tools that the provider ran: from their items to a call and its result.
+
+use serde_json::value::RawValue;
+
+use crate::json::RawJson;
+use crate::message::{ToolCall, ToolContent, ToolResult};
+use crate::openai_responses::item::{Item, string};
+use crate::state::StateOwner;
+
+/// Item types of tools that the client runs. We offer none of them: such a call is one of a tool that does not exist.
+const CLIENT_RUN: &[&str] =
+    &["apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"];
+
+/// What a complete item of a type that ends in `_call` means.
+pub(super) enum CallItem {
+    /// The provider ran it.
+    Hosted(Box<(ToolCall, ToolResult)>),
+    /// It waits for us.
+    Waiting(ToolCall),
+}
+
+/// Reads a complete item; none if it is no call. `id` is what to call it by when it has no id.
+pub(super) fn read(
+    item: &Item<'_>,
+    raw: &RawValue,
+    id: String,
+    owner: &StateOwner,
+) -> Option<CallItem> {
+    let kind = item.kind.as_deref()?;
+    let tool = kind.strip_suffix("_call")?;
+    // A tool of an MCP server has a name of its own.
+    let name = item.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(tool);
+    let call = ToolCall::new(id, name, arguments(item));
+    if CLIENT_RUN.contains(&kind) {
+        return Some(CallItem::Waiting(call));
+    }
+    let failed = item.error.is_some() || item.status.as_deref() == Some("failed");
+    let result = ToolResult {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        content: vec![content(item)],
+        is_error: failed,
+        provider_metadata: owner.write(&[("item", &RawJson::from(raw))]),
+    };
+    let call = ToolCall { provider_executed: true, ..call };
+    Some(CallItem::Hosted(Box::new((call, result))))
+}
+
+/// What was asked: arguments or input as they are, else the member that holds it.
+fn arguments(item: &Item<'_>) -> String {
+    if let Some(text) = string(item.arguments).or_else(|| string(item.input)) {
+        return text;
+    }
+    if let Some(object) = item.arguments.or(item.action) {
+        return object.get().to_owned();
+    }
+    let member = |name: &str, value: &RawValue| format!("{{\"{name}\":{}}}", value.get());
+    let queries = item.queries.map(|queries| member("queries", queries));
+    queries.or_else(|| item.code.map(|code| member("code", code))).unwrap_or_else(|| "{}".into())
+}
+
+/// What came of it, for a provider that does not know the item.
+fn content(item: &Item<'_>) -> ToolContent {
+    if let Some(image) = string(item.result) {
+        let format = item.output_format.as_deref().unwrap_or("png");
+        return ToolContent::Media { mime: format!("image/{format}"), data: image };
+    }
+    let found = [item.error, item.output, item.outputs, item.results];
+    let text = match found.into_iter().flatten().next() {
+        Some(value) => string(Some(value)).unwrap_or_else(|| value.get().to_owned()),
+        None => item.status.as_deref().unwrap_or("completed").to_owned(),
+    };
+    ToolContent::Text { text }
+}

@@ -1,0 +1,277 @@
+//! The conversation as a list of input items.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dialect::{Dialect, Instructions, wrap_instructions};
+use crate::json::RawJson;
+use crate::media::{data_url, not_shown};
+use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
+use crate::message_json::can_carry;
+use crate::request::{LlmRequest, SystemPart};
+use crate::state::StateOwner;
+
+/// What an error result's text begins with: the protocol has no flag for it.
+const ERROR_PREFIX: &str = "Error: ";
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Item<'a> {
+    Instructions {
+        role: &'static str,
+        content: String,
+    },
+    Said {
+        role: &'static str,
+        content: Vec<Content<'a>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<RawJson>,
+    },
+    Typed(Typed<'a>),
+    /// What the provider sent, verbatim.
+    Exact(RawJson),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Typed<'a> {
+    Reasoning {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<RawJson>,
+        summary: Vec<Content<'a>>,
+        encrypted_content: RawJson,
+    },
+    FunctionCall {
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    },
+    FunctionCallOutput {
+        call_id: &'a str,
+        output: Output<'a>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Output<'a> {
+    Text(Cow<'a, str>),
+    List(Vec<Content<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Content<'a> {
+    InputText {
+        text: Cow<'a, str>,
+    },
+    OutputText {
+        text: Cow<'a, str>,
+    },
+    SummaryText {
+        text: &'a str,
+    },
+    InputImage {
+        image_url: Cow<'a, str>,
+    },
+    InputFile {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filename: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_data: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_url: Option<&'a str>,
+    },
+}
+
+/// What goes back of our own reasoning.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReasoningState {
+    item_id: Option<RawJson>,
+    encrypted_content: Option<RawJson>,
+}
+
+#[derive(Deserialize)]
+struct TextState {
+    phase: Option<RawJson>,
+}
+
+#[derive(Deserialize)]
+struct HostedState {
+    item: Option<RawJson>,
+}
+
+pub(super) fn items<'a>(
+    request: &'a LlmRequest,
+    dialect: &Dialect,
+    owner: &StateOwner,
+) -> Vec<Item<'a>> {
+    let role = match dialect.instructions {
+        Some(Instructions::Developer) => "developer",
+        Some(Instructions::System | Instructions::Wrapped) | None => Role::System.as_str(),
+    };
+    let wrapped = dialect.instructions == Some(Instructions::Wrapped);
+    let mut items = Vec::with_capacity(request.messages.len() + 1);
+    let system: Vec<_> = request.system.iter().map(|SystemPart::Text { text }| &**text).collect();
+    let content = system.join("\n");
+    if !content.is_empty() {
+        items.push(Item::Instructions { role, content });
+    }
+    for message in &request.messages {
+        match message.role {
+            Role::System => items.extend(instructions(message, role, wrapped)),
+            Role::User => items.extend(user(message)),
+            Role::Assistant => assistant(message, owner, &mut items),
+            Role::Tool => items.extend(results(message)),
+        }
+    }
+    items
+}
+
+fn texts(message: &Message) -> impl Iterator<Item = &str> {
+    message.content.iter().filter_map(|part| match part {
+        Part::Text(part) => Some(part.text.as_str()),
+        Part::Reasoning(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    })
+}
+
+fn instructions<'a>(message: &Message, role: &'static str, wrapped: bool) -> Option<Item<'a>> {
+    let content = texts(message).collect::<Vec<_>>().join("\n");
+    if content.is_empty() {
+        return None;
+    }
+    if !wrapped {
+        return Some(Item::Instructions { role, content });
+    }
+    let content = vec![Content::InputText { text: wrap_instructions(&content).into() }];
+    Some(Item::Said { role: Role::User.as_str(), content, phase: None })
+}
+
+fn user(message: &Message) -> Option<Item<'_>> {
+    let content = message.content.iter().filter_map(|part| match part {
+        Part::Text(part) => input_text(&part.text),
+        Part::Media(media) => Some(input_media(&media.mime, &media.data)),
+        Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    });
+    let content: Vec<_> = content.collect();
+    let role = Role::User.as_str();
+    (!content.is_empty()).then_some(Item::Said { role, content, phase: None })
+}
+
+fn input_text(text: &str) -> Option<Content<'_>> {
+    (!text.is_empty()).then_some(Content::InputText { text: text.into() })
+}
+
+/// Images and PDF documents; others the protocol does not take.
+fn input_media<'a>(mime: &'a str, data: &'a str) -> Content<'a> {
+    if mime.starts_with("image/") {
+        return Content::InputImage { image_url: data_url(mime, data) };
+    }
+    if mime != "application/pdf" {
+        return Content::InputText { text: not_shown(mime).into() };
+    }
+    match data_url(mime, data) {
+        Cow::Borrowed(url) => {
+            Content::InputFile { filename: None, file_data: None, file_url: Some(url) }
+        }
+        Cow::Owned(data) => Content::InputFile {
+            filename: Some("document.pdf"),
+            file_data: Some(data.into()),
+            file_url: None,
+        },
+    }
+}
+
+/// What the model said, thought and called, in order.
+fn assistant<'a>(message: &'a Message, owner: &StateOwner, items: &mut Vec<Item<'a>>) {
+    let mut exact: Vec<&str> = Vec::new();
+    for part in message.content.iter().filter(|part| can_carry(message.role, part)) {
+        match part {
+            Part::Text(part) => items.extend(output_text(part, owner)),
+            Part::Reasoning(part) => items.extend(reasoning(part, owner)),
+            Part::Media(media) => items.push(said(not_shown(&media.mime).into(), None)),
+            Part::ToolCall(ToolCall { id, .. }) | Part::ToolResult(ToolResult { id, .. })
+                if exact.contains(&id.as_str()) => {}
+            Part::ToolCall(ToolCall { id, name, arguments, .. }) => {
+                items.push(if let Some(item) = hosted_item(message, id, owner) {
+                    exact.push(id);
+                    Item::Exact(item)
+                } else {
+                    Item::Typed(Typed::FunctionCall { call_id: id, name, arguments })
+                });
+            }
+            Part::ToolResult(result) => items.push(output(result)),
+        }
+    }
+}
+
+fn said<'a>(text: Cow<'a, str>, phase: Option<RawJson>) -> Item<'a> {
+    let content = vec![Content::OutputText { text }];
+    Item::Said { role: Role::Assistant.as_str(), content, phase }
+}
+
+fn output_text<'a>(part: &'a TextPart, owner: &StateOwner) -> Option<Item<'a>> {
+    let state: Option<TextState> = owner.read(part.provider_metadata.as_ref());
+    (!part.text.is_empty()).then(|| said(part.text.as_str().into(), state.and_then(|s| s.phase)))
+}
+
+/// Ours goes back encrypted, or not at all: without its encrypted content a server that stores nothing does not know
+/// it. That of another model is text.
+fn reasoning<'a>(part: &'a TextPart, owner: &StateOwner) -> Option<Item<'a>> {
+    let text = part.text.as_str();
+    let Some(state) = owner.read::<ReasoningState>(part.provider_metadata.as_ref()) else {
+        return (!text.is_empty()).then(|| said(text.into(), None));
+    };
+    let summary = if text.is_empty() { Vec::new() } else { vec![Content::SummaryText { text }] };
+    let (id, encrypted_content) = (state.item_id, state.encrypted_content?);
+    Some(Item::Typed(Typed::Reasoning { id, summary, encrypted_content }))
+}
+
+/// The item of a call that this provider ran: the state of its result has it.
+fn hosted_item(message: &Message, id: &str, owner: &StateOwner) -> Option<RawJson> {
+    let state = message.content.iter().find_map(|part| match part {
+        Part::ToolResult(result) if result.id == id => result.provider_metadata.as_ref(),
+        Part::Text(_)
+        | Part::Reasoning(_)
+        | Part::Media(_)
+        | Part::ToolCall(_)
+        | Part::ToolResult(_) => None,
+    });
+    owner.read::<HostedState>(state)?.item
+}
+
+fn results(message: &Message) -> impl Iterator<Item = Item<'_>> {
+    message.content.iter().filter_map(|part| match part {
+        Part::ToolResult(result) => Some(output(result)),
+        Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::ToolCall(_) => None,
+    })
+}
+
+/// A result of texts is one text; one with media is a list.
+fn output(result: &ToolResult) -> Item<'_> {
+    let prefix = if result.is_error { ERROR_PREFIX } else { "" };
+    let only_text = |content: &ToolContent| matches!(content, ToolContent::Text { .. });
+    let output = match result.content.as_slice() {
+        [ToolContent::Text { text }] if !result.is_error => Output::Text(text.into()),
+        parts if parts.iter().all(only_text) => {
+            let texts = parts.iter().filter_map(|part| match part {
+                ToolContent::Text { text } => Some(text.as_str()),
+                ToolContent::Media { .. } => None,
+            });
+            let joined = texts.collect::<Vec<_>>().join("\n");
+            Output::Text(format!("{prefix}{joined}").into())
+        }
+        parts => {
+            let flag =
+                result.is_error.then(|| Content::InputText { text: prefix.trim_end().into() });
+            let parts = parts.iter().filter_map(|part| match part {
+                ToolContent::Text { text } => input_text(text),
+                ToolContent::Media { mime, data } => Some(input_media(mime, data)),
+            });
+            Output::List(flag.into_iter().chain(parts).collect())
+        }
+    };
+    Item::Typed(Typed::FunctionCallOutput { call_id: &result.id, output })
+}

@@ -1,0 +1,208 @@
+//! The items of an answer: what is known of each while it streams.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::decode_error::DecodeError;
+use crate::error::truncate;
+use crate::event::LlmEvent;
+use crate::json::RawJson;
+use crate::message::ToolCall;
+use crate::state::StateOwner;
+use crate::text::Text;
+
+/// An item as a frame holds it. Members whose type depends on the item's are read when it is known.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Item<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) call_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) status: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) summary: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) encrypted_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) phase: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) action: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) queries: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) code: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) outputs: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) results: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) output_format: Option<Text<'a>>,
+}
+
+/// A piece of a message's content or of a summary.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Piece {
+    pub(super) text: Option<String>,
+    pub(super) refusal: Option<String>,
+}
+
+impl<'a> Item<'a> {
+    pub(super) fn parse(raw: &'a RawValue) -> Result<Self, DecodeError> {
+        serde_json::from_str(raw.get()).map_err(|error| {
+            DecodeError::malformed(format!("{error} in item: {}", truncate(raw.get(), 256)))
+        })
+    }
+}
+
+/// The pieces of a list; none if it is not one.
+pub(super) fn pieces(raw: Option<&RawValue>) -> Vec<Piece> {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+/// The value's text, if it is one.
+pub(super) fn string(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// What a frame says about the place of its item.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Place<'a> {
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<&'a str>,
+}
+
+/// An item whose beginning we have seen.
+#[derive(Debug)]
+pub(super) struct Slot {
+    index: Option<u64>,
+    pub(super) id: String,
+    pub(super) content: Held,
+    pub(super) closed: bool,
+}
+
+/// What we keep of an item until it is complete.
+#[derive(Debug)]
+pub(super) enum Held {
+    Message {
+        phase: Option<RawJson>,
+        said: bool,
+    },
+    Reasoning {
+        encrypted: Option<RawJson>,
+        /// The piece that was last added to.
+        piece: Option<(ReasoningKind, u64)>,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: String,
+    },
+    /// One of a type that is read when it is complete, or never.
+    Other,
+}
+
+/// Which of the two texts that a reasoning item may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReasoningKind {
+    Summary,
+    Content,
+}
+
+/// No answer has as many items; a stream that does is broken.
+const MAX_ITEMS: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Slots(pub(super) Vec<Slot>);
+
+impl Slots {
+    /// The item that a frame speaks of. Its id says so, or its place: GitHub Copilot gives an item another id in
+    /// every frame (<https://github.com/vercel/ai/pull/18548>), others no place.
+    pub(super) fn find(&self, place: Place<'_>) -> Option<usize> {
+        let by_id = place.id.filter(|id| !id.is_empty());
+        let by_id = by_id.and_then(|id| self.0.iter().rposition(|slot| slot.id == id));
+        let by_index = || self.0.iter().rposition(|slot| slot.index == place.index);
+        by_id.or_else(|| place.index.and_then(|_| by_index()))
+    }
+
+    pub(super) fn begin(&mut self, place: Place<'_>, content: Held) -> Result<usize, DecodeError> {
+        let at = self.0.len();
+        if at == MAX_ITEMS {
+            return Err(DecodeError::TooLarge { what: "output items", max: MAX_ITEMS });
+        }
+        let id = place.id.unwrap_or_default().to_owned();
+        self.0.push(Slot { index: place.index, id, content, closed: false });
+        Ok(at)
+    }
+}
+
+impl Slots {
+    /// Keeps the arguments of a call that came without pieces.
+    pub(super) fn set_arguments(&mut self, at: usize, whole: String, events: &mut Vec<LlmEvent>) {
+        if let Held::Call { id, arguments, .. } = &mut self.0[at].content
+            && !whole.is_empty()
+        {
+            events.push(LlmEvent::ToolInputDelta { id: id.clone(), text: whole.clone() });
+            *arguments = whole;
+        }
+    }
+
+    /// The call of this item, as far as it has come.
+    pub(super) fn take_call(&mut self, at: usize) -> Option<ToolCall> {
+        match &mut self.0[at].content {
+            Held::Call { id, name, arguments } => {
+                let take = std::mem::take::<String>;
+                Some(ToolCall::new(take(id), take(name), take(arguments)))
+            }
+            Held::Message { .. } | Held::Reasoning { .. } | Held::Other => None,
+        }
+    }
+
+    /// What goes back with the item's part: the phase of a message; the id and encrypted content of reasoning, which
+    /// is over then.
+    pub(super) fn state(&mut self, at: usize, owner: &StateOwner) -> Option<RawJson> {
+        let slot = &mut self.0[at];
+        match &slot.content {
+            Held::Message { phase, .. } => owner.write(&[("phase", phase.as_ref()?)]),
+            Held::Reasoning { encrypted, .. } => {
+                slot.closed = true;
+                let id = (!slot.id.is_empty()).then(|| RawJson::from(&Value::from(&*slot.id)));
+                let id = id.as_ref().map(|id| ("itemId", id));
+                let encrypted = encrypted.as_ref().map(|content| ("encryptedContent", content));
+                owner.write(&id.into_iter().chain(encrypted).collect::<Vec<_>>())
+            }
+            Held::Call { .. } | Held::Other => None,
+        }
+    }
+}
+
+impl Slot {
+    /// Whether it can be an item of this type: some servers give several items one place.
+    pub(super) fn is(&self, kind: Option<&str>) -> bool {
+        match &self.content {
+            Held::Message { .. } => kind == Some("message"),
+            Held::Reasoning { .. } => kind == Some("reasoning"),
+            Held::Call { .. } => kind == Some("function_call"),
+            Held::Other => !matches!(kind, Some("message" | "reasoning")),
+        }
+    }
+}

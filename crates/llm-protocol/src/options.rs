@@ -1,0 +1,214 @@
+//! From a request's options to fields of a body: layers, of which the later wins.
+//!
+//! `Dialect.body` < the families' namespaces, in the names of the AI SDK < the namespace of the protocol's id, whose
+//! members are fields of the body. What is asked (the fixed keys) none of them replaces; `Dialect.omit` comes last.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde_json::{Map, Value};
+
+use crate::dialect::Dialect;
+use crate::json::Sorted;
+use crate::request::LlmRequest;
+
+/// Which options a protocol reads, and where they go.
+pub(crate) struct OptionTable {
+    /// The protocol's id: the namespace of raw fields.
+    pub(crate) id: &'static str,
+    /// The namespaces in the names of the AI SDK; that of the dialect's state key is read after them.
+    pub(crate) families: &'static [&'static str],
+    /// An AI SDK name and the field that it is, `a` or `a.b`. Its snake_case is accepted too; others are dropped.
+    pub(crate) names: &'static [(&'static str, &'static str)],
+    /// Fields whose objects are merged, one level deep, instead of replaced.
+    pub(crate) merged: &'static [&'static str],
+    /// Fields that say what is asked.
+    pub(crate) fixed: &'static [&'static str],
+}
+
+/// Fields for a body, by name. Null means that the field is not to be sent.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct BodyFields(BTreeMap<String, Value>);
+
+impl OptionTable {
+    /// What the request's options and the dialect add to the body.
+    pub(crate) fn fields(&self, request: &LlmRequest, dialect: &Dialect) -> BodyFields {
+        let mut fields = BodyFields::default();
+        for (key, value) in &dialect.body {
+            self.put(&mut fields, key, value);
+        }
+        let own = dialect.state_key.as_deref().filter(|key| !self.families.contains(key));
+        for family in self.families.iter().copied().chain(own).filter(|name| *name != self.id) {
+            for (name, value) in namespace(request, family).into_iter().flatten() {
+                self.put_named(&mut fields, name, value);
+            }
+        }
+        for (key, value) in namespace(request, self.id).into_iter().flatten() {
+            self.put(&mut fields, key, value);
+        }
+        fields
+    }
+
+    /// The tools that the provider runs, as the protocol has them: the request's options for it, verbatim.
+    pub(crate) fn hosted_tools<'a>(&self, request: &'a LlmRequest) -> &'a [Value] {
+        let tools = namespace(request, self.id).and_then(|options| options.get("tools"));
+        tools.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
+    fn put_named(&self, fields: &mut BodyFields, name: &str, value: &Value) {
+        let name = camel_case(name);
+        let Some((_, place)) = self.names.iter().find(|(known, _)| *known == name) else { return };
+        match place.split_once('.') {
+            _ if value.is_null() => {}
+            None => self.put(fields, place, value),
+            Some((object, member)) => {
+                let member = Map::from_iter([(member.to_owned(), value.clone())]);
+                self.put(fields, object, &Value::Object(member));
+            }
+        }
+    }
+
+    fn put(&self, fields: &mut BodyFields, key: &str, value: &Value) {
+        if self.fixed.contains(&key) {
+            return;
+        }
+        match (fields.0.get_mut(key), value) {
+            (Some(Value::Object(under)), Value::Object(over)) if self.merged.contains(&key) => {
+                for (member, value) in over {
+                    if value.is_null() {
+                        under.remove(member);
+                    } else {
+                        under.insert(member.clone(), value.clone());
+                    }
+                }
+            }
+            _ => {
+                fields.0.insert(key.to_owned(), value.clone());
+            }
+        }
+    }
+}
+
+fn namespace<'a>(request: &'a LlmRequest, name: &str) -> Option<&'a Map<String, Value>> {
+    request.provider_options.get(name).and_then(Value::as_object)
+}
+
+/// `reasoning_effort` as the AI SDK has it: `reasoningEffort`.
+fn camel_case(name: &str) -> String {
+    let mut camel = String::with_capacity(name.len());
+    let mut upper = false;
+    for letter in name.chars() {
+        if letter == '_' {
+            upper = !camel.is_empty();
+        } else if std::mem::take(&mut upper) {
+            camel.extend(letter.to_uppercase());
+        } else {
+            camel.push(letter);
+        }
+    }
+    camel
+}
+
+impl BodyFields {
+    /// The field's value; null if it is not to be sent.
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+}
+
+/// Writes the members of a body, without those that a dialect omits.
+pub(crate) struct BodyMap<'a, M> {
+    map: M,
+    omit: &'a [String],
+}
+
+impl<'a, M: SerializeMap> BodyMap<'a, M> {
+    pub(crate) fn new(map: M, dialect: &'a Dialect) -> Self {
+        Self { map, omit: &dialect.omit }
+    }
+
+    pub(crate) fn entry(
+        &mut self,
+        key: &str,
+        value: &(impl Serialize + ?Sized),
+    ) -> Result<(), M::Error> {
+        if self.omit.iter().any(|omitted| omitted == key) {
+            return Ok(());
+        }
+        self.map.serialize_entry(key, value)
+    }
+
+    /// The generation controls that no option replaces, in their order, and then the options, sorted.
+    pub(crate) fn tail(
+        &mut self,
+        controls: &[(&str, Value)],
+        fields: &BodyFields,
+    ) -> Result<(), M::Error> {
+        for (key, value) in controls.iter().filter(|(key, _)| fields.get(key).is_none()) {
+            self.entry(key, value)?;
+        }
+        for (key, value) in fields.0.iter().filter(|(_, value)| !value.is_null()) {
+            self.entry(key, &Sorted(value))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn end(self) -> Result<M::Ok, M::Error> {
+        self.map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const TABLE: OptionTable = OptionTable {
+        id: "openai-responses",
+        families: &["openai"],
+        names: &[("reasoningEffort", "reasoning.effort"), ("store", "store")],
+        merged: &["reasoning"],
+        fixed: &["model"],
+    };
+
+    fn fields(body: Value, options: Value, state_key: Option<&str>) -> Value {
+        let mut request = LlmRequest::new("m", vec![]);
+        request.provider_options = serde_json::from_value(options).unwrap();
+        let dialect = Dialect {
+            body: serde_json::from_value(body).unwrap(),
+            state_key: state_key.map(str::to_owned),
+            ..Dialect::default()
+        };
+        serde_json::to_value(TABLE.fields(&request, &dialect).0).unwrap()
+    }
+
+    #[test]
+    fn later_layers_win_and_named_objects_are_merged() {
+        assert_eq!(
+            fields(
+                json!({"store": true, "extra": 1, "model": "no"}),
+                json!({
+                    "openai": {"reasoning_effort": "low", "store": false, "unknown": 1},
+                    "xai": {"reasoningEffort": "high"},
+                    "openai-responses": {"reasoning": {"summary": "auto"}, "extra": null},
+                    "gemini": {"store": 7},
+                }),
+                Some("xai"),
+            ),
+            json!({"store": false, "extra": null, "reasoning": {"effort": "high", "summary": "auto"}})
+        );
+    }
+
+    #[test]
+    fn a_member_that_is_null_is_taken_out_and_null_in_a_family_says_nothing() {
+        let options = json!({
+            "openai": {"reasoningEffort": "low", "store": null},
+            "openai-responses": {"reasoning": {"effort": null, "summary": "auto"}},
+        });
+        assert_eq!(
+            fields(json!({"store": true}), options, None),
+            json!({"store": true, "reasoning": {"summary": "auto"}})
+        );
+    }
+}
