@@ -7,7 +7,10 @@
 //! Invariant: this crate does no I/O, reads no clock and depends on nothing else of ours. URLs, keys, retries
 //! and timeouts live in `llm-client`.
 
+pub mod anthropic_messages;
+mod arguments;
 mod cache;
+mod call_ids;
 mod classify;
 mod decode_error;
 mod dialect;

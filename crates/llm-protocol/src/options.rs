@@ -115,6 +115,16 @@ impl BodyFields {
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
+
+    /// Takes the field out.
+    pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
+        self.0.remove(key)
+    }
+
+    /// Sets the field, in place of what the options say.
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
+        self.0.insert(key.to_owned(), value);
+    }
 }
 
 /// Writes the members of a body, without those that a dialect omits.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::anthropic_messages;
 use crate::decode_error::DecodeError;
 use crate::dialect::Dialect;
 use crate::event::LlmEvent;
@@ -107,6 +108,8 @@ macro_rules! protocols {
 protocols! {
     /// OpenAI chat completions and what is compatible with it.
     OpenAiChat = "openai-chat" in openai_chat;
+    /// Anthropic messages.
+    AnthropicMessages = "anthropic-messages" in anthropic_messages;
     /// OpenAI responses and what is compatible with it.
     OpenAiResponses = "openai-responses" in openai_responses;
 }

@@ -1,0 +1,367 @@
+//! Data payloads in, neutral events out. Does no I/O and reads no clock.
+
+use crate::anthropic_messages::block::{Open, OpenCall};
+use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, finish_reason};
+use crate::anthropic_messages::hosted;
+use crate::classify::classify_in_stream;
+use crate::decode_error::DecodeError;
+use crate::event::{FinishReason, LlmEvent};
+use crate::json::RawJson;
+use crate::message::{ToolContent, ToolResult};
+use crate::state::StateOwner;
+use crate::text::Text;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// No answer has as many calls and results; a stream that does is broken.
+const MAX_CALLS: usize = 256;
+/// The bound on all arguments, signatures and hosted blocks of an answer together.
+const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Turns the frames of one answer into events.
+///
+/// A frame of an unknown type is ignored, and so is a block or a delta of one. A tool call is announced when its block
+/// ends, while the rest of the answer still streams; [`Decoder::finish`] ends the answer.
+#[derive(Debug)]
+pub struct Decoder {
+    owner: StateOwner,
+    /// The blocks that are open, by their index. A server opens one at a time.
+    open: Vec<(u64, Open)>,
+    parts: usize,
+    calls: usize,
+    called: bool,
+    /// Ids and names of calls that the provider runs, for their results.
+    hosted: Vec<(String, String)>,
+    kept_bytes: usize,
+    usage: Option<WireUsage>,
+    reason: Option<FinishReason>,
+    done: bool,
+}
+
+impl Decoder {
+    /// A decoder for one answer, whose state is the owner's.
+    #[must_use]
+    pub fn new(owner: StateOwner) -> Self {
+        Self {
+            owner,
+            open: Vec::new(),
+            parts: 0,
+            calls: 0,
+            called: false,
+            hosted: Vec::new(),
+            kept_bytes: 0,
+            usage: None,
+            reason: None,
+            done: false,
+        }
+    }
+
+    /// Takes the data payload of one server-sent event.
+    ///
+    /// # Errors
+    /// The provider reports an error, the frame is no JSON of this protocol, or a bound is passed.
+    pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
+        let data = data.trim();
+        let mut events = Vec::new();
+        if self.done || data.is_empty() {
+            return Ok(events);
+        }
+        let frame = Frame::parse(data)?;
+        let index = frame.index.unwrap_or(0);
+        match frame.kind.as_deref() {
+            Some("content_block_delta") => {
+                if let Some(delta) = frame.delta {
+                    self.extend(index, delta, &mut events)?;
+                }
+            }
+            Some("content_block_start") => {
+                if let Some(block) = frame.content_block {
+                    self.start(index, block, &mut events)?;
+                }
+            }
+            Some("content_block_stop") => self.stop(index, &mut events),
+            Some("message_start") => self.count(frame.message.and_then(|message| message.usage)),
+            Some("message_delta") => {
+                self.count(frame.usage);
+                if let Some(reason) = frame.delta.and_then(|delta| delta.stop_reason) {
+                    self.reason = Some(finish_reason(&reason));
+                }
+            }
+            Some("message_stop") => {
+                self.done = true;
+                self.stop_all(&mut events);
+            }
+            Some("error") => return Err(stated(frame.error).into()),
+            Some(_) | None => {}
+        }
+        Ok(events)
+    }
+
+    /// Whether the stream has said that it is over. Nothing after it is read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Ends the stream: returns `StepFinish` and `Finish`.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`] if the message was not stopped.
+    pub fn finish(self) -> Result<Vec<LlmEvent>, DecodeError> {
+        if !self.done {
+            return Err(DecodeError::Truncated);
+        }
+        let usage = self.usage.map(WireUsage::into_usage);
+        let reason = match self.reason {
+            Some(FinishReason::Stop) if self.called => FinishReason::ToolCalls,
+            Some(reason) => reason,
+            None => FinishReason::Unknown,
+        };
+        Ok(vec![LlmEvent::StepFinish { reason, usage }, LlmEvent::Finish { reason, usage }])
+    }
+
+    fn count(&mut self, usage: Option<WireUsage>) {
+        if let Some(usage) = usage {
+            self.usage.get_or_insert_default().grow(usage);
+        }
+    }
+
+    fn start(
+        &mut self,
+        index: u64,
+        raw: &RawValue,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        let block = Block::parse(raw)?;
+        self.stop(index, events); // a server that does not stop its blocks numbers them all alike
+        match block.kind.as_deref() {
+            Some("text") => self.text(index, block.text, events),
+            Some("thinking") => {
+                let at = self.reasoning(index, events);
+                self.think(at, block.thinking, events);
+                self.sign(at, block.signature)?;
+            }
+            Some("redacted_thinking") => {
+                let data = block.data.map_or("\"\"", RawValue::get);
+                self.keep(data.len())?;
+                let data = RawJson::parse(data).expect("it is a value of a frame");
+                let at = self.reasoning(index, events);
+                if let (_, Open::Reasoning { redacted, .. }) = &mut self.open[at] {
+                    *redacted = Some(data);
+                }
+            }
+            Some("tool_use") => self.call(index, block, None, events)?,
+            Some(kind) if hosted::is_call(kind) => self.call(index, block, Some(raw), events)?,
+            Some(kind) if hosted::is_result(kind) => {
+                let kind = kind.to_owned();
+                self.result(&kind, block, raw, events)?;
+            }
+            Some(_) | None => {}
+        }
+        Ok(())
+    }
+
+    fn extend(
+        &mut self,
+        index: u64,
+        delta: Delta<'_>,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        match delta.kind.as_deref() {
+            Some("text_delta") => self.text(index, delta.text, events),
+            Some("thinking_delta") => {
+                let at = self.reasoning(index, events);
+                self.think(at, delta.thinking, events);
+            }
+            Some("signature_delta") => {
+                let at = self.reasoning(index, events);
+                self.sign(at, delta.signature)?;
+            }
+            Some("input_json_delta") => {
+                let text = delta.partial_json.map(Text::into_string).unwrap_or_default();
+                if text.is_empty() {
+                    return Ok(());
+                }
+                self.keep(text.len())?;
+                let call = self.open.iter_mut().find_map(|(at, open)| match open {
+                    Open::Call(call) if *at == index => Some(call),
+                    Open::Call(_) | Open::Text { .. } | Open::Reasoning { .. } => None,
+                });
+                let Some(call) = call else {
+                    return Err(DecodeError::malformed("arguments arrive for no tool call"));
+                };
+                call.arguments.push_str(&text);
+                events.push(LlmEvent::ToolInputDelta { id: call.id.clone(), text });
+            }
+            Some(_) | None => {} // citations, and what comes to be
+        }
+        Ok(())
+    }
+
+    /// Adds text to the block. It begins with its first text; an empty block is no part.
+    fn text(&mut self, index: u64, text: Option<Text<'_>>, events: &mut Vec<LlmEvent>) {
+        let Some(text) = text.map(Text::into_string).filter(|text| !text.is_empty()) else {
+            return;
+        };
+        let known = self.open.iter().find_map(|(at, open)| match open {
+            Open::Text { id } if *at == index => Some(id.clone()),
+            Open::Text { .. } | Open::Reasoning { .. } | Open::Call(_) => None,
+        });
+        let id = known.unwrap_or_else(|| {
+            self.stop_parts(events);
+            let id = format!("text-{}", self.parts);
+            self.parts += 1;
+            events.push(LlmEvent::TextStart { id: id.clone() });
+            self.open.push((index, Open::Text { id: id.clone() }));
+            id
+        });
+        events.push(LlmEvent::TextDelta { id, text });
+    }
+
+    /// The place of the reasoning block, which is opened if it is not. It is a part also when it has no text.
+    fn reasoning(&mut self, index: u64, events: &mut Vec<LlmEvent>) -> usize {
+        let known = self
+            .open
+            .iter()
+            .position(|(at, open)| *at == index && matches!(open, Open::Reasoning { .. }));
+        known.unwrap_or_else(|| {
+            self.stop_parts(events);
+            let id = format!("reasoning-{}", self.parts);
+            self.parts += 1;
+            events.push(LlmEvent::ReasoningStart { id: id.clone() });
+            let open = Open::Reasoning { id, signature: String::new(), redacted: None };
+            self.open.push((index, open));
+            self.open.len() - 1
+        })
+    }
+
+    fn think(&self, at: usize, text: Option<Text<'_>>, events: &mut Vec<LlmEvent>) {
+        let text = text.map(Text::into_string).unwrap_or_default();
+        if let (_, Open::Reasoning { id, .. }) = &self.open[at]
+            && !text.is_empty()
+        {
+            events.push(LlmEvent::ReasoningDelta { id: id.clone(), text });
+        }
+    }
+
+    fn sign(&mut self, at: usize, more: Option<Text<'_>>) -> Result<(), DecodeError> {
+        let Some(more) = more else { return Ok(()) };
+        self.keep(more.len())?;
+        if let (_, Open::Reasoning { signature, .. }) = &mut self.open[at] {
+            signature.push_str(&more);
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        index: u64,
+        block: Block<'_>,
+        hosted: Option<&RawValue>,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        let number = self.next_call()?;
+        let Some(name) = block.name.filter(|name| !name.is_empty()) else {
+            return Err(DecodeError::malformed("a tool call begins without a name"));
+        };
+        let name = name.into_string();
+        let id = block.id.filter(|id| !id.is_empty());
+        let id = id.map_or_else(|| format!("call_{number}"), Text::into_string);
+        self.keep(block.input.map_or(0, |input| input.get().len()))?;
+        if let Some(raw) = hosted {
+            self.keep(raw.get().len())?;
+            self.hosted.push((id.clone(), name.clone()));
+        } else {
+            self.called = true;
+        }
+        self.stop_parts(events);
+        events.push(LlmEvent::ToolInputStart { id: id.clone(), name: name.clone() });
+        let call = OpenCall {
+            id,
+            name,
+            arguments: String::new(),
+            input: block.input.map(RawValue::to_owned),
+            hosted: hosted.map(RawValue::to_owned),
+        };
+        self.open.push((index, Open::Call(call)));
+        Ok(())
+    }
+
+    /// A result comes whole, with the start of its block.
+    fn result(
+        &mut self,
+        kind: &str,
+        block: Block<'_>,
+        raw: &RawValue,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        self.next_call()?;
+        self.keep(raw.get().len())?;
+        let id = block.tool_use_id.map(Text::into_string).unwrap_or_default();
+        let call = self.hosted.iter().find(|(call, _)| *call == id);
+        let named = |(_, name): &(String, String)| name.clone();
+        let name = call.map_or_else(|| kind.trim_end_matches("_tool_result").to_owned(), named);
+        let (text, is_error) = hosted::result_text(block.content, block.is_error);
+        let exact = RawJson::parse(raw.get()).expect("it is a value of a frame");
+        self.stop_parts(events);
+        events.push(LlmEvent::ToolResult(ToolResult {
+            id,
+            name,
+            content: vec![ToolContent::Text { text }],
+            is_error,
+            provider_metadata: self.owner.write(&[("block", &exact)]),
+        }));
+        Ok(())
+    }
+
+    fn next_call(&mut self) -> Result<usize, DecodeError> {
+        if self.calls == MAX_CALLS {
+            return Err(DecodeError::TooLarge { what: "tool calls", max: MAX_CALLS });
+        }
+        self.calls += 1;
+        Ok(self.calls - 1)
+    }
+
+    fn keep(&mut self, bytes: usize) -> Result<(), DecodeError> {
+        self.kept_bytes += bytes;
+        if self.kept_bytes > MAX_KEPT_BYTES {
+            let what = "bytes of tool arguments and state";
+            return Err(DecodeError::TooLarge { what, max: MAX_KEPT_BYTES });
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, index: u64, events: &mut Vec<LlmEvent>) {
+        self.stop_where(|at, _| at == index, events);
+    }
+
+    fn stop_all(&mut self, events: &mut Vec<LlmEvent>) {
+        self.stop_where(|_, _| true, events);
+    }
+
+    /// A text or reasoning part ends before another begins, or a call.
+    fn stop_parts(&mut self, events: &mut Vec<LlmEvent>) {
+        self.stop_where(|_, open| !matches!(open, Open::Call(_)), events);
+    }
+
+    fn stop_where(&mut self, which: impl Fn(u64, &Open) -> bool, events: &mut Vec<LlmEvent>) {
+        let mut at = 0;
+        while let Some((index, open)) = self.open.get(at) {
+            if which(*index, open) {
+                let (_, open) = self.open.remove(at);
+                open.stop(&self.owner, events);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+fn stated(error: Option<&RawValue>) -> crate::error::ProviderError {
+    let error = error.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+    classify_in_stream(&error.unwrap_or_default())
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

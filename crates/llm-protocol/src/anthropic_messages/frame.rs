@@ -1,0 +1,209 @@
+//! The frames of a message's stream, as far as we read them. Everything may be absent or null.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::decode_error::DecodeError;
+use crate::error::truncate;
+use crate::event::{FinishReason, Usage};
+use crate::text::Text;
+
+/// One frame of any type: all fields that some type has.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Frame<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    pub(super) index: Option<u64>,
+    pub(super) message: Option<MessageStart>,
+    #[serde(borrow)]
+    pub(super) content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) delta: Option<Delta<'a>>,
+    pub(super) usage: Option<WireUsage>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct MessageStart {
+    pub(super) usage: Option<WireUsage>,
+}
+
+/// What a `content_block_start` says of its block.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Block<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) signature: Option<Text<'a>>,
+    /// Of redacted thinking.
+    #[serde(borrow)]
+    pub(super) data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    /// Of the result of a tool that the provider ran.
+    #[serde(borrow)]
+    pub(super) tool_use_id: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    pub(super) is_error: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Delta<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) signature: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) partial_json: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Option<Text<'a>>,
+}
+
+/// Types that we read; a frame of any other is ignored, `ping` among them.
+const KNOWN: &[&str] = &[
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "error",
+];
+
+impl<'a> Frame<'a> {
+    /// A frame that is none of this protocol's is empty: JSON that is no object, or an unknown type whose fields are of
+    /// other types than ours.
+    pub(super) fn parse(data: &'a str) -> Result<Self, DecodeError> {
+        let error = match serde_json::from_str(data) {
+            Ok(frame) => return Ok(frame),
+            Err(error) => error,
+        };
+        #[derive(Deserialize)]
+        struct Type {
+            #[serde(rename = "type")]
+            kind: Option<Value>,
+        }
+        let ours = match serde_json::from_str::<Type>(data) {
+            Ok(Type { kind: Some(Value::String(kind)) }) => KNOWN.contains(&kind.as_str()),
+            Ok(Type { .. }) => false,
+            // No object, or no JSON at all.
+            Err(_) => data.starts_with('{') || serde_json::from_str::<IgnoredAny>(data).is_err(),
+        };
+        if ours { Err(malformed(&error, data)) } else { Ok(Self::default()) }
+    }
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn parse(raw: &'a RawValue) -> Result<Self, DecodeError> {
+        serde_json::from_str(raw.get()).map_err(|error| malformed(&error, raw.get()))
+    }
+}
+
+fn malformed(error: &serde_json::Error, data: &str) -> DecodeError {
+    DecodeError::malformed(format!("{error} in frame: {}", truncate(data, 256)))
+}
+
+/// Counts grow during an answer; each frame that has them says all that it knows.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// The larger of each: a server that does not know a count says 0 or nothing.
+    pub(super) fn grow(&mut self, later: Self) {
+        self.input_tokens = self.input_tokens.max(later.input_tokens);
+        self.output_tokens = self.output_tokens.max(later.output_tokens);
+        self.cache_creation_input_tokens =
+            self.cache_creation_input_tokens.max(later.cache_creation_input_tokens);
+        self.cache_read_input_tokens =
+            self.cache_read_input_tokens.max(later.cache_read_input_tokens);
+    }
+
+    /// Anthropic counts what the cache read and wrote beside the input, we count them in it.
+    pub(super) fn into_usage(self) -> Usage {
+        let cache_read_tokens = self.cache_read_input_tokens.unwrap_or(0);
+        let cache_write_tokens = self.cache_creation_input_tokens.unwrap_or(0);
+        let input = self.input_tokens.unwrap_or(0);
+        let input_tokens =
+            input.saturating_add(cache_read_tokens).saturating_add(cache_write_tokens);
+        let output_tokens = self.output_tokens.unwrap_or(0);
+        Usage {
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            reasoning_tokens: 0, // it is in the output, and not told apart
+            total_tokens: input_tokens.saturating_add(output_tokens),
+        }
+    }
+}
+
+pub(super) fn finish_reason(reason: &str) -> FinishReason {
+    match reason {
+        "end_turn" | "stop_sequence" => FinishReason::Stop,
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "tool_use" => FinishReason::ToolCalls,
+        "refusal" => FinishReason::ContentFilter,
+        _ => FinishReason::Unknown, // `pause_turn`: the provider wants its own turn continued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_grows_and_counts_the_cache_in() {
+        let read = |text| serde_json::from_str::<WireUsage>(text).unwrap();
+        let mut usage = read(
+            r#"{"input_tokens":9,"cache_creation_input_tokens":3,"cache_read_input_tokens":5000,"output_tokens":2}"#,
+        );
+        usage.grow(read(r#"{"input_tokens":0,"cache_read_input_tokens":null,"output_tokens":7}"#));
+        let expected = Usage {
+            input_tokens: 5012,
+            output_tokens: 7,
+            cache_read_tokens: 5000,
+            cache_write_tokens: 3,
+            reasoning_tokens: 0,
+            total_tokens: 5019,
+        };
+        assert_eq!(usage.into_usage(), expected);
+    }
+
+    #[test]
+    fn frames_of_others_are_empty_and_broken_ones_of_ours_are_not() {
+        let kind = |data| Frame::parse(data).map(|frame| frame.kind.map(Text::into_string));
+        assert_eq!(kind(r#"{"type":"novel","delta":7}"#), Ok(None));
+        assert_eq!(kind(r#"{"type":5}"#), Ok(None));
+        assert_eq!(kind("17"), Ok(None));
+        assert_eq!(kind(r#"{"type":"ping"}"#), Ok(Some("ping".to_owned())));
+        assert!(kind(r#"{"type":"content_block_delta","delta":7}"#).is_err());
+        assert!(kind(r#"{"type":"#).is_err());
+        assert!(kind("<html>").is_err());
+    }
+}

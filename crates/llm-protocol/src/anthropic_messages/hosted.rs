@@ -1,0 +1,112 @@
+//! Tools that the provider runs: their blocks, kept exact for it and readable for others.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::arguments::owned_object;
+use crate::json::RawJson;
+
+/// Whether a block of this type is a call that the provider runs (`server_tool_use`, `mcp_tool_use`).
+pub(super) fn is_call(kind: &str) -> bool {
+    kind.ends_with("_tool_use")
+}
+
+/// Whether a block of this type is what came of one (`web_search_tool_result`, `mcp_tool_result`).
+pub(super) fn is_result(kind: &str) -> bool {
+    kind.ends_with("_tool_result")
+}
+
+/// The block of a call with the input that was streamed after it.
+pub(super) fn call_block(start: &RawValue, arguments: &str) -> RawJson {
+    let mut members: BTreeMap<&str, &RawValue> = match serde_json::from_str(start.get()) {
+        Ok(members) => members,
+        // Its names hold escapes: none that we know does. Kept as it came.
+        Err(_) => return RawJson::parse(start.get()).expect("it is a value of a frame"),
+    };
+    let input = owned_object(arguments);
+    let input: &RawValue = serde_json::from_str(input.get()).expect("it is an object");
+    members.insert("input", input);
+    let text = serde_json::to_string(&members).expect("names and JSON values are always written");
+    RawJson::parse(text).expect("it was just written")
+}
+
+/// What another model is told of a result, and whether it is a failure.
+pub(super) fn result_text(content: Option<&RawValue>, is_error: Option<bool>) -> (String, bool) {
+    let Some(raw) = content else { return (String::new(), is_error.unwrap_or(false)) };
+    let mut content: Value = match serde_json::from_str(raw.get()) {
+        Ok(content) => content,
+        Err(_) => return (raw.get().to_owned(), is_error.unwrap_or(false)), // too deep for a tree
+    };
+    let failed = is_error.unwrap_or_else(|| {
+        content["type"].as_str().is_some_and(|kind| kind.ends_with("_tool_result_error"))
+    });
+    let text = match &content {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(blocks) => texts(blocks),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    };
+    let text = text.unwrap_or_else(|| {
+        remove_encrypted(&mut content);
+        RawJson::from(&content).get().to_owned()
+    });
+    (text, failed)
+}
+
+/// The texts of blocks that are nothing else.
+fn texts(blocks: &[Value]) -> Option<String> {
+    let text = |block: &Value| match (block["type"].as_str(), block["text"].as_str()) {
+        (Some("text"), Some(text)) => Some(text.to_owned()),
+        _ => None,
+    };
+    let texts = blocks.iter().map(text).collect::<Option<Vec<_>>>()?;
+    Some(texts.join("\n"))
+}
+
+/// Pages that a search found are encrypted for Anthropic: thousands of characters that tell another model nothing.
+fn remove_encrypted(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("encrypted_content");
+            fields.values_mut().for_each(remove_encrypted);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_encrypted),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> &RawValue {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_calls_block_has_the_streamed_input_and_all_else_that_came() {
+        let start = raw(
+            r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{},"caller":{"type":"direct"}}"#,
+        );
+        assert_eq!(
+            call_block(start, r#"{"query": "é"}"#).get(),
+            r#"{"caller":{"type":"direct"},"id":"s","input":{"query": "é"},"name":"web_search","type":"server_tool_use"}"#
+        );
+    }
+
+    #[test]
+    fn others_read_the_text_of_a_result_or_its_json_without_what_is_encrypted() {
+        let read = |content, flag| result_text(Some(raw(content)), flag);
+        let texts = r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#;
+        assert_eq!(read(texts, Some(true)), ("a\nb".to_owned(), true));
+        let found =
+            r#"[{"type":"web_search_result","url":"https://h","encrypted_content":"XXXX"}]"#;
+        let shown = r#"[{"type":"web_search_result","url":"https://h"}]"#;
+        assert_eq!(read(found, None), (shown.to_owned(), false));
+        let failed = r#"{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}"#;
+        let shown = r#"{"error_code":"max_uses_exceeded","type":"web_search_tool_result_error"}"#;
+        assert_eq!(read(failed, None), (shown.to_owned(), true));
+        assert_eq!(result_text(None, None), (String::new(), false));
+    }
+}

@@ -1,0 +1,44 @@
+//! The Anthropic messages protocol.
+//!
+//! Source: <https://docs.anthropic.com/en/api/messages>, its streaming events
+//! (<https://docs.anthropic.com/en/docs/build-with-claude/streaming>) and the recordings in `tests/recordings`.
+//!
+//! ```text
+//! message(s) ─messages→ blocks ─encode→ body │ frames ─decode→ blocks ─state→ providerMetadata ─messages→ blocks
+//! ```
+//! State that goes back: the signature of reasoning, reasoning that the provider has encrypted, and the blocks of tools
+//! that the provider ran, verbatim.
+
+mod block;
+mod decode;
+mod encode;
+mod frame;
+mod hosted;
+mod messages;
+mod options;
+
+pub use decode::Decoder;
+pub use encode::encode;
+pub(crate) use encode::encode_for;
+
+use crate::framing::Framing;
+use crate::state::StateOwner;
+
+/// The version of the bytes that [`encode`] writes; see [`crate::openai_chat::WIRE_VERSION`].
+/// `tests/encode_anthropic_messages.rs` fails when bytes change under the same version.
+pub const WIRE_VERSION: u32 = 1;
+
+/// The protocol's id, and its key in a request's `providerOptions`.
+pub const ID: &str = "anthropic-messages";
+
+pub(crate) const STATE_KEY: &str = "anthropic";
+pub(crate) const FRAMING: Framing = Framing::Sse;
+pub(crate) const BASE_PATH: &str = "/v1";
+
+pub(crate) fn path(_model: &str) -> String {
+    "messages".to_owned()
+}
+
+pub(crate) fn decoder(owner: StateOwner) -> Decoder {
+    Decoder::new(owner)
+}

@@ -1,0 +1,58 @@
+//! The arguments of a call where a protocol wants a JSON object and the model may have written anything.
+
+use std::borrow::Cow;
+
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::json::RawJson;
+
+/// The arguments as a JSON object, with the model's bytes if they are one. Nothing (or `null`) is the empty object;
+/// anything else is `{"invalid_json": "<the model's text>"}`, so that the model sees what it wrote.
+pub(crate) fn object(arguments: &str) -> Cow<'_, RawValue> {
+    if let Ok(raw) = serde_json::from_str::<&RawValue>(arguments) {
+        if raw.get().starts_with('{') {
+            return Cow::Borrowed(raw);
+        }
+        if raw.get() == "null" {
+            return Cow::Owned(empty());
+        }
+    }
+    if arguments.trim().is_empty() {
+        return Cow::Owned(empty());
+    }
+    let wrapped = serde_json::json!({ "invalid_json": arguments });
+    Cow::Owned(to_raw_value(&wrapped).expect("a string is always written"))
+}
+
+/// As [`object`], kept.
+pub(crate) fn owned_object(arguments: &str) -> RawJson {
+    RawJson::parse(object(arguments).get()).expect("it is a JSON object")
+}
+
+fn empty() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).expect("it is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_keeps_its_bytes_and_anything_else_is_shown_to_the_model() {
+        let cases = [
+            (r#"{"b": 1.0,"a":"é"}"#, r#"{"b": 1.0,"a":"é"}"#),
+            (" {} \n", "{}"),
+            ("", "{}"),
+            (" ", "{}"),
+            ("null", "{}"),
+            (r#"{"a":"#, r#"{"invalid_json":"{\"a\":"}"#),
+            ("[1]", r#"{"invalid_json":"[1]"}"#),
+            ("\"text\"", r#"{"invalid_json":"\"text\""}"#),
+            ("{}{}", r#"{"invalid_json":"{}{}"}"#),
+        ];
+        for (arguments, expected) in cases {
+            assert_eq!(object(arguments).get(), expected, "{arguments:?}");
+            assert_eq!(owned_object(arguments).get(), expected);
+        }
+    }
+}
