@@ -14,9 +14,11 @@
 
 mod admission;
 mod batch;
+mod catalog_snapshot;
 mod cluster;
 mod component;
 mod control;
+mod credential;
 mod drain;
 mod entries;
 mod error;
@@ -29,10 +31,14 @@ mod keys;
 mod lane;
 mod look;
 mod movement;
+mod oauth_attempt;
 mod oracle;
 mod org_heads;
+mod organisation_secret;
 mod pool;
 mod project;
+mod provider_rate;
+mod provider_setting;
 mod provision;
 mod rebuild;
 mod revert;
@@ -46,8 +52,13 @@ mod workspace;
 mod write;
 
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
+pub use catalog_snapshot::CatalogSnapshot;
 pub use cluster::{ClusterRow, FEATURES};
 pub use control::{AdmittedControl, ControlAdmission, NewControl};
+pub use credential::{
+    CredentialChange, CredentialKind, CredentialRow, Kept, MAX_CREDENTIALS, NewCredential, Renewed,
+    SealedCredential,
+};
 pub use domain::{DrainEnd, Taken};
 pub use drain::{Append, DrainWrite, Head, Hold, Started, Written};
 pub use entries::{EntryChange, MAX_ENTRIES};
@@ -57,10 +68,14 @@ pub use inbox::{InboxChange, InboxItem, InboxRow};
 pub use instructions::OrganisationInstructions;
 pub use interrupt::{Interrupted, Resumed};
 pub use keys::{KeyGrant, NewKey};
+pub use oauth_attempt::{MAX_SIGN_INS, NewSignIn, SignIn, SignInMethod, SignInStatus};
 pub use oracle::Violation;
 pub use org_heads::OrgHead;
+pub use organisation_secret::{Sealed, WrappedKey};
 pub use pool::{Store, StoreOptions};
 pub use project::{LocationKind, LocationRow, ProjectRow};
+pub use provider_rate::{GRANT_LIFE, RateGrant, RateLimit};
+pub use provider_setting::{MAX_PROVIDER_SETTINGS, ProviderSetting};
 pub use provision::{
     RolePasswords, SCHEMA_VERSION, migrate, provision, role_url, schema_version, url_password,
 };

@@ -24,6 +24,7 @@ mod model;
 mod moves;
 mod mutants;
 mod oracle;
+mod providers;
 mod random;
 mod reads;
 mod rebuild;
