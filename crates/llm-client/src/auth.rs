@@ -9,6 +9,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use crate::endpoint::{Endpoint, InvalidEndpoint, insert};
 use crate::error::LlmError;
 use crate::secret::{Redactor, Secret, sensitive};
+use crate::sigv4::AwsAccess;
+use crate::transport::WireRequest;
 
 /// The credentials of a [`crate::Route`].
 #[derive(Clone, Debug, Default)]
@@ -28,6 +30,8 @@ pub enum Auth {
         /// Its whole value.
         value: Secret,
     },
+    /// A signature of the whole request, made with an access key of AWS.
+    SigV4(AwsAccess),
     /// A token that changes, fetched before each request and sent as `authorization: Bearer …`.
     Source(Arc<dyn TokenSource>),
 }
@@ -63,13 +67,15 @@ impl Sent {
 }
 
 impl Auth {
-    /// Adds the credentials, and then the endpoint's headers, which replace what has their name.
+    /// Adds the credentials, and then the endpoint's headers, which replace what has their name. `unix_ms` is now.
     pub(crate) async fn apply(
         &self,
         protocol: Protocol,
         endpoint: &Endpoint,
-        headers: &mut HeaderMap,
+        request: &mut WireRequest,
+        unix_ms: u64,
     ) -> Result<Sent, LlmError> {
+        let headers = &mut request.headers;
         let mut sent = Sent::default();
         sent.redactor.add(endpoint.secrets().cloned());
         match self {
@@ -90,6 +96,7 @@ impl Auth {
                 sent.redactor.add([value.clone()]);
                 insert(headers, name, value.expose())?;
             }
+            Self::SigV4(access) => sent.redactor.add(access.secrets().cloned()),
             Self::Source(source) => {
                 let token = source.token().await?;
                 sent.redactor.add([token.clone()]);
@@ -99,6 +106,9 @@ impl Auth {
         }
         add_required(protocol, headers);
         endpoint.add_headers(headers)?;
+        if let Self::SigV4(access) = self {
+            access.sign(request, unix_ms)?; // last: it covers the others
+        }
         Ok(sent)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use futures::StreamExt;
 use llm_protocol::{
-    Delivery, ErrorReason, Protocol, classify, classify_in_stream, http_date_unix_ms,
+    Delivery, ErrorReason, Protocol, classify_in_stream, classify_named, http_date_unix_ms,
     retry_after_ms,
 };
 use reqwest::Method;
@@ -93,8 +93,8 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let accept = HeaderValue::from_static(protocol.framing().media_type());
         headers.insert(ACCEPT, accept);
-        let sent = auth.apply(*protocol, endpoint, &mut headers).await?;
-        let request = WireRequest { method: Method::POST, url, headers, body };
+        let mut request = WireRequest { method: Method::POST, url, headers, body };
+        let sent = auth.apply(*protocol, endpoint, &mut request, now_unix_ms()).await?;
         let answer = tokio::time::timeout(
             self.options.first_byte_timeout,
             Box::pin(self.transport.send(request)),
@@ -136,7 +136,8 @@ pub(crate) async fn refusal(redactor: &Redactor, response: WireResponse) -> LlmE
         let to = format!("it redirects to {to}, which is not followed: use the base URL there");
         LlmError::accepted(ErrorReason::InvalidRequest, &to)
     } else {
-        let error = classify(status.as_u16(), wait_ms(&headers), &body);
+        let name = header(&headers, "x-amzn-errortype");
+        let error = classify_named(status.as_u16(), wait_ms(&headers), name, &body);
         LlmError::accepted(error.reason, &error.message)
     };
     error.status = Some(status.as_u16());
@@ -194,9 +195,9 @@ fn wait_ms(headers: &HeaderMap) -> Option<u64> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a wait of a stand-alone client, never a durable time"
+    reason = "for a wait, or a signature that AWS compares with its own clock: never a durable time"
 )]
-fn now_unix_ms() -> u64 {
+pub(crate) fn now_unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -17,6 +17,7 @@ mod options;
 mod reqwest_transport;
 mod route;
 mod secret;
+mod sigv4;
 mod stream;
 mod transport;
 
@@ -31,5 +32,6 @@ pub use options::Options;
 pub use reqwest_transport::ReqwestTransport;
 pub use route::Route;
 pub use secret::Secret;
+pub use sigv4::AwsAccess;
 pub use stream::LlmStream;
 pub use transport::{ProviderTransport, TransportError, WireRequest, WireResponse};

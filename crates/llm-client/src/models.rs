@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use llm_protocol::{Delivery, ErrorReason, Protocol};
 use reqwest::Method;
@@ -9,7 +10,7 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 
 use crate::auth::Auth;
-use crate::client::{Client, redacted, refusal};
+use crate::client::{Client, now_unix_ms, redacted, refusal};
 use crate::endpoint::Endpoint;
 use crate::error::LlmError;
 use crate::transport::WireRequest;
@@ -48,12 +49,11 @@ impl Client {
     }
 
     async fn fetch_models(&self, endpoint: &Endpoint) -> Result<Vec<String>, LlmError> {
-        let mut headers = HeaderMap::new();
-        let sent = Auth::None.apply(Protocol::OpenAiChat, endpoint, &mut headers).await?;
+        let (url, headers, body) = (endpoint.url("models")?, HeaderMap::new(), Bytes::new());
+        let mut request = WireRequest { method: Method::GET, url, headers, body };
+        let (auth, protocol, now) = (Auth::None, Protocol::OpenAiChat, now_unix_ms());
+        let sent = auth.apply(protocol, endpoint, &mut request, now).await?;
         let redactor = &sent.redactor;
-        let url = endpoint.url("models")?;
-        let body = bytes::Bytes::new();
-        let request = WireRequest { method: Method::GET, url, headers, body };
         let sent = self.transport.send(request).await;
         let mut response = sent.map_err(|error| redacted(redactor, error.into()))?;
         if !response.status.is_success() {

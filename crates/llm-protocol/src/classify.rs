@@ -14,9 +14,24 @@ use crate::error::{ErrorReason, ProviderError, truncate};
 /// when that is not the JSON of an error.
 #[must_use]
 pub fn classify(status: u16, retry_after_ms: Option<u64>, body: &str) -> ProviderError {
-    let stated = Stated::from_body(body);
-    let reason =
-        stated.refine(status, retry_after_ms).unwrap_or_else(|| by_status(status, retry_after_ms));
+    classify_named(status, retry_after_ms, None, body)
+}
+
+/// As [`classify`], with the name that AWS gives an error in its header `x-amzn-errortype`. It is more exact than
+/// AWS's statuses.
+#[must_use]
+pub fn classify_named(
+    status: u16,
+    retry_after_ms: Option<u64>,
+    name: Option<&str>,
+    body: &str,
+) -> ProviderError {
+    let mut stated = Stated::from_body(body);
+    let name = name.and_then(|name| name.split(':').next()).map(str::to_lowercase);
+    stated.codes.extend(name.clone());
+    let named = || Some(with_wait(by_name(name.as_slice())?, retry_after_ms));
+    let reason = stated.refine(status, retry_after_ms).or_else(named);
+    let reason = reason.unwrap_or_else(|| by_status(status, retry_after_ms));
     stated.with_reason(reason)
 }
 
@@ -80,20 +95,38 @@ fn by_status(status: u16, retry_after_ms: Option<u64>) -> ErrorReason {
     }
 }
 
-/// The error types of OpenAI and Anthropic, where there is no status to go by.
+fn with_wait(reason: ErrorReason, retry_after_ms: Option<u64>) -> ErrorReason {
+    match reason {
+        ErrorReason::RateLimit { .. } => ErrorReason::RateLimit { retry_after_ms },
+        ErrorReason::ProviderInternal { .. } => ErrorReason::ProviderInternal { retry_after_ms },
+        ErrorReason::Authentication
+        | ErrorReason::Quota
+        | ErrorReason::ContextOverflow
+        | ErrorReason::ContentPolicy
+        | ErrorReason::InvalidRequest
+        | ErrorReason::Transport { .. }
+        | ErrorReason::InvalidOutput { .. }
+        | ErrorReason::Unknown => reason,
+    }
+}
+
+/// The error types of OpenAI, Anthropic and AWS, where there is no status to go by.
 fn by_name(codes: &[String]) -> Option<ErrorReason> {
     let has =
         |words: &[&str]| codes.iter().any(|code| words.iter().any(|word| code.contains(word)));
-    if has(&["rate_limit", "too_many_requests"]) {
+    if has(&["rate_limit", "too_many_requests", "throttling"]) {
         return Some(ErrorReason::RateLimit { retry_after_ms: None });
     }
-    if has(&["authentication", "permission", "invalid_api_key", "unauthorized"]) {
+    let refused = ["authentication", "permission", "invalid_api_key", "unauthorized"];
+    if has(&refused) || has(AWS_REFUSED) {
         return Some(ErrorReason::Authentication);
     }
-    if has(&["server_error", "internal", "overloaded", "unavailable", "timeout", "api_error"]) {
+    let failed = ["server_error", "internal", "overloaded", "unavailable", "timeout", "api_error"];
+    if has(&failed) || has(&["modelerror", "modelstreamerror", "modelnotready"]) {
         return Some(ErrorReason::ProviderInternal { retry_after_ms: None });
     }
-    has(&["invalid_request", "invalid_prompt", "not_found", "invalid_argument"])
+    let invalid = ["invalid_request", "invalid_prompt", "not_found", "invalid_argument"];
+    (has(&invalid) || has(&["validation", "resourcenotfound"]))
         .then_some(ErrorReason::InvalidRequest)
 }
 
@@ -131,6 +164,7 @@ impl Stated {
         };
         let message = error.as_str().map(str::to_owned);
         let message = message.or_else(|| text("message")).or_else(|| text("detail"));
+        let message = message.or_else(|| text("Message")); // AWS, before it reaches the service
         Self {
             codes: ["code", "type", "status"].into_iter().filter_map(code).collect(),
             message: message.unwrap_or_default(),
@@ -185,8 +219,20 @@ const POLICY_CODES: &[&str] =
     &["content_policy", "content_filter", "responsibleaipolicy", "moderation", "safety"];
 const POLICY_PHRASES: &[&str] =
     &["content policy", "content management policy", "flagged", "moderation", "usage policies"];
-const QUOTA_CODES: &[&str] =
-    &["insufficient_quota", "billing", "insufficient_balance", "insufficient_credits"];
+const QUOTA_CODES: &[&str] = &[
+    "insufficient_quota",
+    "billing",
+    "insufficient_balance",
+    "insufficient_credits",
+    "servicequotaexceeded",
+];
+const AWS_REFUSED: &[&str] = &[
+    "accessdenied",
+    "unrecognizedclient",
+    "expiredtoken",
+    "invalidsignature",
+    "signaturedoesnotmatch",
+];
 const QUOTA_PHRASES: &[&str] = &[
     "exceeded your current quota",
     "credit balance is too low",

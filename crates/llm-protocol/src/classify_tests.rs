@@ -113,3 +113,22 @@ fn waits_are_read_in_every_form() {
         assert_eq!(retry_after_ms(Some(nonsense), None, now), None, "{nonsense}");
     }
 }
+
+#[test]
+fn errors_of_aws_are_known_by_their_names() {
+    let named = |status, name, body| classify_named(status, Some(7), Some(name), body).reason;
+    let limited = ErrorReason::RateLimit { retry_after_ms: Some(7) };
+    let internal = ErrorReason::ProviderInternal { retry_after_ms: Some(7) };
+    let body = r#"{"message":"no"}"#;
+    assert_eq!(named(400, "ThrottlingException:http://internal.amazon.com/", body), limited);
+    assert_eq!(named(424, "ModelErrorException", body), internal);
+    assert_eq!(named(429, "ModelNotReadyException", body), internal);
+    assert_eq!(named(400, "ServiceQuotaExceededException", body), ErrorReason::Quota);
+    assert_eq!(named(400, "ExpiredTokenException", body), ErrorReason::Authentication);
+    assert_eq!(named(404, "ResourceNotFoundException", body), ErrorReason::InvalidRequest);
+    let long = r#"{"message":"Input is too long for requested model."}"#;
+    assert_eq!(named(400, "ValidationException", long), ErrorReason::ContextOverflow);
+    assert_eq!(named(418, "SomethingNew", body), ErrorReason::InvalidRequest);
+    let said = classify_named(403, None, None, r#"{"Message":"not authorized"}"#);
+    assert_eq!(said.message, "not authorized");
+}

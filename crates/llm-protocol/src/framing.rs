@@ -1,13 +1,15 @@
 //! From the bytes of an answer to the texts that a [`crate::Decoder`] takes.
 
 use crate::decode_error::DecodeError;
-use crate::sse;
+use crate::{aws_event_stream, sse};
 
 /// How a protocol cuts its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// Server-sent events: a frame is an event's data.
     Sse,
+    /// AWS's binary event stream: a frame is `{"<event type>":<payload>}`.
+    AwsEventStream,
 }
 
 /// Cuts the bytes of one answer into frames. Any split of the bytes gives the same frames.
@@ -15,6 +17,8 @@ pub enum Framing {
 pub enum Framer {
     /// Of server-sent events.
     Sse(sse::Framer),
+    /// Of AWS's messages.
+    AwsEventStream(aws_event_stream::Framer),
 }
 
 impl Framing {
@@ -23,6 +27,9 @@ impl Framing {
     pub fn framer(self, max_frame_bytes: usize) -> Framer {
         match self {
             Self::Sse => Framer::Sse(sse::Framer::new(max_frame_bytes)),
+            Self::AwsEventStream => {
+                Framer::AwsEventStream(aws_event_stream::Framer::new(max_frame_bytes))
+            }
         }
     }
 
@@ -31,6 +38,7 @@ impl Framing {
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Sse => "text/event-stream",
+            Self::AwsEventStream => "application/vnd.amazon.eventstream",
         }
     }
 }
@@ -43,6 +51,7 @@ impl Framer {
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
         match self {
             Self::Sse(framer) => Ok(framer.push(bytes)?),
+            Self::AwsEventStream(framer) => framer.push(bytes),
         }
     }
 }

@@ -30,6 +30,11 @@ impl RawJson {
     pub fn get(&self) -> &str {
         self.0.get()
     }
+
+    /// The same, for a writer that takes raw values.
+    pub(crate) fn raw(&self) -> &RawValue {
+        &self.0
+    }
 }
 
 impl PartialEq for RawJson {

@@ -9,6 +9,8 @@
 
 pub mod anthropic_messages;
 mod arguments;
+pub mod aws_event_stream;
+pub mod bedrock_converse;
 mod cache;
 mod call_ids;
 mod classify;
@@ -33,7 +35,9 @@ mod state;
 mod text;
 
 pub use cache::{Breakpoints, CacheMarks, CachePolicy, MessageMarks};
-pub use classify::{classify, classify_in_stream, http_date_unix_ms, retry_after_ms};
+pub use classify::{
+    classify, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
+};
 pub use decode_error::DecodeError;
 pub use dialect::{Dialect, Instructions, wrap_instructions};
 pub use error::{Delivery, ErrorReason, ProviderError, truncate};

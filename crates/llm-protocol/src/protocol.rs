@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::anthropic_messages;
+use crate::bedrock_converse;
 use crate::decode_error::DecodeError;
 use crate::dialect::Dialect;
 use crate::event::LlmEvent;
@@ -108,10 +109,12 @@ macro_rules! protocols {
 protocols! {
     /// OpenAI chat completions and what is compatible with it.
     OpenAiChat = "openai-chat" in openai_chat;
-    /// Anthropic messages.
-    AnthropicMessages = "anthropic-messages" in anthropic_messages;
+    /// Amazon Bedrock's Converse API, over AWS's binary event stream.
+    BedrockConverse = "bedrock-converse" in bedrock_converse;
     /// OpenAI responses and what is compatible with it.
     OpenAiResponses = "openai-responses" in openai_responses;
+    /// Anthropic messages.
+    AnthropicMessages = "anthropic-messages" in anthropic_messages;
 }
 
 impl Protocol {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
 use futures::stream;
-use llm_client::{Auth, LlmError, Route, Secret, TokenSource};
+use llm_client::{Auth, AwsAccess, LlmError, Route, Secret, TokenSource};
 use llm_protocol::{Delivery, Dialect, ErrorReason, LlmRequest, Message, Protocol};
 
 use crate::answers::hello;
@@ -126,4 +126,26 @@ async fn an_error_has_its_event() {
         "providerMessage": "slow down",
     });
     assert_eq!(event, expected);
+}
+
+#[tokio::test]
+async fn a_request_is_signed_with_an_access_key_and_its_secrets_are_taken_out_of_errors() {
+    const SAID: &str = r#"{"message":"the secret secret-key-1 or session-token-1 is wrong"}"#;
+    let server = Server::start(|| refuse(403, &[], SAID)).await;
+    let access = AwsAccess {
+        access_key: "AKIDEXAMPLE".to_owned(),
+        secret_key: Secret::new("secret-key-1"),
+        session_token: Some(Secret::new("session-token-1")),
+        region: "eu-central-1".to_owned(),
+        service: "bedrock".to_owned(),
+    };
+    let llm = client().on(route(&server).with_auth(Auth::SigV4(access)));
+    let error = llm.send(Bytes::from_static(b"{}")).await.unwrap_err();
+    assert_eq!(error.provider_message, "the secret [redacted] or [redacted] is wrong");
+    let headers = &server.seen()[0].headers;
+    let signature = headers["authorization"].to_str().unwrap();
+    assert!(signature.starts_with("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/"), "{signature}");
+    let signed = "/eu-central-1/bedrock/aws4_request, SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature=";
+    assert!(signature.contains(signed), "{signature}");
+    assert_eq!(headers["x-amz-security-token"], "session-token-1");
 }

@@ -1,0 +1,218 @@
+//! The frames of a Converse stream, as far as we read them: an object of one member, the event. Everything in it may
+//! be absent or null.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::event::{FinishReason, Usage};
+use crate::text::Text;
+
+pub(super) enum Frame<'a> {
+    Start(BlockStart<'a>),
+    Delta(BlockDelta<'a>),
+    Stop(BlockStop),
+    MessageStop(MessageStop<'a>),
+    Metadata(Metadata),
+    /// Of this name; also `error`, for what the framing reports.
+    Exception(String, Exception<'a>),
+    /// Providers add events; that is no error.
+    Unknown,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Frame<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Union;
+        impl<'de> Visitor<'de> for Union {
+            type Value = Frame<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an event of a Converse stream")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Frame<'de>, M::Error> {
+                let mut frame = Frame::Unknown;
+                while let Some(name) = map.next_key::<Text<'de>>()? {
+                    frame = match &*name {
+                        "contentBlockStart" => Frame::Start(map.next_value()?),
+                        "contentBlockDelta" => Frame::Delta(map.next_value()?),
+                        "contentBlockStop" => Frame::Stop(map.next_value()?),
+                        "messageStop" => Frame::MessageStop(map.next_value()?),
+                        "metadata" => Frame::Metadata(map.next_value()?),
+                        name if name == "error" || name.ends_with("Exception") => {
+                            Frame::Exception(name.to_owned(), map.next_value()?)
+                        }
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                }
+                Ok(frame)
+            }
+        }
+        deserializer.deserialize_map(Union)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct BlockStart<'a> {
+    #[serde(default)]
+    pub(super) content_block_index: u64,
+    pub(super) start: Option<Start<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct Start<'a> {
+    pub(super) tool_use: Option<ToolUseStart<'a>>,
+    pub(super) tool_result: Option<ToolResultStart<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct ToolUseStart<'a> {
+    pub(super) tool_use_id: Option<Text<'a>>,
+    pub(super) name: Option<Text<'a>>,
+    /// `server_tool_use`: Bedrock runs it.
+    #[serde(rename = "type")]
+    pub(super) kind: Option<Text<'a>>,
+}
+
+/// The result of a tool that Bedrock ran.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct ToolResultStart<'a> {
+    pub(super) tool_use_id: Option<Text<'a>>,
+    #[serde(rename = "type")]
+    pub(super) kind: Option<Text<'a>>,
+    pub(super) status: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct BlockDelta<'a> {
+    #[serde(default)]
+    pub(super) content_block_index: u64,
+    pub(super) delta: Option<Delta<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct Delta<'a> {
+    pub(super) text: Option<Text<'a>>,
+    pub(super) tool_use: Option<ToolUseDelta<'a>>,
+    pub(super) reasoning_content: Option<ReasoningDelta<'a>>,
+    /// Pieces of a hosted tool's result, kept as they are.
+    #[serde(borrow)]
+    pub(super) tool_result: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+pub(super) struct ToolUseDelta<'a> {
+    pub(super) input: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct ReasoningDelta<'a> {
+    pub(super) text: Option<Text<'a>>,
+    pub(super) signature: Option<Text<'a>>,
+    /// Bytes in base64.
+    pub(super) redacted_content: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BlockStop {
+    #[serde(default)]
+    pub(super) content_block_index: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
+pub(super) struct MessageStop<'a> {
+    pub(super) stop_reason: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Metadata {
+    pub(super) usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
+pub(super) struct Exception<'a> {
+    #[serde(alias = "Message")]
+    pub(super) message: Option<Text<'a>>,
+    /// Of an `error`, whose name says nothing.
+    pub(super) code: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WireUsage {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_write_input_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// Bedrock counts what its cache read and wrote beside the input.
+    pub(super) fn into_usage(self) -> Usage {
+        let cache_read_tokens = self.cache_read_input_tokens.unwrap_or(0);
+        let cache_write_tokens = self.cache_write_input_tokens.unwrap_or(0);
+        let cached = cache_read_tokens.saturating_add(cache_write_tokens);
+        let input_tokens = self.input_tokens.unwrap_or(0).saturating_add(cached);
+        let output_tokens = self.output_tokens.unwrap_or(0);
+        let sum = input_tokens.saturating_add(output_tokens);
+        Usage {
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            reasoning_tokens: 0, // it does not say
+            total_tokens: self.total_tokens.unwrap_or(0).max(sum),
+        }
+    }
+}
+
+pub(super) fn finish_reason(reason: &str) -> FinishReason {
+    match reason {
+        "end_turn" | "stop_sequence" => FinishReason::Stop,
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "tool_use" => FinishReason::ToolCalls,
+        "guardrail_intervened" | "content_filtered" => FinishReason::ContentFilter,
+        "malformed_model_output" | "malformed_tool_use" => FinishReason::Error,
+        _ => FinishReason::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_includes_what_the_cache_read_and_wrote() {
+        let read = |text| serde_json::from_str::<WireUsage>(text).unwrap().into_usage();
+        let usage = read(
+            r#"{"inputTokens":3,"outputTokens":5,"totalTokens":1908,"cacheReadInputTokens":1800,"cacheWriteInputTokens":100,"serverToolUsage":{}}"#,
+        );
+        let expected = Usage {
+            input_tokens: 1903,
+            output_tokens: 5,
+            cache_read_tokens: 1800,
+            cache_write_tokens: 100,
+            reasoning_tokens: 0,
+            total_tokens: 1908,
+        };
+        assert_eq!(usage, expected);
+        assert_eq!(read(r#"{"inputTokens":3,"outputTokens":null}"#).total_tokens, 3);
+    }
+}

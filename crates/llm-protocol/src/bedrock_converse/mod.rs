@@ -1,0 +1,63 @@
+//! Amazon Bedrock's Converse API, as it streams.
+//!
+//! Source: <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html> and the recordings
+//! in `tests/recordings`. Each quirk of the models behind it is a named function beside the code that meets it.
+
+mod block;
+mod body;
+mod content;
+mod decode;
+mod encode;
+mod frame;
+mod hosted;
+mod media;
+mod part;
+mod tools;
+
+pub use decode::Decoder;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::dialect::Dialect;
+use crate::framing::Framing;
+use crate::request::LlmRequest;
+use crate::state::StateOwner;
+
+/// The version of the bytes that are written: see [`crate::openai_chat::WIRE_VERSION`].
+pub const WIRE_VERSION: u32 = 1;
+
+/// The protocol's id, and its key in a request's `providerOptions`.
+pub const ID: &str = "bedrock-converse";
+
+pub(crate) const STATE_KEY: &str = "bedrock";
+pub(crate) const FRAMING: Framing = Framing::AwsEventStream;
+pub(crate) const BASE_PATH: &str = "";
+
+/// RFC 3986's unreserved characters; a model's `:` and an ARN's `/` are not among them.
+const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+pub(crate) fn path(model: &str) -> String {
+    format!("model/{}/converse-stream", utf8_percent_encode(model, IN_SEGMENT))
+}
+
+pub(crate) fn encode_for(request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
+    body::encode(request, dialect)
+}
+
+pub(crate) fn decoder(owner: StateOwner) -> Decoder {
+    Decoder::new(owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_one_segment_of_the_path() {
+        assert_eq!(path("us.nova-v1:0"), "model/us.nova-v1%3A0/converse-stream");
+        let arn = "arn:aws:bedrock:us-east-1:1:inference-profile/x";
+        let encoded =
+            "model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fx/converse-stream";
+        assert_eq!(path(arn), encoded);
+    }
+}
