@@ -363,7 +363,7 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
                 append(
                     "tool.called",
                     live,
-                    "'{\"turn\":\"trn_later\",\"class\":\"unsafe\",\"state\":\"intended\",\"intent\":{\"call\":\"c\"}}'"
+                    "'{\"turn\":\"trn_later\",\"class\":\"unsafe\",\"state\":\"started\",\"intent\":{\"call\":\"c\"}}'"
                 ),
                 append(
                     "workspace.snapshotted",
