@@ -14,6 +14,7 @@ mod drain_end;
 mod event;
 mod id;
 mod permitted;
+mod price;
 mod prompt;
 mod reference;
 mod token;
@@ -36,10 +37,11 @@ pub use event::{
     WorkspaceSnapshotted,
 };
 pub use id::{
-    AttemptId, CallId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, PartId, ProjectId,
-    SessionId, Stamp, TurnId,
+    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, PartId,
+    ProjectId, SessionId, SignInId, Stamp, TurnId,
 };
 pub use permitted::Permitted;
+pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};
 pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq};

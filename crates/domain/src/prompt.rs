@@ -44,4 +44,15 @@ pub struct ModelRef {
     pub provider: String,
     /// The model's name at that provider.
     pub model: String,
+    /// Which of the model's variants, such as `high`; none is the model as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+}
+
+impl ModelRef {
+    /// A model as it is.
+    #[must_use]
+    pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
+        Self { provider: provider.into(), model: model.into(), variant: None }
+    }
 }

@@ -6,7 +6,7 @@ use domain::{
     PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SideOutcome, TimestampMs,
     TurnId, TurnOutcome, TurnUsage, WakeScope,
 };
-use llm_protocol::{LlmRequest, Message, Part, SystemPart};
+use llm_protocol::{CachePolicy, LlmRequest, Message, Part, SystemPart};
 
 use crate::files::{Capture, Files};
 use crate::open_turn::OpenTurn;
@@ -166,6 +166,7 @@ impl History {
             request.messages.push(Message::user(title.started.prompt.clone()));
             return components.model.encode(&request);
         }
+        request.cache = CachePolicy::Auto;
         request.system.push(SystemPart::text(components.agent.clone()));
         if let Some(epoch) = &self.state.epoch {
             request.system.push(SystemPart::text(epoch.baseline.clone()));

@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::{
-    AttemptId, AttemptOutcome, CallId, MessageId, PartId, ReplyPart, SessionEvent, ToolClass,
-    ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
+    AttemptId, AttemptOutcome, CallId, MessageId, PartId, Pricing, ReplyPart, SessionEvent,
+    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
 };
-use llm_protocol::{Message, Part, TextPart, ToolCall, ToolContent, ToolResult};
+use llm_protocol::{Message, Part, RawJson, TextPart, ToolCall, ToolContent, ToolResult};
 use serde::Deserialize;
 
 /// The tool whose paths lead to nested instructions.
@@ -29,6 +30,8 @@ pub struct OpenTurn {
     pub attempt: Option<AttemptId>,
     /// Wire requests so far.
     pub attempts: i32,
+    /// What the last of them is paid with.
+    pub pricing: Option<Arc<Pricing>>,
     /// The reply, once it is committed.
     pub reply: Option<Vec<ReplyPart>>,
     /// The finish reason of the reply.
@@ -66,6 +69,7 @@ impl OpenTurn {
             agent,
             attempt: None,
             attempts: 0,
+            pricing: None,
             reply: None,
             finish: None,
             checkpoints: Vec::new(),
@@ -81,6 +85,7 @@ impl OpenTurn {
             SessionEvent::AttemptStarted(started) => {
                 self.attempt = Some(started.attempt.clone());
                 self.attempts = started.ordinal;
+                self.pricing = started.pricing.clone().map(Arc::new);
             }
             SessionEvent::AttemptEnded(ended) => {
                 self.attempt = None;
@@ -166,19 +171,39 @@ impl OpenTurn {
         let mut results = Vec::new();
         for part in reply {
             match part {
-                ReplyPart::Text { text, .. } if text.is_empty() => {}
-                ReplyPart::Text { text, .. } => said.push(Part::text(text)),
-                ReplyPart::Reasoning { text, .. } => {
-                    said.push(Part::Reasoning(TextPart { text, provider_metadata: None }));
+                ReplyPart::Text { text, metadata: None, .. } if text.is_empty() => {}
+                ReplyPart::Text { text, metadata, .. } => {
+                    said.push(Part::Text(TextPart { text, provider_metadata: kept(metadata) }));
+                }
+                ReplyPart::Reasoning { text, metadata, .. } => {
+                    let provider_metadata = kept(metadata);
+                    said.push(Part::Reasoning(TextPart { text, provider_metadata }));
+                }
+                ReplyPart::HostedCall { call, name, input, metadata, .. } => {
+                    said.push(Part::ToolCall(ToolCall {
+                        provider_executed: true,
+                        provider_metadata: kept(metadata),
+                        ..ToolCall::new(call, name, input)
+                    }));
+                }
+                ReplyPart::HostedResult { call, name, output, is_error, metadata, .. } => {
+                    said.push(Part::ToolResult(ToolResult {
+                        is_error,
+                        provider_metadata: kept(metadata),
+                        ..ToolResult::text(call, name, output)
+                    }));
                 }
                 ReplyPart::ToolCall { call } => {
                     let Some(state) = calls.get(&call) else { continue };
                     let intent = &state.intent;
-                    said.push(Part::ToolCall(ToolCall::new(
-                        intent.provider_call.clone(),
-                        intent.tool.clone(),
-                        intent.arguments.clone(),
-                    )));
+                    said.push(Part::ToolCall(ToolCall {
+                        provider_metadata: kept(intent.metadata.clone()),
+                        ..ToolCall::new(
+                            intent.provider_call.clone(),
+                            intent.tool.clone(),
+                            intent.arguments.clone(),
+                        )
+                    }));
                     let Some(settled) = &state.settled else { continue };
                     results.push(ToolResult {
                         id: intent.provider_call.clone(),
@@ -199,6 +224,11 @@ impl OpenTurn {
         }
         messages
     }
+}
+
+/// What a provider wants to see again, as it was written.
+fn kept(metadata: Option<String>) -> Option<RawJson> {
+    metadata.and_then(|text| RawJson::parse(text).ok())
 }
 
 pub(crate) fn add(a: TurnUsage, b: TurnUsage) -> TurnUsage {

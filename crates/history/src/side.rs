@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use domain::{
-    AttemptId, CompactionReminded, CompactionStarted, SessionEvent, TitleStarted, TurnId, TurnUsage,
+    AttemptId, CompactionReminded, CompactionStarted, Pricing, SessionEvent, TitleStarted, TurnId,
+    TurnUsage,
 };
 
 use crate::open_turn::add;
@@ -15,6 +16,8 @@ pub struct Side<T> {
     pub attempt: Option<AttemptId>,
     /// Wire requests so far.
     pub attempts: i32,
+    /// What the last of them is paid with.
+    pub pricing: Option<Arc<Pricing>>,
     /// What its ended attempts used.
     pub usage: TurnUsage,
 }
@@ -34,7 +37,7 @@ pub type OpenTitle = Side<TitleStarted>;
 impl<T> Side<T> {
     pub(crate) fn new(started: T) -> Self {
         let usage = TurnUsage::default();
-        Self { started: Arc::new(started), attempt: None, attempts: 0, usage }
+        Self { started: Arc::new(started), attempt: None, attempts: 0, pricing: None, usage }
     }
 
     /// Takes in an attempt of the turn `id`, which is its own.
@@ -44,6 +47,7 @@ impl<T> Side<T> {
             SessionEvent::AttemptStarted(started) => {
                 self.attempt = Some(started.attempt.clone());
                 self.attempts = started.ordinal;
+                self.pricing = started.pricing.clone().map(Arc::new);
             }
             SessionEvent::AttemptEnded(ended) => {
                 self.attempt = None;

@@ -21,7 +21,7 @@ struct Told {
 }
 
 fn model() -> ModelRef {
-    ModelRef { provider: "p".into(), model: "m".into() }
+    ModelRef::new("p", "m")
 }
 
 fn tree(n: usize) -> SnapshotTree {
@@ -98,6 +98,7 @@ impl Told {
             provider_call: "call_1".into(),
             tool: "shell".into(),
             arguments: "{}".into(),
+            metadata: None,
         };
         let message = MessageId::mint(&mut self.mint);
         self.push(ToolCalled { turn: turn.clone(), message, intent, class, state });
@@ -120,8 +121,7 @@ impl Told {
     }
 
     fn ends(&mut self, turn: TurnId, message: MessageId, text: &str, calls: &[CallId]) {
-        let mut parts =
-            vec![ReplyPart::Text { id: PartId::mint(&mut self.mint), text: text.to_owned() }];
+        let mut parts = vec![ReplyPart::text(PartId::mint(&mut self.mint), text)];
         parts.extend(calls.iter().map(|call| ReplyPart::ToolCall { call: call.clone() }));
         let (of, at) = (turn.clone(), message.clone());
         self.push(TurnReplied { turn: of, message: at, parts, finish: "stop".into() });

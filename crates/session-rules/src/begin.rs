@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use domain::{
     AttemptId, AttemptStarted, DrainEnd, DrainOutcome, MessageId, NoticeKind, NoticeRecorded,
-    Permitted, SessionError, TurnId, TurnStarted,
+    Permitted, Pricing, SessionError, TurnId, TurnStarted,
 };
-use history::{Components, History, ModelEntry, hash_hex};
-use llm_protocol::{Generation, ToolChoice};
-use serde_json::Map;
+use history::{Components, History, hash_hex};
+use llm_protocol::ToolChoice;
 
 use crate::agents::Agent;
 use crate::boundary::{Next, TurnPlan, end};
@@ -73,8 +72,7 @@ impl Rules<'_> {
         if !settings.auto && !compacted {
             return Room::Enough;
         }
-        let tools = self.tools.offered(&agent.tools);
-        let size = estimate::request(history, &agent.instructions, tools);
+        let size = self.size(history, agent);
         let tail = self.tail(history);
         let no_help = compacted || !tail.answered || tail.summarised == 0;
         let blocked = || observed.replace(history, &agent.skills).err();
@@ -145,7 +143,7 @@ impl Rules<'_> {
                 ),
             });
         }
-        let title = self.start_title(draft, step, &resolved);
+        let title = self.start_title(draft, step, &resolved.reference);
         let last = step == max_steps;
         if last {
             let message = MessageId::mint(draft.mint());
@@ -165,14 +163,15 @@ impl Rules<'_> {
             step,
         });
         let tool_choice = if last { ToolChoice::None } else { ToolChoice::Auto };
-        let components = self.components(agent, resolved.entry, tool_choice);
-        let (started, body) = first_attempt(draft, &turn, &components);
+        let pricing = resolved.pricing(|| self.size(draft.history(), agent));
+        let components = self.components(agent, &resolved, tool_choice);
+        let (started, body) = first_attempt(draft, &turn, &components, pricing);
         Ok(TurnPlan {
             turn,
             message,
             started,
             model: resolved.reference,
-            protocol: components.model.protocol,
+            entry: components.model,
             body,
             title,
         })
@@ -182,25 +181,31 @@ impl Rules<'_> {
     pub(crate) fn components(
         &self,
         agent: &Agent,
-        model: ModelEntry,
+        model: &ResolvedModel,
         tool_choice: ToolChoice,
     ) -> Components {
         Components {
             agent: agent.instructions.clone(),
             tools: self.tools.offered(&agent.tools).cloned().collect(),
             tool_choice,
-            generation: Generation::default(),
-            options: Map::new(),
-            model,
+            generation: model.generation.clone(),
+            options: model.options.clone(),
+            model: model.entry.clone(),
         }
+    }
+
+    /// How many tokens the conversation's next request has, about.
+    pub(crate) fn size(&self, history: &History, agent: &Agent) -> u64 {
+        estimate::request(history, &agent.instructions, self.tools.offered(&agent.tools))
     }
 }
 
-/// Drafts the first attempt of what was drafted last, and returns its body.
+/// Drafts the first attempt of what was drafted last, which is paid with `pricing`, and returns its body.
 pub(crate) fn first_attempt(
     draft: &mut Draft<'_>,
     turn: &TurnId,
     components: &Components,
+    pricing: Option<Pricing>,
 ) -> (AttemptStarted, Bytes) {
     let through = draft.history().seq();
     let epoch = draft.history().epoch().map_or(0, |epoch| epoch.number);
@@ -222,6 +227,7 @@ pub(crate) fn first_attempt(
         epoch,
         through,
         components: names,
+        pricing,
     };
     draft.push(started.clone());
     (started, body.into())

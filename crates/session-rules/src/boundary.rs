@@ -6,8 +6,7 @@ use domain::{
     AttemptStarted, DrainEnd, DrainEnded, DrainOutcome, EpochReason, EpochStarted, LocationId,
     MessageId, ModelRef, Permitted, PromptPromoted, SessionError, TurnId,
 };
-use history::PendingInput;
-use llm_protocol::Protocol;
+use history::{ModelEntry, PendingInput};
 
 use crate::begin::boundary_failed;
 use crate::controls::MovePlan;
@@ -65,8 +64,8 @@ pub struct TurnPlan {
     pub started: AttemptStarted,
     /// The model, sampled for this turn.
     pub model: ModelRef,
-    /// How it is spoken to.
-    pub protocol: Protocol,
+    /// As much of it as shaped the body: how it is spoken to.
+    pub entry: ModelEntry,
     /// The exact bytes of every attempt; a Compaction that was reminded has others from then on.
     pub body: Bytes,
     /// The title to be asked for beside it.

@@ -17,11 +17,13 @@ use crate::begin::{Sampled, first_attempt};
 use crate::boundary::{Next, TurnPlan, end, hand_over};
 use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
+use crate::estimate;
+use crate::models::ResolvedModel;
 use crate::observed::Observation;
 use crate::revert::commit_revert;
 use crate::rules::Rules;
 use crate::said::Said;
-use crate::settle::settle_overflowed;
+use crate::settle::{settle_overflowed, turn_used, used};
 use crate::site::Site;
 use crate::tail::{Tail, tail};
 use crate::texts;
@@ -154,15 +156,17 @@ impl Rules<'_> {
         let earlier = history.view().checkpoint().is_some();
         let prompt = if earlier { texts::SUMMARY_UPDATE } else { texts::SUMMARY }.to_owned();
         let reference = resolved.reference.clone();
+        let asks = estimate::text(&prompt);
         let (turn, message) = push_started(draft, wanted, reference, prompt, keep_from);
-        let components = self.components(agent, resolved.entry, ToolChoice::Auto);
-        let (started, body) = first_attempt(draft, &turn, &components);
+        let pricing = resolved.pricing(|| self.size(draft.history(), agent) + asks);
+        let components = self.components(agent, &resolved, ToolChoice::Auto);
+        let (started, body) = first_attempt(draft, &turn, &components, pricing);
         TurnPlan {
             turn,
             message,
             started,
             model: resolved.reference,
-            protocol: components.model.protocol,
+            entry: components.model,
             body,
             title: None,
         }
@@ -196,7 +200,7 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Failed,
-            usage: self.used(draft.history().model(), said.usage),
+            usage: turn_used(draft, said.usage),
             error: Some(error.clone()),
         });
         settle_overflowed(draft, said, error.clone());
@@ -225,9 +229,11 @@ impl Rules<'_> {
         let refused = match answer {
             Answer::Summary => None,
             Answer::Other if open.reminded.is_none() || mutated!(RemindedAgain) => {
-                match self.settings.agents.get(&open.side.started.agent) {
-                    Ok(agent) => {
-                        let next = self.remind(draft, plan, said, agent, text);
+                let agent = self.settings.agents.get(&open.side.started.agent);
+                let model = self.models.resolve(Some(&plan.model));
+                match agent.and_then(|agent| Ok((agent, model?))) {
+                    Ok((agent, model)) => {
+                        let next = self.remind(draft, plan, said, agent, &model, text);
                         let next = Compacted::Again(Box::new(next));
                         return Verdict::Write(next, DrainEnd::Keep, Site::CompactionReminded);
                     }
@@ -245,7 +251,7 @@ impl Rules<'_> {
             attempt: plan.started.attempt.clone(),
             turn: plan.turn.clone(),
             outcome,
-            usage: self.used(Some(&plan.model), said.usage),
+            usage: used(plan.started.pricing.as_ref(), said.usage),
             error,
         });
         let fresh = match refused {
@@ -303,7 +309,7 @@ impl Rules<'_> {
             attempt: plan.started.attempt.clone(),
             turn: plan.turn.clone(),
             outcome: AttemptOutcome::Failed,
-            usage: self.used(Some(&plan.model), said.usage),
+            usage: used(plan.started.pricing.as_ref(), said.usage),
             error: Some(error.clone()),
         });
         self.end_failed(draft, &open, error.clone(), observed)
@@ -367,7 +373,7 @@ impl Rules<'_> {
                 attempt,
                 turn: open.side.started.turn.clone(),
                 outcome: if cancelled { AttemptOutcome::Interrupted } else { AttemptOutcome::Lost },
-                usage: self.used(Some(&open.side.started.model), said.and_then(|said| said.usage)),
+                usage: used(open.side.pricing.as_deref(), said.and_then(|said| said.usage)),
                 error: None,
             });
         }
@@ -381,20 +387,20 @@ impl Rules<'_> {
         plan: &TurnPlan,
         said: &Said,
         agent: &Agent,
+        model: &ResolvedModel,
         text: String,
     ) -> TurnPlan {
         draft.push(AttemptEnded {
             attempt: plan.started.attempt.clone(),
             turn: plan.turn.clone(),
             outcome: AttemptOutcome::Completed,
-            usage: self.used(Some(&plan.model), said.usage),
+            usage: used(plan.started.pricing.as_ref(), said.usage),
             error: None,
         });
         let answer = if text.trim().is_empty() { texts::NO_TEXT.to_owned() } else { text };
         let (turn, reminder) = (plan.turn.clone(), texts::REMINDER.to_owned());
         draft.push(CompactionReminded { turn, draft: answer, reminder });
-        let entry = self.models.entry(&plan.model);
-        let components = self.components(agent, entry, ToolChoice::Auto);
+        let components = self.components(agent, model, ToolChoice::Auto);
         let through = draft.history().seq();
         let body = draft.history_mut().encode(&components, &plan.turn);
         let started = AttemptStarted {

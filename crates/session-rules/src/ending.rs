@@ -6,7 +6,7 @@ use std::time::Duration;
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, DrainEnd, DrainOutcome, NoticeKind,
     PartId, Permitted, RetryScheduled, SessionError, TextCheckpointed, ToolCalled, ToolClass,
-    ToolOutcomeKind, ToolState, TurnId, TurnOutcome, TurnReplied,
+    ToolIntent, ToolOutcomeKind, ToolState, TurnId, TurnOutcome, TurnReplied,
 };
 use history::History;
 use llm_protocol::{FinishReason, Usage};
@@ -17,7 +17,7 @@ use crate::inbox::waits;
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
-use crate::settle::{close_reply, notice, push_done, settle_open_calls, settle_turn};
+use crate::settle::{notice, push_done, settle_open_calls, settle_turn, turn_used, used};
 use crate::site::Site;
 use crate::texts;
 
@@ -85,7 +85,7 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Completed,
-            usage: self.used(draft.history().model(), said.usage),
+            usage: turn_used(draft, said.usage),
             error: None,
         });
         let last = self.is_last_step(draft.history()) && !mutated!(LastStepRuns);
@@ -96,7 +96,7 @@ impl Rules<'_> {
         draft.push(TurnReplied {
             turn: said.turn.clone(),
             message: said.message.clone(),
-            parts: said.reply.parts(|_| true),
+            parts: self.parts(said, |_| true),
             finish: finish.as_str().to_owned(),
         });
         let calls = draft.history().open_turn().is_some_and(|open| !open.calls.is_empty());
@@ -137,7 +137,7 @@ impl Rules<'_> {
     /// An interrupt of the turn: the stream is gone, its tools were stopped, all is settled.
     pub fn interrupted(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
         self.end_attempt(draft, said, AttemptOutcome::Interrupted);
-        close_reply(draft, said, "interrupted");
+        self.close_reply(draft, said, "interrupted");
         push_done(draft, said);
         let interrupted = ToolOutcomeKind::Interrupted;
         settle_open_calls(draft, &said.turn, interrupted, "interrupted by the user");
@@ -158,10 +158,10 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Failed,
-            usage: self.used(draft.history().model(), said.usage),
+            usage: turn_used(draft, said.usage),
             error: Some(error.clone()),
         });
-        close_reply(draft, said, "error");
+        self.close_reply(draft, said, "error");
         push_done(draft, said);
         settle_turn(draft, said, TurnOutcome::Failed, Some(error.clone()));
         let next = end(draft, DrainOutcome::Failed, Some(error.clone()));
@@ -181,14 +181,10 @@ impl Rules<'_> {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
             outcome: AttemptOutcome::Cut,
-            usage: if mutated!(UsageForgotten) {
-                None
-            } else {
-                self.used(draft.history().model(), said.usage)
-            },
+            usage: if mutated!(UsageForgotten) { None } else { turn_used(draft, said.usage) },
             error: Some(error.clone()),
         });
-        close_reply(draft, said, "cut");
+        self.close_reply(draft, said, "cut");
         Verdict::Write((), DrainEnd::Keep, Site::Cut)
     }
 
@@ -206,7 +202,7 @@ impl Rules<'_> {
             attempt: failed.attempt.clone(),
             turn: failed.turn.clone(),
             outcome: AttemptOutcome::Failed,
-            usage: self.used(draft.history().model(), usage),
+            usage: used(failed.pricing.as_ref(), usage),
             error: Some(error.clone()),
         });
         let next = AttemptStarted {
@@ -262,13 +258,14 @@ impl Rules<'_> {
     /// The intents that wait. As *started*, a body may run once they are committed.
     fn push_intents(&self, draft: &mut Draft<'_>, said: &Said, state: ToolState) {
         for intent in &said.unintended {
+            let metadata = intent.metadata.clone().filter(|_| self.settings.provider_state);
             let refused = self.refusal(draft.history(), &intent.tool).is_some();
             draft.push(ToolCalled {
                 turn: said.turn.clone(),
                 message: said.message.clone(),
                 // What is refused has no body.
                 class: if refused { ToolClass::Pure } else { self.tools.class(&intent.tool) },
-                intent: intent.clone(),
+                intent: ToolIntent { metadata, ..intent.clone() },
                 state,
             });
         }

@@ -33,6 +33,11 @@ fn bytes(message: &Message) -> usize {
     message.content.iter().map(part).sum()
 }
 
+/// Tokens of a text.
+pub(crate) fn text(text: &str) -> u64 {
+    tokens(text.len())
+}
+
 /// Tokens of one message, at least one.
 pub(crate) fn message(message: &Message) -> u64 {
     tokens(bytes(message)).max(1)
@@ -127,7 +132,7 @@ mod tests {
         said(&mut history, &"x".repeat(40_000));
         let mut mint = IdMint::after(Stamp::default(), 1);
         let (turn, message) = (TurnId::mint(&mut mint), MessageId::mint(&mut mint));
-        let model = domain::ModelRef { provider: "p".into(), model: "m".into() };
+        let model = domain::ModelRef::new("p", "m");
         push(
             &mut history,
             TurnStarted {
@@ -151,7 +156,7 @@ mod tests {
                 error: None,
             },
         );
-        let parts = vec![ReplyPart::Text { id: PartId::mint(&mut mint), text: "y".repeat(8_000) }];
+        let parts = vec![ReplyPart::text(PartId::mint(&mut mint), "y".repeat(8_000))];
         let finish = "stop".to_owned();
         push(
             &mut history,

@@ -131,7 +131,10 @@ fn shown(log: &[RecordedEvent]) -> BTreeMap<TurnId, Vec<PartId>> {
         }
         if let SessionEvent::TurnReplied(replied) = &event.event {
             let parts = replied.parts.iter().filter_map(|part| match part {
-                ReplyPart::Text { id, .. } | ReplyPart::Reasoning { id, .. } => Some(id.clone()),
+                ReplyPart::Text { id, .. }
+                | ReplyPart::Reasoning { id, .. }
+                | ReplyPart::HostedCall { id, .. }
+                | ReplyPart::HostedResult { id, .. } => Some(id.clone()),
                 ReplyPart::ToolCall { call } => calls.get(call).copied().cloned(),
             });
             shown.insert(replied.turn.clone(), parts.collect());
@@ -218,7 +221,10 @@ impl Copy<'_> {
                 replied.message = self.ids.message(&replied.message);
                 for part in &mut replied.parts {
                     match part {
-                        ReplyPart::Text { id, .. } | ReplyPart::Reasoning { id, .. } => {
+                        ReplyPart::Text { id, .. }
+                        | ReplyPart::Reasoning { id, .. }
+                        | ReplyPart::HostedCall { id, .. }
+                        | ReplyPart::HostedResult { id, .. } => {
                             *id = self.ids.part(id);
                         }
                         ReplyPart::ToolCall { call } => *call = self.ids.call(call),

@@ -1,24 +1,85 @@
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
-use domain::{ModelRef, SessionError};
+use domain::{ModelRef, Prices, Pricing, SessionError};
 use history::ModelEntry;
-use llm_protocol::Protocol;
-
-use crate::cost::Prices;
+use llm_protocol::{Dialect, Generation, Protocol};
+use serde_json::{Map, Value};
 
 /// The models that can be called, as far as a decision needs to know.
 #[derive(Debug, Clone)]
 pub struct Models {
     /// The model of a session that chose none.
     pub default: ModelRef,
-    /// The ids of the providers that are configured.
-    pub providers: BTreeSet<String>,
+    /// What the others are.
+    pub source: Arc<dyn ModelSource>,
+}
+
+/// Where models are known. The same choice gives the same answer for as long as decisions are made of it.
+pub trait ModelSource: Send + Sync + fmt::Debug {
+    /// Resolves a choice.
+    ///
+    /// # Errors
+    /// What the user is told, such as `model.unknown`.
+    fn resolve(&self, choice: &ModelRef) -> Result<ResolvedModel, SessionError>;
+}
+
+/// A model that can be called.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResolvedModel {
+    /// As clients name it.
+    pub reference: ModelRef,
+    /// As much of it as shapes the request.
+    pub entry: ModelEntry,
+    /// Generation Controls.
+    pub generation: Generation,
+    /// Model Request Options.
+    pub options: Map<String, Value>,
+    /// What its tokens cost.
+    pub prices: Option<Prices>,
+    /// Where the prices are from.
+    pub price_version: String,
+    /// What whoever chose it should know: that it is deprecated, say.
+    pub notice: Option<String>,
+}
+
+impl ResolvedModel {
+    /// What a request of about `input` tokens is paid with.
+    pub(crate) fn pricing(&self, input: impl FnOnce() -> u64) -> Option<Pricing> {
+        let prices = self.prices.clone()?;
+        let output_max = self.generation.max_tokens.or(self.entry.output_limit);
+        let estimate = prices.estimate(input(), output_max);
+        Some(Pricing { version: self.price_version.clone(), prices, estimate })
+    }
+}
+
+impl Models {
+    /// Resolves a choice; `None` is the default.
+    ///
+    /// # Errors
+    /// As [`ModelSource::resolve`].
+    pub fn resolve(&self, choice: Option<&ModelRef>) -> Result<ResolvedModel, SessionError> {
+        self.source.resolve(choice.unwrap_or(&self.default))
+    }
+}
+
+/// Models of providers that are configured by hand: whatever their names, all of a provider's are alike.
+#[derive(Debug, Clone, Default)]
+pub struct FixedModels {
+    providers: BTreeMap<String, FixedProvider>,
     /// What is known of models; of any other, nothing.
-    pub known: Vec<(ModelRef, ModelFacts)>,
+    known: Vec<(ModelRef, ModelFacts)>,
+}
+
+#[derive(Debug, Clone)]
+struct FixedProvider {
+    protocol: Protocol,
+    dialect: Dialect,
 }
 
 /// What is known of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelFacts {
     /// The most tokens that fit into a request and its answer.
     pub context_limit: Option<u64>,
@@ -26,55 +87,118 @@ pub struct ModelFacts {
     pub output_limit: Option<u64>,
     /// What its tokens cost.
     pub prices: Option<Prices>,
+    /// Generation Controls of every request.
+    pub generation: Generation,
+    /// Model Request Options of every request.
+    pub options: Map<String, Value>,
 }
 
-/// A model that can be called.
-#[derive(Debug, Clone)]
-pub struct ResolvedModel {
-    /// As clients name it.
-    pub reference: ModelRef,
-    /// As much of it as shapes the request.
-    pub entry: ModelEntry,
+/// Whose word the prices of a [`FixedModels`] are.
+const CONFIGURED: &str = "configured";
+
+impl FixedModels {
+    /// With a provider's models, or those instead of what it had.
+    #[must_use]
+    pub fn with_provider(
+        mut self,
+        id: impl Into<String>,
+        protocol: Protocol,
+        dialect: Dialect,
+    ) -> Self {
+        self.providers.insert(id.into(), FixedProvider { protocol, dialect });
+        self
+    }
+
+    /// Says what is known of a model.
+    #[must_use]
+    pub fn with_facts(mut self, model: ModelRef, facts: ModelFacts) -> Self {
+        self.known.retain(|(known, _)| *known != model);
+        self.known.push((model, facts));
+        self
+    }
 }
 
-impl Models {
-    /// Resolves a choice; `None` is the default.
-    ///
-    /// # Errors
-    /// `model.unknown` when no configured provider has the choice's id.
-    pub fn resolve(&self, choice: Option<&ModelRef>) -> Result<ResolvedModel, SessionError> {
-        let reference = choice.unwrap_or(&self.default).clone();
-        if !self.providers.contains(&reference.provider) {
-            let known: Vec<&str> = self.providers.iter().map(String::as_str).collect();
+impl ModelSource for FixedModels {
+    fn resolve(&self, choice: &ModelRef) -> Result<ResolvedModel, SessionError> {
+        let Some(provider) = self.providers.get(&choice.provider) else {
+            let known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
             return Err(SessionError {
                 code: "model.unknown".into(),
                 message: format!(
                     "no provider `{}` is configured (there is {}); choose one of them, or start the \
                      service with --model-url or a provider's key",
-                    reference.provider,
+                    choice.provider,
                     known.join(", "),
                 ),
             });
+        };
+        if let Some(variant) = &choice.variant {
+            return Err(SessionError {
+                code: "model.unknown".into(),
+                message: format!(
+                    "the model {}/{} has no variant `{variant}`; choose it without one",
+                    choice.provider, choice.model,
+                ),
+            });
         }
-        Ok(ResolvedModel { entry: self.entry(&reference), reference })
+        let known = self.known.iter().find(|(known, _)| known == choice);
+        let facts = known.map(|(_, facts)| facts.clone()).unwrap_or_default();
+        Ok(ResolvedModel {
+            reference: choice.clone(),
+            entry: ModelEntry {
+                provider: choice.provider.clone(),
+                id: choice.model.clone(),
+                protocol: provider.protocol,
+                context_limit: facts.context_limit,
+                output_limit: facts.output_limit,
+                dialect: provider.dialect.clone(),
+            },
+            generation: facts.generation,
+            options: facts.options,
+            prices: facts.prices,
+            price_version: CONFIGURED.to_owned(),
+            notice: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Rates;
+
+    use super::*;
+
+    fn own() -> FixedModels {
+        FixedModels::default().with_provider("own", Protocol::OpenAiChat, Dialect::default())
     }
 
-    /// As much of a model as shapes its requests.
-    pub(crate) fn entry(&self, reference: &ModelRef) -> ModelEntry {
-        let facts = self.facts(reference);
-        ModelEntry {
-            provider: reference.provider.clone(),
-            id: reference.model.clone(),
-            protocol: Protocol::OpenAiChat,
-            context_limit: facts.context_limit,
-            output_limit: facts.output_limit,
-            dialect: llm_protocol::Dialect::default(),
-        }
+    #[test]
+    fn a_provider_that_is_not_configured_and_a_variant_that_there_is_not_are_refused() {
+        let source = own();
+        let refused = |choice: ModelRef| source.resolve(&choice).expect_err("refused");
+        let error = refused(ModelRef::new("other", "m"));
+        assert_eq!(error.code, "model.unknown");
+        assert!(error.message.contains("`other`") && error.message.contains("there is own"));
+        let error = refused(ModelRef { variant: Some("high".into()), ..ModelRef::new("own", "m") });
+        assert!(error.message.contains("no variant `high`"), "{error:?}");
     }
 
-    /// What is known of a model.
-    pub(crate) fn facts(&self, reference: &ModelRef) -> ModelFacts {
-        let known = self.known.iter().find(|(known, _)| known == reference);
-        known.map(|(_, facts)| *facts).unwrap_or_default()
+    #[test]
+    fn a_model_is_paid_with_what_is_known_of_it() {
+        let model = ModelRef::new("own", "m");
+        let prices = Prices::from(Rates { input: 1_000, output: 2_000, ..Rates::default() });
+        let facts = ModelFacts {
+            output_limit: Some(50),
+            prices: Some(prices.clone()),
+            ..ModelFacts::default()
+        };
+        let models =
+            Models { source: Arc::new(own().with_facts(model.clone(), facts)), default: model };
+        let known = models.resolve(None).expect("the default").pricing(|| 10).expect("a price");
+        assert_eq!((known.version.as_str(), known.prices), ("configured", prices));
+        assert_eq!((known.estimate.output_max, known.estimate.cost), (Some(50), 110));
+        let other =
+            models.resolve(Some(&ModelRef::new("own", "other"))).expect("any of its models");
+        assert_eq!(other.pricing(|| unreachable!("it has no prices")), None);
     }
 }

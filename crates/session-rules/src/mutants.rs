@@ -93,6 +93,10 @@ mutants! {
     TitleOfTheNamed,
     /// A title that is not made yet outlives its drain.
     TitleLeftOpen,
+    /// What a provider wants to see again is not kept.
+    StateForgotten,
+    /// A call that the provider runs itself is run here too.
+    HostedToolRun,
     /// Synthetic input that a staged Revert held waits on when it is committed.
     HeldOutlivesRevert,
 }

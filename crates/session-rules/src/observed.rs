@@ -195,13 +195,14 @@ mod tests {
     fn read(history: &mut History, path: &str) {
         let mut mint = IdMint::after(Stamp::default(), 1);
         let (turn, message) = (TurnId::mint(&mut mint), MessageId::mint(&mut mint));
-        let model = ModelRef { provider: "simulated".into(), model: "simulated".into() };
+        let model = ModelRef::new("simulated", "simulated");
         let intent = ToolIntent {
             call: CallId::mint(&mut mint),
             part: PartId::mint(&mut mint),
             provider_call: "call_1".into(),
             tool: "read".into(),
             arguments: "{}".into(),
+            metadata: None,
         };
         let call = intent.call.clone();
         let (parent, agent) = (message.clone(), "build".to_owned());

@@ -49,10 +49,7 @@ fn fate(call: &CallState, max_bodies: i32) -> Fate {
 
 /// The reply that rows hold of a turn whose stream was lost: the text that was kept, then its calls.
 pub(crate) fn kept_reply(open: &OpenTurn) -> Vec<ReplyPart> {
-    let texts = open
-        .checkpoints
-        .iter()
-        .map(|(id, text)| ReplyPart::Text { id: id.clone(), text: text.clone() });
+    let texts = open.checkpoints.iter().map(|(id, text)| ReplyPart::text(id.clone(), text.clone()));
     let calls = open.calls.iter().map(|(call, _)| ReplyPart::ToolCall { call: call.clone() });
     texts.chain(calls).collect()
 }
@@ -177,6 +174,7 @@ mod tests {
             provider_call: "call_1".into(),
             tool: "read".into(),
             arguments: "{}".into(),
+            metadata: None,
         };
         CallState { intent, class, state, bodies, settled: None }
     }

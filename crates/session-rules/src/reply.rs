@@ -1,4 +1,13 @@
 use domain::{CallId, PartId, ReplyPart};
+use llm_protocol::{RawJson, ToolCall, ToolContent, ToolResult, truncate};
+
+/// The most bytes of what came of a call that its provider ran, as other providers are told it. Its own has it
+/// whole, in its own form.
+const HOSTED_OUTPUT: usize = 51_200;
+
+/// What is told of a call whose provider did not say what came of it.
+const NO_RESULT: &str =
+    "The provider ran this call and did not say what came of it (tool.result-missing).";
 
 /// The reply of one attempt, as far as it has come. Pure: ids come from the caller.
 #[derive(Debug, Default)]
@@ -6,24 +15,51 @@ pub struct Reply {
     parts: Vec<ReplyPart>,
     /// Bytes of each text part, by its index, that a checkpoint has kept.
     kept: Vec<usize>,
+    /// Calls that the provider runs and has not told the results of, and the parts that would say so.
+    unanswered: Vec<(String, PartId)>,
 }
 
 impl Reply {
     /// Adds text to the part `id`, which is the last one or new.
     pub fn text(&mut self, id: &PartId, text: &str) {
         match self.parts.last_mut() {
-            Some(ReplyPart::Text { id: last, text: so_far }) if last == id => so_far.push_str(text),
-            _ => self.push(ReplyPart::Text { id: id.clone(), text: text.to_owned() }),
+            Some(ReplyPart::Text { id: last, text: so_far, .. }) if last == id => {
+                so_far.push_str(text);
+            }
+            _ => self.push(ReplyPart::text(id.clone(), text)),
         }
     }
 
     /// Adds reasoning to the part `id`, which is the last one or new.
     pub fn reasoning(&mut self, id: &PartId, text: &str) {
         match self.parts.last_mut() {
-            Some(ReplyPart::Reasoning { id: last, text: so_far }) if last == id => {
+            Some(ReplyPart::Reasoning { id: last, text: so_far, .. }) if last == id => {
                 so_far.push_str(text);
             }
-            _ => self.push(ReplyPart::Reasoning { id: id.clone(), text: text.to_owned() }),
+            _ => self.push(ReplyPart::reasoning(id.clone(), text)),
+        }
+    }
+
+    /// Keeps what its provider wants to see again with the text `id`, of which nothing may have come.
+    pub fn end_text(&mut self, id: &PartId, state: &RawJson) {
+        self.end(ReplyPart::text(id.clone(), ""), state);
+    }
+
+    /// The same of reasoning: without text, it stands for reasoning that is not shown.
+    pub fn end_reasoning(&mut self, id: &PartId, state: &RawJson) {
+        self.end(ReplyPart::reasoning(id.clone(), ""), state);
+    }
+
+    fn end(&mut self, empty: ReplyPart, state: &RawJson) {
+        let known = self.parts.iter().rposition(|part| text_id(part) == text_id(&empty));
+        let at = known.unwrap_or_else(|| {
+            self.push(empty);
+            self.parts.len() - 1
+        });
+        if let ReplyPart::Text { metadata, .. } | ReplyPart::Reasoning { metadata, .. } =
+            &mut self.parts[at]
+        {
+            *metadata = Some(state.get().to_owned());
         }
     }
 
@@ -32,16 +68,46 @@ impl Reply {
         self.push(ReplyPart::ToolCall { call });
     }
 
+    /// Adds a call that the provider runs. `result`: the part that says so if it never tells what came of it.
+    pub fn hosted_call(&mut self, id: PartId, result: PartId, call: &ToolCall) {
+        let name = storable(&call.id).into_owned();
+        self.push(ReplyPart::HostedCall {
+            id,
+            call: name.clone(),
+            name: storable(&call.name).into_owned(),
+            input: storable(&call.arguments).into_owned(),
+            metadata: state(call.provider_metadata.as_ref()),
+        });
+        self.unanswered.push((name, result));
+    }
+
+    /// Adds what came of one. Nothing, if there is no such call, or it has its result.
+    pub fn hosted_result(&mut self, result: &ToolResult) {
+        let call = storable(&result.id);
+        let Some(at) = self.unanswered.iter().position(|(open, _)| *open == call) else { return };
+        let (call, id) = self.unanswered.remove(at);
+        self.push(ReplyPart::HostedResult {
+            id,
+            call,
+            name: storable(&result.name).into_owned(),
+            output: output(&result.content),
+            is_error: result.is_error,
+            metadata: state(result.provider_metadata.as_ref()),
+        });
+    }
+
     fn push(&mut self, part: ReplyPart) {
         self.parts.push(part);
         self.kept.push(0);
     }
 
-    /// Whether a user may have seen something of it: any text, or a call that is `seen`.
+    /// Whether it must not be asked for anew: a user may have seen something of it, any text or a call that is
+    /// `seen`; or its provider has run something.
     pub fn is_visible(&self, seen: impl Fn(&CallId) -> bool) -> bool {
         self.parts.iter().any(|part| match part {
             ReplyPart::ToolCall { call } => seen(call),
-            ReplyPart::Text { .. } | ReplyPart::Reasoning { .. } => true,
+            ReplyPart::Text { text, .. } | ReplyPart::Reasoning { text, .. } => !text.is_empty(),
+            ReplyPart::HostedCall { .. } | ReplyPart::HostedResult { .. } => true,
         })
     }
 
@@ -76,18 +142,84 @@ impl Reply {
 
     fn texts(&self) -> impl Iterator<Item = (usize, &PartId, &String)> {
         self.parts.iter().enumerate().filter_map(|(index, part)| match part {
-            ReplyPart::Text { id, text } => Some((index, id, text)),
-            ReplyPart::Reasoning { .. } | ReplyPart::ToolCall { .. } => None,
+            ReplyPart::Text { id, text, .. } => Some((index, id, text)),
+            ReplyPart::Reasoning { .. }
+            | ReplyPart::ToolCall { .. }
+            | ReplyPart::HostedCall { .. }
+            | ReplyPart::HostedResult { .. } => None,
         })
     }
 
-    /// The parts, without the calls that `keep` refuses.
+    /// The parts, without the calls that `keep` refuses. Each call that the provider ran has its result: one that
+    /// never came is a failure.
     pub fn parts(&self, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
-        let kept = |part: &&ReplyPart| match part {
-            ReplyPart::ToolCall { call } => keep(call),
-            ReplyPart::Text { .. } | ReplyPart::Reasoning { .. } => true,
-        };
-        self.parts.iter().filter(kept).cloned().collect()
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            if matches!(part, ReplyPart::ToolCall { call } if !keep(call)) {
+                continue;
+            }
+            parts.push(part.clone());
+            if let ReplyPart::HostedCall { call, name, .. } = part
+                && let Some((_, id)) = self.unanswered.iter().find(|(open, _)| open == call)
+            {
+                parts.push(ReplyPart::HostedResult {
+                    id: id.clone(),
+                    call: call.clone(),
+                    name: name.clone(),
+                    output: NO_RESULT.to_owned(),
+                    is_error: true,
+                    metadata: None,
+                });
+            }
+        }
+        parts
+    }
+}
+
+/// The parts as builds know them that keep no provider state.
+pub(crate) fn without_state(parts: Vec<ReplyPart>) -> Vec<ReplyPart> {
+    let plain = parts.into_iter().filter_map(|part| match part {
+        ReplyPart::Text { id, text, .. } => Some(ReplyPart::text(id, text)),
+        ReplyPart::Reasoning { id, text, .. } => Some(ReplyPart::reasoning(id, text)),
+        ReplyPart::ToolCall { .. } => Some(part),
+        ReplyPart::HostedCall { .. } | ReplyPart::HostedResult { .. } => None,
+    });
+    plain.filter(|part| !is_empty(part)).collect()
+}
+
+fn is_empty(part: &ReplyPart) -> bool {
+    match part {
+        ReplyPart::Text { text, .. } | ReplyPart::Reasoning { text, .. } => text.is_empty(),
+        ReplyPart::ToolCall { .. }
+        | ReplyPart::HostedCall { .. }
+        | ReplyPart::HostedResult { .. } => false,
+    }
+}
+
+/// The id of a text, or of reasoning.
+fn text_id(part: &ReplyPart) -> Option<&PartId> {
+    match part {
+        ReplyPart::Text { id, .. } | ReplyPart::Reasoning { id, .. } => Some(id),
+        ReplyPart::ToolCall { .. }
+        | ReplyPart::HostedCall { .. }
+        | ReplyPart::HostedResult { .. } => None,
+    }
+}
+
+fn state(metadata: Option<&RawJson>) -> Option<String> {
+    metadata.map(|state| state.get().to_owned())
+}
+
+/// What other providers are told of it.
+fn output(content: &[ToolContent]) -> String {
+    let shown = content.iter().map(|content| match content {
+        ToolContent::Text { text } => storable(text),
+        ToolContent::Media { mime, .. } => format!("[{}]", storable(mime)).into(),
+    });
+    let whole = shown.collect::<Vec<_>>().join("\n");
+    match truncate(&whole, HOSTED_OUTPUT) {
+        cut if cut.len() < whole.len() => format!("{cut}\n[the rest is left out]"),
+        _ => whole,
     }
 }
 
@@ -121,5 +253,51 @@ mod tests {
     #[test]
     fn a_nul_is_replaced_because_it_cannot_be_stored() {
         assert_eq!(storable("a\0b"), "a\u{FFFD}b");
+    }
+
+    #[test]
+    fn state_is_kept_with_its_part_and_without_one_it_is_a_part() {
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let (one, two) = (PartId::mint(&mut mint), PartId::mint(&mut mint));
+        let state = RawJson::parse(r#"{"a":{"signature":"s\u0000"}}"#).expect("JSON");
+        let metadata = Some(state.get().to_owned());
+        let mut reply = Reply::default();
+        reply.end_reasoning(&one, &state);
+        assert!(!reply.is_visible(|_| true), "nobody has seen anything");
+        reply.text(&two, "hi");
+        reply.call(CallId::mint(&mut mint));
+        reply.end_text(&two, &state);
+        let parts = reply.parts(|_| false);
+        let reasoning =
+            ReplyPart::Reasoning { id: one, text: String::new(), metadata: metadata.clone() };
+        let text = ReplyPart::Text { id: two.clone(), text: "hi".into(), metadata };
+        assert_eq!(parts, [reasoning, text]);
+        assert_eq!(without_state(parts), [ReplyPart::text(two, "hi")]);
+    }
+
+    #[test]
+    fn what_a_provider_ran_has_a_result_whatever_comes_and_is_not_asked_for_again() {
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let mut reply = Reply::default();
+        for id in ["s_1", "s_2"] {
+            let call = ToolCall { provider_executed: true, ..ToolCall::new(id, "search", "{}") };
+            reply.hosted_call(PartId::mint(&mut mint), PartId::mint(&mut mint), &call);
+        }
+        assert!(reply.is_visible(|_| false));
+        reply.hosted_result(&ToolResult::text("s_2", "search", "x".repeat(HOSTED_OUTPUT + 9)));
+        reply.hosted_result(&ToolResult::text("s_2", "search", "a second one"));
+        reply.hosted_result(&ToolResult::text("s_3", "search", "of nothing"));
+        let parts = reply.parts(|_| true);
+        let said = parts.iter().map(|part| match part {
+            ReplyPart::HostedCall { call, .. } => (call.as_str(), None),
+            ReplyPart::HostedResult { call, output, is_error, .. } => {
+                assert!(output.len() <= HOSTED_OUTPUT + 24);
+                (call.as_str(), Some(*is_error))
+            }
+            other => panic!("{other:?}"),
+        });
+        let wanted = [("s_1", None), ("s_1", Some(true)), ("s_2", None), ("s_2", Some(false))];
+        assert_eq!(said.collect::<Vec<_>>(), wanted);
+        assert_eq!(without_state(parts), []);
     }
 }

@@ -63,6 +63,8 @@ pub struct RuleSettings {
     pub compaction: CompactionSettings,
     /// Whether sessions that nobody named are given titles by their models.
     pub titles: bool,
+    /// Whether replies keep what providers want to see again, and what they ran themselves.
+    pub provider_state: bool,
 }
 
 /// When a conversation is summarised, and what of it stays. In tokens.
@@ -94,6 +96,7 @@ impl Default for RuleSettings {
             max_bodies: 3,
             compaction: CompactionSettings::default(),
             titles: true,
+            provider_state: true,
         }
     }
 }

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use domain::{CallId, IdMint, MessageId, PartId, ToolIntent, ToolSettled, TurnId};
-use llm_protocol::{FinishReason, LlmEvent, Usage};
+use llm_protocol::{FinishReason, LlmEvent, RawJson, Usage};
 
 use crate::reply::{Reply, storable};
 
@@ -75,6 +75,28 @@ impl Said {
                 self.reply.reasoning(&part, &text);
                 Heard::Reasoning(part, text)
             }
+            LlmEvent::TextEnd { id, provider_metadata } => {
+                if let Some(state) = provider_metadata.filter(kept) {
+                    let part = self.part(id, mint);
+                    self.reply.end_text(&part, &state);
+                }
+                Heard::Nothing
+            }
+            LlmEvent::ReasoningEnd { id, provider_metadata } => {
+                if let Some(state) = provider_metadata.filter(kept) {
+                    let part = self.part(id, mint);
+                    self.reply.end_reasoning(&part, &state);
+                }
+                Heard::Nothing
+            }
+            LlmEvent::ToolCall(call) if call.provider_executed && !mutated!(HostedToolRun) => {
+                self.reply.hosted_call(PartId::mint(mint), PartId::mint(mint), &call);
+                Heard::Nothing
+            }
+            LlmEvent::ToolResult(result) => {
+                self.reply.hosted_result(&result);
+                Heard::Nothing
+            }
             LlmEvent::ToolCall(call) => {
                 let intent = ToolIntent {
                     call: CallId::mint(mint),
@@ -82,6 +104,10 @@ impl Said {
                     provider_call: stored(call.id),
                     tool: stored(call.name),
                     arguments: stored(call.arguments),
+                    metadata: call
+                        .provider_metadata
+                        .filter(kept)
+                        .map(|state| state.get().to_owned()),
                 };
                 self.reply.call(intent.call.clone());
                 self.unintended.push(intent);
@@ -92,10 +118,7 @@ impl Said {
                 self.usage = usage.or(self.usage);
                 Heard::Nothing
             }
-            LlmEvent::TextEnd { .. }
-            | LlmEvent::ReasoningEnd { .. }
-            | LlmEvent::ToolResult(_)
-            | LlmEvent::ToolInputStart { .. }
+            LlmEvent::ToolInputStart { .. }
             | LlmEvent::ToolInputDelta { .. }
             | LlmEvent::ToolInputEnd { .. } => Heard::Nothing,
         }
@@ -127,6 +150,11 @@ impl Said {
         self.finish = None;
         self.usage.take()
     }
+}
+
+/// Whether what a provider wants to see again is kept for it.
+fn kept(_: &RawJson) -> bool {
+    !mutated!(StateForgotten)
 }
 
 /// The text as it may be stored; almost always itself.

@@ -1,17 +1,18 @@
 //! The events that close what is open: attempts, replies, calls, turns.
 
 use domain::{
-    AttemptEnded, AttemptOutcome, CallId, MessageId, ModelRef, NoticeKind, NoticeRecorded,
-    SessionError, TimestampMs, ToolOutcomeKind, ToolSettled, TurnId, TurnOutcome, TurnReplied,
-    TurnSettled, TurnUsage,
+    AttemptEnded, AttemptOutcome, CallId, MessageId, NoticeKind, NoticeRecorded, Pricing,
+    ReplyPart, SessionError, TimestampMs, ToolOutcomeKind, ToolSettled, TurnId, TurnOutcome,
+    TurnReplied, TurnSettled, TurnUsage,
 };
 use llm_protocol::Usage;
 
 use crate::draft::Draft;
+use crate::reply::without_state;
 use crate::rules::Rules;
 use crate::said::Said;
 
-/// What was counted; what it cost is the models' to say.
+/// What was counted; what it cost is its pricing's to say.
 pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     TurnUsage {
@@ -30,13 +31,40 @@ pub(crate) fn notice(draft: &mut Draft<'_>, kind: NoticeKind, text: &str) {
     draft.push(NoticeRecorded { message, kind, text: text.to_owned() });
 }
 
+/// What an attempt used, as the provider counted it, and what that cost by what it began with.
+pub(crate) fn used(pricing: Option<&Pricing>, usage: Option<Usage>) -> Option<TurnUsage> {
+    let mut used = token_usage(usage?);
+    used.cost = pricing.map_or(0, |pricing| pricing.prices.cost(&used));
+    Some(used)
+}
+
+/// The same of the open turn's attempt.
+pub(crate) fn turn_used(draft: &Draft<'_>, usage: Option<Usage>) -> Option<TurnUsage> {
+    used(draft.history().open_turn().and_then(|open| open.pricing.as_deref()), usage)
+}
+
 impl Rules<'_> {
-    /// What an attempt used, as the provider counted it, and what that cost with `model`, or the default.
-    pub(crate) fn used(&self, model: Option<&ModelRef>, usage: Option<Usage>) -> Option<TurnUsage> {
-        let mut used = token_usage(usage?);
-        let prices = self.models.facts(model.unwrap_or(&self.models.default)).prices;
-        used.cost = prices.map_or(0, |prices| prices.cost(&used));
-        Some(used)
+    /// What came of a reply, without the calls that `keep` refuses.
+    pub(crate) fn parts(&self, said: &Said, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
+        let parts = said.reply.parts(keep);
+        if self.settings.provider_state { parts } else { without_state(parts) }
+    }
+
+    /// What came of a reply that is not whole, without the calls that have no intent.
+    pub(crate) fn close_reply(&self, draft: &mut Draft<'_>, said: &Said, finish: &str) {
+        let Some(open) = draft.history().open_turn() else { return };
+        if open.reply.is_some() {
+            return;
+        }
+        let parts = self.parts(said, |call| open.call(call).is_some());
+        if !parts.is_empty() {
+            draft.push(TurnReplied {
+                turn: said.turn.clone(),
+                message: said.message.clone(),
+                parts,
+                finish: finish.to_owned(),
+            });
+        }
     }
 
     /// Ends the attempt of the turn that is open, if one is.
@@ -47,27 +75,10 @@ impl Rules<'_> {
                 attempt,
                 turn: said.turn.clone(),
                 outcome,
-                usage: self.used(draft.history().model(), said.usage),
+                usage: turn_used(draft, said.usage),
                 error: None,
             });
         }
-    }
-}
-
-/// What came of a reply that is not whole, without the calls that have no intent.
-pub(crate) fn close_reply(draft: &mut Draft<'_>, said: &Said, finish: &str) {
-    let Some(open) = draft.history().open_turn() else { return };
-    if open.reply.is_some() {
-        return;
-    }
-    let parts = said.reply.parts(|call| open.call(call).is_some());
-    if !parts.is_empty() {
-        draft.push(TurnReplied {
-            turn: said.turn.clone(),
-            message: said.message.clone(),
-            parts,
-            finish: finish.to_owned(),
-        });
     }
 }
 

@@ -135,7 +135,7 @@ mod tests {
             });
             let mut parts = Vec::new();
             if let Some(text) = says {
-                parts.push(ReplyPart::Text { id: PartId::mint(&mut self.mint), text });
+                parts.push(ReplyPart::text(PartId::mint(&mut self.mint), text));
             }
             if let Some(output) = result {
                 let call = CallId::mint(&mut self.mint);
@@ -145,6 +145,7 @@ mod tests {
                     provider_call: "call_1".into(),
                     tool: "t".into(),
                     arguments: String::new(),
+                    metadata: None,
                 };
                 let state = ToolState::Started;
                 let class = ToolClass::Pure;
@@ -167,7 +168,7 @@ mod tests {
     }
 
     fn model() -> ModelRef {
-        ModelRef { provider: "p".into(), model: "m".into() }
+        ModelRef::new("p", "m")
     }
 
     fn from(script: &str, keep: u64) -> usize {

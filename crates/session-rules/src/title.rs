@@ -3,20 +3,20 @@
 //! It may fail, and is tried again at the next promotion; somebody's own title wins, however late it comes.
 
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, SessionError, SessionRenamed, SideOutcome, TitleEnded,
-    TitleStarted, TitledBy, TurnId,
+    AttemptEnded, AttemptId, AttemptOutcome, ModelRef, SessionError, SessionRenamed, SideOutcome,
+    TitleEnded, TitleStarted, TitledBy, TurnId,
 };
 use history::Components;
-use llm_protocol::{Generation, Part, ToolChoice};
-use serde_json::Map;
+use llm_protocol::{Part, ToolChoice};
 
 use crate::begin::first_attempt;
 use crate::boundary::{Next, TurnPlan};
 use crate::draft::{Draft, Verdict};
-use crate::models::ResolvedModel;
+use crate::estimate;
 use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::said::Said;
+use crate::settle::used;
 use crate::texts;
 
 /// The most characters of a title.
@@ -40,7 +40,7 @@ impl Rules<'_> {
         &self,
         draft: &mut Draft<'_>,
         step: i32,
-        resolved: &ResolvedModel,
+        model: &ModelRef,
     ) -> Option<Box<TurnPlan>> {
         let history = draft.history();
         let wanted = self.settings.titles
@@ -49,12 +49,16 @@ impl Rules<'_> {
             && !history.is_child()
             && history.titling().is_none();
         let (message, at) = history.first_prompt().filter(|_| wanted)?;
+        // Nobody wants it thought about for long.
+        let plain = ModelRef { variant: None, ..model.clone() };
+        let resolved = self.models.resolve(Some(&plain)).ok()?;
         let (message, prompt) = (message.clone(), history.conversation().messages().get(at)?);
         let texts = prompt.content.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.text.as_str()),
             Part::Reasoning(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
         });
         let prompt = texts::title(&texts.collect::<Vec<_>>().join("\n"));
+        let asks = estimate::text(&prompt) + estimate::text(texts::TITLE_SYSTEM);
         let agent = history.agent().to_owned();
         let turn = TurnId::mint(draft.mint());
         draft.push(TitleStarted {
@@ -69,17 +73,18 @@ impl Rules<'_> {
             agent: String::new(),
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
-            generation: Generation::default(),
-            options: Map::new(),
+            generation: resolved.generation.clone(),
+            options: resolved.options.clone(),
             model: resolved.entry.clone(),
         };
-        let (started, body) = first_attempt(draft, &turn, &components);
+        let pricing = resolved.pricing(|| asks);
+        let (started, body) = first_attempt(draft, &turn, &components, pricing);
         Some(Box::new(TurnPlan {
             turn,
             message,
             started,
-            model: resolved.reference.clone(),
-            protocol: components.model.protocol,
+            model: resolved.reference,
+            entry: components.model,
             body,
             title: None,
         }))
@@ -106,7 +111,7 @@ impl Rules<'_> {
             attempt: done.attempt.clone(),
             turn: open.started.turn.clone(),
             outcome: attempt,
-            usage: self.used(Some(&open.started.model), done.said.usage),
+            usage: used(open.pricing.as_deref(), done.said.usage),
             error: error.clone(),
         });
         let named = draft.history().is_titled() && !mutated!(TitleOverwrites);

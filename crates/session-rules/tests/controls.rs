@@ -2,7 +2,6 @@
 //!
 //! Long because all of them are told by one small drain, which is made here.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use context::{EnvironmentFacts, Loaded, SystemContext, environment};
@@ -15,9 +14,10 @@ use domain::{
     ToolState, TurnId, TurnOutcome, TurnReplied, WorkspaceSnapshotted,
 };
 use history::History;
+use llm_protocol::{Dialect, Protocol};
 use session_rules::{
-    Closed, Draft, FilesPlan, Models, MovePlan, Next, Observation, PutBack, RestoredFiles,
-    RuleSettings, Rules, Said, Site, ToolFacts, Verdict, WorkspaceState,
+    Closed, Draft, FilesPlan, FixedModels, Models, MovePlan, Next, Observation, PutBack,
+    RestoredFiles, RuleSettings, Rules, Said, Site, ToolFacts, Verdict, WorkspaceState,
 };
 
 const IDLE: Taken = Taken { was_open: false, handed_over: false, recoveries: 0 };
@@ -74,7 +74,7 @@ fn blocked() -> Observation {
 impl Desk {
     fn new() -> Self {
         let mint = IdMint::seeded(Stamp::default(), 1, 3);
-        let model = ModelRef { provider: "p".into(), model: "m".into() };
+        let model = ModelRef::new("p", "m");
         let mut desk = Self {
             history: History::new(),
             mint,
@@ -86,8 +86,11 @@ impl Desk {
             settings: RuleSettings { titles: false, ..RuleSettings::default() },
             models: Models {
                 default: model,
-                providers: BTreeSet::from(["p".to_owned()]),
-                known: Vec::new(),
+                source: Arc::new(FixedModels::default().with_provider(
+                    "p",
+                    Protocol::OpenAiChat,
+                    Dialect::default(),
+                )),
             },
             tools: ToolFacts {
                 classes: [("shell".to_owned(), ToolClass::Unsafe)].into(),
@@ -225,6 +228,7 @@ impl Desk {
             provider_call: "call_1".into(),
             tool: "shell".into(),
             arguments: "{}".into(),
+            metadata: None,
         };
         let message = self.history.open_turn().expect("it is open").message.clone();
         let (of, class, state) = (turn.clone(), ToolClass::Unsafe, ToolState::Started);
@@ -270,7 +274,7 @@ impl Desk {
         let open = self.history.open_turn().expect("it is open");
         let (turn, message) = (open.turn.clone(), open.message.clone());
         let text = "well".to_owned();
-        let parts = vec![ReplyPart::Text { id: PartId::mint(&mut self.mint), text }];
+        let parts = vec![ReplyPart::text(PartId::mint(&mut self.mint), text)];
         let (of, at) = (turn.clone(), message.clone());
         self.push(TurnReplied { turn: of, message: at, parts, finish: "stop".into() });
         let (outcome, usage) = (TurnOutcome::Completed, domain::TurnUsage::default());

@@ -71,7 +71,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn model() -> ModelRef {
-    ModelRef { provider: "p".into(), model: "m".into() }
+    ModelRef::new("p", "m")
 }
 
 /// A log that grows as a worker and gateways write it.
@@ -189,7 +189,7 @@ impl Log {
         let usage = TurnUsage { input: 9, output: 9, ..TurnUsage::default() };
         if !is_empty && (replied || outcome == TurnOutcome::Completed) {
             let id = PartId::mint(&mut self.mint);
-            let mut parts = vec![ReplyPart::Text { id, text: self.text("reply") }];
+            let mut parts = vec![ReplyPart::text(id, self.text("reply"))];
             for _ in 0..calls {
                 let call = self.call(&turn, &message);
                 parts.push(ReplyPart::ToolCall { call });
@@ -218,6 +218,7 @@ impl Log {
                 provider_call: format!("provider-{}", self.count),
                 tool: "read".into(),
                 arguments: "{}".into(),
+                metadata: None,
             },
             class: ToolClass::Pure,
             state: ToolState::Started,
@@ -431,7 +432,10 @@ fn in_order(copy: &[RecordedEvent]) -> bool {
             }
             SessionEvent::TurnReplied(replied) => {
                 shown.extend(replied.parts.iter().map(|part| match part {
-                    ReplyPart::Text { id, .. } | ReplyPart::Reasoning { id, .. } => id.to_string(),
+                    ReplyPart::Text { id, .. }
+                    | ReplyPart::Reasoning { id, .. }
+                    | ReplyPart::HostedCall { id, .. }
+                    | ReplyPart::HostedResult { id, .. } => id.to_string(),
                     ReplyPart::ToolCall { call } => calls[call].clone(),
                 }));
             }

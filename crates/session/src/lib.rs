@@ -31,11 +31,12 @@ mod turn;
 mod workspace;
 
 pub use control::{Crowd, DrainControl, DrainHandle, drain_control};
+pub use domain::{Prices, Rates};
 pub use drain::{DrainExit, drain};
 pub use files::{Files, FilesCounts, FilesError, FilesOptions, SnapshotSettings};
-pub use models::ConfiguredModels;
+pub use models::{ConfiguredModels, ProviderSetup};
 pub use observe::ObservedAt;
 pub use runtime::{Runtime, StoredComponents};
-pub use session_rules::{Agent, Agents, CompactionSettings, ModelFacts, Prices, RuleSettings};
+pub use session_rules::{Agent, Agents, CompactionSettings, ModelFacts, RuleSettings};
 pub use settings::DrainSettings;
 pub use workspace::Workspace;

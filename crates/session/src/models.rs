@@ -1,39 +1,72 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::ModelRef;
-use llm_client::Endpoint;
-use session_rules::{ModelFacts, Models};
+use llm_client::{Auth, Endpoint, Route};
+use llm_protocol::{Dialect, Protocol};
+use session_rules::{FixedModels, ModelFacts, Models, TurnPlan};
 
 /// The providers that this process was configured with. (The catalog comes with a later issue; this is
 /// what stands where it will.)
 #[derive(Debug, Clone)]
 pub struct ConfiguredModels {
+    fixed: FixedModels,
     rules: Models,
-    /// Provider id → its endpoint; the same providers as the rules'.
-    endpoints: BTreeMap<String, Endpoint>,
+    /// By id; the same providers as the rules'.
+    providers: BTreeMap<String, ProviderSetup>,
+}
+
+/// A provider that was configured by hand.
+#[derive(Debug, Clone)]
+pub struct ProviderSetup {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// How it knows us, besides the endpoint's key.
+    pub auth: Auth,
+    /// How it is spoken to.
+    pub protocol: Protocol,
+    /// What it does otherwise.
+    pub dialect: Dialect,
+}
+
+impl ProviderSetup {
+    /// A provider that speaks `protocol` as its owner does.
+    #[must_use]
+    pub fn new(protocol: Protocol, endpoint: Endpoint) -> Self {
+        Self { endpoint, auth: Auth::None, protocol, dialect: Dialect::default() }
+    }
+}
+
+impl From<Endpoint> for ProviderSetup {
+    /// What is compatible with OpenAI's chat completions.
+    fn from(endpoint: Endpoint) -> Self {
+        Self::new(Protocol::OpenAiChat, endpoint)
+    }
 }
 
 impl ConfiguredModels {
     /// Providers by their ids. `default` is the model of a session that chose none.
     #[must_use]
-    pub fn new(default: ModelRef, endpoints: BTreeMap<String, Endpoint>) -> Self {
-        let providers = endpoints.keys().cloned().collect();
-        let rules = Models { default, providers, known: Vec::new() };
-        Self { rules, endpoints }
+    pub fn new(default: ModelRef, providers: BTreeMap<String, ProviderSetup>) -> Self {
+        let fixed = providers.iter().fold(FixedModels::default(), |fixed, (id, setup)| {
+            fixed.with_provider(id, setup.protocol, setup.dialect.clone())
+        });
+        let rules = Models { default, source: Arc::new(fixed.clone()) };
+        Self { fixed, rules, providers }
     }
 
     /// One provider with one default model.
     #[must_use]
-    pub fn single(default: ModelRef, endpoint: Endpoint) -> Self {
-        let endpoints = BTreeMap::from([(default.provider.clone(), endpoint)]);
-        Self::new(default, endpoints)
+    pub fn single(default: ModelRef, provider: impl Into<ProviderSetup>) -> Self {
+        let providers = BTreeMap::from([(default.provider.clone(), provider.into())]);
+        Self::new(default, providers)
     }
 
     /// Says what is known of a model: its limits and prices.
     #[must_use]
     pub fn with_facts(mut self, model: ModelRef, facts: ModelFacts) -> Self {
-        self.rules.known.retain(|(known, _)| *known != model);
-        self.rules.known.push((model, facts));
+        self.fixed = self.fixed.with_facts(model, facts);
+        self.rules.source = Arc::new(self.fixed.clone());
         self
     }
 
@@ -48,10 +81,14 @@ impl ConfiguredModels {
         &self.rules
     }
 
-    /// Where a model that was resolved answers.
-    pub(crate) fn endpoint(&self, model: &ModelRef) -> &Endpoint {
-        self.endpoints
-            .get(&model.provider)
-            .expect("the rules resolve only providers that have an endpoint")
+    /// Where a request that was decided on goes: its body was written in this protocol and dialect.
+    pub(crate) fn route(&self, plan: &TurnPlan) -> Route {
+        let setup = self
+            .providers
+            .get(&plan.model.provider)
+            .expect("the rules resolve only providers that have an endpoint");
+        Route::new(plan.entry.protocol, &plan.entry.id, setup.endpoint.clone())
+            .with_auth(setup.auth.clone())
+            .with_dialect(plan.entry.dialect.clone())
     }
 }

@@ -50,12 +50,12 @@ impl<'r> TitleSlot<'r> {
 
 /// One request, not repeated: the next promotion tries again.
 async fn ask(runtime: &Runtime, plan: TurnPlan) -> Titled {
+    let llm = runtime.llm.on(runtime.models.route(&plan));
     let mut said = Said::new(plan.turn, plan.message);
     // Nobody sees the parts of its answer.
     let mut mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
     let attempt = plan.started.attempt;
-    let endpoint = runtime.models.endpoint(&plan.model);
-    let opened = Box::pin(runtime.llm.stream(endpoint, plan.protocol, plan.body)).await;
+    let opened = Box::pin(llm.send(plan.body)).await;
     let mut stream = match opened {
         Ok(stream) => stream,
         Err(error) => return Titled { attempt, said, error: Some(provider_error(&error)) },

@@ -172,8 +172,8 @@ impl<'r> Drain<'r> {
         let mut interrupts = control.interrupt.clone();
         let known = self.stage.interrupts_before;
         let runtime = self.stage.runtime;
-        let endpoint = runtime.models.endpoint(&plan.model);
-        let mut opening = Box::pin(runtime.llm.stream(endpoint, plan.protocol, plan.body.clone()));
+        let llm = runtime.llm.on(runtime.models.route(plan));
+        let mut opening = Box::pin(llm.send(plan.body.clone()));
         let opened = loop {
             tokio::select! {
                 biased;

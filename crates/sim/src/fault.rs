@@ -100,6 +100,8 @@ faults! {
     ProviderFailure = "provider-failure",
     /// The stream breaks after visible output.
     StreamCut = "stream-cut",
+    /// The provider does not say what came of a call that it ran itself.
+    HostedUnanswered = "hosted-unanswered",
     /// The provider says nothing for long.
     SlowProvider = "slow-provider",
     /// The conversation is too long for the provider.

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::{AttemptId, TurnUsage};
-use llm_protocol::{Delivery, ErrorReason, FinishReason, LlmEvent, ToolCall, Usage};
+use llm_protocol::{
+    Delivery, ErrorReason, FinishReason, LlmEvent, RawJson, StateOwner, ToolCall, ToolResult, Usage,
+};
 
 use crate::fault::{Fault, Faults};
 use crate::rng::Rng;
@@ -48,6 +50,10 @@ pub(crate) struct Provider {
     pub(crate) shown: BTreeSet<AttemptId>,
     /// Requests that it answered with a summary, whole and with its headings: what tells it from others.
     pub(crate) summaries: BTreeMap<AttemptId, String>,
+    /// What it wants to see again of each answer, in the order in which it said so.
+    pub(crate) states: BTreeMap<AttemptId, Vec<String>>,
+    /// Calls that it runs itself, by its ids.
+    pub(crate) hosted: BTreeSet<String>,
 }
 
 impl Provider {
@@ -62,7 +68,7 @@ impl Provider {
         faults: &mut Faults,
     ) -> Stream {
         self.counted.insert(attempt.clone(), None);
-        let mut script = Script { at: now + at(rng, 1, 60), stream: Stream::default() };
+        let mut script = Script::new(now + at(rng, 1, 60));
         let fate = if calm { 0 } else { rng.below(100) };
         if let Some(reason) = refusal(fate, purpose, rng, faults) {
             script.end(Frame::Broken(reason));
@@ -77,7 +83,7 @@ impl Provider {
             script.at += at(rng, 500, 3_000);
         }
         let called = match purpose {
-            Purpose::Turn { calls } => script.turn(calls, rng),
+            Purpose::Turn { calls } => script.turn(calls, rng, faults),
             Purpose::Summary => {
                 let summary = script.summary(calm, rng, faults);
                 self.summaries.extend(summary.map(|marker| (attempt.clone(), marker)));
@@ -88,6 +94,8 @@ impl Provider {
                 false
             }
         };
+        self.states.insert(attempt.clone(), std::mem::take(&mut script.states));
+        self.hosted.append(&mut script.hosted);
         let usage = rng.chance(85).then(|| self.count(attempt, rng));
         if (86..=92).contains(&fate) {
             faults.note(match purpose {
@@ -179,9 +187,24 @@ fn is_bad(reason: FinishReason) -> bool {
 struct Script {
     at: i64,
     stream: Stream,
+    states: Vec<String>,
+    hosted: BTreeSet<String>,
 }
 
 impl Script {
+    fn new(at: i64) -> Self {
+        Self { at, stream: Stream::default(), states: Vec::new(), hosted: BTreeSet::new() }
+    }
+
+    /// Something that the provider wants to see again.
+    fn state(&mut self, rng: &mut Rng) -> RawJson {
+        let signature = RawJson::parse(format!("\"{:x}\"", rng.draw())).expect("JSON");
+        let state = StateOwner::new("simulated", "simulated").write(&[("signature", &signature)]);
+        let state = state.expect("it has a member");
+        self.states.push(state.get().to_owned());
+        state
+    }
+
     fn wait(&mut self, rng: &mut Rng, most: u64) {
         self.at += at(rng, 1, most);
     }
@@ -195,18 +218,22 @@ impl Script {
     }
 
     /// Text and calls. Whether there are any of these.
-    fn turn(&mut self, may_call: bool, rng: &mut Rng) -> bool {
+    fn turn(&mut self, may_call: bool, rng: &mut Rng, faults: &mut Faults) -> bool {
         let calls = if may_call && rng.chance(55) { rng.within(1, 3) } else { 0 };
         let texts = if calls == 0 { rng.within(1, 5) } else { rng.below(3) };
         let slow = rng.chance(25);
         self.text(texts, slow, rng);
+        if rng.chance(8) {
+            self.hosted(rng, faults);
+        }
         for number in 0..calls {
             self.wait(rng, if slow { 120 } else { 30 });
             let tool = TOOLS[rng.index(TOOLS.len())];
             let arguments =
                 if rng.chance(5) { "{".to_owned() } else { format!("{{\"n\":{number}}}") };
+            let provider_metadata = rng.chance(20).then(|| self.state(rng));
             let call = ToolCall::new(format!("call_{number}"), tool, arguments);
-            self.event(LlmEvent::ToolCall(call));
+            self.event(LlmEvent::ToolCall(ToolCall { provider_metadata, ..call }));
         }
         if rng.chance(20) {
             // A stream that goes on after its calls: they start before it ends.
@@ -214,6 +241,26 @@ impl Script {
             self.text(1, false, rng);
         }
         calls > 0
+    }
+
+    /// A call that the provider runs itself, mostly with what came of it.
+    fn hosted(&mut self, rng: &mut Rng, faults: &mut Faults) {
+        self.wait(rng, 40);
+        let id = format!("hosted_{:x}", rng.draw());
+        self.hosted.insert(id.clone());
+        let provider_metadata = Some(self.state(rng));
+        self.event(LlmEvent::ToolCall(ToolCall {
+            provider_executed: true,
+            provider_metadata,
+            ..ToolCall::new(id.clone(), "search", "{}")
+        }));
+        if rng.chance(15) {
+            return faults.note(Fault::HostedUnanswered);
+        }
+        self.wait(rng, 200);
+        let provider_metadata = Some(self.state(rng));
+        let result = ToolResult::text(id, "search", "found");
+        self.event(LlmEvent::ToolResult(ToolResult { provider_metadata, ..result }));
     }
 
     /// A summary, or something else. What tells it from others, if it is one.
@@ -270,6 +317,13 @@ impl Script {
             } else {
                 LlmEvent::TextDelta { id, text }
             });
+        }
+        if reasoning {
+            let provider_metadata = Some(self.state(rng));
+            self.event(LlmEvent::ReasoningEnd { id, provider_metadata });
+        } else {
+            let provider_metadata = rng.chance(10).then(|| self.state(rng));
+            self.event(LlmEvent::TextEnd { id, provider_metadata });
         }
     }
 }

@@ -85,7 +85,7 @@ macro_rules! session_row {
             model: row
                 .provider
                 .zip(row.model)
-                .map(|(provider, model)| domain::ModelRef { provider, model }),
+                .map(|(provider, model)| domain::ModelRef::new(provider, model)),
             created_ms: row.created_ms,
             updated_ms: row.updated_ms,
             outcome: row.outcome,

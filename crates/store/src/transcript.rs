@@ -105,7 +105,7 @@ macro_rules! message_row {
             model: $row
                 .provider
                 .zip($row.model)
-                .map(|(provider, model)| ModelRef { provider, model }),
+                .map(|(provider, model)| ModelRef::new(provider, model)),
             created_ms: $row.created_ms,
             completed_ms: $row.completed_ms,
             finish: $row.finish,

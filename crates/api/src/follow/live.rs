@@ -232,7 +232,7 @@ mod tests {
             message: first.message.clone(),
             parent: "msg_u".parse().expect("an id"),
             agent: "build".into(),
-            model: ModelRef { provider: "p".into(), model: "m".into() },
+            model: ModelRef::new("p", "m"),
             epoch: 1,
             step: 1,
         }));

@@ -74,7 +74,7 @@ impl ModelRequest {
             (1..=MAX_MODEL_CHARS).contains(&chars) && !name.chars().any(char::is_control)
         };
         if good(&provider) && good(&model) {
-            Ok(ModelRef { provider, model })
+            Ok(ModelRef::new(provider, model))
         } else {
             Err(ApiError::invalid("a model is `provider/model`, each of 1 to 200 characters"))
         }
@@ -225,7 +225,7 @@ mod tests {
         let other = r#"{"messageID":"msg_a","text":"hi\u0000","model":"a/b/c"}"#;
         let other = request(other).into_prompt(NOW, "own").expect("a prompt");
         assert_ne!(other.digest, one.digest);
-        assert_eq!(other.model, Some(ModelRef { provider: "a".into(), model: "b/c".into() }));
+        assert_eq!(other.model, Some(ModelRef::new("a", "b/c")));
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_model_by_its_name_alone_is_the_default_providers() {
         let prompt = request(r#"{"text":"x","model":"gpt"}"#).into_prompt(NOW, "own");
-        let own = ModelRef { provider: "own".into(), model: "gpt".into() };
+        let own = ModelRef::new("own", "gpt");
         assert_eq!(prompt.expect("a prompt").model, Some(own));
     }
 

@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn model() -> ModelRef {
-        ModelRef { provider: "p".into(), model: "m".into() }
+        ModelRef::new("p", "m")
     }
 
     fn promoted(message: &str) -> RecordedEvent {

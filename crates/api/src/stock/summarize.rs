@@ -119,7 +119,7 @@ mod tests {
             input: Some(input.parse().expect("an id")),
             continuing: false,
             agent: "build".into(),
-            model: ModelRef { provider: "p".into(), model: "m".into() },
+            model: ModelRef::new("p", "m"),
             epoch: 1,
             prompt: String::new(),
             keep_from: Seq(1),

@@ -311,10 +311,10 @@ impl Translator {
         let mut known = std::mem::take(&mut open.parts);
         for part in parts {
             match part {
-                ReplyPart::Text { id, text } => {
+                ReplyPart::Text { id, text, .. } => {
                     open.parts.push(text_part(id.clone(), "text", text.clone()));
                 }
-                ReplyPart::Reasoning { id, text } => {
+                ReplyPart::Reasoning { id, text, .. } => {
                     open.parts.push(text_part(id.clone(), "reasoning", text.clone()));
                 }
                 ReplyPart::ToolCall { call } => {
@@ -323,6 +323,8 @@ impl Translator {
                         .position(|part| part.call.as_ref().is_some_and(|known| known.id == *call));
                     open.parts.extend(place.map(|place| known.swap_remove(place)));
                 }
+                // Views have no part for what a provider ran.
+                ReplyPart::HostedCall { .. } | ReplyPart::HostedResult { .. } => {}
             }
         }
         let view = message(&self.context, open);

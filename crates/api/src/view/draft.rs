@@ -99,8 +99,8 @@ impl Draft {
 
     fn place(&mut self, place: usize, seq: Seq, part: &ReplyPart) {
         let (id, kind, text) = match part {
-            ReplyPart::Text { id, text } => (id, "text", text),
-            ReplyPart::Reasoning { id, text } => (id, "reasoning", text),
+            ReplyPart::Text { id, text, .. } => (id, "text", text),
+            ReplyPart::Reasoning { id, text, .. } => (id, "reasoning", text),
             ReplyPart::ToolCall { call } => {
                 let is_it = |placed: &&mut Placed| {
                     placed.part.call.as_ref().is_some_and(|known| known.id == *call)
@@ -110,6 +110,8 @@ impl Draft {
                 }
                 return;
             }
+            // The projector has no rows for them yet.
+            ReplyPart::HostedCall { .. } | ReplyPart::HostedResult { .. } => return,
         };
         match self.part(id) {
             Some(known) => {

@@ -31,7 +31,7 @@ pub(crate) struct Turn {
 }
 
 fn model() -> ModelRef {
-    ModelRef { provider: "simulated".into(), model: "echo".into() }
+    ModelRef::new("simulated", "echo")
 }
 
 fn components() -> Components {
@@ -152,6 +152,7 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
             epoch: 1,
             through,
             components: names,
+            pricing: None,
         }
         .into(),
     );
@@ -327,6 +328,7 @@ impl Turn {
                 provider_call: "call_0".into(),
                 tool: "read".into(),
                 arguments: r#"{"path":"a.txt"}"#.into(),
+                metadata: None,
             },
             class: ToolClass::Pure,
             state: ToolState::Started,
@@ -357,7 +359,7 @@ impl Turn {
     ) -> Result<()> {
         let mut parts: Vec<ReplyPart> =
             call.into_iter().map(|call| ReplyPart::ToolCall { call }).collect();
-        parts.push(ReplyPart::Text { id: self.part.clone(), text: text.into() });
+        parts.push(ReplyPart::text(self.part.clone(), text));
         let usage = TurnUsage { input: 12, output: 3, ..TurnUsage::default() };
         let events: Vec<SessionEvent> = vec![
             AttemptEnded {

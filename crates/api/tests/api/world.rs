@@ -98,7 +98,7 @@ impl World {
         ApiSettings {
             allow_local_paths: true,
             default_directory: None,
-            default_model: ModelRef { provider: "simulated".into(), model: "echo".into() },
+            default_model: ModelRef::new("simulated", "echo"),
             default_agent: "build".into(),
             version: "0.0.0-test".into(),
             simulated: true,

@@ -17,6 +17,9 @@ pub struct ToolIntent {
     pub tool: String,
     /// The model's argument bytes, unchanged, valid JSON or not.
     pub arguments: String,
+    /// What its provider wants to see again with it: JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<String>,
 }
 
 /// Payload of `tool.called`.

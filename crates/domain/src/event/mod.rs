@@ -280,6 +280,44 @@ mod tests {
         }
     }
 
+    /// What rows of requests and replies hold for good: nothing of what is new where there is nothing of it.
+    #[test]
+    fn requests_and_replies_have_these_shapes() {
+        let attempt = r#""attempt":"att_1","turn":"trn_1","ordinal":1,"body_hash":"h","wire_version":1,"epoch":1,"through":3,"components":{}"#;
+        let prices = r#"{"input":1,"output":2,"cache_read":0,"cache_write":0}"#;
+        let estimate = r#"{"input":10,"output_max":20,"cost":30}"#;
+        let call =
+            r#""call":"call_1","part":"prt_1","provider_call":"c","tool":"read","arguments":"{}""#;
+        let reply = |parts: &str| {
+            format!(r#"{{"turn":"trn_1","message":"msg_1","parts":[{parts}],"finish":"stop"}}"#)
+        };
+        let called = |more: &str| {
+            format!(
+                r#"{{"turn":"trn_1","message":"msg_1","intent":{{{call}{more}}},"class":"pure","state":"started"}}"#
+            )
+        };
+        let state = r#""metadata":"{\"a\":{\"b\":1}}""#;
+        let hosted = r#""id":"prt_1","call":"s_1","name":"web_search""#;
+        let all = [
+            ("attempt.started", format!("{{{attempt}}}")),
+            ("attempt.started", format!(r#"{{{attempt},"pricing":{{"version":"v","prices":{prices},"estimate":{estimate}}}}}"#)),
+            ("tool.called", called("")),
+            ("tool.called", called(&format!(",{state}"))),
+            ("turn.replied", reply(r#"{"type":"text","id":"prt_1","text":"a"},{"type":"reasoning","id":"prt_2","text":"b"},{"type":"tool-call","call":"call_1"}"#)),
+            ("turn.replied", reply(&format!(r#"{{"type":"reasoning","id":"prt_1","text":"",{state}}}"#))),
+            ("turn.replied", reply(&format!(r#"{{"type":"hosted-call",{hosted},"input":"{{}}",{state}}}"#))),
+            ("turn.replied", reply(&format!(r#"{{"type":"hosted-result",{hosted},"output":"o","is_error":true}}"#))),
+            ("turn.replied", reply(&format!(r#"{{"type":"hosted-result",{hosted},"output":"o",{state}}}"#))),
+            ("session.created", r#"{"project":"prj_1","location":"loc_1","directory":"/workspace","title":"t","agent":"build","model":{"provider":"p","model":"m"}}"#.into()),
+            ("session.created", r#"{"project":"prj_1","location":"loc_1","directory":"/workspace","title":"t","agent":"build","model":{"provider":"p","model":"m","variant":"high"}}"#.into()),
+        ];
+        for (kind, payload) in all {
+            let event = SessionEvent::read(kind, 1, &payload)
+                .unwrap_or_else(|error| panic!("{payload}: {error:?}"));
+            assert_eq!((event.kind(), event.payload()), (kind, payload));
+        }
+    }
+
     #[test]
     fn an_event_of_a_newer_build_says_so() {
         let error = SessionEvent::read("epoch.started", 2, "{}").expect_err("version 2 is unknown");

@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptId, CallId, MessageId, ModelRef, PartId, Seq, SessionError, TimestampMs, TurnId,
+    AttemptId, CallId, MessageId, ModelRef, PartId, Pricing, Seq, SessionError, TimestampMs, TurnId,
 };
 
-use super::is_zero;
+use super::{is_false, is_zero};
 
 /// Payload of `turn.started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,9 @@ pub struct AttemptStarted {
     pub through: Seq,
     /// Component name → SHA-256 (hex) of its bytes in `request_component`.
     pub components: BTreeMap<String, String>,
+    /// What the request is paid with; none for a model without prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pricing: Option<Pricing>,
 }
 
 /// How a wire request ended.
@@ -77,7 +80,7 @@ pub struct TurnUsage {
     pub cache_read: i64,
     /// Of the input, written to the provider's cache.
     pub cache_write: i64,
-    /// What it cost in nano-USD, by the model's prices at the time; 0 without prices.
+    /// What it cost in nano-USD, by the prices that its attempt began with; 0 without prices.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost: i64,
 }
@@ -135,19 +138,80 @@ pub enum ReplyPart {
         id: PartId,
         /// All of it.
         text: String,
+        /// What its provider wants to see again with it: JSON text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<String>,
     },
-    /// Reasoning that the model showed.
+    /// Reasoning that the model showed; without text, what stands for reasoning that it did not show.
     Reasoning {
         /// The part.
         id: PartId,
         /// All of it.
         text: String,
+        /// What its provider wants to see again with it: JSON text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<String>,
     },
     /// A call, whose intent is a `tool.called` of its own.
     ToolCall {
         /// The call.
         call: CallId,
     },
+    /// A call that the provider ran itself: it has no intent, and no body here.
+    HostedCall {
+        /// The part.
+        id: PartId,
+        /// The provider's id for it; unique within the reply.
+        call: String,
+        /// The tool's name at the provider.
+        name: String,
+        /// The arguments' bytes.
+        input: String,
+        /// The provider's own form of the call: JSON text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<String>,
+    },
+    /// What came of one; every such call has one after it.
+    HostedResult {
+        /// The part.
+        id: PartId,
+        /// The provider's id for the call.
+        call: String,
+        /// The tool's name at the provider.
+        name: String,
+        /// What other providers are told of it.
+        output: String,
+        /// The call failed.
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_error: bool,
+        /// The provider's own form of the result: JSON text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<String>,
+    },
+}
+
+impl ReplyPart {
+    /// Text without provider state.
+    #[must_use]
+    pub fn text(id: PartId, text: impl Into<String>) -> Self {
+        Self::Text { id, text: text.into(), metadata: None }
+    }
+
+    /// Reasoning without provider state.
+    #[must_use]
+    pub fn reasoning(id: PartId, text: impl Into<String>) -> Self {
+        Self::Reasoning { id, text: text.into(), metadata: None }
+    }
+
+    /// Whether it holds something that builds before provider state was kept would not see.
+    #[must_use]
+    pub fn has_state(&self) -> bool {
+        match self {
+            Self::Text { metadata, .. } | Self::Reasoning { metadata, .. } => metadata.is_some(),
+            Self::ToolCall { .. } => false,
+            Self::HostedCall { .. } | Self::HostedResult { .. } => true,
+        }
+    }
 }
 
 /// Payload of `turn.replied`.

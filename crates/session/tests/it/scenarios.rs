@@ -44,10 +44,7 @@ pub(crate) async fn send(
     let now = world.clock.now_ms();
     let mut mint = IdMint::after(Stamp::default(), now);
     let message = MessageId::mint(&mut mint);
-    let model = |(provider, model): (&str, &str)| ModelRef {
-        provider: provider.into(),
-        model: model.into(),
-    };
+    let model = |(provider, model): (&str, &str)| ModelRef::new(provider, model);
     let prompt = PromptAdmitted {
         message: message.clone(),
         delivery: with.delivery,

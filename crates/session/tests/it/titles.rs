@@ -9,7 +9,7 @@ use domain::{
     SideOutcome, Stamp, TitledBy, TurnUsage,
 };
 use history::History;
-use session::{ModelFacts, Prices, drain_control};
+use session::{ModelFacts, Rates, drain_control};
 use simulated_model::Script;
 use store::NewSession;
 use tokio_util::sync::CancellationToken;
@@ -270,8 +270,8 @@ async fn one_whose_worker_died_is_settled_and_the_turn_goes_on() -> Result<()> {
 async fn every_attempt_costs_what_the_models_prices_say() -> Result<()> {
     let mut world = World::new().await?;
     let prices =
-        Prices { input: 2_500_000, output: 10_000_000, cache_read: 250_000, cache_write: 0 };
-    world.model_is(ModelFacts { prices: Some(prices), ..ModelFacts::default() });
+        Rates { input: 2_500_000, output: 10_000_000, cache_read: 250_000, cache_write: 0 };
+    world.model_is(ModelFacts { prices: Some(prices.into()), ..ModelFacts::default() });
     let session = world.session_titled("New session", false).await?;
     world.script(Script {
         matches: "say".into(),

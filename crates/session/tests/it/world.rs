@@ -657,7 +657,7 @@ fn runtime(
         Environment::from_vars(std::env::vars_os()),
         folder.path().to_owned(),
     );
-    let default = ModelRef { provider: "simulated".into(), model: "simulated".into() };
+    let default = ModelRef::new("simulated", "simulated");
     Ok(Runtime {
         store: Store::connect(&StoreOptions::new(url))?,
         signals: Arc::new(InProcess::new()),

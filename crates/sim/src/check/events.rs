@@ -55,7 +55,7 @@ impl Checker {
             SessionEvent::RetryScheduled(_) => self.turns.retried()?,
             SessionEvent::ToolCalled(called) => {
                 self.files.called(called)?;
-                self.turns.called(called, max_steps)?;
+                self.turns.called(called, max_steps, provider)?;
             }
             SessionEvent::ToolStarted(started) => self.turns.body_started(started)?,
             SessionEvent::ToolSettled(settled) => {
@@ -63,7 +63,7 @@ impl Checker {
                 self.files.settled(settled);
                 self.drains.progressed();
             }
-            SessionEvent::TurnReplied(replied) => self.turns.replied(replied)?,
+            SessionEvent::TurnReplied(replied) => self.turns.replied(replied, provider)?,
             SessionEvent::TurnSettled(settled) => {
                 self.inbox.continues = self.turns.settled(settled, max_steps)?;
                 self.sides.turn_settled(settled.outcome);

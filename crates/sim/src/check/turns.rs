@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    AttemptEnded, AttemptOutcome, CallId, NoticeKind, RecordedEvent, ReplyPart, SessionEvent,
-    ToolCalled, ToolClass, ToolStarted, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled,
-    TurnStarted,
+    AttemptEnded, AttemptId, AttemptOutcome, CallId, NoticeKind, RecordedEvent, ReplyPart,
+    SessionEvent, ToolCalled, ToolClass, ToolStarted, ToolState, TurnId, TurnOutcome, TurnReplied,
+    TurnSettled, TurnStarted,
 };
 
 use super::requests::{Requests, tokens};
@@ -17,6 +17,7 @@ struct CallView {
     /// Bodies that a shell has really started.
     ran: i32,
     settled: bool,
+    state: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ struct TurnView {
     requests: Requests,
     calls: BTreeSet<CallId>,
     replied: bool,
+    /// The attempt whose answer came whole.
+    whole: Option<AttemptId>,
     step: i32,
 }
 
@@ -65,7 +68,8 @@ impl Turns {
         ensure!(step <= max_steps, "allowance: step {step}");
         self.steps = step;
         let requests = Requests::of(&started.turn);
-        self.turn = Some(TurnView { requests, calls: BTreeSet::new(), replied: false, step });
+        self.turn =
+            Some(TurnView { requests, calls: BTreeSet::new(), replied: false, whole: None, step });
         Ok(())
     }
 
@@ -76,6 +80,11 @@ impl Turns {
         provider: &Provider,
     ) -> Result<(), Violation> {
         let counted = provider.counted.get(&ended.attempt).copied().flatten();
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.requests.id == ended.turn)
+            && ended.outcome == AttemptOutcome::Completed
+        {
+            turn.whole = Some(ended.attempt.clone());
+        }
         let whole = match ended.outcome {
             AttemptOutcome::Completed | AttemptOutcome::Failed => true,
             AttemptOutcome::Cut => {
@@ -99,10 +108,18 @@ impl Turns {
         Ok(())
     }
 
-    pub(super) fn called(&mut self, called: &ToolCalled, max_steps: i32) -> Result<(), Violation> {
+    pub(super) fn called(
+        &mut self,
+        called: &ToolCalled,
+        max_steps: i32,
+        provider: &Provider,
+    ) -> Result<(), Violation> {
         let call = called.intent.call.clone();
+        let hosted = provider.hosted.contains(&called.intent.provider_call);
+        ensure!(!hosted, "I8: {call} is the provider's own to run");
         let bodies = i32::from(called.state == ToolState::Started);
-        let view = CallView { class: called.class, bodies, ran: 0, settled: false };
+        let state = called.intent.metadata.clone();
+        let view = CallView { class: called.class, bodies, ran: 0, settled: false, state };
         ensure!(self.calls.insert(call.clone(), view).is_none(), "I8: {call} was called twice");
         let Some(turn) = &mut self.turn else {
             return Err(format!("I8: {call} has no turn"));
@@ -132,12 +149,43 @@ impl Turns {
         Ok(())
     }
 
-    pub(super) fn replied(&mut self, replied: &TurnReplied) -> Result<(), Violation> {
+    pub(super) fn replied(
+        &mut self,
+        replied: &TurnReplied,
+        provider: &Provider,
+    ) -> Result<(), Violation> {
+        let (mut states, mut hosted) = (Vec::new(), Vec::new());
         for part in &replied.parts {
-            if let ReplyPart::ToolCall { call } = part {
-                let called = self.calls.contains_key(call);
-                ensure!(called, "I8: {call} is replied and has no intent");
-            }
+            let state = match part {
+                ReplyPart::ToolCall { call } => {
+                    let Some(called) = self.calls.get(call) else {
+                        return Err(format!("I8: {call} is replied and has no intent"));
+                    };
+                    called.state.as_ref()
+                }
+                ReplyPart::HostedCall { call, metadata, .. } => {
+                    hosted.push(call);
+                    metadata.as_ref()
+                }
+                ReplyPart::HostedResult { call, metadata, .. } => {
+                    let open = hosted.iter().position(|open| *open == call);
+                    let Some(open) = open else {
+                        return Err(format!("I8: {call} has a result and was not called"));
+                    };
+                    hosted.swap_remove(open);
+                    metadata.as_ref()
+                }
+                ReplyPart::Text { metadata, .. } | ReplyPart::Reasoning { metadata, .. } => {
+                    metadata.as_ref()
+                }
+            };
+            states.extend(state);
+        }
+        ensure!(hosted.is_empty(), "I8: {hosted:?} have no results");
+        let whole = self.turn.as_ref().and_then(|turn| turn.whole.as_ref());
+        if let Some(sent) = whole.and_then(|attempt| provider.states.get(attempt)) {
+            let kept = states.iter().copied().eq(sent);
+            ensure!(kept, "state: {:?} of {:?} is kept", states, sent);
         }
         let Some(turn) = &mut self.turn else { return Err("I4: a reply of no turn".into()) };
         ensure!(!turn.replied, "I4: {} has two replies", turn.requests.id);

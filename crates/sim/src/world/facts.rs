@@ -1,15 +1,15 @@
 //! What all histories have in common: sizes, times, settings.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
     Control, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated,
     SessionError, SessionId, SessionRef, ToolClass,
 };
-use llm_protocol::{RawJson, ToolDefinition, retry::Schedule};
+use llm_protocol::{Dialect, Protocol, RawJson, ToolDefinition, retry::Schedule};
 use session_rules::{
-    Agent, Agents, CompactionSettings, ModelFacts, Models, RuleSettings, ToolFacts,
+    Agent, Agents, CompactionSettings, FixedModels, ModelFacts, Models, RuleSettings, ToolFacts,
 };
 
 use crate::check::{MAX_BODIES, MAX_RECOVERIES, MAX_RETRIES};
@@ -58,7 +58,7 @@ impl Facts {
             locations.iter().map(at).collect()
         };
         let sessions = (0..SESSIONS).map(session).collect();
-        let default = ModelRef { provider: "simulated".into(), model: "simulated".into() };
+        let default = ModelRef::new("simulated", "simulated");
         let classes = [ToolClass::Pure, ToolClass::Keyed, ToolClass::Probe, ToolClass::Unsafe];
         let definition = |name: &&str| ToolDefinition {
             name: (*name).to_owned(),
@@ -68,8 +68,11 @@ impl Facts {
         Self {
             settings: settings(),
             models: Models {
-                providers: BTreeSet::from([default.provider.clone()]),
-                known: vec![(default.clone(), limits())],
+                source: Arc::new(
+                    FixedModels::default()
+                        .with_provider(&default.provider, Protocol::OpenAiChat, Dialect::default())
+                        .with_facts(default.clone(), limits()),
+                ),
                 default,
             },
             tools: ToolFacts {
@@ -120,7 +123,7 @@ impl Facts {
 
 /// A model so small that conversations of a few seconds come to its limits.
 fn limits() -> ModelFacts {
-    ModelFacts { context_limit: Some(2_000), output_limit: Some(200), prices: None }
+    ModelFacts { context_limit: Some(2_000), output_limit: Some(200), ..ModelFacts::default() }
 }
 
 fn settings() -> RuleSettings {
@@ -143,5 +146,6 @@ fn settings() -> RuleSettings {
         max_bodies: MAX_BODIES,
         compaction: CompactionSettings { buffer: 300, keep: 60, ..CompactionSettings::default() },
         titles: true,
+        provider_state: true,
     }
 }

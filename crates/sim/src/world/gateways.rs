@@ -106,7 +106,7 @@ impl World {
     fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
         // No other text begins with it.
         let text = format!("do thing {}.", self.scheduled);
-        let unknown = ModelRef { provider: "nobody".into(), model: "none".into() };
+        let unknown = ModelRef::new("nobody", "none");
         let known = self.facts.models.default.clone();
         let model = match self.rng.below(100) {
             0..=3 => Some(unknown),

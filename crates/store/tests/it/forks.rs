@@ -66,7 +66,7 @@ fn exchange(mint: &mut IdMint) -> [SessionEvent; 5] {
         epoch: 1,
         step: 1,
     };
-    let parts = vec![ReplyPart::Text { id: PartId::mint(mint), text: "a.rs".into() }];
+    let parts = vec![ReplyPart::text(PartId::mint(mint), "a.rs")];
     let replied =
         TurnReplied { turn: turn.clone(), message: message.clone(), parts, finish: "stop".into() };
     // It was interrupted there; the interrupt is not copied.

@@ -21,7 +21,7 @@ pub(crate) const USAGE: TurnUsage =
     TurnUsage { input: 120, output: 30, reasoning: 4, cache_read: 100, cache_write: 5, cost: 77 };
 
 pub(crate) fn model() -> ModelRef {
-    ModelRef { provider: "openai".into(), model: "large".into() }
+    ModelRef::new("openai", "large")
 }
 
 pub(crate) fn error() -> SessionError {
@@ -95,6 +95,7 @@ impl TestTurn {
             epoch: 1,
             through: Seq(1),
             components,
+            pricing: None,
         }
         .into()
     }
@@ -135,7 +136,7 @@ impl TestTurn {
         let replied = TurnReplied {
             turn: self.turn.clone(),
             message: self.message.clone(),
-            parts: vec![ReplyPart::Text { id: PartId::mint(mint), text: "Done.".into() }],
+            parts: vec![ReplyPart::text(PartId::mint(mint), "Done.")],
             finish: "stop".into(),
         };
         [
@@ -152,6 +153,7 @@ impl TestTurn {
             provider_call: "call_1".into(),
             tool: "shell".into(),
             arguments: "{\"command\": \"ls\\n\"}".into(),
+            metadata: None,
         };
         let (class, state) = of;
         ToolCalled { turn: self.turn.clone(), message: self.message.clone(), intent, class, state }
@@ -216,8 +218,8 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
     ])
     .await;
     let parts = vec![
-        ReplyPart::Reasoning { id: thought, text: "Which files?".into() },
-        ReplyPart::Text { id: text, text: "I will look.".into() },
+        ReplyPart::reasoning(thought, "Which files?"),
+        ReplyPart::text(text, "I will look."),
         ReplyPart::ToolCall { call: waits.clone() },
         ReplyPart::ToolCall { call: runs.clone() },
     ];

@@ -91,7 +91,7 @@ impl Renderer {
             }
             SessionEvent::TurnReplied(replied) => {
                 for part in &replied.parts {
-                    if let ReplyPart::Text { id, text } = part {
+                    if let ReplyPart::Text { id, text, .. } = part {
                         self.piece(id, 0, text, to);
                     }
                 }
@@ -215,10 +215,13 @@ impl Renderer {
     fn model(&mut self, model: &ModelRef, to: &mut Printed) {
         if self.model.as_ref() != Some(model) {
             self.model = Some(model.clone());
-            let ModelRef { provider, model: name } = model;
+            let ModelRef { provider, model: name, variant } = model;
             let simulated = provider == "simulated" || name == "simulated";
             let label = if simulated { " (simulated: no language model)" } else { "" };
-            self.note(&printable::line(&format!("model {provider}/{name}{label}"), 200), to);
+            let variant = variant.as_deref().map(|variant| format!(" ({variant})"));
+            let variant = variant.unwrap_or_default();
+            let line = format!("model {provider}/{name}{variant}{label}");
+            self.note(&printable::line(&line, 200), to);
         }
     }
 }

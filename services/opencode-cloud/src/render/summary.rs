@@ -69,7 +69,10 @@ pub fn summary(event: &SessionEvent) -> String {
             let calls = calls.filter(|part| matches!(part, ReplyPart::ToolCall { .. })).count();
             let said = replied.parts.iter().find_map(|part| match part {
                 ReplyPart::Text { text, .. } => Some(text.as_str()),
-                ReplyPart::Reasoning { .. } | ReplyPart::ToolCall { .. } => None,
+                ReplyPart::Reasoning { .. }
+                | ReplyPart::ToolCall { .. }
+                | ReplyPart::HostedCall { .. }
+                | ReplyPart::HostedResult { .. } => None,
             });
             let turn = &replied.turn;
             format!("{turn} {}, {calls} calls: {}", replied.finish, said.unwrap_or_default())

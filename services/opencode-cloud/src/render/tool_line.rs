@@ -150,6 +150,7 @@ mod tests {
             provider_call: "1".into(),
             tool: tool.into(),
             arguments: arguments.into(),
+            metadata: None,
         }
     }
 

@@ -70,7 +70,8 @@ impl ModelArgs {
         ModelFacts {
             context_limit: self.model_context_limit,
             output_limit: self.model_output_limit,
-            prices: self.model_price,
+            prices: self.model_price.clone(),
+            ..ModelFacts::default()
         }
     }
 }

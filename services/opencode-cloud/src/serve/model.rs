@@ -100,7 +100,7 @@ fn single(
     // "provider/model" is how people write a choice; the provider is ours to know here.
     let prefix = format!("{provider}/");
     let model = model.strip_prefix(&prefix).map(str::to_owned).unwrap_or(model);
-    let default = ModelRef { provider: provider.to_owned(), model };
+    let default = ModelRef::new(provider, model);
     let configured = ConfiguredModels::single(default, endpoint);
     Models { client, configured, kind, simulated }
 }

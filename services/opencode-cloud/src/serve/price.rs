@@ -1,6 +1,6 @@
 //! Prices of a model, as people write them.
 
-use session::Prices;
+use session::{Prices, Rates};
 
 /// Digits after the point that a price may have: more are below a pico-USD per token.
 const DIGITS: usize = 6;
@@ -18,7 +18,7 @@ pub(crate) fn parse(text: &str) -> Result<Prices, String> {
     };
     let cache_read = cached.first().copied().unwrap_or(input);
     let cache_write = cached.get(1).copied().unwrap_or(input);
-    Ok(Prices { input, output, cache_read, cache_write })
+    Ok(Rates { input, output, cache_read, cache_write }.into())
 }
 
 /// USD per million tokens to pico-USD per token: without the point. Exact, so no float.
@@ -37,16 +37,16 @@ mod tests {
 
     #[test]
     fn prices_are_read_to_the_last_digit() {
-        let all = Prices {
+        let all = Rates {
             input: 2_500_000,
             output: 10_000_000,
             cache_read: 37_500,
             cache_write: 3_125_000,
         };
-        assert_eq!(parse("2.50, 10 ,0.0375,3.125"), Ok(all));
-        let two = Prices { cache_read: 2_500_000, cache_write: 2_500_000, ..all };
-        assert_eq!(parse("2.5,10"), Ok(two));
-        assert_eq!(parse("0,0").map(|prices| prices.input), Ok(0));
+        assert_eq!(parse("2.50, 10 ,0.0375,3.125"), Ok(all.into()));
+        let two = Rates { cache_read: 2_500_000, cache_write: 2_500_000, ..all };
+        assert_eq!(parse("2.5,10"), Ok(two.into()));
+        assert_eq!(parse("0,0").map(|prices| prices.base.input), Ok(0));
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl World {
             Environment::from_vars(std::iter::empty()),
             folder.path().to_owned(),
         );
-        let model = ModelRef { provider: "none".into(), model: "none".into() };
+        let model = ModelRef::new("none", "none");
         let runtime = Runtime {
             store: Store::connect(&StoreOptions::new(database.store_url()))?,
             signals: Arc::new(InProcess::new()),

@@ -1,0 +1,182 @@
+//! What tokens cost. Pure, in integers: sums of costs are exact whatever their order.
+
+use serde::{Deserialize, Serialize};
+
+use crate::TurnUsage;
+
+/// What tokens cost, in pico-USD per token: 1 USD per million tokens is 1,000,000 of them, so any price with six
+/// digits after the point is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rates {
+    /// Input that no cache had.
+    pub input: u64,
+    /// Output, reasoning included.
+    pub output: u64,
+    /// Input read from the provider's cache.
+    pub cache_read: u64,
+    /// Input written to the provider's cache.
+    pub cache_write: u64,
+}
+
+/// What a model's tokens cost.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Prices {
+    /// Of a request that is in no tier.
+    #[serde(flatten)]
+    pub base: Rates,
+    /// Of larger ones, ascending; the highest that applies counts for the whole request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<PriceTier>,
+}
+
+/// What the tokens of a large request cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriceTier {
+    /// Requests with more input than this, cached or not, in tokens.
+    pub above: u64,
+    /// Of all of their tokens.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// What a wire request is paid with: written with it, so that a later change of prices changes no bill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pricing {
+    /// Which table the prices are from, such as `models.dev:0123456789abcdef`.
+    pub version: String,
+    /// The prices.
+    pub prices: Prices,
+    /// What was expected.
+    pub estimate: Estimate,
+}
+
+/// What a request is expected to use, before it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Tokens of input; a guess from its length.
+    pub input: i64,
+    /// The most tokens of output, where there is a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_max: Option<i64>,
+    /// What that costs in nano-USD, nothing of it cached; without a bound, the input alone.
+    pub cost: i64,
+}
+
+impl Rates {
+    /// The cost of `usage` in nano-USD, rounded to the nearest; at most `i64::MAX`.
+    #[must_use]
+    pub fn cost(&self, usage: &TurnUsage) -> i64 {
+        let fresh = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
+        let of = |tokens: i64, price: u64| {
+            u128::from(u64::try_from(tokens).unwrap_or(0)) * u128::from(price)
+        };
+        let pico = of(fresh, self.input)
+            .saturating_add(of(usage.output, self.output))
+            .saturating_add(of(usage.cache_read, self.cache_read))
+            .saturating_add(of(usage.cache_write, self.cache_write));
+        i64::try_from(pico.saturating_add(500) / 1_000).unwrap_or(i64::MAX)
+    }
+}
+
+impl From<Rates> for Prices {
+    /// The same for requests of any size.
+    fn from(base: Rates) -> Self {
+        Self { base, tiers: Vec::new() }
+    }
+}
+
+impl Prices {
+    /// What a request with so much input is paid with.
+    #[must_use]
+    pub fn rates(&self, input: i64) -> Rates {
+        let input = u64::try_from(input).unwrap_or(0);
+        let tier =
+            self.tiers.iter().filter(|tier| input > tier.above).max_by_key(|tier| tier.above);
+        tier.map_or(self.base, |tier| tier.rates)
+    }
+
+    /// The cost of one request's `usage` in nano-USD.
+    #[must_use]
+    pub fn cost(&self, usage: &TurnUsage) -> i64 {
+        self.rates(usage.input).cost(usage)
+    }
+
+    /// What a request of so many tokens, with an answer of at most `output_max`, is expected to use.
+    #[must_use]
+    pub fn estimate(&self, input: u64, output_max: Option<u64>) -> Estimate {
+        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        let (input, output_max) = (count(input), output_max.map(count));
+        let usage = TurnUsage { input, output: output_max.unwrap_or(0), ..TurnUsage::default() };
+        Estimate { input, output_max, cost: self.cost(&usage) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_token_has_its_price_and_input_is_counted_once() {
+        // USD per million: 2.50 in, 10 out, 0.0375 read, 3.125 written.
+        let prices = Rates {
+            input: 2_500_000,
+            output: 10_000_000,
+            cache_read: 37_500,
+            cache_write: 3_125_000,
+        };
+        let usage = TurnUsage {
+            input: 1_000_000,
+            output: 1_000,
+            reasoning: 900,
+            cache_read: 800_000,
+            cache_write: 100_000,
+            cost: 0,
+        };
+        // 0.25 + 0.01 + 0.03 + 0.3125 USD
+        assert_eq!(prices.cost(&usage), 602_500_000);
+    }
+
+    #[test]
+    fn a_provider_that_miscounts_costs_no_negative_and_nothing_overflows() {
+        let prices = Rates { input: u64::MAX, ..Rates::default() };
+        let odd = TurnUsage { input: 5, cache_read: 9, output: -3, ..TurnUsage::default() };
+        assert_eq!(prices.cost(&odd), 0);
+        let huge = TurnUsage { input: i64::MAX, ..TurnUsage::default() };
+        assert_eq!(prices.cost(&huge), i64::MAX);
+        assert_eq!(Rates { input: 1, ..prices }.cost(&TurnUsage { input: 500, ..odd }), 0);
+    }
+
+    #[test]
+    fn half_a_nano_is_rounded_up() {
+        let prices = Rates { input: 1, ..Rates::default() };
+        let of = |input| prices.cost(&TurnUsage { input, ..TurnUsage::default() });
+        assert_eq!((of(499), of(500), of(1_499), of(1_500)), (0, 1, 1, 2));
+    }
+
+    #[test]
+    fn a_request_above_a_tier_is_paid_with_it_as_a_whole() {
+        let rates = |input| Rates { input, output: input, ..Rates::default() };
+        let tier = |above, price| PriceTier { above, rates: rates(price) };
+        let tiers = vec![tier(200, 3_000), tier(1_000, 7_000)];
+        let prices = Prices { base: rates(1_000), tiers };
+        let of = |input, cache_read| {
+            prices.cost(&TurnUsage { input, output: 1, cache_read, ..TurnUsage::default() })
+        };
+        assert_eq!((of(200, 0), of(201, 0), of(1_001, 0)), (201, 606, 7_014));
+        assert_eq!(of(201, 201), 3, "what was cached counts for the size");
+        let expected = Estimate { input: 300, output_max: Some(100), cost: 1_200 };
+        assert_eq!(prices.estimate(300, Some(100)), expected);
+        assert_eq!(prices.estimate(100, None).cost, 100);
+    }
+
+    #[test]
+    fn rows_hold_prices_in_this_shape() {
+        let text = r#"{"input":1,"output":2,"cache_read":3,"cache_write":4,"tiers":[{"above":5,"input":6,"output":7,"cache_read":8,"cache_write":9}]}"#;
+        let prices: Prices = serde_json::from_str(text).expect("prices");
+        assert_eq!(prices.rates(6), prices.tiers[0].rates);
+        assert_eq!(serde_json::to_string(&prices).expect("JSON"), text);
+        let base: Prices = serde_json::from_str(r#"{"input":1}"#).expect("prices");
+        assert_eq!(base, Rates { input: 1, ..Rates::default() }.into());
+    }
+}
