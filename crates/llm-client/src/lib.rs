@@ -9,6 +9,7 @@
 
 mod auth;
 mod client;
+mod dispatch;
 mod endpoint;
 mod error;
 mod llm;
@@ -16,9 +17,11 @@ mod models;
 mod options;
 mod reqwest_transport;
 mod route;
+mod said;
 mod secret;
 mod sigv4;
 mod stream;
+mod tools;
 mod transport;
 
 pub use auth::{Auth, TokenSource};
@@ -34,4 +37,5 @@ pub use route::Route;
 pub use secret::Secret;
 pub use sigv4::AwsAccess;
 pub use stream::LlmStream;
+pub use tools::{Bounds, Tools};
 pub use transport::{ProviderTransport, TransportError, WireRequest, WireResponse};

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod answers;
+mod dispatch;
 mod failures;
 mod routes;
 mod seam;

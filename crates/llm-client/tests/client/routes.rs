@@ -75,6 +75,31 @@ async fn credentials_go_where_they_are_wanted_and_headers_of_the_endpoint_win() 
     }
 }
 
+#[tokio::test]
+async fn a_key_goes_where_the_protocols_owner_wants_it() {
+    let server = Server::start(answer).await;
+    let endpoint = server.endpoint.clone().with_api_key(Secret::new("key"));
+    let route = |protocol| Route::new(protocol, "m", endpoint.clone());
+    let send = async |route| client().on(route).send(Bytes::from_static(b"{}")).await.unwrap();
+    send(route(Protocol::AnthropicMessages)).await;
+    let oauth = Auth::Bearer(Secret::new("token"));
+    send(route(Protocol::AnthropicMessages).with_auth(oauth)).await;
+    send(route(Protocol::BedrockConverse)).await;
+    let seen = server.seen();
+    let header = |at: usize, name: &str| {
+        seen[at].headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    assert_eq!(header(0, "x-api-key").as_deref(), Some("key"));
+    assert_eq!((header(0, "authorization"), header(1, "x-api-key")), (None, None));
+    assert_eq!(header(0, "anthropic-version").as_deref(), Some("2023-06-01"));
+    assert_eq!(header(1, "authorization").as_deref(), Some("Bearer token"));
+    assert_eq!(header(1, "anthropic-version").as_deref(), Some("2023-06-01"));
+    assert_eq!(header(2, "authorization").as_deref(), Some("Bearer key"));
+    assert_eq!(header(2, "accept").as_deref(), Some("application/vnd.amazon.eventstream"));
+    assert_eq!(seen[2].path, "/model/m/converse-stream");
+    assert!(header(2, "anthropic-version").is_none());
+}
+
 /// Numbers its tokens; a refused one is followed by the next.
 #[derive(Debug, Default)]
 struct Numbered(Mutex<usize>);
