@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use llm_protocol::{
-    Generation, LlmRequest, Message, Part, Protocol, RawJson, SystemPart, TextPart, ToolCall,
-    ToolChoice, ToolContent, ToolDefinition, ToolResult, openai_chat,
+    Dialect, Generation, LlmRequest, Media, Message, Part, Protocol, RawJson, Role, SystemPart,
+    TextPart, ToolCall, ToolChoice, ToolContent, ToolDefinition, ToolResult, openai_chat,
 };
 use serde_json::{Value, json};
 
@@ -172,5 +172,189 @@ fn an_empty_result_is_sent_and_an_empty_failure_is_still_one() {
             {"role": "tool", "tool_call_id": "a", "content": ""},
             {"role": "tool", "tool_call_id": "b", "content": "Error: "}
         ])
+    );
+}
+
+fn dialect(json: Value) -> Dialect {
+    serde_json::from_value(json).unwrap()
+}
+
+/// The body for a deployment that differs.
+fn body_for(request: &LlmRequest, differs: Value) -> Value {
+    let body = Protocol::OpenAiChat.encode_for(request, &dialect(differs));
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn media(mime: &str, data: &str) -> Part {
+    Part::Media(Media { mime: mime.into(), data: data.into(), provider_metadata: None })
+}
+
+#[test]
+fn media_make_the_content_a_list_in_the_order_of_the_parts() {
+    let content = vec![
+        Part::text("What is"),
+        media("image/png", "AA=="),
+        media("image/jpeg", "https://host/a.jpg"),
+        media("audio/mpeg", "BB=="),
+        media("application/pdf", "CC=="),
+        media("video/mp4", "DD=="),
+    ];
+    let drawn = Message::assistant(vec![Part::text("Here."), media("image/png", "AA==")]);
+    assert_eq!(
+        messages(vec![Message { role: Role::User, content }, drawn]),
+        json!([
+            {"role": "user", "content": [
+                {"type": "text", "text": "What is"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+                {"type": "image_url", "image_url": {"url": "https://host/a.jpg"}},
+                {"type": "input_audio", "input_audio": {"data": "BB==", "format": "mp3"}},
+                {"type": "file", "file": {"filename": "document.pdf",
+                    "file_data": "data:application/pdf;base64,CC=="}},
+                {"type": "text", "text": "[video/mp4 is not shown: this model cannot take it here]"},
+            ]},
+            {"role": "assistant",
+             "content": "Here.\n[image/png is not shown: this model cannot take it here]"},
+        ])
+    );
+}
+
+#[test]
+fn media_of_results_follow_them_all_in_a_user_message() {
+    let image = |data: &str| ToolContent::Media { mime: "image/png".into(), data: data.into() };
+    let seen = ToolResult {
+        content: vec![ToolContent::Text { text: "a dot".into() }, image("AA==")],
+        ..ToolResult::text("c0", "look", "")
+    };
+    let failed = ToolResult {
+        content: vec![image("BB=="), ToolContent::Media { mime: "x/y".into(), data: "".into() }],
+        ..ToolResult::error("c2", "look", "")
+    };
+    let results = vec![seen, ToolResult::text("c1", "read", "line"), failed];
+    assert_eq!(
+        messages(vec![Message::tool(results)]),
+        json!([
+            {"role": "tool", "tool_call_id": "c0",
+             "content": "a dot\n[image/png: in the next message]"},
+            {"role": "tool", "tool_call_id": "c1", "content": "line"},
+            {"role": "tool", "tool_call_id": "c2", "content":
+             "Error: [image/png: in the next message]\n[x/y is not shown: this model cannot take it here]"},
+            {"role": "user", "content": [
+                {"type": "text", "text": "[result of look c0]"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+                {"type": "text", "text": "[result of look c2]"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,BB=="}},
+            ]},
+        ])
+    );
+}
+
+#[test]
+fn a_dialect_says_who_instructs_and_how_answers_are_bounded_and_what_is_left_out() {
+    let mut request = LlmRequest::new("m", vec![Message::user("hi"), Message::system("Now.")]);
+    request.system.push(SystemPart::text("First."));
+    request.generation.max_tokens = Some(9);
+    request.generation.temperature = Some(0.0);
+    let developer = json!({"instructions": "developer", "maxTokensField": "max_completion_tokens",
+        "omit": ["temperature", "stream_options"], "body": {"safe": true, "model": "no"}});
+    assert_eq!(
+        body_for(&request, developer),
+        json!({"model": "m", "messages": [
+            {"role": "developer", "content": "First."},
+            {"role": "user", "content": "hi"},
+            {"role": "developer", "content": "Now."},
+        ], "stream": true, "max_completion_tokens": 9, "safe": true})
+    );
+    assert_eq!(
+        body_for(&request, json!({"instructions": "wrapped"}))["messages"],
+        json!([
+            {"role": "system", "content": "First."},
+            {"role": "user", "content": "hi"},
+            {"role": "user", "content": "<system-update>\nNow.\n</system-update>"},
+        ])
+    );
+}
+
+#[test]
+fn reasoning_goes_back_in_the_field_that_takes_it() {
+    let thought = |text: &str, state: &str| {
+        let provider_metadata = Some(RawJson::parse(state).unwrap());
+        Part::Reasoning(TextPart { text: text.into(), provider_metadata })
+    };
+    let state = |list: &str| format!(r#"{{"openrouter":{{"model":"m","details":{list}}}}}"#);
+    let said = Message::assistant(vec![
+        thought("hm", &state(r#"[{"type":"reasoning.text", "text":"hm","signature":"s"}]"#)),
+        Part::text("So."),
+        thought("", &state(r#"[{"data":"x"}]"#)),
+    ]);
+    let mut request = LlmRequest::new("m", vec![said]);
+    let message = |request: &LlmRequest, differs| body_for(request, differs)["messages"][0].take();
+    let text = message(&request, json!({"reasoningField": "reasoning_content"}));
+    let said = json!({"role": "assistant", "content": "So.", "reasoning_content": "hm\n"});
+    assert_eq!(text, said);
+    let openrouter = || json!({"stateKey": "openrouter", "reasoningField": "reasoning_details"});
+    assert_eq!(
+        message(&request, openrouter()),
+        json!({"role": "assistant", "content": "So.", "reasoning_details": [
+            {"type": "reasoning.text", "text": "hm", "signature": "s"}, {"data": "x"}]})
+    );
+    request.model = "another".into();
+    assert_eq!(message(&request, openrouter()), json!({"role": "assistant", "content": "So."}));
+}
+
+#[test]
+fn cache_marks_are_in_the_messages_where_the_deployment_has_them() {
+    let image =
+        Message { role: Role::User, content: vec![Part::text("x"), media("image/png", "AA==")] };
+    let result =
+        Message::tool(vec![ToolResult::text("a", "t", "1"), ToolResult::text("b", "t", "2")]);
+    let mut request = LlmRequest::new("m", vec![Message::user("hi"), image, result]);
+    request.system = ["one", "two", "three"].map(SystemPart::text).into();
+    request.cache =
+        serde_json::from_value(json!({"system": true, "messages": {"tail": 3}})).unwrap();
+    let mark = || json!({"type": "ephemeral"});
+    assert_eq!(
+        body_for(&request, json!({"inlineCache": true}))["messages"],
+        json!([
+            {"role": "system", "content": [
+                {"type": "text", "text": "one", "cache_control": mark()},
+                {"type": "text", "text": "two"},
+                {"type": "text", "text": "three", "cache_control": mark()},
+            ]},
+            {"role": "user", "content": "hi"},
+            {"role": "user", "content": [
+                {"type": "text", "text": "x"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="},
+                 "cache_control": mark()},
+            ]},
+            {"role": "tool", "tool_call_id": "a", "content": "1"},
+            {"role": "tool", "tool_call_id": "b", "content": [
+                {"type": "text", "text": "2", "cache_control": mark()}]},
+        ])
+    );
+    request.cache =
+        serde_json::from_value(json!({"messages": "latest-user-message", "ttlSeconds": 3600}))
+            .unwrap();
+    let marked = body_for(&request, json!({"inlineCache": true}));
+    assert_eq!(marked.to_string().matches("cache_control").count(), 1);
+    let hour = json!({"type": "ephemeral", "ttl": "1h"});
+    assert_eq!(marked["messages"][2]["content"][1]["cache_control"], hour);
+    // elsewhere nothing is marked, and texts stay plain
+    assert!(!body(&request).contains("cache_control"));
+    assert_eq!(body_for(&request, json!({}))["messages"][0]["content"], "one\ntwo\nthree");
+}
+
+#[test]
+fn options_are_read_in_the_names_of_the_ai_sdk_and_tools_of_the_provider_follow_ours() {
+    let mut request = LlmRequest::new("m", vec![]);
+    let family = json!({"reasoningEffort": "low", "text_verbosity": "high", "odd": 1});
+    request.provider_options.insert("openai".into(), family);
+    request.provider_options.insert("xai".into(), json!({"reasoningEffort": "high"}));
+    let own = json!({"verbosity": "medium", "tools": [{"type": "web_search"}]});
+    request.provider_options.insert("openai-chat".into(), own);
+    assert_eq!(
+        body_for(&request, json!({"stateKey": "xai", "body": {"reasoning_effort": "none"}})),
+        json!({"model": "m", "messages": [], "tools": [{"type": "web_search"}], "stream": true,
+            "stream_options": {"include_usage": true}, "reasoning_effort": "high",
+            "verbosity": "medium"})
     );
 }

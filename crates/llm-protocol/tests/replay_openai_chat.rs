@@ -100,7 +100,16 @@ fn recordings() -> Vec<Recording> {
     let exactly = "Reply with exactly: Hello!";
     let short = "Say hello in one short sentence.";
     let hello: &[&str] = &["Hello", "!"];
+    let mut workers = says(
+        "cloudflare-workers-ai/cloudflare-workers-ai-llama-3-1-8b-text",
+        "@cf/meta/llama-3.1-8b-instruct",
+        "Reply exactly with: Hello!",
+        hello,
+        (45, 2), // and after it a usage of zeros
+    );
+    workers.request.generation.max_tokens = Some(40);
     vec![
+        workers,
         continues(),
         says("openai-chat/streams-text", "gpt-4o-mini", short, hello, (22, 2)),
         calls(
@@ -141,7 +150,7 @@ fn recordings() -> Vec<Recording> {
 #[test]
 fn every_recording_is_replayed() {
     let named: Vec<String> = recordings().iter().map(|r| r.name.to_owned()).collect();
-    assert_eq!(named, names(&["openai-chat", "openai-compatible-chat"]));
+    assert_eq!(named, names(&["cloudflare-workers-ai", "openai-chat", "openai-compatible-chat"]));
 }
 
 #[test]

@@ -6,15 +6,21 @@ use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, LlmEvent, Usage};
+use crate::json::RawJson;
+use crate::openai_chat::STATE_KEY;
+use crate::openai_chat::details::Details;
 use crate::openai_chat::frame::{Choice, Frame, finish_reason};
 use crate::openai_chat::tool_calls::ToolCalls;
+use crate::state::StateOwner;
 
 /// Turns the frames of one answer into events.
 ///
 /// A frame that is a JSON object without anything that we know is ignored. A tool call is announced when it is
 /// complete, while the rest of the answer still streams; [`Decoder::finish`] ends the answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
+    owner: StateOwner,
+    details: Details,
     open: Option<OpenPart>,
     parts: usize,
     calls: ToolCalls,
@@ -36,11 +42,33 @@ enum PartKind {
     Reasoning,
 }
 
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::for_owner(StateOwner::new(STATE_KEY, ""))
+    }
+}
+
 impl Decoder {
-    /// A decoder for one answer.
+    /// A decoder for one answer whose state is not kept.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A decoder for one answer, whose state is `owner`'s.
+    #[must_use]
+    pub fn for_owner(owner: StateOwner) -> Self {
+        Self {
+            owner,
+            details: Details::default(),
+            open: None,
+            parts: 0,
+            calls: ToolCalls::default(),
+            refused: false,
+            reason: None,
+            usage: None,
+            done: false,
+        }
     }
 
     /// Takes the data payload of one server-sent event.
@@ -63,7 +91,7 @@ impl Decoder {
             return Err(classify_in_stream(&error).into());
         }
         if let Some(usage) = frame.usage {
-            self.usage = Some(usage.into_usage()); // the last one counts: some servers report as they go
+            self.count(usage.into_usage());
         }
         // We ask for one choice; a server that sends more numbers them.
         let choices = frame.choices.unwrap_or_default();
@@ -96,12 +124,22 @@ impl Decoder {
         Ok(events)
     }
 
+    /// The last one counts: some servers report as they go. Cloudflare's Workers AI sends zeros after it.
+    fn count(&mut self, usage: Usage) {
+        if self.usage.is_none() || usage != Usage::default() {
+            self.usage = Some(usage);
+        }
+    }
+
     fn push_choice(
         &mut self,
         choice: Choice,
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         let mut delta = choice.delta.unwrap_or_default();
+        if let Some(details) = delta.reasoning_details.take() {
+            self.details.push(details)?;
+        }
         if let Some(text) = delta.take_reasoning() {
             self.extend_part(PartKind::Reasoning, text, events);
         }
@@ -161,7 +199,8 @@ impl Decoder {
                 events.push(LlmEvent::TextEnd { id, provider_metadata: None });
             }
             Some(OpenPart { kind: PartKind::Reasoning, id }) => {
-                events.push(LlmEvent::ReasoningEnd { id, provider_metadata: None });
+                let provider_metadata = self.reasoning_state();
+                events.push(LlmEvent::ReasoningEnd { id, provider_metadata });
             }
             None => {}
         }
@@ -170,6 +209,15 @@ impl Decoder {
     fn close_parts(&mut self, events: &mut Vec<LlmEvent>) {
         self.close_part(events);
         self.calls.close_all(events);
+        // What came after the reasoning that it belongs to, or without any, is a part of its own.
+        if self.details.any() {
+            self.open_part(PartKind::Reasoning, events);
+            self.close_part(events);
+        }
+    }
+
+    fn reasoning_state(&mut self) -> Option<RawJson> {
+        self.owner.write(&[("details", &self.details.take()?)])
     }
 
     /// OpenAI says `stop` after a call that `tool_choice` forced, and after a refusal.

@@ -233,3 +233,54 @@ fn a_stream_cannot_make_us_keep_endless_calls() {
     });
     assert!(matches!(error, Some(DecodeError::TooLarge { max: 256, .. })), "{error:?}");
 }
+
+#[test]
+fn a_usage_of_zeros_does_not_replace_a_real_one() {
+    let usage = |count: u64| {
+        format!(
+            r#"{{"choices":[],"usage":{{"prompt_tokens":{count},"completion_tokens":{count}}}}}"#
+        )
+    };
+    let frames = [usage(0), usage(2), usage(3), end("stop"), usage(0)];
+    let counted = Usage { input_tokens: 3, output_tokens: 3, total_tokens: 6, ..Usage::default() };
+    let (reason, usage) = (FinishReason::Stop, Some(counted));
+    assert_eq!(finish_of(&frames)[1], LlmEvent::Finish { reason, usage });
+}
+
+#[test]
+fn the_list_of_reasoning_is_kept_with_the_reasoning_and_what_comes_later_in_a_part_of_its_own() {
+    let mut decoder = Decoder::for_owner(StateOwner::new("openrouter", "m"));
+    let frames = [
+        delta(
+            r#"{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","text":"a","index":0}]}"#,
+        ),
+        delta(
+            r#"{"reasoning":"b","reasoning_details":[{"type":"reasoning.text","text":"b","index":0}]}"#,
+        ),
+        delta(r#"{"reasoning_details":[{"type":"reasoning.text","signature":"s","index":0}]}"#),
+        delta(r#"{"content":"hi","reasoning_details":[]}"#),
+        delta(r#"{"reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#),
+        end("stop"),
+    ];
+    let events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
+    let state = |list: &str| {
+        let text = format!(r#"{{"openrouter":{{"model":"m","details":{list}}}}}"#);
+        Some(RawJson::parse(text).unwrap())
+    };
+    let text = r#"[{"index":0,"signature":"s","text":"ab","type":"reasoning.text"}]"#;
+    let sealed = r#"[{"data":"x","type":"reasoning.encrypted"}]"#;
+    assert_eq!(
+        events,
+        [
+            ReasoningStart { id: s("reasoning-0") },
+            ReasoningDelta { id: s("reasoning-0"), text: s("a") },
+            ReasoningDelta { id: s("reasoning-0"), text: s("b") },
+            ReasoningEnd { id: s("reasoning-0"), provider_metadata: state(text) },
+            TextStart { id: s("text-1") },
+            TextDelta { id: s("text-1"), text: s("hi") },
+            TextEnd { id: s("text-1"), provider_metadata: None },
+            ReasoningStart { id: s("reasoning-2") },
+            ReasoningEnd { id: s("reasoning-2"), provider_metadata: state(sealed) },
+        ]
+    );
+}

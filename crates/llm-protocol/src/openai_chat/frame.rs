@@ -30,6 +30,8 @@ pub(super) struct Delta {
     pub(super) reasoning_content: Option<String>,
     /// Groq, OpenRouter, Ollama.
     pub(super) reasoning: Option<String>,
+    /// OpenRouter, beside the text of it.
+    pub(super) reasoning_details: Option<Value>,
     pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
 }
 

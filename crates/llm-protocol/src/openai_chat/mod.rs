@@ -3,17 +3,19 @@
 //! Source: <https://platform.openai.com/docs/api-reference/chat> and the recordings in
 //! `tests/recordings`. Each provider's quirk is a named function beside the code that meets it.
 
+mod content;
 mod decode;
+mod details;
 mod encode;
 mod frame;
+mod messages;
 mod tool_calls;
 
 pub use decode::Decoder;
 pub use encode::encode;
+pub(crate) use encode::encode_for;
 
-use crate::dialect::Dialect;
 use crate::framing::Framing;
-use crate::request::LlmRequest;
 use crate::state::StateOwner;
 
 /// The version of the bytes that [`encode`] writes. Request bodies are hashed and rebuilt from rows later:
@@ -32,10 +34,6 @@ pub(crate) fn path(_model: &str) -> String {
     "chat/completions".to_owned()
 }
 
-pub(crate) fn encode_for(request: &LlmRequest, _dialect: &Dialect) -> Vec<u8> {
-    encode(request)
-}
-
-pub(crate) fn decoder(_: StateOwner) -> Decoder {
-    Decoder::new()
+pub(crate) fn decoder(owner: StateOwner) -> Decoder {
+    Decoder::for_owner(owner)
 }

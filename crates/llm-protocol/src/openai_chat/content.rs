@@ -1,0 +1,128 @@
+//! The content of a message: a plain text, or a list of parts where something is no text or marked.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use crate::media::{data_url, is_url, not_shown};
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+/// One part; exactly one of its members beside the type is there.
+#[derive(Default, Serialize)]
+pub(super) struct ContentPart<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_url: Option<ImageUrl<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_audio: Option<InputAudio<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<File>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+struct ImageUrl<'a> {
+    url: Cow<'a, str>,
+}
+
+#[derive(Serialize)]
+struct InputAudio<'a> {
+    data: &'a str,
+    format: &'static str,
+}
+
+#[derive(Serialize)]
+struct File {
+    filename: &'static str,
+    file_data: String,
+}
+
+/// A mark for the prompt cache, as Anthropic has it.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct CacheControl {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
+}
+
+impl CacheControl {
+    /// The two times that there are: five minutes, and an hour.
+    pub(super) fn of(ttl_seconds: Option<u32>) -> Self {
+        let ttl = ttl_seconds.filter(|seconds| *seconds >= 3600).map(|_| "1h");
+        Self { kind: "ephemeral", ttl }
+    }
+}
+
+impl<'a> ContentPart<'a> {
+    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self { kind: "text", text: Some(text.into()), ..Self::default() }
+    }
+
+    /// An image, a sound or a document; `Err` is the text for one that the protocol does not take.
+    pub(super) fn media(mime: &str, data: &'a str) -> Result<Self, String> {
+        if mime.starts_with("image/") {
+            let url = data_url(mime, data);
+            return Ok(Self {
+                kind: "image_url",
+                image_url: Some(ImageUrl { url }),
+                ..Self::default()
+            });
+        }
+        let format = match mime {
+            "audio/wav" | "audio/x-wav" => Some("wav"),
+            "audio/mpeg" | "audio/mp3" => Some("mp3"),
+            _ => None,
+        };
+        match format.filter(|_| !is_url(data)) {
+            Some(format) => {
+                let input_audio = Some(InputAudio { data, format });
+                Ok(Self { kind: "input_audio", input_audio, ..Self::default() })
+            }
+            None if mime == "application/pdf" && !is_url(data) => {
+                let file_data = data_url(mime, data).into_owned();
+                let file = Some(File { filename: "document.pdf", file_data });
+                Ok(Self { kind: "file", file, ..Self::default() })
+            }
+            None => Err(not_shown(mime)),
+        }
+    }
+}
+
+impl<'a> Content<'a> {
+    /// The parts joined by line feeds when all are text and none is marked; nothing if there are none, or only one
+    /// that is empty. Copies nothing for a single text, so that a long history costs no more than writing it.
+    pub(super) fn of(parts: Vec<ContentPart<'a>>) -> Option<Self> {
+        let plain = |part: &ContentPart<'_>| part.text.is_some() && part.cache_control.is_none();
+        if parts.iter().all(plain) {
+            return join(parts.into_iter().filter_map(|part| part.text)).map(Self::Text);
+        }
+        // A list may hold no empty text.
+        let says = |part: &ContentPart<'_>| part.text.as_ref().is_none_or(|text| !text.is_empty());
+        let parts: Vec<_> = parts.into_iter().filter(says).collect();
+        (!parts.is_empty()).then_some(Self::Parts(parts))
+    }
+}
+
+pub(super) fn join<'a>(mut texts: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
+    let first = texts.next()?;
+    let Some(second) = texts.next() else {
+        return (!first.is_empty()).then_some(first);
+    };
+    let mut joined = format!("{first}\n{second}");
+    for text in texts {
+        joined.push('\n');
+        joined.push_str(&text);
+    }
+    Some(Cow::Owned(joined))
+}

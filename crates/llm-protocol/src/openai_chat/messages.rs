@@ -1,0 +1,261 @@
+//! The conversation as the protocol has it.
+
+use std::borrow::Cow;
+
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::cache::Breakpoints;
+use crate::dialect::{Dialect, Instructions, wrap_instructions};
+use crate::json::RawJson;
+use crate::media::not_shown;
+use crate::message::{Message, Part, Role, ToolCall, ToolContent, ToolResult};
+use crate::message_json::can_carry;
+use crate::openai_chat::content::{CacheControl, Content, ContentPart, join};
+use crate::openai_chat::encode::Function;
+use crate::request::{LlmRequest, SystemPart};
+use crate::state::StateOwner;
+
+/// What an error result's text begins with: the protocol has no flag for it.
+const ERROR_PREFIX: &str = "Error: ";
+
+/// The field that takes OpenRouter's list of reasoning, verbatim; any other takes the text.
+/// <https://openrouter.ai/docs/use-cases/reasoning-tokens>
+const REASONING_DETAILS: &str = "reasoning_details";
+
+pub(super) struct WireMessage<'a> {
+    role: &'static str,
+    tool_call_id: Option<&'a str>,
+    /// Null only beside tool calls.
+    content: Option<Content<'a>>,
+    tool_calls: Vec<WireCall<'a>>,
+    reasoning: Option<(&'a str, Reasoning<'a>)>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reasoning<'a> {
+    Text(Cow<'a, str>),
+    Details(Vec<RawJson>),
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    id: &'a str,
+    #[serde(flatten)]
+    call: Function<CalledFunction<'a>>,
+}
+
+#[derive(Serialize)]
+struct CalledFunction<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+#[derive(Deserialize)]
+struct ReasoningState {
+    details: Vec<RawJson>,
+}
+
+impl Serialize for WireMessage<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut message = serializer.serialize_map(None)?;
+        message.serialize_entry("role", self.role)?;
+        if let Some(id) = self.tool_call_id {
+            message.serialize_entry("tool_call_id", id)?;
+        }
+        message.serialize_entry("content", &self.content)?;
+        if !self.tool_calls.is_empty() {
+            message.serialize_entry("tool_calls", &self.tool_calls)?;
+        }
+        if let Some((field, reasoning)) = &self.reasoning {
+            message.serialize_entry(field, reasoning)?;
+        }
+        message.end()
+    }
+}
+
+impl<'a> WireMessage<'a> {
+    fn new(role: &'static str, content: Option<Content<'a>>) -> Self {
+        Self { role, tool_call_id: None, content, tool_calls: Vec::new(), reasoning: None }
+    }
+}
+
+/// What all messages are written with.
+struct Writer<'a> {
+    dialect: &'a Dialect,
+    owner: &'a StateOwner,
+    marks: Breakpoints,
+    messages: Vec<WireMessage<'a>>,
+}
+
+pub(super) fn messages<'a>(
+    request: &'a LlmRequest,
+    dialect: &'a Dialect,
+    owner: &'a StateOwner,
+) -> Vec<WireMessage<'a>> {
+    let marks =
+        if dialect.inline_cache { Breakpoints::of(request) } else { Breakpoints::default() };
+    let messages = Vec::with_capacity(request.messages.len() + 1);
+    let mut writer = Writer { dialect, owner, marks, messages };
+    writer.system(&request.system);
+    for (at, message) in request.messages.iter().enumerate() {
+        let first = writer.messages.len();
+        writer.message(message);
+        if writer.marks.messages.contains(&at) {
+            writer.mark_from(first);
+        }
+    }
+    writer.messages
+}
+
+impl<'a> Writer<'a> {
+    fn system(&mut self, parts: &'a [SystemPart]) {
+        let control = CacheControl::of(self.marks.ttl_seconds);
+        let part = |(at, SystemPart::Text { text }): (usize, &'a SystemPart)| {
+            let mut part = ContentPart::text(text.as_str());
+            part.cache_control = self.marks.system.contains(&at).then_some(control);
+            part
+        };
+        let content = Content::of(parts.iter().enumerate().map(part).collect());
+        if content.is_some() {
+            self.messages.push(WireMessage::new(self.instructions_role(), content));
+        }
+    }
+
+    fn instructions_role(&self) -> &'static str {
+        match self.dialect.instructions {
+            Some(Instructions::Developer) => "developer",
+            Some(Instructions::System | Instructions::Wrapped) | None => Role::System.as_str(),
+        }
+    }
+
+    fn message(&mut self, message: &'a Message) {
+        let mut parts = Vec::new();
+        let mut tool_calls = Vec::new();
+        let mut results = Vec::new();
+        for part in message.content.iter().filter(|part| can_carry(message.role, part)) {
+            match part {
+                Part::Text(part) => parts.push(ContentPart::text(part.text.as_str())),
+                Part::Media(media) if message.role == Role::User => {
+                    let part = ContentPart::media(&media.mime, &media.data);
+                    parts.push(part.unwrap_or_else(ContentPart::text));
+                }
+                Part::Media(media) => parts.push(ContentPart::text(not_shown(&media.mime))),
+                Part::ToolCall(call) => tool_calls.push(wire_call(call)),
+                Part::ToolResult(result) => results.push(result),
+                Part::Reasoning(_) => {}
+            }
+        }
+        let content = Content::of(parts);
+        if content.is_some() || !tool_calls.is_empty() {
+            self.said(message, content, tool_calls);
+        }
+        self.results(&results);
+    }
+
+    fn said(
+        &mut self,
+        message: &'a Message,
+        content: Option<Content<'a>>,
+        tool_calls: Vec<WireCall<'a>>,
+    ) {
+        let role = match message.role {
+            Role::System => self.instructions_role(),
+            Role::User | Role::Assistant | Role::Tool => message.role.as_str(),
+        };
+        let wraps = self.dialect.instructions == Some(Instructions::Wrapped);
+        let (role, content) = match content {
+            Some(Content::Text(text)) if wraps && message.role == Role::System => {
+                (Role::User.as_str(), Some(Content::Text(wrap_instructions(&text).into())))
+            }
+            content => (role, content),
+        };
+        let reasoning = self.reasoning(message);
+        self.messages.push(WireMessage {
+            tool_calls,
+            reasoning,
+            ..WireMessage::new(role, content)
+        });
+    }
+
+    /// The reasoning of a message, where the deployment takes it back.
+    fn reasoning(&self, message: &'a Message) -> Option<(&'a str, Reasoning<'a>)> {
+        let field = self.dialect.reasoning_field.as_deref()?;
+        let thoughts = message.content.iter().filter_map(|part| match part {
+            Part::Reasoning(thought) => Some(thought),
+            Part::Text(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+        });
+        if field != REASONING_DETAILS {
+            let text = join(thoughts.map(|thought| Cow::Borrowed(thought.text.as_str())))?;
+            return Some((field, Reasoning::Text(text)));
+        }
+        let details = thoughts
+            .filter_map(|thought| self.owner.read(thought.provider_metadata.as_ref()))
+            .flat_map(|state: ReasoningState| state.details);
+        let details: Vec<_> = details.collect();
+        (!details.is_empty()).then_some((field, Reasoning::Details(details)))
+    }
+
+    /// One message a result, so that every call has its answer: results inside an assistant message (of calls that
+    /// another provider ran) follow it. Media come after them all, in a user message: a tool's message is text only.
+    fn results(&mut self, results: &[&'a ToolResult]) {
+        let mut shown = Vec::new();
+        for result in results {
+            let mut texts = Vec::new();
+            let before = shown.len();
+            for content in &result.content {
+                match content {
+                    ToolContent::Text { text } => texts.push(Cow::Borrowed(text.as_str())),
+                    ToolContent::Media { mime, data } => match ContentPart::media(mime, data) {
+                        Ok(part) => {
+                            texts.push(format!("[{mime}: in the next message]").into());
+                            shown.push(part);
+                        }
+                        Err(text) => texts.push(text.into()),
+                    },
+                }
+            }
+            if shown.len() > before {
+                let whose = format!("[result of {} {}]", result.name, result.id);
+                shown.insert(before, ContentPart::text(whose));
+            }
+            let text = join(texts.into_iter()).unwrap_or_default();
+            let text = if result.is_error { format!("{ERROR_PREFIX}{text}").into() } else { text };
+            let answer = WireMessage::new(Role::Tool.as_str(), Some(Content::Text(text)));
+            self.messages.push(WireMessage { tool_call_id: Some(&result.id), ..answer });
+        }
+        if !shown.is_empty() {
+            let content = Some(Content::Parts(shown));
+            self.messages.push(WireMessage::new(Role::User.as_str(), content));
+        }
+    }
+
+    /// Marks the last part of what was written since: a text becomes a list of one.
+    fn mark_from(&mut self, first: usize) {
+        let control = CacheControl::of(self.marks.ttl_seconds);
+        let written = self.messages[first..].iter_mut().rev();
+        let Some(content) = written.filter_map(|message| message.content.as_mut()).next() else {
+            return;
+        };
+        if let Content::Text(text) = content {
+            if text.is_empty() {
+                return; // an empty text cannot be marked
+            }
+            *content = Content::Parts(vec![ContentPart::text(std::mem::take(text))]);
+        }
+        if let Content::Parts(parts) = content
+            && let Some(last) = parts.last_mut()
+        {
+            last.cache_control = Some(control);
+        }
+    }
+}
+
+fn wire_call(call: &ToolCall) -> WireCall<'_> {
+    let ToolCall { id, name, arguments, .. } = call;
+    WireCall {
+        id,
+        call: Function { kind: "function", function: CalledFunction { name, arguments } },
+    }
+}
