@@ -20,6 +20,7 @@ mod error;
 mod error_event;
 mod event;
 mod framing;
+pub mod gemini;
 mod json;
 mod media;
 mod message;

@@ -8,6 +8,7 @@ use crate::decode_error::DecodeError;
 use crate::dialect::Dialect;
 use crate::event::LlmEvent;
 use crate::framing::{Framer, Framing};
+use crate::gemini;
 use crate::openai_chat;
 use crate::openai_responses;
 use crate::request::LlmRequest;
@@ -115,6 +116,8 @@ protocols! {
     OpenAiResponses = "openai-responses" in openai_responses;
     /// Anthropic messages.
     AnthropicMessages = "anthropic-messages" in anthropic_messages;
+    /// Gemini, of Google's Gemini API and of Vertex.
+    Gemini = "gemini" in gemini;
 }
 
 impl Protocol {
