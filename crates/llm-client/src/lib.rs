@@ -15,6 +15,7 @@ mod error;
 mod llm;
 mod models;
 mod options;
+pub mod providers;
 mod reqwest_transport;
 mod route;
 mod said;

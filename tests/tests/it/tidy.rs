@@ -66,7 +66,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "snapshots",
         ],
     ),
-    ("product", &["auth", "tools"]),
+    ("product", &["auth", "tools", "catalog", "credentials"]),
     ("edge", &["api", "session"]),
     ("services", &["gateway", "worker", "placement-service"]),
     ("executable", &["opencode-cloud"]),

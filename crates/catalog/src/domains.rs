@@ -1,0 +1,95 @@
+//! The three domains of what is asked of a model, beside the conversation.
+
+use std::collections::BTreeMap;
+
+use llm_protocol::Generation;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a model, a variant of it or an organisation asks for, each thing where it belongs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Domains {
+    /// Model Request Options: what the provider's models understand, by namespace
+    /// ([`llm_protocol::LlmRequest::provider_options`]).
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub request_options: Map<String, Value>,
+    /// Generation Controls: what every provider has.
+    pub generation: Generation,
+    /// Compatibility body fields: sent as they are, at the top of the body ([`llm_protocol::Dialect::body`]).
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub body: Map<String, Value>,
+    /// Headers that the provider wants with it. No credentials.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+impl Domains {
+    /// Lays `over` on top: what it says wins, objects are merged member by member.
+    pub fn lay(&mut self, over: &Self) {
+        merge(&mut self.request_options, &over.request_options);
+        merge(&mut self.body, &over.body);
+        let headers = over.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
+        self.headers.extend(headers);
+        let (controls, over) = (&mut self.generation, &over.generation);
+        controls.max_tokens = over.max_tokens.or(controls.max_tokens);
+        controls.temperature = over.temperature.or(controls.temperature);
+        controls.top_p = over.top_p.or(controls.top_p);
+        controls.top_k = over.top_k.or(controls.top_k);
+        controls.seed = over.seed.or(controls.seed);
+        if !over.stop.is_empty() {
+            controls.stop.clone_from(&over.stop);
+        }
+    }
+
+    /// Adds members to a namespace of the request options.
+    pub(crate) fn ask(&mut self, namespace: &str, options: Value) {
+        let over = Map::from_iter([(namespace.to_owned(), options)]);
+        merge(&mut self.request_options, &over);
+    }
+}
+
+/// Lays `over` on `below`, objects member by member.
+pub(crate) fn merge(below: &mut Map<String, Value>, over: &Map<String, Value>) {
+    for (name, value) in over {
+        match (below.get_mut(name), value) {
+            (Some(Value::Object(below)), Value::Object(over)) => merge(below, over),
+            (Some(below), value) => *below = value.clone(),
+            (None, value) => {
+                below.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_on_top_wins_and_the_rest_stays() {
+        let mut domains: Domains = serde_json::from_value(json!({
+            "requestOptions": { "openai": { "store": false, "thinking": { "a": 1, "b": 2 } } },
+            "generation": { "temperature": 0.5, "seed": 7 },
+            "body": { "x": 1 },
+            "headers": { "h": "1", "i": "1" },
+        }))
+        .unwrap();
+        let over: Domains = serde_json::from_value(json!({
+            "requestOptions": { "openai": { "thinking": { "b": 3 } }, "xai": {} },
+            "generation": { "temperature": 0.0, "stop": ["s"] },
+            "body": { "x": null },
+            "headers": { "h": "2" },
+        }))
+        .unwrap();
+        domains.lay(&over);
+        let expected = json!({
+            "requestOptions": { "openai": { "store": false, "thinking": { "a": 1, "b": 3 } }, "xai": {} },
+            "generation": { "temperature": 0.0, "stop": ["s"], "seed": 7 },
+            "body": { "x": null },
+            "headers": { "h": "2", "i": "1" },
+        });
+        assert_eq!(serde_json::to_value(&domains).unwrap(), expected);
+    }
+}

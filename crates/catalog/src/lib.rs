@@ -1,0 +1,43 @@
+//! The catalog: which models there are, what is asked of them, what they take and cost.
+//!
+//! ```text
+//! models.dev ─ingest→ Catalog ─┐
+//! shipped snapshot ──┘         ├─ resolve(provider, model, variant) → Resolved ─route→ llm_client::Route
+//! an organisation's Overrides ─┘                                        └ domains, limits, prices, notice
+//! ```
+//!
+//! What is asked of a model is in three domains ([`Domains`]): Model Request Options, which its provider's models
+//! understand; Generation Controls, which all have; and compatibility body fields, which are sent as they are. One
+//! adapter, [`partition`], sorts options into them, in whatever spelling they are written.
+//!
+//! Invariant: a catalog is immutable, and its version names its content, so a price can be stored by version.
+//! Absent on purpose: credentials, storage, the wire. The only I/O is `refresh`.
+
+mod domains;
+mod ingest;
+mod model;
+mod ours;
+mod overrides;
+mod partition;
+mod patch;
+mod prices;
+mod reasoning;
+mod refresh;
+mod resolve;
+mod snapshot;
+mod view;
+
+pub use domains::Domains;
+pub use ingest::{IngestError, MAX_BYTES, Skipped, ingest};
+pub use model::{
+    Catalog, CatalogModel, Limits, Modalities, Modality, ModelStatus, ProviderEntry,
+    ReasoningOption,
+};
+pub use overrides::{Overrides, ProviderOverride, RateLimits};
+pub use partition::partition;
+pub use patch::{Experimental, Mode, ModelPatch, ModelProvider};
+pub use prices::{Prices, Rates};
+pub use refresh::{Feed, Offered, Refresh, RefreshError};
+pub use resolve::{Access, ResolveError, Resolved, resolve};
+pub use snapshot::{pack, shipped, unpack};
+pub use view::list;

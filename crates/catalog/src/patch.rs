@@ -1,0 +1,245 @@
+//! A model as models.dev and configurations write it: everything may be absent.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::domains::Domains;
+use crate::model::{CatalogModel, Home, Limits, Modality, ModelStatus, ReasoningOption};
+use crate::partition::partition;
+use crate::prices::Prices;
+use crate::reasoning;
+
+/// What is said of a model, in models.dev's shape with OpenCode's `options`, `headers` and `variants`. What is absent
+/// stays as it is; members of other names are ignored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelPatch {
+    /// The provider's own name for the model; absent: the id under which it is listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// As people read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `claude-opus`, say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+    /// `alpha` and `beta` are available, `active` too; `deprecated`; `hidden`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Whether it takes files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<bool>,
+    /// Whether it reasons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<bool>,
+    /// How its reasoning is set; kinds that we do not know are ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_options: Option<Vec<Value>>,
+    /// Whether it takes a temperature.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<bool>,
+    /// Whether it calls tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call: Option<bool>,
+    /// `true` or `{"field": "reasoning_content"}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interleaved: Option<Value>,
+    /// `{"input", "output", "cache_read", "cache_write", "tiers", "context_over_200k"}`, USD per million tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Value>,
+    /// `{"context", "input", "output"}`, tokens; zero is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Map<String, Value>>,
+    /// `{"input": ["text", …], "output": […]}`; kinds that we do not know are ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modalities: Option<Map<String, Value>>,
+    /// `2026-04-23`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_date: Option<String>,
+    /// `2026-04-23`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_updated: Option<String>,
+    /// What differs from the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<ModelProvider>,
+    /// What is always asked of it, in any shape that [`partition`] knows.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
+    /// Sent with its requests.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// What is asked beside that, by variant; `{"disabled": true}` removes one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub variants: BTreeMap<String, Map<String, Value>>,
+    /// Ways to run it that are models of their own: `<id>-<mode>`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experimental: Option<Experimental>,
+}
+
+/// What differs from the provider for a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelProvider {
+    /// The package that speaks to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub npm: Option<String>,
+    /// The base URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
+    /// `completions` or `responses`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<String>,
+    /// Compatibility body fields.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub body: Map<String, Value>,
+    /// Headers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+}
+
+/// What models.dev calls experimental.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Experimental {
+    /// By name; each is a model whose price, body and headers differ.
+    pub modes: BTreeMap<String, Mode>,
+}
+
+/// A way to run a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mode {
+    /// Its price, as of a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Value>,
+    /// What is sent for it.
+    pub provider: ModelProvider,
+}
+
+impl ModelPatch {
+    /// Says this of `model`, which is offered at `home`.
+    pub(crate) fn apply(&self, model: &mut CatalogModel, home: Home<'_>, is_new: bool) {
+        self.apply_facts(model);
+        let npm = home.package(model).to_owned();
+        let changes_reasoning = self.reasoning.is_some() || self.reasoning_options.is_some();
+        if is_new || changes_reasoning || self.provider.as_ref().is_some_and(|it| it.npm.is_some())
+        {
+            let mut domains = reasoning::defaults(&npm, model);
+            domains.lay(&model.domains);
+            model.domains = domains;
+            model.variants = reasoning::variants(&npm, model);
+        }
+        let package = reasoning::package(&npm, model);
+        model.domains.lay(&partition(package, &self.options));
+        model.domains.lay(&Domains { headers: self.headers.clone(), ..Domains::default() });
+        if let Some(provider) = &self.provider {
+            model.domains.lay(&provider.domains());
+        }
+        for (name, options) in &self.variants {
+            if options.get("disabled") == Some(&Value::Bool(true)) {
+                model.variants.remove(name);
+                continue;
+            }
+            let mut options = options.clone();
+            options.remove("disabled");
+            model.variants.entry(name.clone()).or_default().lay(&partition(package, &options));
+        }
+    }
+
+    fn apply_facts(&self, model: &mut CatalogModel) {
+        fn set<T: Clone>(place: &mut T, said: Option<&T>) {
+            if let Some(said) = said {
+                place.clone_from(said);
+            }
+        }
+        if let Some(id) = &self.id {
+            model.api_id = Some(id.clone()).filter(|id| *id != model.id);
+        }
+        set(&mut model.name, self.name.as_ref());
+        set(&mut model.attachment, self.attachment.as_ref());
+        set(&mut model.reasoning, self.reasoning.as_ref());
+        set(&mut model.tool_call, self.tool_call.as_ref());
+        set(&mut model.release_date, self.release_date.as_ref());
+        model.family = self.family.clone().or(model.family.take());
+        model.temperature = self.temperature.or(model.temperature);
+        if let Some(status) = self.status.as_deref() {
+            model.status = match status {
+                "deprecated" => ModelStatus::Deprecated,
+                "hidden" => ModelStatus::Hidden,
+                // `alpha`, `beta`, `active`, and what models.dev will think of: it is there.
+                _ => ModelStatus::Available,
+            };
+        }
+        if let Some(options) = &self.reasoning_options {
+            let known = |option: &Value| ReasoningOption::deserialize(option).ok();
+            model.reasoning_options = options.iter().filter_map(known).collect();
+        }
+        if let Some(interleaved) = &self.interleaved {
+            model.interleaved = match interleaved {
+                Value::Bool(true) => Some("reasoning_content".to_owned()),
+                other => other.get("field").and_then(Value::as_str).map(str::to_owned),
+            };
+        }
+        if let Some(cost) = &self.cost {
+            model.prices = Prices::read(cost);
+        }
+        if let Some(limit) = &self.limit {
+            let of = |name: &str, was: Option<u64>| match limit.get(name) {
+                Some(said) => said.as_u64().filter(|tokens| *tokens > 0),
+                None => was,
+            };
+            let Limits { context, input, output } = model.limits;
+            model.limits = Limits {
+                context: of("context", context),
+                input: of("input", input),
+                output: of("output", output),
+            };
+        }
+        for (name, place) in
+            [("input", &mut model.modalities.input), ("output", &mut model.modalities.output)]
+        {
+            let said = self.modalities.as_ref().and_then(|all| all.get(name)?.as_array());
+            if let Some(said) = said {
+                *place = said.iter().filter_map(|kind| Modality::deserialize(kind).ok()).collect();
+            }
+        }
+        if let Some(provider) = &self.provider {
+            model.npm = provider.npm.clone().or(model.npm.take());
+            model.api = provider.api.clone().or(model.api.take());
+            model.shape = provider.shape.clone().or(model.shape.take());
+        }
+    }
+
+    /// The models that its modes are.
+    pub(crate) fn modes(&self, model: &CatalogModel) -> Vec<CatalogModel> {
+        let modes = self.experimental.iter().flat_map(|experimental| &experimental.modes);
+        modes
+            .map(|(name, mode)| {
+                let mut run = model.clone();
+                run.id = format!("{}-{name}", model.id);
+                run.api_id = Some(model.api_id().to_owned());
+                let mut letters = name.chars();
+                let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+                run.name = format!(
+                    "{} {}{}",
+                    model.name,
+                    first.map(String::from).unwrap_or_default(),
+                    letters.as_str()
+                );
+                if let Some(cost) = &mode.cost {
+                    run.prices = Prices::read(cost);
+                }
+                run.domains.lay(&mode.provider.domains());
+                run
+            })
+            .collect()
+    }
+}
+
+impl ModelProvider {
+    fn domains(&self) -> Domains {
+        Domains { body: self.body.clone(), headers: self.headers.clone(), ..Domains::default() }
+    }
+}

@@ -1,0 +1,300 @@
+//! From a choice to what a request needs. Pure: a decision may resolve again and gets the same.
+
+use std::collections::BTreeMap;
+
+use llm_client::providers::{self, Model, Provider, Setup, SetupError, Spoken};
+use llm_client::{Auth, Route, Secret};
+use llm_protocol::{Dialect, Generation, Protocol};
+use sha2::{Digest, Sha256};
+
+use crate::domains::{Domains, merge};
+use crate::model::{Catalog, CatalogModel, ModelStatus};
+use crate::overrides::{Overrides, RateLimits};
+use crate::prices::Prices;
+use crate::view::View;
+
+/// A choice that cannot be resolved. [`ResolveError::code`] names its page in `docs/errors`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// No such provider.
+    #[error("there is no provider `{provider}` in the catalog or the organisation's settings{}", like(.near))]
+    UnknownProvider {
+        /// As chosen.
+        provider: String,
+        /// Ids that are like it.
+        near: Vec<String>,
+    },
+    /// The provider has no such model.
+    #[error("the provider `{provider}` has no model `{model}`{}; an organisation can add it in the provider's settings", like(.near))]
+    UnknownModel {
+        /// As chosen.
+        provider: String,
+        /// As chosen.
+        model: String,
+        /// Ids that are like it.
+        near: Vec<String>,
+    },
+    /// The model has no such variant.
+    #[error("`{provider}/{model}` has no variant `{variant}`; it has: {}", list_of(.known))]
+    UnknownVariant {
+        /// As chosen.
+        provider: String,
+        /// As chosen.
+        model: String,
+        /// As chosen.
+        variant: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// The organisation does not allow it.
+    #[error(
+        "the organisation does not allow `{provider}/{model}`; choose another model, or ask an administrator"
+    )]
+    NotAllowed {
+        /// As chosen.
+        provider: String,
+        /// As chosen.
+        model: String,
+    },
+}
+
+impl ResolveError {
+    /// The error's stable name.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownProvider { .. } | Self::UnknownModel { .. } => "model.unknown",
+            Self::UnknownVariant { .. } => "model.variant_unknown",
+            Self::NotAllowed { .. } => "model.not_allowed",
+        }
+    }
+}
+
+fn like(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", list_of(near)) }
+}
+
+fn list_of(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A model that can be called, and all that a request to it needs but credentials.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The provider's id.
+    pub provider: String,
+    /// The model, as the organisation has it.
+    pub model: CatalogModel,
+    /// The variant, if one was chosen.
+    pub variant: Option<String>,
+    /// The protocol in which it is spoken to.
+    pub protocol: Protocol,
+    /// What is otherwise than the protocol's owner has it; the compatibility body fields are in it.
+    pub dialect: Dialect,
+    /// The three domains: the model's and the variant's. `body` is in the dialect already; `headers` go with the route.
+    pub domains: Domains,
+    /// What it costs.
+    pub prices: Option<Prices>,
+    /// Names the table of prices: the catalog's version, or `organisation:` and a hash of the prices.
+    pub price_version: String,
+    /// To be shown to whoever uses it: it is deprecated.
+    pub notice: Option<String>,
+    /// How much may be sent to the provider.
+    pub limits: RateLimits,
+    /// The environment variables that may hold its key, best first.
+    pub key_names: Vec<String>,
+    speaker: &'static Provider,
+    base_url: Option<String>,
+}
+
+/// What a route needs beside the model.
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    /// In place of every other base URL.
+    pub base_url: Option<&'a str>,
+    /// Account, region, project and the like, by models.dev's names.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// The credentials.
+    pub auth: &'a Auth,
+}
+
+impl std::fmt::Debug for Access<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut access = f.debug_struct("Access");
+        access.field("base_url", &self.base_url).field("auth", &self.auth).finish_non_exhaustive()
+    }
+}
+
+/// Resolves a choice: provider, model and variant.
+///
+/// # Errors
+/// There is no such thing, or the organisation does not allow it.
+pub fn resolve(
+    catalog: &Catalog,
+    overrides: &Overrides,
+    (provider, model, variant): (&str, &str, Option<&str>),
+) -> Result<Resolved, ResolveError> {
+    let Some(view) = View::of(catalog, overrides, provider) else {
+        let ids = View::all(catalog, overrides).map(|view| view.id());
+        let near = nearest(provider, ids);
+        return Err(ResolveError::UnknownProvider { provider: provider.to_owned(), near });
+    };
+    if !overrides.allows(provider, model) {
+        let (provider, model) = (provider.to_owned(), model.to_owned());
+        return Err(ResolveError::NotAllowed { provider, model });
+    }
+    let Some(found) = view.model(model) else {
+        let allowed = view.model_ids().into_iter().filter(|id| overrides.allows(provider, id));
+        let near = nearest(model, allowed);
+        let (provider, model) = (provider.to_owned(), model.to_owned());
+        return Err(ResolveError::UnknownModel { provider, model, near });
+    };
+    let mut domains = found.domains.clone();
+    if let Some(variant) = variant {
+        let Some(over) = found.variants.get(variant) else {
+            return Err(ResolveError::UnknownVariant {
+                provider: provider.to_owned(),
+                model: model.to_owned(),
+                variant: variant.to_owned(),
+                known: found.variants.keys().cloned().collect(),
+            });
+        };
+        domains.lay(over);
+    }
+    let mut headers = view.headers();
+    headers.append(&mut domains.headers);
+    domains.headers = headers;
+    let speaker = speaker(&view, &found);
+    let Spoken { protocol, mut dialect } = (speaker.speaks)(&spoken_to(&found));
+    merge(&mut dialect.body, &domains.body);
+    if found.temperature == Some(false) {
+        domains.generation.temperature = None;
+        domains.generation.top_p = None;
+        dialect.omit.extend(["temperature", "top_p"].map(str::to_owned));
+    }
+    let own_prices = overrides.providers.get(provider).and_then(|over| over.models.get(model));
+    let price_version = match own_prices.filter(|patch| patch.cost.is_some()) {
+        Some(_) => organisation_version(found.prices.as_ref()),
+        None => catalog.version.clone(),
+    };
+    let base_url = view.own_api().or(found.api.as_deref()).or(view.api()).map(str::to_owned);
+    Ok(Resolved {
+        provider: provider.to_owned(),
+        variant: variant.map(str::to_owned),
+        protocol,
+        dialect,
+        domains,
+        prices: found.prices.clone(),
+        price_version,
+        notice: notice(provider, &found),
+        limits: overrides.limits(provider),
+        key_names: crate::model::key_names(view.env()).map(str::to_owned).collect(),
+        speaker,
+        base_url,
+        model: found,
+    })
+}
+
+impl Resolved {
+    /// The provider's own name for the model: what requests say.
+    #[must_use]
+    pub fn api_id(&self) -> &str {
+        self.model.api_id()
+    }
+
+    /// Generation Controls with `asked` on top, without what this model refuses.
+    #[must_use]
+    pub fn generation(&self, asked: &Generation) -> Generation {
+        let mut all = Domains { generation: self.domains.generation.clone(), ..Domains::default() };
+        all.lay(&Domains { generation: asked.clone(), ..Domains::default() });
+        if self.model.temperature == Some(false) {
+            (all.generation.temperature, all.generation.top_p) = (None, None);
+        }
+        all.generation
+    }
+
+    /// The route to the model, with these credentials.
+    ///
+    /// # Errors
+    /// The provider's base URL or a setting that it needs is missing; the error names it.
+    pub fn route(&self, access: &Access<'_>) -> Result<Route, SetupError> {
+        let base_url = access.base_url.or(self.base_url.as_deref());
+        let mut setup = Setup::new(spoken_to(&self.model), access.env, access.auth);
+        setup.base_url = base_url;
+        let route = self.speaker.route(&setup);
+        let mut route = route.map_err(|error| error.for_provider(&self.provider))?;
+        route.dialect = self.dialect.clone();
+        for (name, value) in &self.domains.headers {
+            route.endpoint = route.endpoint.with_header(name, Secret::new(value));
+        }
+        Ok(route)
+    }
+}
+
+fn spoken_to(model: &CatalogModel) -> Model<'_> {
+    Model {
+        id: model.api_id(),
+        shape: model.shape.as_deref(),
+        reasoning: model.reasoning,
+        reasoning_field: model.interleaved.as_deref(),
+    }
+}
+
+/// Who speaks to a model.
+fn speaker(view: &View<'_>, model: &CatalogModel) -> &'static Provider {
+    let home = view.home();
+    match home.package(model) {
+        npm if npm == home.npm => providers::find(view.id(), npm),
+        own => providers::of_npm(own).unwrap_or(&providers::OPENAI_COMPATIBLE),
+    }
+}
+
+fn notice(provider: &str, model: &CatalogModel) -> Option<String> {
+    (model.status == ModelStatus::Deprecated).then(|| {
+        format!(
+            "{} (`{provider}/{}`) is deprecated: it works until its provider ends it; choose another model in time",
+            model.name, model.id
+        )
+    })
+}
+
+fn organisation_version(prices: Option<&Prices>) -> String {
+    let bytes = serde_json::to_vec(&prices).expect("numbers are always written");
+    format!("organisation:{}", &hex::encode(Sha256::digest(bytes))[..16])
+}
+
+/// At most three ids that are most like a name that is none.
+fn nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
+    const MOST: usize = 3;
+    let name = name.to_ascii_lowercase();
+    let mut near: BTreeMap<(usize, &str), ()> = BTreeMap::new();
+    for id in ids {
+        let lower = id.to_ascii_lowercase();
+        let distance = distance(&name, &lower);
+        let is_part = name.len() >= 3 && (lower.contains(&name) || name.contains(&lower));
+        if is_part || distance <= name.len().max(3) / 3 {
+            near.insert((distance, id), ());
+        }
+    }
+    near.into_keys().take(MOST).map(|(_, id)| id.to_owned()).collect()
+}
+
+/// How many bytes must be changed, put in or taken out. Names of more than 128 bytes are compared by their beginnings.
+fn distance(one: &str, other: &str) -> usize {
+    const MOST: usize = 128;
+    let (one, other) =
+        (&one.as_bytes()[..one.len().min(MOST)], &other.as_bytes()[..other.len().min(MOST)]);
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, byte) in one.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (place, against) in other.iter().enumerate() {
+            let kept = diagonal + usize::from(byte != against);
+            diagonal = row[place + 1];
+            row[place + 1] = kept.min(diagonal + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
+}

@@ -1,0 +1,53 @@
+//! Servers that are compatible with OpenAI's chat, and where they are.
+
+use llm_protocol::{Dialect, Protocol};
+
+use super::{COMPATIBLE, Model, Provider, Spoken};
+
+pub(super) const ALL: &[Provider] = &[
+    Provider::chat("groq", &["@ai-sdk/groq"], "https://api.groq.com/openai/v1"),
+    Provider {
+        speaks: deepseek,
+        ..Provider::chat(
+            "deepseek",
+            &["@ai-sdk/deepseek", COMPATIBLE],
+            "https://api.deepseek.com/v1",
+        )
+    },
+    Provider::chat("mistral", &["@ai-sdk/mistral"], "https://api.mistral.ai/v1"),
+    Provider::chat("togetherai", &["@ai-sdk/togetherai"], "https://api.together.xyz/v1"),
+    Provider::chat(
+        "fireworks-ai",
+        &["@ai-sdk/fireworks", COMPATIBLE],
+        "https://api.fireworks.ai/inference/v1",
+    ),
+    Provider {
+        speaks: cerebras,
+        ..Provider::chat("cerebras", &["@ai-sdk/cerebras"], "https://api.cerebras.ai/v1")
+    },
+    Provider::chat("digitalocean", &[COMPATIBLE], "https://inference.do-ai.run/v1"),
+    Provider::chat("deepinfra", &["@ai-sdk/deepinfra"], "https://api.deepinfra.com/v1/openai"),
+    Provider::chat("perplexity", &["@ai-sdk/perplexity"], "https://api.perplexity.ai/v1"),
+    Provider::chat("cohere", &["@ai-sdk/cohere"], "https://api.cohere.ai/compatibility/v1"),
+    Provider::chat("vercel", &["@ai-sdk/gateway"], "https://ai-gateway.vercel.sh/v1"),
+    Provider::chat("v0", &["@ai-sdk/vercel"], "https://api.v0.dev/v1"),
+    Provider::chat("venice", &["venice-ai-sdk-provider"], "https://api.venice.ai/api/v1"),
+    Provider::chat("aihubmix", &["@aihubmix/ai-sdk-provider"], "https://aihubmix.com/v1"),
+    Provider::chat("ollama", &[COMPATIBLE], "http://127.0.0.1:11434/v1"),
+    Provider::chat("vllm", &[COMPATIBLE], "http://127.0.0.1:8000/v1"),
+    Provider::chat("llama.cpp", &[COMPATIBLE], "http://127.0.0.1:8080/v1"),
+];
+
+/// Its reasoner wants the reasoning of the turn back while it calls tools.
+/// <https://api-docs.deepseek.com/guides/thinking_mode>
+fn deepseek(model: &Model<'_>) -> Spoken {
+    let field = model.reasoning.then_some("reasoning_content");
+    Spoken::chat(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
+}
+
+/// <https://inference-docs.cerebras.ai/api-reference/chat-completions>
+fn cerebras(model: &Model<'_>) -> Spoken {
+    let chat = Spoken::chat(model).dialect;
+    let dialect = Dialect { max_tokens_field: Some("max_completion_tokens".to_owned()), ..chat };
+    Spoken { protocol: Protocol::OpenAiChat, dialect }
+}
