@@ -224,6 +224,10 @@ text_id!(/// A Provider Turn.
     TurnId, "trn", descending: false);
 text_id!(/// A physical attempt: one wire request of a Provider Turn.
     AttemptId, "att", descending: false);
+text_id!(/// A credential for a model provider.
+    CredentialId, "crd", descending: false);
+text_id!(/// A sign-in at a model provider that somebody has begun.
+    SignInId, "con", descending: false);
 text_id!(/// A tool call, by our id; the model's own id for it may repeat.
     CallId, "call", descending: false);
 
