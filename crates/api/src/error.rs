@@ -38,6 +38,9 @@ pub(crate) enum ApiError {
     /// The session cannot do it as it is; the code has a page in `docs/errors/`.
     #[error("{}", .0.message)]
     Refused(SessionError),
+    /// The body names what there is not; the code has a page in `docs/errors/`.
+    #[error("{}", .0.message)]
+    NoSuch(SessionError),
     /// The body is too large.
     #[error("{0}")]
     TooLarge(String),
@@ -98,7 +101,7 @@ impl ApiError {
 
     pub(crate) fn failure(&self) -> Failure {
         let (status, code) = match self {
-            Self::Invalid(_) => (StatusCode::BAD_REQUEST, "INVALID_INPUT"),
+            Self::Invalid(_) | Self::NoSuch(_) => (StatusCode::BAD_REQUEST, "INVALID_INPUT"),
             Self::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
             Self::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
@@ -123,11 +126,12 @@ impl ApiError {
             | Self::Conflict(_)
             | Self::Busy(_)
             | Self::Refused(_)
+            | Self::NoSuch(_)
             | Self::TooLarge(_) => None,
         };
         let reason = match self {
             Self::Busy(_) => Some("session.busy".to_owned()),
-            Self::Refused(error) => Some(error.code.clone()),
+            Self::Refused(error) | Self::NoSuch(error) => Some(error.code.clone()),
             Self::Invalid(_)
             | Self::Unauthenticated(_)
             | Self::Forbidden(_)

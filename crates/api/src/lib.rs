@@ -11,6 +11,7 @@
 //! (holders, followed sessions, keys) can be lost at any moment at the cost of latency.
 //! Absent on purpose: SQL (`store`), turns (`session`), binding and shutdown (`gateway`).
 
+mod dialect;
 mod error;
 mod extract;
 mod follow;

@@ -3,6 +3,7 @@
 
 mod acted;
 mod admit;
+mod agents;
 mod at;
 mod diff;
 mod entries;
@@ -22,18 +23,19 @@ mod tree;
 mod wait;
 
 pub(crate) use admit::{AdmitRequest, admit};
+pub(crate) use agents::agents;
 pub(crate) use at::At;
-pub(crate) use diff::{DiffQuery, changes, diff, summary};
-pub(crate) use fork::{ForkRequest, fork};
+pub(crate) use diff::{DiffQuery, changes, diff, summaries};
+pub(crate) use fork::fork;
 pub(crate) use inbox::{CompactRequest, admit_compaction};
 pub(crate) use messages::{MAX_MESSAGES, context, one, prompt_row, transcript};
 pub(crate) use moves::{MoveRequest, asked};
 pub(crate) use projects::ProjectView;
-pub(crate) use reverts::{RevertRequest, UnrevertRequest, revert, unrevert};
+pub(crate) use reverts::{revert, unrevert};
 pub(crate) use sessions::{
-    ChangeRequest, Limit, MAX_SESSIONS, NewSessionRequest, create, delete_session, home, interrupt,
-    relearn, rename,
+    Limit, MAX_SESSIONS, NewSessionRequest, change, create, home, interrupt, relearn, remove, show,
 };
+pub(crate) use tree::children;
 
 use crate::route::Route;
 
@@ -44,6 +46,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/project", projects::list),
         Route::post("/project", projects::init),
         Route::post("/project/init", projects::init),
+        Route::get("/project/{project}/agent", agents::of_project),
         Route::get("/project/{project}/session", sessions::list),
         Route::post("/project/{project}/session", sessions::create_route),
         Route::get("/project/{project}/session/{session}", sessions::show),
@@ -54,7 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/project/{project}/session/{session}/message/{message}", messages::show),
         Route::get("/project/{project}/session/{session}/log", log::show),
         Route::get("/platform/session", platform::sessions),
-        Route::get("/platform/session/{session}", platform::session),
+        Route::get("/platform/session/{session}", sessions::show),
         Route::get("/platform/session/{session}/message", platform::messages),
         Route::post("/platform/session/{session}/message", platform::post_message),
         Route::get("/platform/session/{session}/log", platform::log),
@@ -94,16 +97,16 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::put("/platform/session/{session}/context/{key}", entries::set),
         Route::delete("/project/{project}/session/{session}/context/{key}", entries::remove),
         Route::delete("/platform/session/{session}/context/{key}", entries::remove),
-        Route::post("/project/{project}/session/{session}/fork", fork::post),
-        Route::post("/platform/session/{session}/fork", fork::post),
+        Route::post("/project/{project}/session/{session}/fork", fork::fork),
+        Route::post("/platform/session/{session}/fork", fork::fork),
         Route::post("/project/{project}/session/{session}/move", moves::post),
         Route::post("/platform/session/{session}/move", moves::post),
-        Route::post("/project/{project}/session/{session}/revert", reverts::post),
-        Route::post("/platform/session/{session}/revert", reverts::post),
+        Route::post("/project/{project}/session/{session}/revert", reverts::revert),
+        Route::post("/platform/session/{session}/revert", reverts::revert),
         Route::post("/project/{project}/session/{session}/revert/commit", reverts::commit),
         Route::post("/platform/session/{session}/revert/commit", reverts::commit),
-        Route::post("/project/{project}/session/{session}/unrevert", reverts::post_unrevert),
-        Route::post("/platform/session/{session}/unrevert", reverts::post_unrevert),
+        Route::post("/project/{project}/session/{session}/unrevert", reverts::unrevert),
+        Route::post("/platform/session/{session}/unrevert", reverts::unrevert),
         Route::get("/project/{project}/session/{session}/diff", diff::show),
         Route::get("/platform/session/{session}/diff", diff::show),
     ]

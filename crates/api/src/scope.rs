@@ -9,6 +9,7 @@ use serde_json::json;
 use tracing::Instrument;
 
 use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::{ApiError, Failure};
 
 const REQUEST_ID: &str = "x-request-id";
@@ -16,23 +17,6 @@ const MAX_REQUEST_ID: usize = 64;
 
 /// The paths that want no key: `exceptions.txt`, which only shrinks.
 const OPEN: &str = include_str!("exceptions.txt");
-
-/// Whose shapes an answer has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dialect {
-    Native,
-    Stock,
-}
-
-impl Dialect {
-    fn of(path: &str) -> Self {
-        let under = |root: &str| {
-            path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let native = ["/project", "/platform", "/healthz", "/readyz"].into_iter().any(under);
-        if native && path != "/project/current" { Self::Native } else { Self::Stock }
-    }
-}
 
 /// The id of a request: the client's, if it is a plain word of at most 64 characters, else a random one.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@ use auth::Authenticator;
 use blobs::Blobs;
 use domain::{Clock, ModelRef};
 use placement_api::Placement;
+use session_rules::Agents;
 use signals::Signals;
 use store::Store;
 use tasks::TaskGroup;
@@ -69,6 +70,7 @@ struct Shared {
     hub: Arc<Hub>,
     feeds: Arc<Feeds>,
     homes: Homes,
+    agents: Agents,
     serving: AtomicBool,
 }
 
@@ -83,6 +85,8 @@ impl ApiState {
         let authenticator = Authenticator::new(store.clone(), clock.clone());
         let serving = AtomicBool::new(true);
         let homes = Homes::default();
+        // Those that workers have: there are no others yet.
+        let agents = Agents::default();
         Self {
             shared: Arc::new(Shared {
                 store,
@@ -94,6 +98,7 @@ impl ApiState {
                 hub,
                 feeds,
                 homes,
+                agents,
                 serving,
             }),
         }
@@ -148,5 +153,9 @@ impl ApiState {
 
     pub(crate) fn homes(&self) -> &Homes {
         &self.shared.homes
+    }
+
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.shared.agents
     }
 }

@@ -1,21 +1,22 @@
 //! The dialect of released OpenCode clients: `opencode run --attach`, the SDK, and most of `attach`.
-//! Same store calls as the native routes, other shapes; where that contract says "this process", we
+//! Same store calls as the native routes, where the request is the same also the same handler; other shapes; where that contract says "this process", we
 //! answer for the cluster.
 
 mod answer;
 mod config;
 mod events;
 mod feed;
+mod files;
 mod messages;
 mod place;
 mod sessions;
 mod summarize;
 mod told;
 mod translate;
-mod undo;
 
 pub(crate) use feed::Feeds;
 
+use crate::native;
 use crate::route::Route;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -26,23 +27,23 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/config", config::config),
         Route::get("/config/providers", config::config_providers),
         Route::get("/provider", config::providers),
-        Route::get("/agent", config::agents),
+        Route::get("/agent", native::agents),
         Route::get("/path", config::path),
         Route::get("/project/current", config::current_project),
         Route::get("/session", sessions::list),
         Route::post("/session", sessions::create_route),
         Route::get("/session/status", sessions::status),
-        Route::get("/session/{session}", sessions::show),
-        Route::delete("/session/{session}", sessions::remove),
-        Route::patch("/session/{session}", sessions::change),
-        Route::get("/session/{session}/children", sessions::children),
+        Route::get("/session/{session}", native::show),
+        Route::delete("/session/{session}", native::remove),
+        Route::patch("/session/{session}", native::change),
+        Route::get("/session/{session}/children", native::children),
         Route::post("/session/{session}/summarize", summarize::post),
         Route::post("/session/{session}/abort", sessions::abort),
-        Route::post("/session/{session}/fork", undo::fork_route),
-        Route::post("/session/{session}/revert", undo::revert_route),
-        Route::post("/session/{session}/unrevert", undo::unrevert_route),
-        Route::get("/session/{session}/diff", undo::diff_route),
-        Route::post("/experimental/control-plane/move-session", undo::move_route),
+        Route::post("/session/{session}/fork", native::fork),
+        Route::post("/session/{session}/revert", native::revert),
+        Route::post("/session/{session}/unrevert", native::unrevert),
+        Route::get("/session/{session}/diff", files::diff_route),
+        Route::post("/experimental/control-plane/move-session", files::move_route),
         Route::get("/session/{session}/message", messages::list),
         Route::post("/session/{session}/message", messages::post),
         Route::get("/session/{session}/message/{message}", messages::show),

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use domain::{Generation, SessionEvent};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{ConnectOptions, Connection, PgExecutor};
 use tokio::time::Instant;
 
 use crate::{Store, StoreError};
@@ -110,16 +110,7 @@ impl Store {
     /// When the database fails or was never migrated.
     pub async fn cluster(&self) -> Result<ClusterRow, StoreError> {
         let pool = self.sched().clone();
-        tasks::detached(async move {
-            let row = sqlx::query!("SELECT generation, feature_level FROM cluster")
-                .fetch_one(&pool)
-                .await?;
-            Ok(ClusterRow {
-                generation: generation(row.generation)?,
-                feature_level: row.feature_level,
-            })
-        })
-        .await
+        tasks::detached(async move { read(&pool).await }).await
     }
 
     /// Raises the generation, so that every token minted from now on outranks every earlier one: for
@@ -138,6 +129,42 @@ impl Store {
         connection.close().await?;
         generation(raised)
     }
+
+    /// Raises the feature level to [`FEATURES`], for good: from then on this build's events are written, and no
+    /// older build is to run any more. What the level is then; a higher one stays. `migrate_url` logs in as
+    /// `oc_migrate`.
+    ///
+    /// # Errors
+    /// When the database cannot be reached or was never migrated.
+    pub async fn raise_feature_level(migrate_url: &str) -> Result<i32, StoreError> {
+        let options: PgConnectOptions = migrate_url.parse()?;
+        let mut connection = options.connect().await?;
+        let raised = sqlx::query_scalar!(
+            "UPDATE cluster SET feature_level = greatest(feature_level, $1) RETURNING feature_level",
+            FEATURES,
+        )
+        .fetch_one(&mut connection)
+        .await?;
+        connection.close().await?;
+        Ok(raised)
+    }
+
+    /// The cluster's row, as whoever `url` logs in as may read it: for a command that is no service.
+    ///
+    /// # Errors
+    /// When the database cannot be reached or was never migrated.
+    pub async fn read_cluster(url: &str) -> Result<ClusterRow, StoreError> {
+        let options: PgConnectOptions = url.parse()?;
+        let mut connection = options.connect().await?;
+        let row = read(&mut connection).await?;
+        connection.close().await?;
+        Ok(row)
+    }
+}
+
+async fn read(from: impl PgExecutor<'_>) -> Result<ClusterRow, StoreError> {
+    let row = sqlx::query!("SELECT generation, feature_level FROM cluster").fetch_one(from).await?;
+    Ok(ClusterRow { generation: generation(row.generation)?, feature_level: row.feature_level })
 }
 
 fn generation(stored: i32) -> Result<Generation, StoreError> {

@@ -18,6 +18,7 @@ mod catalog_snapshot;
 mod cluster;
 mod component;
 mod control;
+mod counts;
 mod credential;
 mod drain;
 mod entries;
@@ -55,6 +56,7 @@ pub use admission::{Admission, AdmittedPrompt, NewPrompt};
 pub use catalog_snapshot::CatalogSnapshot;
 pub use cluster::{ClusterRow, FEATURES};
 pub use control::{AdmittedControl, ControlAdmission, NewControl};
+pub use counts::CountedChange;
 pub use credential::{
     CredentialChange, CredentialKind, CredentialRow, Kept, MAX_CREDENTIALS, NewCredential, Renewed,
     SealedCredential,

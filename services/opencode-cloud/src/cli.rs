@@ -10,7 +10,7 @@ use tasks::CancellationToken;
 use crate::output::Screen;
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
-use crate::serve::{ServeError, cluster, migrate, placement_cmd, roles, up};
+use crate::serve::{ServeError, cluster, level_cmd, migrate, placement_cmd, roles, up};
 use crate::{CliError, config, explain_cmd, rebuild_cmd, run, session_cmd, simulated};
 
 /// OpenCode sessions as a service.
@@ -47,6 +47,8 @@ pub enum Command {
     SimulatedModel(simulated::SimulatedArgs),
     /// Make the roles and the schema in a Postgres for a cluster
     Migrate(migrate::MigrateArgs),
+    /// Show the feature level, below which nothing newer is written, or raise it to end an upgrade
+    FeatureLevel(level_cmd::LevelArgs),
     /// Run a gateway of a cluster
     Gateway(Box<roles::GatewayArgs>),
     /// Run a worker of a cluster
@@ -82,6 +84,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Up(args) => server(|stop| up::execute(*args, Hints::Shown, stop, &mut screen)),
         Command::Serve(args) => server(|stop| up::execute(*args, Hints::Left, stop, &mut screen)),
         Command::Migrate(args) => server(|_| migrate::execute(args, &mut screen)),
+        Command::FeatureLevel(args) => server(|_| level_cmd::execute(args, &mut screen)),
         Command::Gateway(args) => server(|stop| roles::gateway(*args, stop)),
         Command::Worker(args) => server(|stop| roles::worker(*args, stop)),
         Command::Placement(PlacementCommand { what: What::Serve(args) }) => {
@@ -147,7 +150,7 @@ mod tests {
     fn url_and_key_are_taken_by_every_client_subcommand() {
         for line in [
             "run hello --directory .",
-            "run - --json --session ses_1 --model gpt",
+            "run - --json --session ses_1 --model gpt --agent plan",
             "session list",
             "session show ses_1",
             "session log ses_1 --follow --after 3",

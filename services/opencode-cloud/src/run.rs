@@ -14,9 +14,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::CliError;
 use crate::client::{
     Client, ClientError, ClientOptions, LogFollower, LogItem, ModelChoice, PromptRequest,
+    SessionView,
 };
 use crate::output::Screen;
-use crate::render::{Printed, Renderer};
+use crate::render::{Printed, Renderer, printable};
 use crate::run_state::{RunOutcome, RunState};
 
 /// The largest prompt that is read, in bytes: the service's own bound.
@@ -28,7 +29,7 @@ pub struct RunArgs {
     /// What to do; `-` or nothing reads it from standard input
     #[arg(value_name = "PROMPT")]
     pub prompt: Vec<String>,
-    /// Directory to work in [default: this one]
+    /// Directory to work in [default: this one; with --session, the session's]
     #[arg(long, value_name = "PATH")]
     pub directory: Option<PathBuf>,
     /// Continue this session, in its own directory
@@ -37,6 +38,9 @@ pub struct RunArgs {
     /// Model to use: NAME or PROVIDER/NAME
     #[arg(long, value_name = "NAME")]
     pub model: Option<ModelChoice>,
+    /// Agent to work as, from this prompt on: `build`, which may do everything, or `plan`, which only looks
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
     /// What a new session is called [default: the prompt's first line]
     #[arg(long, value_name = "TEXT", conflicts_with = "session")]
     pub title: Option<String>,
@@ -84,7 +88,9 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let model = model(&client, args.model.as_ref()).await?;
     let (session, after) = open_session(&client, &args, model.as_ref(), &text).await?;
     let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
-    let prompt = PromptRequest::text(MessageId::mint(&mut mint), text, model);
+    let agent = args.agent.clone();
+    let prompt =
+        PromptRequest { agent, ..PromptRequest::text(MessageId::mint(&mut mint), text, model) };
     if !args.json {
         screen.err.line(&format!("session {session}"))?;
     }
@@ -259,6 +265,9 @@ async fn open_session(
 ) -> Result<(SessionId, Seq), CliError> {
     if let Some(id) = &args.session {
         let session = client.session(id).await?;
+        if let Some(given) = &args.directory {
+            stays(&session, given, client.is_local())?;
+        }
         return Ok((session.id, session.seq));
     }
     // A service on another machine does not have this directory: without --directory it keeps a workspace.
@@ -267,10 +276,25 @@ async fn open_session(
         (given, is_local) => Some(directory(given.as_deref(), is_local)?),
     };
     let project = client.init_project(directory.as_deref()).await?;
+    let (agent, title) = (args.agent.as_deref(), title(args, prompt));
     let session = client
-        .create_session(&project.id, directory.as_deref(), model, title(args, prompt).as_deref())
+        .create_session(&project.id, directory.as_deref(), agent, model, title.as_deref())
         .await?;
     Ok((session.id, Seq(0)))
+}
+
+/// Refuses a directory that is not the session's: it works where it is until it is moved.
+fn stays(session: &SessionView, given: &Path, is_local: bool) -> Result<(), CliError> {
+    let own = Path::new(&session.directory);
+    if given == own || Path::new(&directory(Some(given), is_local)?) == own {
+        return Ok(());
+    }
+    let (id, given) = (&session.id, given.display());
+    let own = printable::line(&session.directory, 200);
+    Err(CliError::Usage(format!(
+        "--directory {given}: session {id} works in {own}; leave --directory out, or take the session there first \
+         with: opencode-cloud session move {id} --directory {given}"
+    )))
 }
 
 /// What a new session is called: as it was said, or by how its prompt begins. A model that is asked for a title
@@ -348,6 +372,30 @@ mod tests {
         assert_eq!(piped(&b"a\nb\n"[..]).ok(), Some("a\nb".to_owned()));
         assert!(matches!(piped(&b"\xff"[..]), Err(CliError::Usage(_))));
         assert!(matches!(piped(std::io::repeat(b'a')), Err(CliError::Usage(_))));
+    }
+
+    #[test]
+    fn a_session_stays_in_its_directory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let real = folder.path().canonicalize().expect("a folder");
+        let session = |directory: &Path| -> SessionView {
+            let answer = serde_json::json!({
+                "id": "ses_1", "projectID": "prj_1", "directory": directory, "title": "", "agent": "build",
+                "busy": false, "seq": 1, "time": {"created": 0},
+            });
+            serde_json::from_value(answer).expect("a session")
+        };
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).expect("a link");
+        stays(&session(&real), &link, true).expect("the same directory");
+        let managed = Path::new("/workspace/x");
+        for is_local in [true, false] {
+            stays(&session(managed), Path::new("/workspace/x/"), is_local).expect("the same");
+            let error = stays(&session(managed), &real, is_local).expect_err("another one");
+            assert_eq!(error.exit_code(), 2);
+            let told = format!("session move ses_1 --directory {}", real.display());
+            assert!(error.to_string().ends_with(&told), "{error}");
+        }
     }
 
     #[test]

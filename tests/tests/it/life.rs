@@ -3,12 +3,33 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use journeys::{Up, World, events_of, eventually, oracle, processes_naming};
+use journeys::{Cli, Up, World, events_of, eventually, oracle, processes_naming, superuser_url};
 use serde_json::json;
 use simulated_model::{Script, ScriptedCall};
+use sqlx::Connection;
 
 fn words(args: &[&str]) -> Vec<String> {
     args.iter().map(|arg| (*arg).to_owned()).collect()
+}
+
+/// An operator sees what the cluster writes, and ends an upgrade.
+async fn feature_level(world: &World, cli: &Cli) -> Result<()> {
+    let url = superuser_url(&world.data())?;
+    let words = ["feature-level", "--database-url", &url, "--raise"];
+    let (shown, raised) = (&words[..3], &words[..]);
+    let before = cli.run(shown).await?.out;
+    ensure!(before.starts_with("the feature level is ") && !before.contains(';'), "{before}");
+    let mut older = sqlx::PgConnection::connect(&url).await?;
+    sqlx::query("UPDATE cluster SET feature_level = 1").execute(&mut older).await?;
+    older.close().await?;
+    let told = cli.run(shown).await?;
+    ensure!(told.out.starts_with("the feature level is 1;"), "{told:?}");
+    ensure!(told.out.ends_with("once it is raised with --raise\n"), "{told:?}");
+    let told = cli.run(raised).await?;
+    let now = format!("{} now, and was 1;", before.trim_end());
+    ensure!(told.out.starts_with(&now), "{told:?}");
+    ensure!(cli.run(raised).await?.out == before);
+    Ok(())
 }
 
 #[tokio::test]
@@ -23,6 +44,7 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     let session = up.api().session(&place).await?;
     ensure!(up.api().prompt(&session, "create a.txt containing hello", 20).await? == "completed");
     oracle(up.api(), world.model()).await?;
+    feature_level(&world, &up.cli()?).await?;
     up.stop(&world).await?;
 
     // `serve`, told everything by its environment: no second key, no hints, and all is as it was.

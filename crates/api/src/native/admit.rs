@@ -5,6 +5,7 @@ use domain::{
     SessionRef, Stamp, TimestampMs,
 };
 use serde::{Deserialize, Serialize};
+use session_rules::Agents;
 use sha2::{Digest, Sha256};
 use store::{AdmittedPrompt, NewPrompt, StoreError};
 
@@ -102,6 +103,7 @@ impl AdmitRequest {
         self,
         now: TimestampMs,
         default_provider: &str,
+        agents: &Agents,
     ) -> Result<PromptAdmitted, ApiError> {
         let mut mint = IdMint::after(Stamp::default(), now);
         let message: MessageId = match self.message_id.as_deref() {
@@ -113,7 +115,7 @@ impl AdmitRequest {
             mint = IdMint::after(stamp, now);
         }
         let texts = texts(&self.parts, self.text.as_deref())?;
-        let agent = agent(self.agent)?;
+        let agent = agent(agents, self.agent)?;
         let model = self.model.map(|model| model.parse(default_provider)).transpose()?;
         let digested = Digested {
             texts: &texts,
@@ -179,7 +181,8 @@ pub(crate) async fn admit(
     request: AdmitRequest,
 ) -> Result<AdmittedPrompt, ApiError> {
     let now = state.clock().now_ms();
-    let prompt = request.into_prompt(now, &state.settings().default_model.provider)?;
+    let provider = &state.settings().default_model.provider;
+    let prompt = request.into_prompt(now, provider, state.agents())?;
     let new = NewPrompt { session: session.clone(), prompt, now };
     let admitted = match state.store().admit_prompt(org, new).await {
         Err(StoreError::NotFound) => {
@@ -209,21 +212,25 @@ mod tests {
         serde_json::from_str(json).expect("a request")
     }
 
+    fn prompt(json: &str, now: TimestampMs) -> Result<PromptAdmitted, ApiError> {
+        request(json).into_prompt(now, "own", &Agents::default())
+    }
+
     fn refusal(json: &str) -> String {
-        request(json).into_prompt(NOW, "own").expect_err("refused").to_string()
+        prompt(json, NOW).expect_err("refused").to_string()
     }
 
     #[test]
     fn the_digest_is_of_what_was_sent_and_not_of_our_ids() {
         let body = r#"{"messageID":"msg_a","parts":[{"type":"text","text":"hi\u0000"}]}"#;
-        let one = request(body).into_prompt(NOW, "own").expect("a prompt");
-        let two = request(body).into_prompt(NOW + 1, "own").expect("a prompt");
+        let one = prompt(body, NOW).expect("a prompt");
+        let two = prompt(body, NOW + 1).expect("a prompt");
         assert_eq!(one.digest, two.digest);
         assert_ne!(one.parts, two.parts);
         let [PromptPart::Text { text, .. }] = one.parts.as_slice() else { panic!("one part") };
         assert_eq!(text, "hi\u{FFFD}");
         let other = r#"{"messageID":"msg_a","text":"hi\u0000","model":"a/b/c"}"#;
-        let other = request(other).into_prompt(NOW, "own").expect("a prompt");
+        let other = prompt(other, NOW).expect("a prompt");
         assert_ne!(other.digest, one.digest);
         assert_eq!(other.model, Some(ModelRef::new("a", "b/c")));
     }
@@ -243,8 +250,25 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_there_is_not_is_refused_with_those_there_are() {
+        let plan = prompt(r#"{"text":"x","agent":"plan"}"#, NOW).expect("a prompt");
+        assert_eq!(plan.agent.as_deref(), Some("plan"));
+        let none = prompt(r#"{"text":"x","agent":""}"#, NOW).expect("a prompt");
+        assert_eq!(none.agent, None);
+        let long = "x".repeat(MAX_PROMPT_BYTES);
+        for name in ["review", "Build", &long] {
+            let refused = prompt(&format!(r#"{{"text":"x","agent":"{name}"}}"#), NOW);
+            let failure = refused.expect_err("refused").failure();
+            assert_eq!((failure.status.as_u16(), failure.code), (400, "INVALID_INPUT"));
+            assert_eq!(failure.reason.as_deref(), Some("session.agent_unknown"));
+            assert!(failure.message.ends_with(": choose one of `build`, `plan`"));
+            assert!(failure.message.len() < 200, "{}", failure.message);
+        }
+    }
+
+    #[test]
     fn a_model_by_its_name_alone_is_the_default_providers() {
-        let prompt = request(r#"{"text":"x","model":"gpt"}"#).into_prompt(NOW, "own");
+        let prompt = prompt(r#"{"text":"x","model":"gpt"}"#, NOW);
         let own = ModelRef::new("own", "gpt");
         assert_eq!(prompt.expect("a prompt").model, Some(own));
     }
@@ -254,7 +278,7 @@ mod tests {
         let mut late = IdMint::after(Stamp::default(), NOW + 30_000);
         let late = MessageId::mint(&mut late);
         let body = format!(r#"{{"id":"{late}","text":"x"}}"#);
-        let prompt = request(&body).into_prompt(NOW, "own").expect("a prompt");
+        let prompt = prompt(&body, NOW).expect("a prompt");
         let [PromptPart::Text { id, .. }] = prompt.parts.as_slice() else { panic!("one part") };
         assert!(id.stamp(NOW) > late.stamp(NOW));
     }

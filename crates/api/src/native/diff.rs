@@ -3,11 +3,13 @@
 //! From the rows alone a file that several steps changed is only counted; where this gateway sees the blobs, the
 //! trees before and after are compared instead.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use axum::Json;
 use axum::extract::{Path, State};
-use domain::{FileStatus, LocationId, LocationRef, MessageId, OrgId, SnapshotTree};
+use domain::{
+    FileChange, FileStatus, LocationId, LocationRef, MessageId, OrgId, Seq, SessionId, SnapshotTree,
+};
 use serde::Deserialize;
 use snapshots::{ChangeStatus, FileChanges, PackRef, SnapshotLimits, TreeId};
 use store::{ChangeRow, SessionRow, Store};
@@ -50,9 +52,23 @@ pub(crate) async fn diff(
     }
 }
 
-/// How much was changed, counted step by step.
-pub(crate) async fn summary(state: &ApiState, row: &SessionRow) -> Result<SummaryView, ApiError> {
-    Ok(DiffView::of_changes(&changes(state.store(), row, None).await?).summary())
+/// How much sessions of one organisation changed, counted step by step; none of one that changed nothing.
+pub(crate) async fn summaries(
+    store: &Store,
+    rows: &[SessionRow],
+) -> Result<HashMap<SessionId, SummaryView>, ApiError> {
+    let Some(first) = rows.first() else { return Ok(HashMap::new()) };
+    let known: HashMap<&SessionId, &SessionRow> =
+        rows.iter().map(|row| (&row.at.session, row)).collect();
+    let ids = known.keys().map(|id| (*id).clone()).collect();
+    let mut steps: HashMap<SessionId, Vec<(Vec<FileChange>, i64)>> = HashMap::new();
+    for change in store.counted_changes(first.at.org, ids).await? {
+        if known.get(&change.session).is_some_and(|row| is_shown(row, change.seq)) {
+            steps.entry(change.session).or_default().push((change.files, change.more));
+        }
+    }
+    let summed = steps.into_iter().map(|(id, steps)| (id, DiffView::of_steps(steps).summary()));
+    Ok(summed.collect())
 }
 
 /// The changes that calls of the session made, without those that a staged Revert has taken back.
@@ -63,9 +79,13 @@ pub(crate) async fn changes(
 ) -> Result<Vec<ChangeRow>, ApiError> {
     let (org, session) = (row.at.org, row.at.session.clone());
     let mut changes = store.changes(org, session, message).await?;
-    let hidden = row.revert.as_ref().map(|staged| staged.from);
-    changes.retain(|change| !change.base && hidden.is_none_or(|from| change.seq < from));
+    changes.retain(|change| !change.base && is_shown(row, change.seq));
     Ok(changes)
+}
+
+/// Whether no staged Revert has taken back what the session did there.
+fn is_shown(row: &SessionRow, seq: Seq) -> bool {
+    row.revert.as_ref().is_none_or(|staged| seq < staged.from)
 }
 
 /// The trees before the first change and after the last.

@@ -12,6 +12,7 @@ use store::{Creation, LocationKind, LocationRow, NewFork, Seed, SessionRow, Stor
 use super::at::At;
 use super::sessions::untitled;
 use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, id};
 use crate::resolve::MANAGED;
@@ -48,7 +49,7 @@ pub(crate) struct ForkRequest {
 }
 
 /// Makes a fork, or finds it when its id is one of the same session, cut and files.
-pub(crate) async fn fork(
+async fn forked(
     state: &ApiState,
     row: SessionRow,
     request: ForkRequest,
@@ -223,15 +224,16 @@ fn forked_title(title: &str) -> String {
     }
 }
 
-pub(super) async fn post(
+pub(crate) async fn fork(
     access: CanPrompt,
+    dialect: Dialect,
     State(state): State<ApiState>,
     Path(at): Path<At>,
     Body(request): Body<ForkRequest>,
 ) -> Result<Json<SessionView>, ApiError> {
     let row = at.find(&state, access.org).await?;
-    let row = fork(&state, row, request).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
+    let row = forked(&state, row, request).await?;
+    dialect.session(&state, row).await
 }
 
 #[cfg(test)]

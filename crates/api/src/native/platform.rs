@@ -9,8 +9,9 @@ use store::SessionRow;
 use super::admit::AdmitRequest;
 use super::log::{LogQuery, of_session};
 use super::messages::{AdmittedView, MAX_MESSAGES, admit_and_show, transcript};
-use super::sessions::{AbortRequest, InterruptedView, Limit, MAX_SESSIONS, aborted, shown};
+use super::sessions::{AbortRequest, InterruptedView, Limit, MAX_SESSIONS, aborted};
 use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::extract::{Body, CanAdminister, CanPrompt, CanRead, Params, id};
 use crate::view::{MessageView, SessionView};
@@ -21,22 +22,13 @@ async fn row(state: &ApiState, org: OrgId, session: &str) -> Result<SessionRow, 
 
 pub(super) async fn sessions(
     access: CanRead,
+    dialect: Dialect,
     State(state): State<ApiState>,
     Params(limit): Params<Limit>,
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
     let limit = limit.within(100, MAX_SESSIONS);
     let rows = state.store().sessions(access.org, None, limit).await?;
-    let version = &state.settings().version;
-    Ok(Json(rows.into_iter().map(|row| SessionView::native(row, version)).collect()))
-}
-
-pub(super) async fn session(
-    access: CanRead,
-    State(state): State<ApiState>,
-    Path(session): Path<String>,
-) -> Result<Json<SessionView>, ApiError> {
-    let row = row(&state, access.org, &session).await?;
-    Ok(Json(shown(&state, row).await?))
+    dialect.sessions(&state, rows).await
 }
 
 pub(super) async fn messages(

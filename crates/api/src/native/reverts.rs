@@ -10,6 +10,7 @@ use store::{InboxChange, SessionRow};
 use super::acted::Asked;
 use super::at::{At, announce};
 use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, id};
 use crate::view::SessionView;
@@ -35,10 +36,13 @@ pub(crate) struct UnrevertRequest {
 
 /// Takes back everything from a message on; the session as it is then.
 pub(crate) async fn revert(
-    state: &ApiState,
-    row: SessionRow,
-    request: RevertRequest,
-) -> Result<SessionRow, ApiError> {
+    access: CanPrompt,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<RevertRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
     let text = request.message_id.as_deref();
     let text = text.ok_or_else(|| ApiError::invalid("say `messageID`: the first message to go"))?;
     let message: MessageId = id(text)?;
@@ -48,16 +52,21 @@ pub(crate) async fn revert(
         ));
     }
     let control = Control::Revert { message, files: request.files.unwrap_or(true) };
-    act(state, row, request.id.as_deref(), control).await
+    let row = act(&state, row, request.id.as_deref(), control).await?;
+    dialect.session(&state, row).await
 }
 
 /// Brings back what is taken back; the session as it is then.
 pub(crate) async fn unrevert(
-    state: &ApiState,
-    row: SessionRow,
-    request: UnrevertRequest,
-) -> Result<SessionRow, ApiError> {
-    act(state, row, request.id.as_deref(), Control::Unrevert).await
+    access: CanPrompt,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<UnrevertRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let row = act(&state, row, request.id.as_deref(), Control::Unrevert).await?;
+    dialect.session(&state, row).await
 }
 
 async fn act(
@@ -76,31 +85,10 @@ async fn act(
     Ok(state.store().session(row.at.org, row.at.session).await?)
 }
 
-pub(super) async fn post(
-    access: CanPrompt,
-    State(state): State<ApiState>,
-    Path(at): Path<At>,
-    Body(request): Body<RevertRequest>,
-) -> Result<Json<SessionView>, ApiError> {
-    let row = at.find(&state, access.org).await?;
-    let row = revert(&state, row, request).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
-}
-
-pub(super) async fn post_unrevert(
-    access: CanPrompt,
-    State(state): State<ApiState>,
-    Path(at): Path<At>,
-    Body(request): Body<UnrevertRequest>,
-) -> Result<Json<SessionView>, ApiError> {
-    let row = at.find(&state, access.org).await?;
-    let row = unrevert(&state, row, request).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
-}
-
 /// Makes what is taken back final; nothing changes when nothing is.
 pub(super) async fn commit(
     access: CanPrompt,
+    dialect: Dialect,
     State(state): State<ApiState>,
     Path(at): Path<At>,
 ) -> Result<Json<SessionView>, ApiError> {
@@ -112,5 +100,5 @@ pub(super) async fn commit(
         announce(&state, &row.at, seq, false);
     }
     let row = store.session(access.org, session).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
+    dialect.session(&state, row).await
 }

@@ -3,26 +3,26 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::{
-    IdMint, OrgId, ProjectId, Seq, SessionCreated, SessionId, SessionRef, SessionRenamed, Stamp,
-    TitledBy,
+    IdMint, OrgId, ProjectId, Seq, SessionCreated, SessionError, SessionId, SessionRef,
+    SessionRenamed, Stamp, TitledBy,
 };
 use serde::{Deserialize, Serialize};
+use session_rules::Agents;
 use store::{
     Creation, Interrupted, LocationRow, MAX_CHILDREN, MAX_DEPTH, NewSession, SessionRow, StoreError,
 };
 
 use super::admit::{ModelRequest, plain};
 use super::at::{At, announce};
-use super::diff::summary;
 use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
-use crate::extract::{Body, CanPrompt, CanRead, Params, id};
+use crate::extract::{Body, CanPrompt, CanRead, Params, id, shown};
 use crate::homes::Home;
 use crate::resolve::workspace;
 use crate::view::SessionView;
 
 const MAX_TITLE_CHARS: usize = 200;
-const MAX_AGENT_CHARS: usize = 64;
 /// Sessions in one answer.
 pub(crate) const MAX_SESSIONS: i64 = 1_000;
 
@@ -64,7 +64,7 @@ pub(crate) async fn create(
     };
     let named = title(request.title.as_deref());
     let parent = request.parent_id.as_deref().map(id::<SessionId>).transpose()?;
-    let agent = agent(request.agent)?.unwrap_or_else(|| state.settings().default_agent.clone());
+    let agent = agent(state.agents(), request.agent)?;
     let provider = &state.settings().default_model.provider;
     let created = SessionCreated {
         project: location.project.clone(),
@@ -72,7 +72,7 @@ pub(crate) async fn create(
         directory: location.directory.clone(),
         named: named.is_some(),
         title: named.unwrap_or_else(|| untitled(now)),
-        agent,
+        agent: agent.unwrap_or_else(|| state.settings().default_agent.clone()),
         model: request.model.map(|model| model.parse(provider)).transpose()?,
         parent,
     };
@@ -103,15 +103,18 @@ fn title(title: Option<&str>) -> Option<String> {
     Some(title).filter(|title| !title.is_empty())
 }
 
-/// An agent's name, if it is one.
-pub(crate) fn agent(agent: Option<String>) -> Result<Option<String>, ApiError> {
-    let Some(agent) = agent.filter(|agent| !agent.is_empty()) else { return Ok(None) };
-    if agent.chars().count() > MAX_AGENT_CHARS || agent.chars().any(char::is_control) {
-        return Err(ApiError::Invalid(format!(
-            "an agent's name has at most {MAX_AGENT_CHARS} characters and no control characters"
-        )));
+/// An agent's name, if there is such an agent.
+pub(super) fn agent(agents: &Agents, asked: Option<String>) -> Result<Option<String>, ApiError> {
+    let Some(name) = asked.filter(|name| !name.is_empty()) else { return Ok(None) };
+    match agents.get(&name) {
+        Ok(agent) => Ok(Some(agent.name.clone())),
+        Err(SessionError { code, .. }) => {
+            let known: Vec<_> = agents.iter().map(|agent| format!("`{}`", agent.name)).collect();
+            let (name, known) = (shown(&name), known.join(", "));
+            let message = format!("there is no agent `{name}`: choose one of {known}");
+            Err(ApiError::NoSuch(SessionError { code, message }))
+        }
     }
-    Ok(Some(agent))
 }
 
 /// What a session is called until it has a title.
@@ -157,6 +160,7 @@ pub(crate) async fn relearn(
 
 pub(super) async fn list(
     access: CanRead,
+    dialect: Dialect,
     State(state): State<ApiState>,
     Path(project): Path<String>,
     Params(limit): Params<Limit>,
@@ -164,12 +168,12 @@ pub(super) async fn list(
     let project = state.store().project(access.org, id(&project)?).await?;
     let limit = limit.within(100, MAX_SESSIONS);
     let rows = state.store().sessions(access.org, Some(project.id), limit).await?;
-    let version = &state.settings().version;
-    Ok(Json(rows.into_iter().map(|row| SessionView::native(row, version)).collect()))
+    dialect.sessions(&state, rows).await
 }
 
 pub(super) async fn create_route(
     access: CanPrompt,
+    dialect: Dialect,
     State(state): State<ApiState>,
     Path(project): Path<String>,
     Body(request): Body<NewSessionRequest>,
@@ -183,32 +187,27 @@ pub(super) async fn create_route(
         .ensure_location(access.org, project.id, place.kind, place.directory, now)
         .await?;
     let row = create(&state, access.org, &location, request).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
+    dialect.session(&state, row).await
 }
 
-pub(super) async fn show(
+pub(crate) async fn show(
     access: CanRead,
+    dialect: Dialect,
     State(state): State<ApiState>,
-    Path((project, session)): Path<(String, String)>,
+    Path(at): Path<At>,
 ) -> Result<Json<SessionView>, ApiError> {
-    let row = in_project(&state, access.org, &project, &session).await?;
-    Ok(Json(shown(&state, row).await?))
+    let row = at.find(&state, access.org).await?;
+    dialect.session(&state, row).await
 }
 
-/// A session with how much it changed.
-pub(super) async fn shown(state: &ApiState, row: SessionRow) -> Result<SessionView, ApiError> {
-    let summary = summary(state, &row).await?;
-    Ok(SessionView::native(row, &state.settings().version).summed(summary))
-}
-
-/// What is to change of a session.
+/// What is to change of a session. Other changes that stock clients know mean nothing here.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ChangeRequest {
     title: Option<String>,
 }
 
 /// Gives a session the title that is asked for; without one, it stays as it is.
-pub(crate) async fn rename(
+async fn rename(
     state: &ApiState,
     row: SessionRow,
     request: ChangeRequest,
@@ -224,19 +223,20 @@ pub(crate) async fn rename(
     Ok(state.store().session(at.org, at.session).await?)
 }
 
-pub(super) async fn change(
+pub(crate) async fn change(
     access: CanPrompt,
+    dialect: Dialect,
     State(state): State<ApiState>,
     Path(at): Path<At>,
     Body(request): Body<ChangeRequest>,
 ) -> Result<Json<SessionView>, ApiError> {
     let row = at.find(&state, access.org).await?;
     let row = rename(&state, row, request).await?;
-    Ok(Json(SessionView::native(row, &state.settings().version)))
+    dialect.session(&state, row).await
 }
 
 /// Deletes the session and all below it; drains that have them are fenced by that, and told so.
-pub(crate) async fn delete_session(state: &ApiState, row: SessionRow) -> Result<(), ApiError> {
+async fn delete_session(state: &ApiState, row: SessionRow) -> Result<(), ApiError> {
     let tree = state.store().session_tree(row.at.org, row.at.session.clone()).await?;
     match state.store().delete_session(row.at.org, row.at.session).await {
         Err(StoreError::Conflict { .. }) => {
@@ -255,7 +255,7 @@ pub(crate) async fn delete_session(state: &ApiState, row: SessionRow) -> Result<
     Ok(())
 }
 
-pub(super) async fn remove(
+pub(crate) async fn remove(
     access: CanPrompt,
     State(state): State<ApiState>,
     Path(at): Path<At>,

@@ -7,19 +7,20 @@ use serde::Serialize;
 
 use super::at::At;
 use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::extract::CanRead;
 use crate::view::{SessionView, TokensView, Usd};
 
-pub(super) async fn children(
+pub(crate) async fn children(
     access: CanRead,
+    dialect: Dialect,
     State(state): State<ApiState>,
     Path(at): Path<At>,
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
     let row = at.find(&state, access.org).await?;
     let children = state.store().children(access.org, row.at.session).await?;
-    let version = &state.settings().version;
-    Ok(Json(children.into_iter().map(|row| SessionView::native(row, version)).collect()))
+    dialect.sessions(&state, children).await
 }
 
 /// What was used, and what it cost.

@@ -2,9 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use domain::Permitted;
 use serde_json::{Value, json};
-use session_rules::{Agent, Agents};
 
 use super::place::Named;
 use crate::error::ApiError;
@@ -24,32 +22,6 @@ pub(super) async fn config(_: CanRead, State(state): State<ApiState>) -> Json<Va
         "share": "disabled",
         "autoupdate": false,
     }))
-}
-
-pub(super) async fn agents(_: CanRead) -> Json<Value> {
-    let agent = |agent: &Agent| {
-        json!({
-            "name": agent.name,
-            "description": agent.description,
-            "mode": "primary",
-            "native": true,
-            "permission": permissions(&agent.tools),
-            "options": {},
-        })
-    };
-    Json(Agents::default().iter().map(agent).collect())
-}
-
-/// Rules of the stock kind, of which the last that matches counts.
-fn permissions(tools: &Permitted) -> Vec<Value> {
-    let rule =
-        |tool: &str, action: &str| json!({ "permission": tool, "pattern": "*", "action": action });
-    match tools {
-        Permitted::All => vec![rule("*", "allow")],
-        Permitted::Only(names) => std::iter::once(rule("*", "deny"))
-            .chain(names.iter().map(|name| rule(name, "allow")))
-            .collect(),
-    }
 }
 
 pub(super) async fn config_providers(_: CanRead, State(state): State<ApiState>) -> Json<Value> {

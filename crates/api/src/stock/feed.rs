@@ -26,7 +26,7 @@ use super::translate::{StockEvent, Translator};
 use crate::ApiSettings;
 use crate::error::ApiError;
 use crate::follow::{Cursor, Hub, Step, Want};
-use crate::native::changes;
+use crate::native::{changes, summaries};
 use crate::view::{DiffView, SessionContext};
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
@@ -275,7 +275,8 @@ impl Feed {
             model: row.model.clone().unwrap_or_else(|| settings.default_model.clone()),
         };
         let busy = row.busy;
-        let summary = DiffView::of_changes(&changes(store, &row, None).await?).summary();
+        let mut summaries = summaries(store, std::slice::from_ref(&row)).await?;
+        let summary = summaries.remove(&row.at.session).unwrap_or_default();
         let translator = Translator::new(row, context, settings.version.clone(), newest, summary);
         let stop = hub.streams_end().child_token();
         let id = at.session.clone();

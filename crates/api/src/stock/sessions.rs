@@ -4,13 +4,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::place::Named;
-use super::undo::shown;
 use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id};
-use crate::native::{
-    At, ChangeRequest, MAX_SESSIONS, NewSessionRequest, create, delete_session, interrupt, rename,
-};
+use crate::native::{MAX_SESSIONS, NewSessionRequest, create, interrupt};
 use crate::resolve;
 use crate::view::SessionView;
 
@@ -28,6 +26,7 @@ pub(super) struct ListQuery {
 /// The newest sessions; of a directory, if one is named.
 pub(super) async fn list(
     access: CanRead,
+    dialect: Dialect,
     State(state): State<ApiState>,
     named: Named,
     Params(query): Params<ListQuery>,
@@ -36,21 +35,20 @@ pub(super) async fn list(
     let search = query.search.map(|text| text.to_lowercase());
     let limit = usize::try_from(query.limit.unwrap_or(100).clamp(1, MAX_SESSIONS)).unwrap_or(1);
     let rows = state.store().sessions(access.org, None, MAX_SESSIONS).await?;
-    let version = &state.settings().version;
-    let views = rows
+    let rows = rows
         .into_iter()
         .filter(|row| directory.as_ref().is_none_or(|directory| row.directory == *directory))
         .filter(|row| row.parent.is_none() || !query.roots.unwrap_or(false))
         .filter(|row| query.start.is_none_or(|start| row.updated_ms >= start))
         .filter(|row| search.as_ref().is_none_or(|text| row.title.to_lowercase().contains(text)))
         .take(limit)
-        .map(|row| SessionView::stock(row, version))
         .collect();
-    Ok(Json(views))
+    dialect.sessions(&state, rows).await
 }
 
 pub(super) async fn create_route(
     access: CanPrompt,
+    dialect: Dialect,
     State(state): State<ApiState>,
     named: Named,
     Body(request): Body<NewSessionRequest>,
@@ -60,49 +58,7 @@ pub(super) async fn create_route(
     let now = state.clock().now_ms();
     let (_, location) = resolve::location(state.store(), access.org, workspace, now).await?;
     let row = create(&state, access.org, &location, request).await?;
-    Ok(Json(SessionView::stock(row, &state.settings().version)))
-}
-
-pub(super) async fn show(
-    access: CanRead,
-    State(state): State<ApiState>,
-    Path(session): Path<String>,
-) -> Result<Json<SessionView>, ApiError> {
-    let row = state.store().session(access.org, id(&session)?).await?;
-    Ok(Json(shown(&state, row).await?))
-}
-
-pub(super) async fn remove(
-    access: CanPrompt,
-    State(state): State<ApiState>,
-    Path(session): Path<String>,
-) -> Result<Json<bool>, ApiError> {
-    let row = state.store().session(access.org, id(&session)?).await?;
-    delete_session(&state, row).await?;
-    Ok(Json(true))
-}
-
-/// Renames; other changes that stock clients know mean nothing here.
-pub(super) async fn change(
-    access: CanPrompt,
-    State(state): State<ApiState>,
-    Path(at): Path<At>,
-    Body(request): Body<ChangeRequest>,
-) -> Result<Json<SessionView>, ApiError> {
-    let row = at.find(&state, access.org).await?;
-    let row = rename(&state, row, request).await?;
-    Ok(Json(SessionView::stock(row, &state.settings().version)))
-}
-
-pub(super) async fn children(
-    access: CanRead,
-    State(state): State<ApiState>,
-    Path(at): Path<At>,
-) -> Result<Json<Vec<SessionView>>, ApiError> {
-    let row = at.find(&state, access.org).await?;
-    let children = state.store().children(access.org, row.at.session).await?;
-    let version = &state.settings().version;
-    Ok(Json(children.into_iter().map(|row| SessionView::stock(row, version)).collect()))
+    dialect.session(&state, row).await
 }
 
 /// `true`, whether there was something to abort or not, as stock clients know it.

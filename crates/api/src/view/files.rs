@@ -28,7 +28,7 @@ pub(crate) struct DiffView {
 }
 
 /// How much was changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct SummaryView {
     additions: i64,
     deletions: i64,

@@ -184,6 +184,68 @@ async fn a_diff_is_of_one_message_or_of_all_and_exact_where_the_blobs_are_seen()
     Ok(())
 }
 
+/// As the session is in every list that has it, and alone, in the same dialect.
+async fn is_listed_as_it_is_alone(
+    world: &World,
+    gateway: &axum::Router,
+    lists: &[String],
+    session: &str,
+) -> Value {
+    let mut summaries = Vec::new();
+    for list in lists {
+        let stock = list.starts_with("/session");
+        let alone = if stock { "/session/" } else { "/platform/session/" };
+        let alone = ok(gateway, "GET", &format!("{alone}{session}"), &world.key, None).await;
+        let listed = ok(gateway, "GET", list, &world.key, None).await;
+        let all = listed.as_array().expect("a list");
+        let row = all.iter().find(|row| row["id"] == session);
+        assert_eq!(row, Some(&alone), "{list}");
+        assert!(all.iter().all(|row| row["id"] == session || row["summary"].is_null()), "{list}");
+        summaries.push(alone["summary"].clone());
+    }
+    let first = summaries[0].clone();
+    assert!(summaries.iter().all(|summary| *summary == first), "{summaries:?}");
+    first
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_say_how_much_each_session_changed_as_single_ones_do() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (project, root) = session(&world, &gateway).await;
+    let sessions = format!("/project/{project}/session");
+    let body = json!({ "id": "ses_child", "parentID": root, "directory": world.path() });
+    ok(&gateway, "POST", &sessions, &world.key, Some(body)).await;
+    let lists = [
+        "/platform/session".to_owned(),
+        "/session".to_owned(),
+        format!("/platform/session/{root}/children"),
+        format!("/session/{root}/children"),
+        sessions,
+    ];
+    let listed = async || is_listed_as_it_is_alone(&world, &gateway, &lists, "ses_child").await;
+    assert_eq!(listed().await, Value::Null);
+    let files = Files::new(&world, "ses_child").await?;
+    files.write("a.txt", "one\ntwo\n")?;
+    for (message, writes) in [
+        ("msg_one", vec![("a.txt", "one\n2\n"), ("b.txt", "b\n")]),
+        ("msg_two", vec![("a.txt", "one\nII\n")]),
+    ] {
+        work(&world, &gateway, &files, "ses_child", message, &writes).await?;
+    }
+    assert_eq!(listed().await, json!({ "additions": 3, "deletions": 2, "files": 2 }));
+    let revert = "/session/ses_child/revert";
+    let body = json!({ "messageID": "msg_two" });
+    let (status, staged) = held(&world, &gateway, revert, body, "ses_child", stages).await?;
+    let left = json!({ "additions": 2, "deletions": 1, "files": 2 });
+    assert_eq!((status, &staged["summary"]), (StatusCode::OK, &left));
+    assert_eq!(listed().await, left);
+    let commit = "/platform/session/ses_child/revert/commit";
+    assert_eq!(ok(&gateway, "POST", commit, &world.key, None).await["summary"], left);
+    assert_eq!(listed().await, left);
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_listen_are_told_what_a_session_has_changed() -> Result<()> {
     let world = World::new().await?;

@@ -128,6 +128,55 @@ async fn a_session_id_is_taken_once_per_location() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_there_is_not_is_refused_with_those_there_are() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (project, session) = session(&world, &gateway).await;
+    let agents = ok(&gateway, "GET", "/agent", &world.key, None).await;
+    let names: Vec<_> = agents.as_array().expect("a list").iter().map(|a| &a["name"]).collect();
+    assert_eq!(names, [&json!("build"), &json!("plan")]);
+    let own = format!("/project/{project}/agent");
+    assert_eq!(ok(&gateway, "GET", &own, &world.key, None).await, agents);
+    let told = "there is no agent `review`: choose one of `build`, `plan`";
+    let before = ok(&gateway, "GET", "/platform/session", &world.key, None).await;
+    let body = |agent: &str| {
+        let parts = [json!({ "type": "text", "text": "look" })];
+        json!({ "agent": agent, "parts": parts, "directory": world.path() })
+    };
+    for path in [
+        format!("/project/{project}/session"),
+        format!("/project/{project}/session/{session}/message"),
+        format!("/platform/session/{session}/message"),
+        "/session".to_owned(),
+        format!("/session/{session}/message"),
+        format!("/session/{session}/prompt_async"),
+    ] {
+        let (status, answer) =
+            call(&gateway, "POST", &path, &world.key, Some(body("review"))).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {answer}");
+        if path.starts_with("/session") {
+            assert_eq!(
+                (&answer["name"], &answer["data"]["message"]),
+                (&json!("BadRequest"), &json!(told))
+            );
+        } else {
+            let error = json!({
+                "code": "INVALID_INPUT", "reason": "session.agent_unknown", "message": told,
+            });
+            assert_eq!(answer["error"], error);
+        }
+    }
+    assert_eq!(ok(&gateway, "GET", "/platform/session", &world.key, None).await, before);
+    let sessions = format!("/project/{project}/session");
+    let planning = ok(&gateway, "POST", &sessions, &world.key, Some(body("plan"))).await;
+    assert_eq!(planning["agent"], "plan");
+    let message = format!("/platform/session/{session}/message");
+    let admitted = ok(&gateway, "POST", &message, &world.key, Some(body("plan"))).await;
+    assert_eq!(admitted["info"]["agent"], "plan");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exact_retry_of_a_prompt_is_the_first_and_another_is_a_conflict() -> Result<()> {
     let world = World::new().await?;
     let gateway = world.gateway();

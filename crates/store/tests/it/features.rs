@@ -72,6 +72,29 @@ async fn a_level_below_ours_admits_prompts_and_refuses_what_is_new() {
 }
 
 #[tokio::test]
+async fn the_level_is_raised_to_what_this_build_writes_and_never_lowered() {
+    let world = at_level(1).await;
+    let migrate = world.database.url("oc_migrate");
+    let before = Store::read_cluster(&migrate).await.expect("a row");
+    assert_eq!(before.feature_level, 1);
+    for _ in 0..2 {
+        assert_eq!(Store::raise_feature_level(&migrate).await.expect("raised"), FEATURES);
+    }
+    let after = Store::read_cluster(&migrate).await.expect("a row");
+    assert_eq!(after, store::ClusterRow { feature_level: FEATURES, ..before });
+    sqlx::query("UPDATE cluster SET feature_level = $1")
+        .bind(FEATURES + 1)
+        .execute(&world.root)
+        .await
+        .expect("a newer build's");
+    assert_eq!(Store::raise_feature_level(&migrate).await.expect("an answer"), FEATURES + 1);
+    for role in ["oc_app", "oc_sched"] {
+        let raised = Store::raise_feature_level(&world.database.url(role)).await;
+        assert!(raised.is_err(), "{role} serves, and ends no upgrade");
+    }
+}
+
+#[tokio::test]
 async fn a_level_that_was_raised_is_known_to_who_reads_it_next() {
     let mut world = at_level(1).await;
     let session = world.session().await;

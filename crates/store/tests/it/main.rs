@@ -3,6 +3,7 @@
 //! ```text
 //! world    a database, an organisation, Locations and sessions, and whole rows to compare
 //! script   events of every kind, as a drain would write them; files has those of files and places
+//! model    the simulation's model of the store, held to Postgres; mutants proves that this and corners find mistakes
 //! ```
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the kinds it is about")]
@@ -10,6 +11,7 @@
 mod admission;
 mod batch;
 mod cancellation;
+mod corners;
 mod drain_end;
 mod entries;
 mod fair;

@@ -1,12 +1,13 @@
 //! Mistakes put into the functions of a database, each a substitution in the text of one of them: the same
 //! sequences of operations that hold Postgres to the simulation's model of it must find every one, or they prove
-//! nothing about it.
+//! nothing about it. What they hardly ever come to is a corner's to find.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use tokio::runtime::Builder;
 
+use crate::corners::Corner;
 use crate::model::sequences;
 use crate::world::World;
 
@@ -22,6 +23,8 @@ struct Mutant {
     function: &'static str,
     text: &'static str,
     instead: &'static str,
+    /// Where it shows; in the sequences without one.
+    corner: Option<Corner>,
 }
 
 const fn mutant(
@@ -30,10 +33,16 @@ const fn mutant(
     text: &'static str,
     instead: &'static str,
 ) -> Mutant {
-    Mutant { what, function, text, instead }
+    Mutant { what, function, text, instead, corner: None }
 }
 
-const MUTANTS: [Mutant; 17] = [
+impl Mutant {
+    const fn shown_by(self, corner: Corner) -> Self {
+        Self { corner: Some(corner), ..self }
+    }
+}
+
+const MUTANTS: [Mutant; 28] = [
     mutant(
         "a drain's write does not prove its claim",
         "write_drain",
@@ -82,7 +91,8 @@ const MUTANTS: [Mutant; 17] = [
         "admit_prompt",
         "AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message)",
         "",
-    ),
+    )
+    .shown_by(Corner::IdOfAReply),
     mutant(
         "a second compaction is admitted while the first waits",
         "admit_control",
@@ -130,7 +140,70 @@ const MUTANTS: [Mutant; 17] = [
         "move_session",
         "handed_over = (p_end = 'moved-open')",
         "handed_over = false",
-    ),
+    )
+    .shown_by(Corner::MoveWithWork),
+    mutant(
+        "a write is for a session wherever it is",
+        "write_drain",
+        "AND location_id = p_location AND claim = p_claim",
+        "AND claim = p_claim",
+    )
+    .shown_by(Corner::MadeAgain),
+    mutant(
+        "a write with others is for a session wherever it is",
+        "write_drains",
+        "AND h.location_id = p_locations[i]",
+        "",
+    )
+    .shown_by(Corner::MadeAgain),
+    mutant(
+        "a takeover of open work is not counted",
+        "write_drain",
+        "WHEN starts AND open AND NOT handed_over THEN recoveries + 1",
+        "",
+    )
+    .shown_by(Corner::Takeover),
+    mutant(
+        "a takeover of open work is not counted where it is written with others",
+        "write_drains",
+        "WHEN p_tokens[i] IS NOT NULL AND h.open AND NOT h.handed_over THEN h.recoveries + 1",
+        "",
+    )
+    .shown_by(Corner::Takeover),
+    mutant(
+        "a drain's end does not look whose wake is left",
+        "write_drain",
+        "IF p_end = 'close' AND left_over > 0 THEN",
+        "IF false THEN",
+    )
+    .shown_by(Corner::StoredOnly),
+    mutant(
+        "a drain's end with others does not look whose wake is left",
+        "write_drains",
+        "RETURNING h.pending > 0 AND p_ends[i] = 'close'",
+        "RETURNING false",
+    )
+    .shown_by(Corner::StoredOnly),
+    mutant(
+        "a drain's end keeps the wakes that it has served",
+        "write_drain",
+        "OR (p_end = 'close' AND pending = p_promoted)",
+        "",
+    )
+    .shown_by(Corner::ServedWake),
+    mutant(
+        "a drain's end with others keeps the wakes that it has served",
+        "write_drains",
+        "OR (p_ends[i] = 'close' AND h.pending = p_promoted[i])",
+        "",
+    )
+    .shown_by(Corner::ServedWake),
+    mutant("a look under the lock is for any token", "look_at_drain", "AND l.fence = p_token", "")
+        .shown_by(Corner::LowerToken),
+    mutant("a look is for any token", "look_at_drains", "AND s.fence = a.token", "")
+        .shown_by(Corner::LowerToken),
+    mutant("a staged Revert holds whatever waits", "held_inputs", "AND i.kind = 'synthetic'", "")
+        .shown_by(Corner::WaitingPrompt),
 ];
 
 impl Mutant {
@@ -160,11 +233,14 @@ impl Mutant {
     }
 }
 
-/// Whether the sequences find it.
+/// Whether it is found.
 fn shows(mutant: Mutant) -> bool {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let world = runtime.block_on(mutant.world());
-    let run = || runtime.block_on(sequences(&world, SEQUENCES, None));
+    let run = || match mutant.corner {
+        Some(corner) => runtime.block_on(corner.holds(&world)),
+        None => drop(runtime.block_on(sequences(&world, SEQUENCES, None))),
+    };
     catch_unwind(AssertUnwindSafe(run)).is_err()
 }
 
@@ -183,5 +259,5 @@ fn every_mistake_in_a_function_is_found() {
         let all = running.into_iter().map(|thread| thread.join().expect("mutants that apply"));
         all.flat_map(|survivors: Vec<&str>| survivors).collect()
     });
-    assert_eq!(survivors, [""; 0], "survived {SEQUENCES} sequences");
+    assert_eq!(survivors, [""; 0], "survived {SEQUENCES} sequences, or its corner");
 }

@@ -1,7 +1,7 @@
 //! What is known of a Location's files, and of what sessions changed in them.
 
-use domain::{DrainOutcome, FencingToken, LocationRef};
-use store::{DrainEnd, PackRow, Seed, StoreError};
+use domain::{DrainOutcome, FencingToken, FileChange, LocationRef};
+use store::{CountedChange, DrainEnd, PackRow, Seed, StoreError};
 
 use crate::files::{snapshotted, tree};
 use crate::script::{TestTurn, ended, every_kind, promoted};
@@ -99,6 +99,20 @@ async fn changes_are_found_by_the_prompt_and_by_the_answer_that_they_belong_to()
             assert_eq!(found[0].turn, Some(turn.clone()));
         }
     }
+    // Counted, they are the same but for their patches and the first snapshot.
+    let idle = world.session().await;
+    let nobody = "ses_nobody".parse().expect("an id");
+    let counted = world.store.counted_changes(world.org, vec![nobody, idle.session, id()]).await;
+    let counted = counted.expect("changes");
+    let expected = all[1..].iter().map(|row| CountedChange {
+        session: id(),
+        seq: row.seq,
+        files: row.files.iter().cloned().map(|file| FileChange { patch: None, ..file }).collect(),
+        more: row.more,
+    });
+    assert_eq!(counted, expected.collect::<Vec<_>>());
+    let others = domain::OrgId::random();
+    assert_eq!(world.store.counted_changes(others, vec![id()]).await.expect("none"), []);
     let nobody = domain::MessageId::mint(&mut world.mint());
     assert_eq!(changes(Some(nobody)).await.expect("none"), []);
     let nowhere = world.store.changes(world.org, "ses_nobody".parse().expect("an id"), None).await;

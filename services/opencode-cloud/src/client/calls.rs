@@ -28,7 +28,7 @@ impl Client {
         self.typed(request, "the project", self.pace().answer).await
     }
 
-    /// Creates a session; without a title its model gives it one.
+    /// Creates a session; without a title its model gives it one, and without an agent it has the service's default.
     ///
     /// # Errors
     /// As every call.
@@ -36,10 +36,14 @@ impl Client {
         &self,
         project: &ProjectId,
         directory: Option<&str>,
+        agent: Option<&str>,
         model: Option<&ModelChoice>,
         title: Option<&str>,
     ) -> Result<SessionView, ClientError> {
         let mut body = json!({ "directory": directory });
+        if let Some(agent) = agent {
+            body["agent"] = json!(agent);
+        }
         if let Some(title) = title {
             body["title"] = json!(title);
         }

@@ -128,6 +128,9 @@ pub struct PromptRequest {
     pub message: MessageId,
     /// What the user says.
     pub parts: Vec<PromptPartRequest>,
+    /// The agent for it; `None`: the session's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The model for it, with its provider; `None`: the session's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelChoice>,
@@ -145,10 +148,10 @@ pub enum PromptPartRequest {
 }
 
 impl PromptRequest {
-    /// A prompt of one text.
+    /// A prompt of one text, for the session's agent.
     #[must_use]
     pub fn text(message: MessageId, text: String, model: Option<ModelChoice>) -> Self {
-        Self { message, parts: vec![PromptPartRequest::Text { text }], model }
+        Self { message, parts: vec![PromptPartRequest::Text { text }], agent: None, model }
     }
 }
 

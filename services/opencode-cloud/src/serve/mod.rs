@@ -12,6 +12,7 @@ mod bootstrap;
 pub mod cluster;
 mod error;
 mod gateway_role;
+pub mod level_cmd;
 pub mod migrate;
 mod model;
 pub mod placement_cmd;

@@ -22,7 +22,7 @@ use super::bootstrap::first_key;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::models;
 use super::placement_role::{self, PlacementSetup};
-use super::up::check_schema;
+use super::up::{check_level, check_schema};
 use super::worker_role::{self, Folders, WorkerSetup};
 
 const HEALTH: TaskKind = TaskKind::new("health listener", OnError::StopRole, OnCancel::Wait);
@@ -138,6 +138,8 @@ impl Common {
         let options = StoreOptions::new(args.database_url.clone());
         let sched = store::role_url(&options.url, "oc_sched", None)?;
         check_schema(schema_version(&sched, stop).await?)?;
+        let store = Store::connect(&options)?;
+        check_level(store.feature_level().await?)?;
         let nats = Nats::connect(&args.nats_url, &args.cluster)
             .await
             .map_err(|error| ServeError::stopped("NATS", &error))?;
@@ -146,7 +148,7 @@ impl Common {
             signals = Arc::new(Dropping::wrap(signals, args.drop_signals));
         }
         let clock = Arc::new(SystemClock::new());
-        Ok(Self { store: Store::connect(&options)?, signals, clock })
+        Ok(Self { store, signals, clock })
     }
 
     fn placement(&self, args: &ClusterArgs) -> Arc<dyn Placement> {

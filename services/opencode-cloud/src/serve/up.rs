@@ -128,6 +128,7 @@ async fn serve(
     let store = Store::connect(&options)?;
     let sched = store::role_url(&options.url, "oc_sched", options.password.as_deref())?;
     check_schema(store::schema_version(&sched).await?)?;
+    check_level(store.feature_level().await?)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let key = first_key(&store, &*clock, args.bootstrap_key.as_deref()).await?;
     let model = models(&args.model).await?;
@@ -256,6 +257,17 @@ pub(crate) fn check_schema(version: i64) -> Result<(), ServeError> {
     Err(ServeError::Stopped(format!(
         "the database is of schema {version} and this build needs {}: {fix}",
         store::SCHEMA_VERSION
+    )))
+}
+
+/// A cluster whose level was raised writes what older builds cannot read.
+pub(crate) fn check_level(level: i32) -> Result<(), ServeError> {
+    if level <= store::FEATURES {
+        return Ok(());
+    }
+    Err(ServeError::Stopped(format!(
+        "the cluster's feature level is {level} and this build knows {}: start a newer build",
+        store::FEATURES
     )))
 }
 

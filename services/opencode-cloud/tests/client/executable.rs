@@ -43,11 +43,34 @@ async fn run_prints_the_answer_and_exits_with_0() {
     let service = Service::start(vec![whole()]).await;
     let folder = tempfile::tempdir().expect("a folder");
     let directory = folder.path().to_str().expect("UTF-8");
-    let words = ["run", "hello", "--directory", directory, "--model", "big"];
+    let words = ["run", "hello", "--directory", directory, "--model", "big", "--agent", "plan"];
     let (code, out, err) = cli(&service.url, &words).await;
     assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
     assert!(err.contains("session ses_1") && err.contains("simulated: no language model"), "{err}");
-    assert_eq!(service.seen().prompts[0]["model"], "sim/big");
+    let seen = service.seen();
+    assert_eq!(
+        (&seen.prompts[0]["model"], &seen.prompts[0]["agent"]),
+        (&"sim/big".into(), &"plan".into())
+    );
+    assert_eq!(seen.created[0]["agent"], "plan");
+}
+
+#[tokio::test]
+async fn a_session_goes_on_in_its_own_directory_or_not_at_all() {
+    let service = Service::start(vec![whole()]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = folder.path().to_str().expect("UTF-8");
+    let words = ["run", "hello", "--session", "ses_1", "--directory", other];
+    let (code, out, err) = cli(&service.url, &words).await;
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    let fix = format!("opencode-cloud session move ses_1 --directory {other}");
+    assert!(err.contains("works in /work; leave --directory out") && err.contains(&fix), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert_eq!(service.seen().prompts, [] as [Value; 0], "nothing was asked of it");
+    let words = ["run", "hello", "--session", "ses_1", "--directory", "/work/"];
+    let (code, out, err) = cli(&service.url, &words).await;
+    assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
+    assert_eq!(service.seen().prompts[0].get("agent"), None);
 }
 
 #[tokio::test]

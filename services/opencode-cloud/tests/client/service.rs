@@ -46,6 +46,8 @@ pub(crate) struct Seen {
     pub(crate) resumed_after: Vec<String>,
     /// Bodies of the prompts, refused ones included.
     pub(crate) prompts: Vec<Value>,
+    /// Bodies of the sessions that were made.
+    pub(crate) created: Vec<Value>,
 }
 
 struct Inner {
@@ -126,9 +128,12 @@ async fn answer(
     match (method.as_str(), path) {
         ("POST", "/project/init") => Json(json!({"id": "prj_1"})).into_response(),
         ("GET", "/config") => Json(json!({"model": "sim/simulated"})).into_response(),
-        ("POST", "/project/prj_1/session") | ("GET", "/platform/session/ses_1") => {
+        ("POST", "/project/prj_1/session") => {
+            let asked: Value = serde_json::from_slice(&body).expect("a JSON body");
+            lock(&inner.seen).created.push(asked);
             Json(session()).into_response()
         }
+        ("GET", "/platform/session/ses_1") => Json(session()).into_response(),
         ("GET", "/platform/session") => Json(json!([session()])).into_response(),
         ("GET", "/platform/session/ses_1/log") => {
             let first = json!({"seq": 1, "id": "evt_1", "time": 1, "type": "drain.ended",

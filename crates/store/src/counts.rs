@@ -1,0 +1,70 @@
+//! How much sessions changed in files: of many at once, and without the patches that most of their changes is.
+
+use domain::{FileChange, OrgId, Seq, SessionId};
+
+use crate::{Store, StoreError};
+
+/// What one step of a session changed in files, counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedChange {
+    /// The session.
+    pub session: SessionId,
+    /// Its number in the session's log.
+    pub seq: Seq,
+    /// The files, without their patches.
+    pub files: Vec<FileChange>,
+    /// Files beyond those that are listed.
+    pub more: i64,
+}
+
+impl Store {
+    /// What sessions changed in files, without what was reverted for good: session by session, oldest first, in one
+    /// statement. Nothing of one that is not there, or that changed nothing.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn counted_changes(
+        &self,
+        org: OrgId,
+        sessions: Vec<SessionId>,
+    ) -> Result<Vec<CountedChange>, StoreError> {
+        if sessions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sessions: Vec<String> = sessions.into_iter().map(String::from).collect();
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    r#"SELECT c.session_id, c.seq, c.more, (
+                           SELECT coalesce(json_strip_nulls(json_agg(f))::text, '[]')
+                           FROM json_to_recordset(c.files::json)
+                               AS f (path text, status text, additions bigint, deletions bigint)
+                       ) AS "files!"
+                       FROM workspace_change c
+                       WHERE c.org_id = $1 AND c.session_id = ANY ($2) AND NOT c.base
+                           AND (c.turn_id IS NULL OR EXISTS (
+                               SELECT FROM provider_turn t
+                               JOIN message m ON m.org_id = t.org_id AND m.id = t.message_id
+                               WHERE t.org_id = $1 AND t.id = c.turn_id))
+                       ORDER BY c.session_id, c.seq"#,
+                    org.0,
+                    &sessions,
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter()
+                    .map(|row| {
+                        Ok(CountedChange {
+                            session: row.session_id.parse()?,
+                            seq: Seq(row.seq),
+                            files: serde_json::from_str(&row.files)
+                                .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                            more: row.more,
+                        })
+                    })
+                    .collect()
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,72 @@
+//! `feature-level`: what the cluster writes, and the end of an upgrade.
+
+use clap::Args;
+use store::{FEATURES, Store};
+
+use super::ServeError;
+use super::up::{check_level, check_schema};
+use crate::output::Screen;
+
+/// Arguments of `feature-level`.
+#[derive(Debug, Clone, Args)]
+pub struct LevelArgs {
+    /// The database, as oc_migrate
+    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_DATABASE_URL", hide_env_values = true)]
+    pub database_url: String,
+    /// Raise it to what this build writes, for good: older builds do not start any more
+    #[arg(long)]
+    pub raise: bool,
+}
+
+/// Shows the level, raised if that is asked for.
+///
+/// # Errors
+/// [`ServeError`] when the database refuses, or is not one of this build.
+pub async fn execute(args: LevelArgs, screen: &mut Screen) -> Result<u8, ServeError> {
+    let url = &args.database_url;
+    let before = Store::read_cluster(url).await?.feature_level;
+    let level = if args.raise {
+        // What is written at this level needs the tables that go with it.
+        check_schema(store::schema_version(url).await?)?;
+        check_level(before)?;
+        Store::raise_feature_level(url).await?
+    } else {
+        before
+    };
+    let line = told(before, level);
+    screen.out.line(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
+    Ok(0)
+}
+
+fn told(before: i32, level: i32) -> String {
+    match (before < level, level < FEATURES) {
+        (true, _) => format!(
+            "the feature level is {level} now, and was {before}; running processes know within a minute"
+        ),
+        (false, true) => format!(
+            "the feature level is {level}; this build writes what needs {FEATURES} once it is raised with --raise"
+        ),
+        (false, false) => format!("the feature level is {level}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_told_with_what_is_left_to_do() {
+        let below = FEATURES - 1;
+        assert!(told(below, below).ends_with("--raise"));
+        let raised = format!("is {FEATURES} now, and was {below}");
+        assert!(told(below, FEATURES).contains(&raised));
+        assert_eq!(told(FEATURES, FEATURES), format!("the feature level is {FEATURES}"));
+    }
+
+    #[test]
+    fn a_build_that_is_older_than_the_level_is_told_to_give_way() {
+        check_level(FEATURES).expect("ours");
+        let error = check_level(FEATURES + 1).expect_err("a newer build's");
+        assert!(error.to_string().ends_with("start a newer build"), "{error}");
+    }
+}
