@@ -2,6 +2,9 @@
 -- limit that its workers share; and the last good catalog of models, which belongs to no tenant.
 SET LOCAL ROLE oc_owner;
 
+-- Replies hold provider state and calls that a provider ran: what builds before this schema would not show a model.
+UPDATE cluster SET feature_level = 3;
+
 -- Data keys, each wrapped by a master key that the database never sees. A new master key rewraps these rows alone.
 CREATE TABLE organisation_secret (
     org_id uuid NOT NULL REFERENCES organisation,

@@ -40,7 +40,12 @@ impl<'r> Stage<'r> {
             Cow::Borrowed(rules)
         } else {
             let compaction = CompactionSettings { auto: false, ..rules.compaction };
-            Cow::Owned(RuleSettings { titles: false, compaction, ..rules.clone() })
+            Cow::Owned(RuleSettings {
+                titles: false,
+                provider_state: false,
+                compaction,
+                ..rules.clone()
+            })
         };
         let interrupts_before = Seq(0);
         Self {

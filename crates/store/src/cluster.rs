@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::{Generation, SessionEvent};
+use domain::{Generation, ModelRef, ReplyPart, SessionEvent};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgExecutor};
 use tokio::time::Instant;
@@ -18,11 +18,31 @@ pub struct ClusterRow {
 }
 
 /// The feature level of what this build writes. Builds of level 1 read no controls, other changes of the
-/// inbox, context entries, titles, compactions, Workspace Snapshots, Reverts, Moves and Forks.
-pub const FEATURES: i32 = 2;
+/// inbox, context entries, titles, compactions, Workspace Snapshots, Reverts, Moves and Forks; builds of level 2
+/// no provider state, no calls that a provider ran, and no variants of models.
+pub const FEATURES: i32 = 3;
 
-/// The level from which on every running build reads events of this kind.
+/// The level from which on every running build reads this event.
 pub(crate) fn level(event: &SessionEvent) -> i32 {
+    if needs_state(event) { 3 } else { level_of_kind(event) }
+}
+
+/// Whether a build that knows the event's kind alone would show the model something else.
+fn needs_state(event: &SessionEvent) -> bool {
+    let varies = |model: Option<&ModelRef>| model.is_some_and(|model| model.variant.is_some());
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others are what they were")]
+    match event {
+        SessionEvent::TurnReplied(replied) => replied.parts.iter().any(ReplyPart::has_state),
+        SessionEvent::ToolCalled(called) => called.intent.metadata.is_some(),
+        SessionEvent::SessionCreated(created) => varies(created.model.as_ref()),
+        SessionEvent::PromptAdmitted(prompt) => varies(prompt.model.as_ref()),
+        SessionEvent::PromptPromoted(promoted) => varies(Some(&promoted.model)),
+        SessionEvent::TurnStarted(started) => varies(Some(&started.model)),
+        _ => false,
+    }
+}
+
+fn level_of_kind(event: &SessionEvent) -> i32 {
     match event {
         SessionEvent::SessionCreated(_)
         | SessionEvent::PromptAdmitted(_)
@@ -176,6 +196,20 @@ fn generation(stored: i32) -> Result<Generation, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reply_with_provider_state_is_for_builds_that_keep_it() {
+        let reply = |part: &str| {
+            let payload = format!(
+                r#"{{"turn":"trn_1","message":"msg_1","parts":[{part}],"finish":"stop"}}"#
+            );
+            level(&SessionEvent::read("turn.replied", 1, &payload).expect("a reply"))
+        };
+        assert_eq!(reply(r#"{"type":"text","id":"prt_1","text":"a"}"#), 1);
+        assert_eq!(reply(r#"{"type":"text","id":"prt_1","text":"a","metadata":"{}"}"#), 3);
+        let hosted = r#""id":"prt_1","call":"c","name":"search""#;
+        assert_eq!(reply(&format!(r#"{{"type":"hosted-call",{hosted},"input":"{{}}"}}"#)), 3);
+    }
 
     #[test]
     fn a_level_is_believed_for_a_minute() {

@@ -10,7 +10,7 @@ use crate::events::read_events;
 use crate::look::{Look, Seen, Sight};
 use crate::pool::Tx;
 use crate::write::{Write, WriteOutcome};
-use crate::{FEATURES, Store, StoreError};
+use crate::{Store, StoreError};
 
 /// Events that a look at the head brings with it; what a session has beyond it is read in pages.
 pub(crate) const PAGE: i64 = 1_000;
@@ -235,8 +235,9 @@ impl DrainWrite {
         now: TimestampMs,
         append: Append<'_>,
     ) -> Result<Written, StoreError> {
-        if append.events.iter().any(|event| level(event) > 1) {
-            self.store.require(FEATURES).await?;
+        let wants = append.events.iter().map(level).max().unwrap_or(1);
+        if wants > 1 {
+            self.store.require(wants).await?;
         }
         if matches!(append.end, DrainEnd::Moved | DrainEnd::MovedOpen) {
             return self.commit_move(mint, now, append).await;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use jiff::tz::TimeZone;
+use llm_protocol::{Generation, Protocol};
 use session::{DrainSettings, ModelFacts, Prices};
 use tools::Limits;
 
@@ -27,10 +28,21 @@ pub struct ListenArgs {
 /// Which model answers.
 #[derive(Debug, Clone, Args)]
 pub struct ModelArgs {
-    /// Base URL of an OpenAI-compatible server, such as http://127.0.0.1:11434/v1
+    /// Base URL of a model server, such as http://127.0.0.1:11434/v1
     #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_MODEL_URL")]
     pub model_url: Option<String>,
-    /// The model of sessions that choose none; otherwise the first that the server lists
+    /// How the server at --model-url is spoken to: openai-chat, openai-responses, anthropic-messages, gemini or
+    /// bedrock-converse
+    #[arg(
+        long,
+        value_name = "PROTOCOL",
+        default_value = "openai-chat",
+        value_parser = protocol,
+        env = "OPENCODE_CLOUD_MODEL_PROTOCOL"
+    )]
+    pub model_protocol: Protocol,
+    /// The model of sessions that choose none; otherwise the first that the server lists, if it speaks one of
+    /// OpenAI's protocols
     #[arg(long, value_name = "NAME", env = "OPENCODE_CLOUD_MODEL")]
     pub model: Option<String>,
     /// What the provider at --model-url is called in `provider/model`
@@ -48,7 +60,7 @@ pub struct ModelArgs {
     /// compacted [default: unknown, only when the model refuses a request]
     #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_MODEL_CONTEXT_LIMIT")]
     pub model_context_limit: Option<u64>,
-    /// Tokens that an answer of the configured model may have
+    /// Tokens that an answer of the configured model may have; asked for in all protocols but openai-chat
     #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_MODEL_OUTPUT_LIMIT")]
     pub model_output_limit: Option<u64>,
     /// What the configured model costs, in USD per 1M tokens [default: nothing]
@@ -71,9 +83,22 @@ impl ModelArgs {
             context_limit: self.model_context_limit,
             output_limit: self.model_output_limit,
             prices: self.model_price.clone(),
+            generation: Generation {
+                // Servers of chat completions have longer answers of their own accord, or no such bound.
+                max_tokens: self
+                    .model_output_limit
+                    .filter(|_| self.model_protocol != Protocol::OpenAiChat),
+                ..Generation::default()
+            },
             ..ModelFacts::default()
         }
     }
+}
+
+/// Reads a protocol's id.
+fn protocol(id: &str) -> Result<Protocol, String> {
+    let all = || Protocol::ALL.iter().map(|protocol| protocol.id()).collect::<Vec<_>>().join(", ");
+    Protocol::from_id(id).ok_or_else(|| format!("there is no protocol `{id}`; there are {}", all()))
 }
 
 /// Where data is.
@@ -215,6 +240,34 @@ mod tests {
     struct Probe {
         #[command(flatten)]
         drains: DrainArgs,
+    }
+
+    #[derive(Parser)]
+    struct ModelProbe {
+        #[command(flatten)]
+        model: ModelArgs,
+    }
+
+    #[test]
+    fn a_server_is_spoken_to_in_any_protocol_and_in_chat_unless_it_is_said() {
+        let read = |arguments: &[&str]| {
+            ModelProbe::try_parse_from([&["probe", "--model-output-limit=9"], arguments].concat())
+        };
+        let chat = read(&[]).expect("flags").model;
+        assert_eq!(
+            (chat.model_protocol, chat.facts().generation.max_tokens),
+            (Protocol::OpenAiChat, None)
+        );
+        for protocol in Protocol::ALL.iter().filter(|protocol| **protocol != Protocol::OpenAiChat) {
+            let flag = format!("--model-protocol={}", protocol.id());
+            let other = read(&[&flag]).expect("a protocol").model;
+            assert_eq!(
+                (other.model_protocol, other.facts().generation.max_tokens),
+                (*protocol, Some(9))
+            );
+        }
+        let error = read(&["--model-protocol=soap"]).err().expect("no protocol").to_string();
+        assert!(error.contains("there is no protocol `soap`; there are openai-chat, "), "{error}");
     }
 
     #[test]

@@ -225,6 +225,9 @@ impl Cluster {
             None => &args.model.model_provider,
         };
         model.push(format!("--model-provider={provider}"));
+        if simulated.is_none() {
+            model.push(format!("--model-protocol={}", args.model.model_protocol.id()));
+        }
         for (flag, value) in [
             ("--model", &args.model.model),
             ("--model-key", &args.model.model_key),

@@ -1,8 +1,9 @@
-//! Which model answers, from flags: an OpenAI-compatible server, OpenAI, or the simulated model.
+//! Which model answers, from flags: a server that is named, OpenAI, or the simulated model.
 
 use domain::ModelRef;
 use llm_client::{Client, Endpoint, Options, Secret, normalize_base_url};
-use session::ConfiguredModels;
+use llm_protocol::Protocol;
+use session::{ConfiguredModels, ProviderSetup};
 use simulated_model::{Running, SimulatedModel};
 
 use super::ServeError;
@@ -54,17 +55,27 @@ async fn find(args: &ModelArgs) -> Result<Models, ServeError> {
         if let Some(key) = &args.model_key {
             endpoint = endpoint.with_api_key(Secret::new(key));
         }
+        let lists =
+            [Protocol::OpenAiChat, Protocol::OpenAiResponses].contains(&args.model_protocol);
         let model = match &args.model {
             Some(model) => model.clone(),
-            None => first_listed(&client, &endpoint).await,
+            None if lists => first_listed(&client, &endpoint).await,
+            None => {
+                let protocol = args.model_protocol.id();
+                return Err(ServeError::Usage(format!(
+                    "--model: say which model is at --model-url; servers of {protocol} are not asked for a list"
+                )));
+            }
         };
         let kind = ModelKind::Url(url.clone());
-        return Ok(single(client, &args.model_provider, model, endpoint, kind, None));
+        let setup = ProviderSetup::new(args.model_protocol, endpoint);
+        return Ok(single(client, &args.model_provider, model, setup, kind, None));
     }
     if let Some(key) = args.openai_api_key.as_ref().filter(|key| !key.trim().is_empty()) {
         let endpoint = Endpoint::new(OPENAI_URL).with_api_key(Secret::new(key));
         let model = args.model.clone().unwrap_or_else(|| OPENAI_MODEL.to_owned());
-        return Ok(single(client, "openai", model, endpoint, ModelKind::OpenAi, None));
+        let (setup, kind) = (endpoint.into(), ModelKind::OpenAi);
+        return Ok(single(client, "openai", model, setup, kind, None));
     }
     let options =
         simulated_model::Options { log_bodies: false, ..simulated_model::Options::default() };
@@ -74,7 +85,7 @@ async fn find(args: &ModelArgs) -> Result<Models, ServeError> {
     let endpoint = Endpoint::new(running.url());
     let model = simulated_model::MODEL.to_owned();
     let kind = ModelKind::Simulated;
-    Ok(single(client, "simulated", model, endpoint, kind, Some(running)))
+    Ok(single(client, "simulated", model, endpoint.into(), kind, Some(running)))
 }
 
 /// The first model that the server lists. Servers that do not list theirs usually have one only, and
@@ -93,7 +104,7 @@ fn single(
     client: Client,
     provider: &str,
     model: String,
-    endpoint: Endpoint,
+    setup: ProviderSetup,
     kind: ModelKind,
     simulated: Option<Running>,
 ) -> Models {
@@ -101,6 +112,6 @@ fn single(
     let prefix = format!("{provider}/");
     let model = model.strip_prefix(&prefix).map(str::to_owned).unwrap_or(model);
     let default = ModelRef::new(provider, model);
-    let configured = ConfiguredModels::single(default, endpoint);
+    let configured = ConfiguredModels::single(default, setup);
     Models { client, configured, kind, simulated }
 }
