@@ -7,6 +7,7 @@
 use serde_json::Value;
 
 use crate::error::{ErrorReason, ProviderError, truncate};
+use crate::google_error::google_reason;
 
 /// Classifies an answer whose status is not a success.
 ///
@@ -134,6 +135,7 @@ fn by_name(codes: &[String]) -> Option<ErrorReason> {
 struct Stated {
     codes: Vec<String>,
     message: String,
+    google: Option<ErrorReason>,
 }
 
 impl Stated {
@@ -142,7 +144,7 @@ impl Stated {
             // Gemini wraps its error in a list of one.
             Ok(Value::Array(items)) if !items.is_empty() => Self::from_object(&items[0], body),
             Ok(value) => Self::from_object(&value, body),
-            Err(_) => Self { codes: Vec::new(), message: body.trim().to_owned() },
+            Err(_) => Self { codes: Vec::new(), message: body.trim().to_owned(), google: None },
         }
     }
 
@@ -168,6 +170,7 @@ impl Stated {
         Self {
             codes: ["code", "type", "status"].into_iter().filter_map(code).collect(),
             message: message.unwrap_or_default(),
+            google: google_reason(error),
         }
     }
 
@@ -183,6 +186,13 @@ impl Stated {
         }
         if code(POLICY_CODES) || (matches!(status, 0 | 400 | 403 | 422) && said(POLICY_PHRASES)) {
             return Some(ErrorReason::ContentPolicy);
+        }
+        if let Some(reason) = self.google {
+            return Some(if retry_after_ms.is_some() {
+                with_wait(reason, retry_after_ms)
+            } else {
+                reason
+            });
         }
         if code(QUOTA_CODES) || (matches!(status, 0 | 400 | 403 | 429) && said(QUOTA_PHRASES)) {
             return Some(ErrorReason::Quota);
@@ -203,7 +213,8 @@ fn may_be_overflow(status: u16) -> bool {
     matches!(status, 0 | 400 | 413 | 422 | 500)
 }
 
-const OVERFLOW_CODES: &[&str] = &["context_length_exceeded", "exceed_context_size"];
+const OVERFLOW_CODES: &[&str] =
+    &["context_length_exceeded", "exceed_context_size", "request_too_large"];
 const OVERFLOW_PHRASES: &[&str] = &[
     "maximum context length",
     "context window",
@@ -212,13 +223,20 @@ const OVERFLOW_PHRASES: &[&str] = &[
     "prompt is too long",
     "input is too long",
     "input token count",
+    "exceed context limit",
     "maximum prompt length",
     "reduce the length of the messages",
 ];
 const POLICY_CODES: &[&str] =
     &["content_policy", "content_filter", "responsibleaipolicy", "moderation", "safety"];
-const POLICY_PHRASES: &[&str] =
-    &["content policy", "content management policy", "flagged", "moderation", "usage policies"];
+const POLICY_PHRASES: &[&str] = &[
+    "content policy",
+    "content management policy",
+    "content filtering policy",
+    "flagged",
+    "moderation",
+    "usage policies",
+];
 const QUOTA_CODES: &[&str] = &[
     "insufficient_quota",
     "billing",
@@ -235,6 +253,7 @@ const AWS_REFUSED: &[&str] = &[
 ];
 const QUOTA_PHRASES: &[&str] = &[
     "exceeded your current quota",
+    "reached your specified api usage limits",
     "credit balance is too low",
     "insufficient balance",
     "insufficient credits",

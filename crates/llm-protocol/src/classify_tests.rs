@@ -42,6 +42,21 @@ fn bodies_refine_what_the_status_says() {
             ErrorReason::ContextOverflow,
         ),
         (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 197202 + 21333 > 200000"}}"#,
+            ErrorReason::ContextOverflow,
+        ),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"Output blocked by content filtering policy"}}"#,
+            ErrorReason::ContentPolicy,
+        ),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits."}}"#,
+            ErrorReason::Quota,
+        ),
+        (
             429,
             r#"{"error":{"message":"x","type":"insufficient_quota","code":"insufficient_quota"}}"#,
             ErrorReason::Quota,

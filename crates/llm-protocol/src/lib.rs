@@ -21,6 +21,7 @@ mod error_event;
 mod event;
 mod framing;
 pub mod gemini;
+mod google_error;
 mod json;
 mod media;
 mod message;

@@ -151,8 +151,13 @@ pub(super) fn messages<'a>(
     owner: &'a StateOwner,
     marks: &Breakpoints,
 ) -> Vec<WireMessage<'a>> {
-    let mut writer =
-        Writer { owner, messages: Vec::new(), from: Vec::new(), ids: CallIds::default() };
+    let mut writer = Writer {
+        owner,
+        messages: Vec::new(),
+        blocks: 0,
+        from: Vec::new(),
+        ids: CallIds::default(),
+    };
     for (at, message) in request.messages.iter().enumerate() {
         match message.role {
             Role::User => writer.user(message),
@@ -164,7 +169,7 @@ pub(super) fn messages<'a>(
                 writer.instructions(message, native, next);
             }
         }
-        writer.from.resize(writer.count(), at);
+        writer.from.resize(writer.blocks, at);
     }
     writer.mark(marks);
     writer.messages
@@ -178,6 +183,8 @@ fn is_said(text: &str) -> bool {
 struct Writer<'a> {
     owner: &'a StateOwner,
     messages: Vec<WireMessage<'a>>,
+    /// How many blocks they have in all.
+    blocks: usize,
     /// The neutral message that each block is from.
     from: Vec<usize>,
     ids: CallIds<'a>,
@@ -187,11 +194,8 @@ const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
 
 impl<'a> Writer<'a> {
-    fn count(&self) -> usize {
-        self.messages.iter().map(|message| message.content.len()).sum()
-    }
-
     fn say(&mut self, role: &'static str, content: Vec<Block<'a>>) {
+        self.blocks += content.len();
         if !content.is_empty() {
             self.messages.push(WireMessage { role, content });
         }
@@ -221,7 +225,10 @@ impl<'a> Writer<'a> {
         let last = self.messages.last_mut().filter(|last| last.role == USER);
         match (native && matches!(next, None | Some(Role::Assistant)), last) {
             (true, Some(_)) => self.say(Role::System.as_str(), vec![Block::text(text)]),
-            (false, Some(last)) => last.content.push(Block::text(wrap_instructions(&text))),
+            (false, Some(last)) => {
+                last.content.push(Block::text(wrap_instructions(&text)));
+                self.blocks += 1;
+            }
             (_, None) => self.say(USER, vec![Block::text(wrap_instructions(&text))]),
         }
     }
@@ -245,6 +252,7 @@ impl<'a> Writer<'a> {
         };
         match self.messages.last_mut() {
             Some(last) if last.role == USER && last.content.iter().all(result) => {
+                self.blocks += content.len();
                 last.content.extend(content);
             }
             Some(_) | None => self.say(USER, content),
@@ -324,6 +332,9 @@ impl<'a> Writer<'a> {
 
     /// A mark goes to the last block of its message that takes one, or of a message before.
     fn mark(&mut self, marks: &Breakpoints) {
+        if marks.messages.is_empty() {
+            return;
+        }
         let blocks = self.messages.iter_mut().flat_map(|message| &mut message.content);
         let mut blocks: Vec<_> = blocks.zip(&self.from).collect();
         for mark in &marks.messages {

@@ -1,0 +1,91 @@
+//! What Google says in an error's `details`, which its message and status do not tell apart.
+//!
+//! Source: <https://cloud.google.com/apis/design/errors#error_details> (`google.rpc.RetryInfo`, `QuotaFailure`,
+//! `ErrorInfo`).
+
+use serde_json::Value;
+
+use crate::error::ErrorReason;
+
+/// The reason that the details of an error give. A limit of a minute and the end of a day's allowance have the same
+/// status and message; a key that is wrong has the status of an invalid request.
+pub(crate) fn google_reason(error: &Value) -> Option<ErrorReason> {
+    let details = error.get("details")?.as_array()?;
+    let text = |detail: &Value, key: &str| detail.get(key)?.as_str().map(str::to_owned);
+    let said = |key: &str| details.iter().find_map(|detail| text(detail, key));
+    if said("reason").is_some_and(|reason| reason.starts_with("API_KEY_")) {
+        return Some(ErrorReason::Authentication);
+    }
+    let is_limit = error.get("code") == Some(&Value::from(429))
+        || error.get("status") == Some(&Value::from("RESOURCE_EXHAUSTED"));
+    if !is_limit {
+        return None;
+    }
+    let violations = details.iter().filter_map(|detail| detail.get("violations")?.as_array());
+    let quotas = violations.flatten().filter_map(|violation| text(violation, "quotaId"));
+    if quotas.into_iter().any(|quota| quota.contains("PerDay")) {
+        return Some(ErrorReason::Quota);
+    }
+    let wait = said("retryDelay").and_then(|delay| delay_ms(&delay));
+    wait.map(|wait| ErrorReason::RateLimit { retry_after_ms: Some(wait) })
+}
+
+/// A `google.protobuf.Duration` in JSON: seconds with a fraction and an `s`. At most a year.
+fn delay_ms(delay: &str) -> Option<u64> {
+    const YEAR_S: f64 = 366.0 * 86_400.0;
+    let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
+    if !(0.0..=YEAR_S).contains(&seconds) {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to a year")]
+    Some((seconds * 1000.0).ceil() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{classify, classify_in_stream};
+    use serde_json::json;
+
+    fn limited(quota: &str, delay: Option<&str>) -> Value {
+        let mut details = vec![json!({
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{"quotaMetric": "m", "quotaId": quota}]
+        })];
+        if let Some(delay) = delay {
+            let kind = "type.googleapis.com/google.rpc.RetryInfo";
+            details.push(json!({"@type": kind, "retryDelay": delay}));
+        }
+        let message =
+            "You exceeded your current quota, please check your plan and billing details.";
+        json!({"error": {
+            "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details
+        }})
+    }
+
+    #[test]
+    fn a_limit_of_a_minute_passes_and_that_of_a_day_is_spent() {
+        let reason = |body: &Value, header| classify(429, header, &body.to_string()).reason;
+        let minute =
+            limited("GenerateRequestsPerMinutePerProjectPerModel-FreeTier", Some("34.07s"));
+        let wait = |ms| ErrorReason::RateLimit { retry_after_ms: Some(ms) };
+        assert_eq!(reason(&minute, None), wait(34_070));
+        assert_eq!(reason(&minute, Some(5)), wait(5));
+        assert_eq!(classify_in_stream(&minute["error"]).reason, wait(34_070));
+        let day = limited("GenerateRequestsPerDayPerProjectPerModel-FreeTier", Some("34s"));
+        assert_eq!(reason(&day, None), ErrorReason::Quota);
+        // Nothing to go by but the message.
+        assert_eq!(reason(&limited("", Some("soon")), None), ErrorReason::Quota);
+        assert_eq!(reason(&limited("", Some("-1s")), None), ErrorReason::Quota);
+    }
+
+    #[test]
+    fn a_wrong_key_is_no_invalid_request() {
+        let body = json!([{"error": {
+            "code": 400, "message": "API key not valid. Please pass a valid API key.",
+            "status": "INVALID_ARGUMENT",
+            "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]
+        }}]);
+        assert_eq!(classify(400, None, &body.to_string()).reason, ErrorReason::Authentication);
+    }
+}
