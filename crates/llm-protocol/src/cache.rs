@@ -1,12 +1,13 @@
 //! Where a request is marked for the provider's prompt cache: one policy for all protocols that want marks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::message::Role;
 use crate::request::LlmRequest;
 
 /// What the provider is to keep for the next request. In JSON `"auto"`, `"none"` or an object of [`CacheMarks`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "CacheJson", into = "CacheJson")]
 pub enum CachePolicy {
     /// The last tool, the first and last piece of instructions, and the last message ([`CacheMarks::AUTO`]).
@@ -27,7 +28,7 @@ impl CachePolicy {
 }
 
 /// Which places are marked; what is not said is not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CacheMarks {
     /// The last tool.
@@ -48,7 +49,7 @@ impl CacheMarks {
 }
 
 /// Which messages are marked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MessageMarks {
     /// None.
@@ -62,14 +63,14 @@ pub enum MessageMarks {
     LatestAssistant,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Word {
     Auto,
     None,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum CacheJson {
     Word(Word),

@@ -1,5 +1,6 @@
 //! One typed reason for every failure of a provider call.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a provider call failed, told apart by what the caller is to do about it.
@@ -41,7 +42,7 @@ pub enum ErrorReason {
 }
 
 /// How far a request got before it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
     /// No connection, or nothing written: the provider has not seen it, and charges nothing.

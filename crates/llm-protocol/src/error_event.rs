@@ -1,14 +1,16 @@
 //! The `error` event: how a failed answer ends in neutral JSON.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::{Delivery, ErrorReason};
 
 /// The last event of an answer that failed. In JSON `{"type":"error","reason":"rate-limit",…}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename = "error", rename_all = "camelCase")]
 pub struct ErrorEvent {
     /// [`ErrorReason::name`].
+    #[schemars(extend("enum" = ErrorReason::NAMES))]
     pub reason: &'static str,
     /// Whether the same request may succeed later.
     pub retryable: bool,
@@ -30,6 +32,20 @@ pub struct ErrorEvent {
 }
 
 impl ErrorReason {
+    /// All names in neutral JSON.
+    pub const NAMES: [&str; 10] = [
+        "authentication",
+        "rate-limit",
+        "quota",
+        "overflow",
+        "content-policy",
+        "invalid-request",
+        "transport",
+        "provider-internal",
+        "invalid-output",
+        "unknown",
+    ];
+
     /// The reason in neutral JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -1,5 +1,6 @@
 //! The neutral events: what a model's answer is made of, as it arrives.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::json::RawJson;
@@ -11,7 +12,7 @@ use crate::message::{ToolCall, ToolResult};
 /// tool input may be open beside it. `ToolCall` follows its `ToolInputEnd` at once; the `ToolResult` of a
 /// call that the provider ran comes after its call. `StepFinish` and `Finish` come last and once. An answer that
 /// fails ends with an error instead (see [`crate::ErrorEvent`] for its JSON).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum LlmEvent {
     /// A text part begins.
@@ -94,7 +95,7 @@ pub enum LlmEvent {
 }
 
 /// Why an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinishReason {
     /// The model was done, or met a stop string.
@@ -127,7 +128,7 @@ impl FinishReason {
 }
 
 /// Tokens of one provider call. Input includes what the cache read and wrote, output includes reasoning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// All input.

@@ -32,6 +32,7 @@ mod options;
 mod protocol;
 mod request;
 pub mod retry;
+pub mod schema;
 pub mod sse;
 mod state;
 mod text;

@@ -1,11 +1,12 @@
 //! Messages of the conversation and their parts.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::json::RawJson;
 
 /// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// The person, or text that stands in for them.
@@ -33,8 +34,9 @@ impl Role {
 
 /// One message. Deserialising refuses a part that its role cannot carry (a tool call by the user, say); a
 /// protocol does not send such a part when it was built in code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "crate::message_json::MessageFields")]
+#[schemars(!try_from)]
 pub struct Message {
     /// Who speaks.
     pub role: Role,
@@ -69,9 +71,10 @@ impl Message {
 }
 
 /// A piece of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 #[serde(try_from = "crate::message_json::PartFields")]
+#[schemars(!try_from)]
 pub enum Part {
     /// Text that is said.
     Text(TextPart),
@@ -106,7 +109,7 @@ impl Part {
 }
 
 /// Text, with what its provider wants to see again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TextPart {
     /// The text.
@@ -117,7 +120,7 @@ pub struct TextPart {
 }
 
 /// Something that is no text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Media {
     /// Its media type, such as `image/png`.
@@ -167,16 +170,19 @@ impl ToolCall {
 }
 
 /// What a call gave.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", try_from = "crate::message_json::PartFields")]
+#[schemars(!try_from)]
 pub struct ToolResult {
     /// The id of the call.
     pub id: String,
     /// The tool's name.
     pub name: String,
     /// What the model sees. JSON also accepts a string (one text) and any other value (its JSON text).
+    #[schemars(schema_with = "crate::schema::tool_content")]
     pub content: Vec<ToolContent>,
     /// The call failed; each protocol tells the model so in its own way.
+    #[schemars(default)]
     pub is_error: bool,
     /// Opaque state for the provider that sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,7 +210,7 @@ impl ToolResult {
 }
 
 /// A piece of a tool result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ToolContent {
     /// Plain text.

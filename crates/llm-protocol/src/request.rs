@@ -1,5 +1,6 @@
 //! The neutral request: what a turn asks of any provider.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,7 +12,7 @@ use crate::message::Message;
 ///
 /// Its JSON is the neutral form that the CLI, logs and tests speak: camelCase keys, absent means default,
 /// unknown keys are ignored.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LlmRequest {
     /// The provider's own name for the model; may be empty where a route names it.
@@ -59,7 +60,7 @@ impl LlmRequest {
 }
 
 /// A piece of the instructions before the conversation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum SystemPart {
     /// Plain text.
@@ -78,7 +79,7 @@ impl SystemPart {
 }
 
 /// A tool that the model may call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
     /// Unique in the request; providers accept `[a-zA-Z0-9_-]{1,64}`.
@@ -91,7 +92,7 @@ pub struct ToolDefinition {
 }
 
 /// Whether and which tool the model must call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ToolChoice {
     /// The model decides.
@@ -106,7 +107,7 @@ pub enum ToolChoice {
 }
 
 /// Sampling and length. `None` leaves the provider's default; numbers must be finite.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Generation {
     /// The most tokens that the answer may have.
