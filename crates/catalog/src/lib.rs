@@ -24,6 +24,7 @@ mod prices;
 mod reasoning;
 mod refresh;
 mod resolve;
+mod settings;
 mod snapshot;
 mod view;
 
@@ -39,5 +40,6 @@ pub use patch::{Experimental, Mode, ModelPatch, ModelProvider};
 pub use prices::{Prices, Rates};
 pub use refresh::{Feed, Offered, Refresh, RefreshError};
 pub use resolve::{Access, ResolveError, Resolved, resolve};
+pub use settings::{ALL_PROVIDERS, OrgSettings};
 pub use snapshot::{pack, shipped, unpack};
 pub use view::list;

@@ -12,6 +12,7 @@
 //! ```
 
 use llm_protocol::Generation;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::domains::{Domains, merge};
@@ -221,10 +222,8 @@ fn control(generation: &mut Generation, name: &str, value: &Value) -> bool {
         }
         "seed" => set(&mut generation.seed, value.as_i64()),
         "stop" | "stopSequences" => {
-            let words: Option<Vec<String>> = match value {
-                Value::String(word) => Some(vec![word.clone()]),
-                other => serde_json::from_value(other.clone()).ok(),
-            };
+            let word = value.as_str().map(|word| vec![word.to_owned()]);
+            let words = word.or_else(|| Vec::<String>::deserialize(value).ok());
             let is_one = words.is_some();
             generation.stop = words.unwrap_or_else(|| std::mem::take(&mut generation.stop));
             is_one
@@ -249,12 +248,8 @@ fn camel(name: &str) -> String {
 /// change; those of others (`metadata`, `logit_bias`) are data.
 fn in_camel(name: &str, value: &Value) -> Value {
     let is_ours = ["thinking", "thinkingConfig", "reasoningConfig"].contains(&camel(name).as_str());
-    match value {
-        Value::Object(members) if is_ours => {
-            members.iter().map(|(name, value)| (camel(name), value.clone())).collect()
-        }
-        other => other.clone(),
-    }
+    let Some(members) = value.as_object().filter(|_| is_ours) else { return value.clone() };
+    members.iter().map(|(name, value)| (camel(name), value.clone())).collect()
 }
 
 #[cfg(test)]

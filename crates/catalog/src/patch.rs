@@ -177,10 +177,9 @@ impl ModelPatch {
             model.reasoning_options = options.iter().filter_map(known).collect();
         }
         if let Some(interleaved) = &self.interleaved {
-            model.interleaved = match interleaved {
-                Value::Bool(true) => Some("reasoning_content".to_owned()),
-                other => other.get("field").and_then(Value::as_str).map(str::to_owned),
-            };
+            let field = interleaved.get("field").and_then(Value::as_str);
+            let usual = (*interleaved == Value::Bool(true)).then_some("reasoning_content");
+            model.interleaved = field.or(usual).map(str::to_owned);
         }
         if let Some(cost) = &self.cost {
             model.prices = Prices::read(cost);

@@ -1,5 +1,7 @@
 //! models.dev's file, read as a user would.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use catalog::{IngestError, ModelStatus, Rates, ingest, shipped};
 use serde_json::{Value, json};
 

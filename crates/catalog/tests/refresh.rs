@@ -1,5 +1,7 @@
 //! A server of catalogs, and the feed that believes only good ones.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

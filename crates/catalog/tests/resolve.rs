@@ -1,5 +1,7 @@
 //! Choices of models in the shipped catalog, and in what an organisation makes of it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use catalog::{Access, Overrides, ResolveError, Resolved, list, resolve, shipped};
 use llm_client::Auth;
 use llm_protocol::{Generation, LlmRequest, Message};

@@ -14,8 +14,8 @@ pub(super) const PROVIDER: Provider = Provider {
 
 /// Responses, or chat where the metadata says so. Its reasoning models take instructions from a developer.
 pub(super) fn speaks(model: &Model<'_>) -> Spoken {
-    let mut dialect = Dialect::default();
-    dialect.instructions = model.reasoning.then_some(Instructions::Developer);
+    let instructions = model.reasoning.then_some(Instructions::Developer);
+    let mut dialect = Dialect { instructions, ..Dialect::default() };
     if model.shape != Some("completions") {
         return Spoken { protocol: Protocol::OpenAiResponses, dialect };
     }

@@ -1,0 +1,95 @@
+//! What an organisation has set up about its providers, as it is stored: one JSON text a provider.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::overrides::{Overrides, ProviderOverride, RateLimits};
+
+/// The provider of the row that holds for all of them: which may be used.
+pub const ALL_PROVIDERS: &str = "*";
+
+/// An organisation's settings of all its providers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OrgSettings {
+    /// What it has otherwise than the catalog.
+    pub overrides: Overrides,
+    /// By provider: accounts, regions and the like.
+    pub env: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// As much of a row as the catalog reads; sign-in is not its business.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Row {
+    base_url: Option<String>,
+    env: BTreeMap<String, String>,
+    limits: RateLimits,
+    overrides: Map<String, Value>,
+}
+
+impl OrgSettings {
+    /// Reads rows of provider and text. A row that cannot be read may have been a refusal: its provider is denied (all
+    /// of them, if it holds for all), and named.
+    pub fn read<'a>(
+        rows: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> (Self, Vec<(String, serde_json::Error)>) {
+        let mut settings = Self::default();
+        let mut unreadable = Vec::new();
+        for (provider, text) in rows {
+            if let Err(error) = settings.add(provider, text) {
+                settings.overrides.deny.push(provider.to_owned());
+                unreadable.push((provider.to_owned(), error));
+            }
+        }
+        (settings, unreadable)
+    }
+
+    fn add(&mut self, provider: &str, text: &str) -> Result<(), serde_json::Error> {
+        let row: Row = serde_json::from_str(text)?;
+        let overrides = Value::Object(row.overrides);
+        if provider == ALL_PROVIDERS {
+            let all = Overrides::deserialize(overrides)?;
+            self.overrides.allow = all.allow;
+            self.overrides.deny.extend(all.deny);
+            return Ok(());
+        }
+        let mut over = ProviderOverride::deserialize(overrides)?;
+        over.api = row.base_url.or(over.api);
+        let RateLimits { requests_per_minute, tokens_per_minute } = row.limits;
+        over.limits.requests_per_minute = requests_per_minute.or(over.limits.requests_per_minute);
+        over.limits.tokens_per_minute = tokens_per_minute.or(over.limits.tokens_per_minute);
+        self.overrides.providers.insert(provider.to_owned(), over);
+        self.env.insert(provider.to_owned(), row.env);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_laid_together_and_one_that_cannot_be_read_is_a_refusal() {
+        let (settings, unreadable) = OrgSettings::read([
+            ("*", r#"{"overrides":{"allow":["a","b"],"deny":["a/old*"]}}"#),
+            (
+                "a",
+                r#"{"baseUrl":"http://a","env":{"REGION":"r"},"limits":{"requestsPerMinute":60},"oauth":{"clientId":"x"},
+                "overrides":{"api":"http://b","limits":{"tokensPerMinute":9,"requestsPerMinute":7}}}"#,
+            ),
+            ("b", r#"{"overrides":{"allow":[]}}"#),
+        ]);
+        assert_eq!(unreadable.len(), 1);
+        let overrides = &settings.overrides;
+        assert!(overrides.allows("a", "new") && !overrides.allows("a", "old-1"));
+        assert!(!overrides.allows("b", "m") && !overrides.allows("c", "m"));
+        assert_eq!(overrides.providers["a"].api.as_deref(), Some("http://a"));
+        let limits = RateLimits { requests_per_minute: Some(60), tokens_per_minute: Some(9) };
+        assert_eq!(overrides.limits("a"), limits);
+        assert_eq!(settings.env["a"]["REGION"], "r");
+        let (nothing, _) = OrgSettings::read([("*", "{")]);
+        assert!(!nothing.overrides.allows("any", "model"));
+    }
+}
