@@ -180,6 +180,29 @@ impl TryFrom<Columns> for CredentialRow {
     }
 }
 
+/// The [`SealedCredential`] of a row that has all columns of both tables: each query has a type of its own.
+macro_rules! sealed_credential {
+    ($row:ident) => {{
+        let columns = Columns {
+            id: $row.id,
+            owner: $row.owner,
+            provider: $row.provider,
+            label: $row.label,
+            kind: $row.kind,
+            hint: $row.hint,
+            version: $row.version,
+            expires_ms: $row.expires_ms,
+            active: $row.active,
+            fault: $row.fault,
+            created_ms: $row.created_ms,
+            updated_ms: $row.updated_ms,
+        };
+        let sealed = Sealed { secret: $row.secret_id, bytes: $row.sealed };
+        let key = WrappedKey { id: $row.secret_id, key_id: $row.key_id, wrapped: $row.wrapped };
+        CredentialRow::try_from(columns).map(|row| SealedCredential { row, sealed, key })
+    }};
+}
+
 impl Store {
     /// The credential that a turn of `user` uses at `provider`: the user's active one, else the organisation's. One
     /// round trip.
@@ -209,29 +232,7 @@ impl Store {
                     .fetch_optional(&mut *connection)
                     .await?;
                     let Some(row) = row else { return Ok(None) };
-                    let columns = Columns {
-                        id: row.id,
-                        owner: row.owner,
-                        provider: row.provider,
-                        label: row.label,
-                        kind: row.kind,
-                        hint: row.hint,
-                        version: row.version,
-                        expires_ms: row.expires_ms,
-                        active: row.active,
-                        fault: row.fault,
-                        created_ms: row.created_ms,
-                        updated_ms: row.updated_ms,
-                    };
-                    Ok(Some(SealedCredential {
-                        row: columns.try_into()?,
-                        sealed: Sealed { secret: row.secret_id, bytes: row.sealed },
-                        key: WrappedKey {
-                            id: row.secret_id,
-                            key_id: row.key_id,
-                            wrapped: row.wrapped,
-                        },
-                    }))
+                    sealed_credential!(row).map(Some)
                 })
             })
             .await
@@ -255,25 +256,7 @@ impl Store {
                 .fetch_optional(&mut **tx)
                 .await?
                 .ok_or(StoreError::NotFound)?;
-                let columns = Columns {
-                    id: row.id,
-                    owner: row.owner,
-                    provider: row.provider,
-                    label: row.label,
-                    kind: row.kind,
-                    hint: row.hint,
-                    version: row.version,
-                    expires_ms: row.expires_ms,
-                    active: row.active,
-                    fault: row.fault,
-                    created_ms: row.created_ms,
-                    updated_ms: row.updated_ms,
-                };
-                Ok(SealedCredential {
-                    row: columns.try_into()?,
-                    sealed: Sealed { secret: row.secret_id, bytes: row.sealed },
-                    key: WrappedKey { id: row.secret_id, key_id: row.key_id, wrapped: row.wrapped },
-                })
+                sealed_credential!(row)
             })
         })
         .await

@@ -1,0 +1,382 @@
+//! What people and turns ask for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::{Clock, CredentialId, IdMint, OrgId, Stamp, TimestampMs};
+use llm_client::{Auth, ProviderTransport};
+use store::{CredentialChange, CredentialKind, CredentialRow, Kept, NewCredential, Renewed, Store};
+
+use crate::envelope::Row;
+use crate::material::Material;
+use crate::settings::{Addresses, ProviderSettings};
+use crate::setup::{ClientSecret, ProviderSetup, Setups};
+use crate::source::OAuthSource;
+use crate::vault::Vault;
+use crate::{CredentialsError, MasterKeys};
+
+/// Sign-ins whose tokens a process holds; when there are more, those that no turn has are let go.
+const MAX_SOURCES: usize = 10_000;
+/// How often a secret is sealed anew when others come in between.
+const TRIES: u32 = 3;
+const MAX_NAME_CHARS: usize = 128;
+
+/// The credentials of organisations. Cheap to clone.
+#[derive(Clone)]
+pub struct Credentials {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    vault: Vault,
+    setups: Setups,
+    sources: Mutex<HashMap<(OrgId, String), OAuthSource>>,
+}
+
+/// What [`Credentials`] are made of.
+pub struct CredentialsParts {
+    /// Where they are kept.
+    pub store: Store,
+    /// What they are sealed with; `None`: none can be kept, and stored ones cannot be opened.
+    pub keys: Option<MasterKeys>,
+    /// Carries the requests of sign-ins.
+    pub transport: Arc<dyn ProviderTransport>,
+    /// Where organisations may send us.
+    pub addresses: Addresses,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// A secret to be kept.
+#[derive(Debug, Clone)]
+pub struct NewSecret {
+    /// Whose it is: a user's name, empty for the organisation's.
+    pub owner: String,
+    /// The provider.
+    pub provider: String,
+    /// What people call it.
+    pub label: String,
+    /// The secret.
+    pub material: Material,
+}
+
+/// A change of a credential.
+#[derive(Debug, Clone, Default)]
+pub struct SecretChange {
+    /// Another label.
+    pub label: Option<String>,
+    /// Whether turns use it.
+    pub active: Option<bool>,
+    /// Another secret of the same kind.
+    pub material: Option<Material>,
+}
+
+/// What a turn uses.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Which credential it is.
+    pub id: String,
+    /// Whose it is; empty for the organisation's.
+    pub owner: String,
+    /// For the route.
+    pub auth: Auth,
+}
+
+impl Credentials {
+    /// Puts them together; asks nobody.
+    #[must_use]
+    pub fn new(parts: CredentialsParts) -> Self {
+        let CredentialsParts { store, keys, transport, addresses, clock } = parts;
+        let vault = Vault::new(store, keys, clock);
+        let setups = Setups { vault: vault.clone(), transport, addresses };
+        Self { shared: Arc::new(Shared { vault, setups, sources: Mutex::default() }) }
+    }
+
+    /// The credential of a turn of `user` at `provider`: the user's active one, else the organisation's. `None`: the
+    /// process's own, if it has one. One round trip.
+    ///
+    /// # Errors
+    /// The store fails, or the secret cannot be opened.
+    pub async fn auth(
+        &self,
+        org: OrgId,
+        user: Option<&str>,
+        provider: &str,
+    ) -> Result<Option<Found>, CredentialsError> {
+        let user = user.map(str::to_owned);
+        let found = self.store().credential_for(org, provider.to_owned(), user).await?;
+        let Some(stored) = found else { return Ok(None) };
+        let (id, owner) = (stored.row.id.clone(), stored.row.owner.clone());
+        let auth = if stored.row.kind == CredentialKind::OAuth {
+            let known = self.sources().get(&(org, id.clone())).cloned();
+            let source = match known {
+                Some(source) => source,
+                None => {
+                    let (vault, setups) = (self.vault().clone(), self.setups().clone());
+                    let new = OAuthSource::new(vault, setups, org, &stored)?;
+                    let mut sources = self.sources();
+                    if sources.len() >= MAX_SOURCES {
+                        sources.retain(|_, source| source.is_used());
+                    }
+                    sources.entry((org, id.clone())).or_insert(new).clone()
+                }
+            };
+            source.see(&stored)?;
+            Auth::Source(Arc::new(source))
+        } else {
+            let row = Row { org, id: &id, version: stored.row.version };
+            let bytes = self.vault().open_with(&stored.key, &row, &stored.sealed)?;
+            match Material::from_bytes(stored.row.kind, &bytes)? {
+                Material::ApiKey(key) => Auth::Key(key),
+                Material::Aws(access) => Auth::SigV4(access),
+                Material::OAuth(_) => return Err(crate::EnvelopeError::Refused.into()),
+            }
+        };
+        Ok(Some(Found { id, owner, auth }))
+    }
+
+    /// What people see of an organisation's credentials.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn list(&self, org: OrgId) -> Result<Vec<CredentialRow>, CredentialsError> {
+        Ok(self.store().credentials(org).await?)
+    }
+
+    /// Keeps a secret, and makes it its owner's active one for the provider.
+    ///
+    /// # Errors
+    /// The owner has one of this label; the organisation has too many; there is no secrets key.
+    pub async fn add(&self, org: OrgId, new: NewSecret) -> Result<CredentialRow, CredentialsError> {
+        checked_provider(&new.provider)?;
+        checked_name("owner", &new.owner, true)?;
+        checked_name("label", &new.label, false)?;
+        self.keep(org, &new, None).await
+    }
+
+    /// Changes a credential.
+    ///
+    /// # Errors
+    /// There is none of this id; the label is another's; the secret is of another kind.
+    pub async fn change(
+        &self,
+        org: OrgId,
+        id: CredentialId,
+        change: SecretChange,
+    ) -> Result<CredentialRow, CredentialsError> {
+        const WHAT: &str = "a credential of this id was";
+        let SecretChange { label, active, material } = change;
+        label.as_ref().map_or(Ok(()), |label| checked_name("label", label, false))?;
+        let id = String::from(id);
+        let before = self.store().credential(org, id.clone()).await;
+        let before = before.map_err(CredentialsError::of(WHAT))?.row;
+        if let Some(material) = material {
+            if material.kind() != before.kind {
+                let kind = before.kind.as_str();
+                let message = format!("the credential is of the kind `{kind}`: add another one");
+                return Err(CredentialsError::Invalid(message));
+            }
+            let key = self.vault().data_key(org).await?;
+            let row = Row { org, id: &id, version: before.version + 1 };
+            let renewed = Renewed {
+                from: before.version,
+                sealed: key.seal(&row, &material.to_bytes()),
+                hint: material.hint(),
+                expires_ms: material.expires_ms(),
+            };
+            let now = self.now();
+            if !self.store().renew_credential(org, id.clone(), renewed, now).await? {
+                let message = "the credential is being changed by somebody else: try again";
+                return Err(CredentialsError::Conflict(message.to_owned()));
+            }
+        }
+        let change = CredentialChange { label, active };
+        let changed = self.store().change_credential(org, id, change, self.now()).await;
+        changed.map_err(CredentialsError::of(WHAT))
+    }
+
+    /// Forgets a credential.
+    ///
+    /// # Errors
+    /// There is none of this id.
+    pub async fn remove(&self, org: OrgId, id: CredentialId) -> Result<(), CredentialsError> {
+        self.sources().remove(&(org, id.as_str().to_owned()));
+        let removed = self.store().remove_credential(org, id.into()).await;
+        removed.map_err(CredentialsError::of("a credential of this id was"))
+    }
+
+    /// What an organisation has set up about providers.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn providers(&self, org: OrgId) -> Result<Vec<ProviderSetup>, CredentialsError> {
+        self.setups().all(org).await
+    }
+
+    /// Sets a provider up; [`ALL_PROVIDERS`] what holds for all.
+    ///
+    /// # Errors
+    /// A member cannot be used, which is named; others change it at the same time; there is no secrets key for the
+    /// client's secret.
+    pub async fn set_provider(
+        &self,
+        org: OrgId,
+        provider: &str,
+        settings: &ProviderSettings,
+        secret: &ClientSecret,
+    ) -> Result<ProviderSetup, CredentialsError> {
+        if provider != ALL_PROVIDERS {
+            checked_provider(provider)?;
+        }
+        self.setups().set(org, provider, settings, secret).await
+    }
+
+    /// Forgets what was set up about a provider.
+    ///
+    /// # Errors
+    /// Nothing was.
+    pub async fn remove_provider(
+        &self,
+        org: OrgId,
+        provider: &str,
+    ) -> Result<(), CredentialsError> {
+        self.setups().remove(org, provider).await
+    }
+
+    /// Wraps every data key with the current master key, in all organisations; gives how many were not. After it the
+    /// older master keys are not needed any more.
+    ///
+    /// # Errors
+    /// A data key is wrapped by a master key that is not given.
+    pub async fn rewrap(&self) -> Result<u64, CredentialsError> {
+        self.vault().rewrap().await
+    }
+
+    /// Seals and keeps a secret; with `sign_in`, as what came of that, and in the place of one of its label.
+    pub(crate) async fn keep(
+        &self,
+        org: OrgId,
+        new: &NewSecret,
+        sign_in: Option<&str>,
+    ) -> Result<CredentialRow, CredentialsError> {
+        let key = self.vault().data_key(org).await?;
+        for _ in 0..TRIES {
+            let NewSecret { owner, provider, label, material } = new.clone();
+            let there = self.store().credential_labelled(
+                org,
+                provider.clone(),
+                owner.clone(),
+                label.clone(),
+            );
+            let (id, version) = match (there.await?, sign_in) {
+                (None, _) => (String::from(CredentialId::mint(&mut self.mint())), 1),
+                (Some((id, version)), Some(_)) => (id, version + 1),
+                (Some(_), None) => {
+                    let message = format!("a credential called `{label}` is there already");
+                    return Err(CredentialsError::Conflict(message));
+                }
+            };
+            let sealed = key.seal(&Row { org, id: &id, version }, &material.to_bytes());
+            let row = NewCredential {
+                id: id.clone(),
+                owner,
+                provider,
+                label,
+                kind: material.kind(),
+                hint: material.hint(),
+                sealed,
+                version,
+                expires_ms: material.expires_ms(),
+            };
+            let now = self.now();
+            let kept = match sign_in {
+                Some(sign_in) => {
+                    let sign_in = sign_in.to_owned();
+                    let kept = self.store().complete_sign_in(org, sign_in, row, now).await;
+                    kept.map_err(CredentialsError::of("the sign-in was"))?
+                }
+                None => self.store().keep_credential(org, row, now).await?,
+            };
+            match kept {
+                Kept::Kept => {
+                    let kept = self.store().credential(org, id).await;
+                    return Ok(kept.map_err(CredentialsError::of("the credential was"))?.row);
+                }
+                Kept::Changed => {}
+                Kept::Full => {
+                    let message = format!(
+                        "an organisation has at most {} credentials: remove some",
+                        store::MAX_CREDENTIALS
+                    );
+                    return Err(CredentialsError::Full(message));
+                }
+            }
+        }
+        let message = "the credential is being changed by somebody else: try again";
+        Err(CredentialsError::Conflict(message.to_owned()))
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.shared.vault.store
+    }
+
+    pub(crate) fn vault(&self) -> &Vault {
+        &self.shared.vault
+    }
+
+    pub(crate) fn setups(&self) -> &Setups {
+        &self.shared.setups
+    }
+
+    pub(crate) fn now(&self) -> TimestampMs {
+        self.shared.vault.clock.now_ms()
+    }
+
+    pub(crate) fn mint(&self) -> IdMint {
+        IdMint::after(Stamp::default(), self.now())
+    }
+
+    fn sources(&self) -> std::sync::MutexGuard<'_, HashMap<(OrgId, String), OAuthSource>> {
+        // No code of others runs under this lock.
+        self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
+
+/// What is set up for all providers.
+pub const ALL_PROVIDERS: &str = "*";
+
+/// The catalog's ids of providers: words that fit in a path.
+pub(crate) fn checked_provider(provider: &str) -> Result<(), CredentialsError> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if provider.is_empty() || provider.len() > MAX_NAME_CHARS || !provider.chars().all(plain) {
+        let message = "a provider's id has 1 to 128 letters, digits, `-`, `_` or `.`";
+        return Err(CredentialsError::Invalid(message.to_owned()));
+    }
+    Ok(())
+}
+
+pub(crate) fn checked_name(
+    member: &str,
+    name: &str,
+    may_be_empty: bool,
+) -> Result<(), CredentialsError> {
+    let count = name.chars().count();
+    if (count == 0 && !may_be_empty)
+        || count > MAX_NAME_CHARS
+        || name.chars().any(char::is_control)
+        || name.trim() != name
+    {
+        let message = format!(
+            "`{member}` has at most {MAX_NAME_CHARS} characters, without control characters or white space around it"
+        );
+        return Err(CredentialsError::Invalid(message));
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! What organisations and people prove themselves to model providers with: API keys, access keys, and sign-ins that
+//! are kept fresh.
+//!
+//! ```text
+//! people ─▶ add, sign in ─seal─▶ rows ◀─open─ auth ◀─ turns
+//!                                  ▲            │ TokenSource
+//!                                  └──refresh───┘ one process of the cluster at a time
+//! ```
+//!
+//! Invariants: a secret is in memory, in a request to its provider, and sealed in its row, and nowhere else: no type
+//! that holds one can be displayed or serialised, and `Debug` shows none; a refresh token is used by one process of
+//! the cluster at a time, and no transaction is open meanwhile.
+//! Absent on purpose: endpoints and client ids of any provider (they are an organisation's settings), SQL (`store`),
+//! HTTP shapes (`api`), and the choice of a provider (`catalog`, `session`).
+
+mod credentials;
+mod envelope;
+mod error;
+mod flow;
+mod material;
+mod settings;
+mod setup;
+mod sign_in;
+mod source;
+mod vault;
+
+use std::time::Duration;
+
+pub use credentials::{
+    ALL_PROVIDERS, Credentials, CredentialsParts, Found, NewSecret, SecretChange,
+};
+pub use envelope::{EnvelopeError, MasterKeys};
+pub use error::CredentialsError;
+pub use material::{Material, SessionToken, Tokens};
+pub use settings::{Addresses, ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings};
+pub use setup::{ClientSecret, ProviderSetup};
+pub use sign_in::{NewSignInRequest, NextStep, SignInProgress, SignInState};
+pub use store::{CredentialKind, CredentialRow, SignInMethod};
+
+/// The longest that one process has a refresh, or a question to a provider, for itself.
+const MAX_REFRESH: Duration = Duration::from_secs(30);

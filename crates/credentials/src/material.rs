@@ -1,0 +1,207 @@
+//! What a credential's secret is, and the text that is sealed.
+
+use domain::TimestampMs;
+use llm_client::{AwsAccess, Secret};
+use serde_json::{Value, json};
+use store::CredentialKind;
+
+use crate::EnvelopeError;
+
+/// A shorter secret shows nothing of itself.
+const MIN_HINTED_CHARS: usize = 16;
+const HINT_CHARS: usize = 4;
+
+/// A credential's secret. Its `Debug` shows none of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Material {
+    /// A provider's API key.
+    ApiKey(Secret),
+    /// An access key of AWS.
+    Aws(AwsAccess),
+    /// Tokens of a sign-in.
+    OAuth(Tokens),
+}
+
+/// Tokens of a sign-in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// The access token.
+    pub access: Secret,
+    /// When it ends, if the provider says so.
+    pub expires_ms: Option<TimestampMs>,
+    /// What the next access token is got with.
+    pub refresh: Option<Secret>,
+    /// The token that the provider's API wants in the access token's place, where there is one.
+    pub session: Option<SessionToken>,
+}
+
+/// A token that was got with an access token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionToken {
+    /// The token.
+    pub token: Secret,
+    /// When it ends, if the provider says so.
+    pub expires_ms: Option<TimestampMs>,
+}
+
+impl Tokens {
+    /// What is sent to the provider's API.
+    pub(crate) fn bearer(&self) -> &Secret {
+        self.session.as_ref().map_or(&self.access, |session| &session.token)
+    }
+
+    /// When that ends.
+    pub(crate) fn bearer_expires_ms(&self) -> Option<TimestampMs> {
+        self.session.as_ref().map_or(self.expires_ms, |session| session.expires_ms)
+    }
+}
+
+impl Material {
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> CredentialKind {
+        match self {
+            Self::ApiKey(_) => CredentialKind::ApiKey,
+            Self::Aws(_) => CredentialKind::Aws,
+            Self::OAuth(_) => CredentialKind::OAuth,
+        }
+    }
+
+    /// Its last characters, for people who have several; of an access key of AWS those of its id, of tokens nothing.
+    pub(crate) fn hint(&self) -> String {
+        let shown = match self {
+            Self::ApiKey(key) => key.expose(),
+            Self::Aws(access) => &access.access_key,
+            Self::OAuth(_) => "",
+        };
+        let count = shown.chars().count();
+        let from = if count < MIN_HINTED_CHARS { count } else { count - HINT_CHARS };
+        shown.chars().skip(from).collect()
+    }
+
+    pub(crate) fn expires_ms(&self) -> Option<TimestampMs> {
+        match self {
+            Self::OAuth(tokens) => tokens.bearer_expires_ms(),
+            Self::ApiKey(_) | Self::Aws(_) => None,
+        }
+    }
+
+    /// What is sealed. Nothing else may be done with it.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let text = |secret: &Secret| secret.expose().to_owned();
+        let value = match self {
+            Self::ApiKey(key) => json!({ "key": text(key) }),
+            Self::Aws(access) => json!({
+                "accessKeyId": access.access_key,
+                "secretAccessKey": text(&access.secret_key),
+                "sessionToken": access.session_token.as_ref().map(text),
+                "region": access.region,
+                "service": access.service,
+            }),
+            Self::OAuth(tokens) => json!({
+                "access": text(&tokens.access),
+                "expires": tokens.expires_ms,
+                "refresh": tokens.refresh.as_ref().map(text),
+                "session": tokens.session.as_ref().map(|session| json!({
+                    "token": text(&session.token),
+                    "expires": session.expires_ms,
+                })),
+            }),
+        };
+        value.to_string().into_bytes()
+    }
+
+    /// # Errors
+    /// [`EnvelopeError::Refused`]: another build has sealed it, in a way that this one does not know.
+    pub(crate) fn from_bytes(kind: CredentialKind, bytes: &[u8]) -> Result<Self, EnvelopeError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|_| EnvelopeError::Refused)?;
+        let secret = |value: &Value| value.as_str().map(Secret::new).ok_or(EnvelopeError::Refused);
+        let string =
+            |value: &Value| value.as_str().map(str::to_owned).ok_or(EnvelopeError::Refused);
+        Ok(match kind {
+            CredentialKind::ApiKey => Self::ApiKey(secret(&value["key"])?),
+            CredentialKind::Aws => Self::Aws(AwsAccess {
+                access_key: string(&value["accessKeyId"])?,
+                secret_key: secret(&value["secretAccessKey"])?,
+                session_token: value["sessionToken"].as_str().map(Secret::new),
+                region: string(&value["region"])?,
+                service: string(&value["service"])?,
+            }),
+            CredentialKind::OAuth => Self::OAuth(Tokens {
+                access: secret(&value["access"])?,
+                expires_ms: value["expires"].as_i64(),
+                refresh: value["refresh"].as_str().map(Secret::new),
+                session: match &value["session"] {
+                    Value::Null => None,
+                    session => Some(SessionToken {
+                        token: secret(&session["token"])?,
+                        expires_ms: session["expires"].as_i64(),
+                    }),
+                },
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> [Material; 4] {
+        let tokens = Tokens {
+            access: Secret::new("access-token-0123456789"),
+            expires_ms: Some(5),
+            refresh: Some(Secret::new("refresh-token-0123456789")),
+            session: None,
+        };
+        let session = SessionToken { token: Secret::new("session-token-0123"), expires_ms: None };
+        [
+            Material::ApiKey(Secret::new("sk-0123456789abcdef")),
+            Material::Aws(AwsAccess {
+                access_key: "AKIAIOSFODNN7EXAMPLE".into(),
+                secret_key: Secret::new("wJalrXUtnFEMI/K7MDENG"),
+                session_token: None,
+                region: "eu-west-1".into(),
+                service: "bedrock".into(),
+            }),
+            Material::OAuth(tokens.clone()),
+            Material::OAuth(Tokens { session: Some(session), refresh: None, ..tokens }),
+        ]
+    }
+
+    #[test]
+    fn what_is_sealed_is_read_back_whole() {
+        for material in all() {
+            let read = Material::from_bytes(material.kind(), &material.to_bytes());
+            assert_eq!(read, Ok(material));
+        }
+        assert!(Material::from_bytes(CredentialKind::ApiKey, b"{}").is_err());
+        assert!(Material::from_bytes(CredentialKind::OAuth, b"sk-1").is_err());
+    }
+
+    #[test]
+    fn no_secret_is_shown_and_a_hint_is_four_characters_of_a_long_one() {
+        let hints = all().map(|material| {
+            let shown = format!("{material:?}");
+            for secret in ["0123456789", "wJalr", "-token-"] {
+                assert!(!shown.contains(secret), "{shown}");
+            }
+            material.hint()
+        });
+        assert_eq!(hints, ["cdef", "MPLE", "", ""]);
+        assert_eq!(Material::ApiKey(Secret::new("short-secret")).hint(), "");
+    }
+
+    #[test]
+    fn the_session_token_is_what_is_sent() {
+        let [.., plain, exchanged] = all();
+        let bearer = |material: &Material| match material {
+            Material::OAuth(tokens) => tokens.bearer().expose().to_owned(),
+            Material::ApiKey(_) | Material::Aws(_) => String::new(),
+        };
+        assert_eq!(bearer(&plain), "access-token-0123456789");
+        assert_eq!(plain.expires_ms(), Some(5));
+        assert_eq!(bearer(&exchanged), "session-token-0123");
+        assert_eq!(exchanged.expires_ms(), None);
+    }
+}

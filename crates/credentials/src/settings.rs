@@ -1,0 +1,321 @@
+//! What an organisation sets up about a provider. Endpoints and client ids of OAuth are only ever from here: none is
+//! shipped.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use url::{Host, Url};
+
+use crate::CredentialsError;
+
+const MAX_TEXT_BYTES: usize = 2_048;
+const MAX_ENTRIES: usize = 64;
+
+/// An organisation's settings of one provider, as clients write them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ProviderSettings {
+    /// Values for what its addresses ask for (an account, a region, a project), by the catalog's names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// How people sign in to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OAuthSettings>,
+    /// What the organisation has otherwise than the catalog about it: its address, limits, models. Of all providers
+    /// (`*`), which models may be used. The catalog reads it.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub overrides: Map<String, Value>,
+}
+
+/// An OAuth client of a provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OAuthSettings {
+    /// The client's id at the provider.
+    pub client_id: String,
+    /// How the client's secret is sent, if it has one.
+    #[serde(default, skip_serializing_if = "ClientAuth::is_default")]
+    pub client_auth: ClientAuth,
+    /// Where tokens are got.
+    pub token_url: String,
+    /// Where a browser goes; with it, people may sign in by code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorize_url: Option<String>,
+    /// Where device codes are got; with it, people may sign in on another device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_url: Option<String>,
+    /// Where the browser comes back to, as registered with the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect_url: Option<String>,
+    /// What is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// More parameters of the browser's address.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+    /// Where the token that the API wants is got with the access token, if it wants another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<ExchangeSettings>,
+}
+
+/// How a client says who it is (RFC 6749 2.3.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientAuth {
+    /// In the header `authorization`.
+    #[default]
+    Basic,
+    /// In the body.
+    Post,
+}
+
+impl ClientAuth {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A second exchange: the access token for a short-lived one, as GitHub Copilot has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExchangeSettings {
+    /// Where; it answers with `token` and `expires_at` (seconds since 1970), or `access_token` and `expires_in`.
+    pub url: String,
+    /// What stands before the access token in the header `authorization`.
+    #[serde(default = "bearer")]
+    pub scheme: String,
+}
+
+fn bearer() -> String {
+    "Bearer".to_owned()
+}
+
+impl ProviderSettings {
+    /// Checks what can be checked without asking anybody.
+    ///
+    /// # Errors
+    /// [`CredentialsError::Invalid`], which names the member.
+    pub fn check(&self, addresses: Addresses) -> Result<(), CredentialsError> {
+        if let Some(url) = self.overrides.get("api").and_then(Value::as_str) {
+            // With the values that it asks for.
+            let filled = self.env.iter().fold(url.to_owned(), |url, (name, value)| {
+                url.replace(&format!("${{{name}}}"), value)
+            });
+            addresses.check("overrides.api", &filled)?;
+        }
+        if self.env.len() > MAX_ENTRIES {
+            return Err(CredentialsError::Invalid(format!(
+                "`env` has at most {MAX_ENTRIES} names"
+            )));
+        }
+        for (name, value) in &self.env {
+            text("env", name)?;
+            text("env", value)?;
+        }
+        self.oauth.as_ref().map_or(Ok(()), |oauth| oauth.check(addresses))
+    }
+}
+
+impl OAuthSettings {
+    fn check(&self, addresses: Addresses) -> Result<(), CredentialsError> {
+        text("oauth.clientId", &self.client_id)?;
+        addresses.check("oauth.tokenUrl", &self.token_url)?;
+        let urls = [
+            ("oauth.authorizeUrl", self.authorize_url.as_ref()),
+            ("oauth.deviceUrl", self.device_url.as_ref()),
+            ("oauth.exchange.url", self.exchange.as_ref().map(|exchange| &exchange.url)),
+        ];
+        for (name, url) in urls {
+            url.map_or(Ok(()), |url| addresses.check(name, url))?;
+        }
+        // It is the browser that goes there: often to the user's own machine.
+        self.redirect_url.as_ref().map_or(Ok(()), |url| redirect("oauth.redirectUrl", url))?;
+        if let Some(exchange) = &self.exchange {
+            text("oauth.exchange.scheme", &exchange.scheme)?;
+        }
+        if self.scopes.len() > MAX_ENTRIES || self.extra.len() > MAX_ENTRIES {
+            let message = format!("`oauth.scopes` and `oauth.extra` have at most {MAX_ENTRIES}");
+            return Err(CredentialsError::Invalid(message));
+        }
+        let own = ["client_id", "redirect_uri", "state", "code_challenge", "response_type"];
+        for (name, value) in &self.extra {
+            if own.contains(&name.as_str()) {
+                let message = format!("`oauth.extra` cannot set `{name}`: the service does");
+                return Err(CredentialsError::Invalid(message));
+            }
+            text("oauth.extra", name)?;
+            text("oauth.extra", value)?;
+        }
+        self.scopes.iter().try_for_each(|scope| text("oauth.scopes", scope))
+    }
+}
+
+/// Where a redirect may go: any address of HTTP.
+pub(crate) fn redirect(name: &str, url: &str) -> Result<(), CredentialsError> {
+    text(name, url)?;
+    match Url::parse(url) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
+        _ => Err(CredentialsError::Invalid(format!("`{name}` is no http or https address"))),
+    }
+}
+
+fn text(name: &str, text: &str) -> Result<(), CredentialsError> {
+    if text.is_empty() || text.len() > MAX_TEXT_BYTES || text.chars().any(char::is_control) {
+        let message =
+            format!("`{name}` has 1 to {MAX_TEXT_BYTES} bytes, without control characters");
+        return Err(CredentialsError::Invalid(message));
+    }
+    Ok(())
+}
+
+/// Which addresses the service asks for an organisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Addresses {
+    /// Only https, and no address of this machine or of a private network.
+    Public,
+    /// Any: for a service whose organisations may reach what it reaches, as one on a laptop.
+    Any,
+}
+
+impl Addresses {
+    fn check(self, name: &str, url: &str) -> Result<(), CredentialsError> {
+        redirect(name, url)?;
+        let parsed = Url::parse(url).ok();
+        let is_public = |url: &Url| match url.host() {
+            Some(Host::Domain(domain)) => {
+                let domain = domain.trim_end_matches('.');
+                domain != "localhost" && !domain.ends_with(".localhost") && domain.contains('.')
+            }
+            Some(Host::Ipv4(ip)) => is_public(ip.into()),
+            Some(Host::Ipv6(ip)) => is_public(ip.into()),
+            None => false,
+        };
+        let fine = self == Self::Any
+            || parsed.is_some_and(|url| url.scheme() == "https" && is_public(&url));
+        if fine {
+            return Ok(());
+        }
+        let message = format!("`{name}` must be an https address that is not of a private network");
+        Err(CredentialsError::Invalid(message))
+    }
+}
+
+/// Whether an address may be one of the internet: not of this machine, a private or a shared network, or a link.
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, ..] = ip.octets();
+            !(ip.is_private()
+                || ip.is_loopback()
+                || ip.is_link_local()
+                || ip.is_unspecified()
+                || ip.is_broadcast()
+                || ip.is_multicast()
+                || a == 0
+                || (a == 100 && (64..128).contains(&b)))
+        }
+        IpAddr::V6(ip) => match ip.to_ipv4() {
+            Some(ip) => is_public(ip.into()),
+            None => {
+                let first = ip.segments()[0];
+                !(ip.is_multicast() || first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80)
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn settings(value: Value) -> Result<ProviderSettings, String> {
+        let read: ProviderSettings =
+            serde_json::from_value(value).map_err(|error| error.to_string())?;
+        read.check(Addresses::Public).map_err(|error| error.to_string())?;
+        Ok(read)
+    }
+
+    #[test]
+    fn settings_are_written_as_they_were_read() {
+        let whole = json!({
+            "env": { "ACME_REGION": "eu" },
+            "oauth": {
+                "clientId": "c1",
+                "clientAuth": "post",
+                "tokenUrl": "https://id.example/token",
+                "authorizeUrl": "https://id.example/authorize",
+                "deviceUrl": "https://id.example/device",
+                "redirectUrl": "http://localhost:1455/callback",
+                "scopes": ["openid"],
+                "extra": { "prompt": "consent" },
+                "exchange": { "url": "https://api.example/token", "scheme": "token" },
+            },
+            "overrides": { "api": "https://${ACME_REGION}.llm.example/v1" },
+        });
+        let read = settings(whole.clone()).expect("good settings");
+        assert_eq!(serde_json::to_value(&read).expect("JSON"), whole);
+        assert_eq!(
+            serde_json::to_value(settings(json!({})).expect("none")).expect("JSON"),
+            json!({})
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        let oauth = |change: Value| {
+            let mut base = json!({ "clientId": "c1", "tokenUrl": "https://id.example/token" });
+            let (Some(base), Some(change)) = (base.as_object_mut(), change.as_object()) else {
+                panic!("objects")
+            };
+            base.extend(change.clone());
+            json!({ "oauth": base })
+        };
+        let bad = [
+            (json!({ "baseURL": "https://llm.example" }), "baseURL"),
+            (json!({ "overrides": { "api": "llm.example" } }), "overrides.api"),
+            (
+                json!({ "overrides": { "api": "https://${H}/v1" }, "env": { "H": "10.0.0.1" } }),
+                "private",
+            ),
+            (json!({ "env": { "A": "line\nbreak" } }), "env"),
+            (json!({ "oauth": { "clientId": "c1" } }), "tokenUrl"),
+            (oauth(json!({ "clientId": "" })), "clientId"),
+            (oauth(json!({ "deviceUrl": "ftp://id.example" })), "deviceUrl"),
+            (oauth(json!({ "extra": { "state": "x" } })), "`state`"),
+            (oauth(json!({ "redirectUrl": "app:done" })), "redirectUrl"),
+        ];
+        for (value, says) in bad {
+            let error = settings(value).expect_err(says);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_service_for_many_asks_only_public_addresses() {
+        let private = [
+            "http://id.example/token",
+            "https://localhost/token",
+            "https://gateway/token",
+            "https://127.0.0.1/token",
+            "https://10.1.2.3/token",
+            "https://169.254.169.254/latest",
+            "https://100.64.1.1/token",
+            "https://[::1]/token",
+            "https://[::ffff:10.0.0.1]/token",
+            "https://[fd00::1]/token",
+            "https://[fe80::1]/token",
+            "https://0x7f.1/token",
+        ];
+        for url in private {
+            assert!(Addresses::Public.check("url", url).is_err(), "{url}");
+            assert!(Addresses::Any.check("url", url).is_ok(), "{url}");
+        }
+        for url in ["https://id.example/token", "https://8.8.8.8/t", "https://[2606:4700::1]/t"] {
+            assert!(Addresses::Public.check("url", url).is_ok(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Tokens of a sign-in, refreshed in time by one process of the cluster.
+//!
+//! ```text
+//! token ─valid?─▶ hand it out
+//!   │ no
+//!   ▼ look at the row ─newer version?─▶ take that
+//!   │ same
+//!   ▼ take the lease ─taken─▶ wait 200 ms, look again          (30 s at most)
+//!   │ ours
+//!   ▼ ask the provider ─▶ write version + 1
+//! ```
+//!
+//! A refresh token that rotates is good once: whoever asks with it runs to the end and writes what came, whoever waits
+//! for it. A process that dies between the provider's answer and the write loses the grant: its person signs in again.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::{OrgId, TimestampMs};
+use llm_client::{LlmError, Secret, TokenSource};
+use llm_protocol::{Delivery, ErrorReason};
+use store::{CredentialKind, Renewed, SealedCredential, StoreError};
+
+use crate::envelope::Row;
+use crate::flow::{FlowError, OAuthClient};
+use crate::material::{Material, Tokens};
+use crate::setup::Setups;
+use crate::vault::Vault;
+use crate::{CredentialsError, MAX_REFRESH};
+
+/// A token that ends sooner is refreshed before it is used.
+const MARGIN_MS: TimestampMs = 60_000;
+/// How often a row is looked at while another process refreshes it.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// A rotated token that cannot be written is lost: so it is tried again within the lease.
+const WRITES: u32 = 5;
+
+/// The tokens of one credential. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct OAuthSource {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    vault: Vault,
+    setups: Setups,
+    org: OrgId,
+    id: String,
+    provider: String,
+    held: Mutex<Held>,
+    /// One task of this process looks and refreshes.
+    turn: tokio::sync::Mutex<()>,
+}
+
+struct Held {
+    version: i64,
+    tokens: Tokens,
+    /// The provider's API has said 401 to it.
+    refused: bool,
+    /// Why the grant is over.
+    fault: Option<String>,
+}
+
+impl Held {
+    fn usable(&self, now: TimestampMs) -> Option<Secret> {
+        let lasts = self.tokens.bearer_expires_ms().is_none_or(|end| end - now > MARGIN_MS);
+        (lasts && !self.refused && self.fault.is_none()).then(|| self.tokens.bearer().clone())
+    }
+}
+
+impl OAuthSource {
+    /// # Errors
+    /// The row cannot be opened.
+    pub(crate) fn new(
+        vault: Vault,
+        setups: Setups,
+        org: OrgId,
+        stored: &SealedCredential,
+    ) -> Result<Self, CredentialsError> {
+        let held = opened(&vault, org, stored)?;
+        let (id, provider) = (stored.row.id.clone(), stored.row.provider.clone());
+        let (held, turn) = (Mutex::new(held), tokio::sync::Mutex::default());
+        Ok(Self { shared: Arc::new(Shared { vault, setups, org, id, provider, held, turn }) })
+    }
+
+    /// Takes a row that somebody has read, if it is newer.
+    pub(crate) fn see(&self, stored: &SealedCredential) -> Result<(), CredentialsError> {
+        let (version, fault) = (stored.row.version, &stored.row.fault);
+        {
+            let mut held = self.shared.held();
+            if held.version >= version {
+                if held.version == version && held.fault.is_none() {
+                    held.fault.clone_from(fault);
+                }
+                return Ok(());
+            }
+        }
+        let newer = opened(&self.shared.vault, self.shared.org, stored)?;
+        let mut held = self.shared.held();
+        if held.version < newer.version {
+            *held = newer;
+        }
+        Ok(())
+    }
+
+    /// Whether anybody but the caller has it.
+    pub(crate) fn is_used(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
+    }
+
+    async fn renewed(&self) -> Result<Secret, LlmError> {
+        let shared = &self.shared;
+        let _turn = shared.turn.lock().await;
+        let until = shared.vault.clock.monotonic() + MAX_REFRESH;
+        loop {
+            let stored = shared.vault.store.credential(shared.org, shared.id.clone()).await;
+            let stored = stored.map_err(|error| match error {
+                StoreError::NotFound => refused("the credential was removed: add another"),
+                error => unavailable(&error.to_string()),
+            })?;
+            self.see(&stored).map_err(|error| refused(&error.to_string()))?;
+            let (version, tokens) = {
+                let held = shared.held();
+                if let Some(token) = held.usable(shared.now()) {
+                    return Ok(token);
+                }
+                if let Some(fault) = &held.fault {
+                    return Err(refused(fault));
+                }
+                (held.version, held.tokens.clone())
+            };
+            let (id, lease) = (shared.id.clone(), MAX_REFRESH);
+            let taken = shared.vault.store.take_refresh(shared.org, id, version, lease).await;
+            if taken.map_err(|error| unavailable(&error.to_string()))? {
+                let shared = shared.clone();
+                // To its end, whoever waits: what is asked with may be good once.
+                return tasks::detached(async move { shared.refresh(version, tokens).await }).await;
+            }
+            if shared.vault.clock.monotonic() >= until {
+                return Err(unavailable("another process has not refreshed the sign-in in time"));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // No code of others runs under this lock.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> TimestampMs {
+        self.vault.clock.now_ms()
+    }
+
+    /// Under the lease of `version`.
+    async fn refresh(&self, version: i64, before: Tokens) -> Result<Secret, LlmError> {
+        let client = match self.setups.client(self.org, &self.provider).await {
+            Ok(client) => client,
+            Err(error) => return self.give_up(version, &refused(&error.to_string())).await,
+        };
+        let (tokens, error) = match renew(&client, &before, self.now()).await {
+            Ok(renewed) => renewed,
+            Err(error) if error.ends_the_grant() => return self.end(version, &error).await,
+            Err(error) => return self.give_up(version, &of(&error)).await,
+        };
+        self.keep(version, tokens).await?;
+        if let Some(error) = error {
+            if error.ends_the_grant() {
+                return self.end(version + 1, &error).await;
+            }
+            return Err(of(&error));
+        }
+        tracing::debug!(credential = %self.id, provider = %self.provider, "refreshed a sign-in");
+        Ok(self.held().tokens.bearer().clone())
+    }
+
+    /// Writes what the provider gave as the version after `version`, and holds it.
+    async fn keep(&self, version: i64, tokens: Tokens) -> Result<(), LlmError> {
+        let failed = |error: CredentialsError| unavailable(&error.to_string());
+        let key = self.vault.data_key(self.org).await.map_err(failed)?;
+        let material = Material::OAuth(tokens.clone());
+        let row = Row { org: self.org, id: &self.id, version: version + 1 };
+        let sealed = key.seal(&row, &material.to_bytes());
+        let (hint, expires_ms) = (material.hint(), material.expires_ms());
+        let mut tried = 0;
+        let kept = loop {
+            let (hint, sealed) = (hint.clone(), sealed.clone());
+            let renewed = Renewed { from: version, sealed, hint, expires_ms };
+            let (store, id, now) = (&self.vault.store, self.id.clone(), self.now());
+            tried += 1;
+            match store.renew_credential(self.org, id, renewed, now).await {
+                Ok(kept) => break kept,
+                Err(error) if tried >= WRITES => return Err(unavailable(&error.to_string())),
+                Err(error) => {
+                    tracing::warn!(credential = %self.id, %error, "a refreshed sign-in could not be written yet");
+                    tokio::time::sleep(LOOK_AGAIN * tried).await;
+                }
+            }
+        };
+        if !kept {
+            // Somebody has signed in again, or removed it: theirs counts.
+            return Err(unavailable("the credential was changed while it was refreshed"));
+        }
+        *self.held() = Held { version: version + 1, tokens, refused: false, fault: None };
+        Ok(())
+    }
+
+    /// The grant is over, for everybody.
+    async fn end<T>(&self, version: i64, error: &FlowError) -> Result<T, LlmError> {
+        let fault = format!("the sign-in is over, sign in again: {}", error.message());
+        self.held().fault = Some(fault.clone());
+        let (store, id) = (&self.vault.store, self.id.clone());
+        let ended = store.end_refresh(self.org, id, version, Some(fault.clone()), self.now()).await;
+        ended.map_err(|error| unavailable(&error.to_string()))?;
+        tracing::warn!(credential = %self.id, provider = %self.provider, "a sign-in is over");
+        Err(refused(&fault))
+    }
+
+    /// This refresh came to nothing: the next may begin. A token that has not ended yet is still good.
+    async fn give_up(&self, version: i64, error: &LlmError) -> Result<Secret, LlmError> {
+        let (store, id) = (&self.vault.store, self.id.clone());
+        let ended = store.end_refresh(self.org, id, version, None, self.now()).await;
+        ended.map_err(|error| unavailable(&error.to_string()))?;
+        let held = self.held();
+        let lasts = held.tokens.bearer_expires_ms().is_none_or(|end| end > self.now());
+        if lasts && !held.refused { Ok(held.tokens.bearer().clone()) } else { Err(error.clone()) }
+    }
+}
+
+#[async_trait::async_trait]
+impl TokenSource for OAuthSource {
+    async fn token(&self) -> Result<Secret, LlmError> {
+        let held = self.shared.held().usable(self.shared.now());
+        match held {
+            Some(token) => Ok(token),
+            None => self.renewed().await,
+        }
+    }
+
+    fn refused(&self, token: &Secret) {
+        let mut held = self.shared.held();
+        if held.tokens.bearer() == token {
+            held.refused = true;
+        }
+    }
+}
+
+impl fmt::Debug for OAuthSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuthSource").field("credential", &self.shared.id).finish_non_exhaustive()
+    }
+}
+
+/// New tokens for old ones; with what went wrong after some of it was got.
+async fn renew(
+    client: &OAuthClient,
+    before: &Tokens,
+    now: TimestampMs,
+) -> Result<(Tokens, Option<FlowError>), FlowError> {
+    let exchanges = client.settings.exchange.is_some();
+    let is_over = before.expires_ms.is_some_and(|end| end - now <= MARGIN_MS);
+    let tokens = match &before.refresh {
+        Some(refresh) if is_over || !exchanges => Tokens {
+            session: before.session.clone(), // until the exchange below
+            ..client.refresh(refresh, now).await?
+        },
+        None if !exchanges => {
+            let words = "its token has ended, and it gave none to refresh it with".to_owned();
+            return Err(FlowError::Refused { code: "invalid_grant".to_owned(), words });
+        }
+        Some(_) | None => before.clone(),
+    };
+    match client.exchange(tokens.clone(), now).await {
+        Ok(tokens) => Ok((tokens, None)),
+        Err(error) if tokens == *before => Err(error),
+        Err(error) => Ok((tokens, Some(error))),
+    }
+}
+
+fn opened(vault: &Vault, org: OrgId, stored: &SealedCredential) -> Result<Held, CredentialsError> {
+    let row = Row { org, id: &stored.row.id, version: stored.row.version };
+    let bytes = vault.open_with(&stored.key, &row, &stored.sealed)?;
+    let Material::OAuth(tokens) = Material::from_bytes(CredentialKind::OAuth, &bytes)? else {
+        return Err(crate::EnvelopeError::Refused.into());
+    };
+    let fault = stored.row.fault.clone();
+    Ok(Held { version: stored.row.version, tokens, refused: false, fault })
+}
+
+/// Nothing but a person helps.
+fn refused(message: &str) -> LlmError {
+    LlmError::unsent(ErrorReason::Authentication, message)
+}
+
+/// Another try may help.
+fn unavailable(message: &str) -> LlmError {
+    LlmError::unsent(ErrorReason::Transport { delivery: Delivery::NotSent }, message)
+}
+
+fn of(error: &FlowError) -> LlmError {
+    match error {
+        FlowError::Unavailable(_) => unavailable(&error.message()),
+        FlowError::Refused { .. } | FlowError::Unusable(_) => refused(&error.message()),
+    }
+}
