@@ -7,14 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use futures::StreamExt;
 use llm_protocol::{
-    Delivery, ErrorReason, Protocol, classify_in_stream, classify_named, http_date_unix_ms,
-    retry_after_ms,
+    Delivery, ErrorReason, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
 };
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use serde_json::Value;
 
-use crate::endpoint::Endpoint;
 use crate::error::{LlmError, RetryAdvice};
 use crate::options::Options;
 use crate::reqwest_transport::ReqwestTransport;
@@ -63,21 +61,6 @@ impl Client {
     #[must_use]
     pub fn with_transport(transport: Arc<dyn ProviderTransport>, options: Options) -> Self {
         Self { transport, options: Arc::new(options) }
-    }
-
-    /// Sends exactly `body` to an endpoint that is no route: [`crate::Llm::send`] without a model in its address or
-    /// state kept.
-    ///
-    /// # Errors
-    /// As [`crate::Llm::send`].
-    pub async fn stream(
-        &self,
-        endpoint: &Endpoint,
-        protocol: Protocol,
-        body: Bytes,
-    ) -> Result<LlmStream, LlmError> {
-        let route = Route::new(protocol, "", endpoint.clone());
-        self.exchange(&route, "", body).await
     }
 
     /// One request, one answer.

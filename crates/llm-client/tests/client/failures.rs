@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use futures::{StreamExt, stream};
 use llm_client::retry::Schedule;
-use llm_client::{Client, Endpoint, LlmError, Options, Secret};
+use llm_client::{Client, Endpoint, LlmError, Options, Route, Secret};
 use llm_protocol::{Delivery, ErrorReason, Protocol};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -129,7 +129,8 @@ async fn a_refused_connection_was_not_sent() {
     let endpoint = Endpoint::new(format!("http://{}", listener.local_addr().unwrap()));
     drop(listener);
     let body = Bytes::from_static(BODY);
-    let error = client().stream(&endpoint, Protocol::OpenAiChat, body).await.unwrap_err();
+    let error =
+        client().on(Route::new(Protocol::OpenAiChat, "m", endpoint)).send(body).await.unwrap_err();
     assert_eq!(error.reason, lost(Delivery::NotSent));
     assert_eq!((error.delivery, error.status), (Delivery::NotSent, None));
     assert!(error.to_string().contains("refused"), "{error}");
@@ -140,7 +141,8 @@ async fn a_refused_connection_was_not_sent() {
 async fn what_cannot_be_addressed_was_not_sent() {
     let body = Bytes::from_static(BODY);
     let endpoint = Endpoint::new("localhost:11434");
-    let error = client().stream(&endpoint, Protocol::OpenAiChat, body).await.unwrap_err();
+    let error =
+        client().on(Route::new(Protocol::OpenAiChat, "m", endpoint)).send(body).await.unwrap_err();
     assert_eq!((error.reason, error.delivery), (ErrorReason::InvalidRequest, Delivery::NotSent));
 }
 
@@ -157,7 +159,8 @@ async fn a_connection_that_is_closed_after_the_request_is_ambiguous_and_not_trie
         }
     });
     let body = Bytes::from_static(BODY);
-    let error = client().stream(&endpoint, Protocol::OpenAiChat, body).await.unwrap_err();
+    let error =
+        client().on(Route::new(Protocol::OpenAiChat, "m", endpoint)).send(body).await.unwrap_err();
     assert_eq!(error.reason, lost(Delivery::Ambiguous));
     assert!(counted.recv().await.unwrap() > 0);
     assert!(counted.try_recv().is_err(), "one request");

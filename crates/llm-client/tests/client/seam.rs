@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use futures::{StreamExt, stream};
 use llm_client::{
-    Client, Endpoint, Options, ProviderTransport, TransportError, WireRequest, WireResponse,
+    Client, Endpoint, Options, ProviderTransport, Route, TransportError, WireRequest, WireResponse,
 };
 use llm_protocol::{Delivery, ErrorReason, Protocol};
 
@@ -48,7 +48,8 @@ async fn a_simulation_stands_in_for_the_network() {
     });
     let client = Client::with_transport(transport.clone(), Options::default());
     let endpoint = Endpoint::new("http://simulated");
-    let stream = || client.stream(&endpoint, Protocol::OpenAiChat, Bytes::from_static(BODY));
+    let llm = client.on(Route::new(Protocol::OpenAiChat, "m", endpoint));
+    let stream = || llm.send(Bytes::from_static(BODY));
 
     assert_eq!(collect(stream().await.unwrap()).await, (hello(), None));
     let (came, error) = collect(stream().await.unwrap()).await;

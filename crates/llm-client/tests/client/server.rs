@@ -10,7 +10,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request};
 use axum::response::Response;
 use futures::StreamExt;
-use llm_client::{Client, Endpoint, LlmError, LlmStream, Options};
+use llm_client::{Client, Endpoint, LlmError, LlmStream, Options, Route};
 use llm_protocol::{LlmEvent, Protocol};
 
 pub(crate) const BODY: &[u8] = b"{\"model\": \"m\",  \"odd\":1.0}";
@@ -78,7 +78,8 @@ impl Server {
     }
 
     pub(crate) async fn stream(&self, client: &Client) -> Result<LlmStream, LlmError> {
-        client.stream(&self.endpoint, Protocol::OpenAiChat, Bytes::from_static(BODY)).await
+        let route = Route::new(Protocol::OpenAiChat, "m", self.endpoint.clone());
+        client.on(route).send(Bytes::from_static(BODY)).await
     }
 }
 

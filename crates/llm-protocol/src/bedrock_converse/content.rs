@@ -13,7 +13,8 @@ use crate::json::RawJson;
 #[serde(rename_all = "camelCase")]
 pub(super) enum Content<'a> {
     Text(Cow<'a, str>),
-    ReasoningContent(Reasoning<'a>),
+    #[serde(rename = "reasoningContent")]
+    Reasoning(Reasoning<'a>),
     #[serde(rename_all = "camelCase")]
     ToolUse {
         tool_use_id: Cow<'a, str>,

@@ -30,7 +30,7 @@ fn text(index: u64, text: &str) -> String {
     json!({"contentBlockDelta": {"contentBlockIndex": index, "delta": {"text": text}}}).to_string()
 }
 
-fn reasoning(delta: Value) -> String {
+fn reasoning(delta: &Value) -> String {
     json!({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"reasoningContent": delta}}})
         .to_string()
 }
@@ -65,10 +65,10 @@ fn id(text: &str) -> String {
 fn reasoning_keeps_its_signature_and_text_follows_it() {
     let events = decode(&[
         r#"{"messageStart":{"role":"assistant","p":"abc"}}"#,
-        &reasoning(json!({"text": "Let me "})),
-        &reasoning(json!({"text": "see."})),
-        &reasoning(json!({"signature": "AB"})),
-        &reasoning(json!({"signature": "C="})),
+        &reasoning(&json!({"text": "Let me "})),
+        &reasoning(&json!({"text": "see."})),
+        &reasoning(&json!({"signature": "AB"})),
+        &reasoning(&json!({"signature": "C="})),
         &stop(0),
         &text(1, "It is "),
         &text(1, ""),
@@ -94,7 +94,7 @@ fn reasoning_keeps_its_signature_and_text_follows_it() {
 #[test]
 fn redacted_reasoning_is_a_part_without_text() {
     let redacted = |pieces: &[&str]| {
-        let pieces = pieces.iter().map(|base64| reasoning(json!({ "redactedContent": base64 })));
+        let pieces = pieces.iter().map(|base64| reasoning(&json!({ "redactedContent": base64 })));
         let mut frames: Vec<String> = pieces.collect();
         frames.extend([stop(0), STOP.to_owned()]);
         decode(&frames.iter().map(String::as_str).collect::<Vec<_>>())
@@ -109,7 +109,7 @@ fn redacted_reasoning_is_a_part_without_text() {
         assert_eq!(redacted(pieces), expected);
     }
     let broken =
-        [reasoning(json!({"redactedContent": "AA=="})), reasoning(json!({"redactedContent": "?"}))];
+        [reasoning(&json!({"redactedContent": "AA=="})), reasoning(&json!({"redactedContent": "?"}))];
     let error = fail(&[&broken[0], &broken[1]]);
     assert!(matches!(error, DecodeError::Malformed { .. }), "{error}");
 }

@@ -131,7 +131,7 @@ impl<'a> Writer<'a> {
             }
             Some(_) | None => return Content::said(&part.text),
         };
-        Some(Content::ReasoningContent(reasoning))
+        Some(Content::Reasoning(reasoning))
     }
 
     fn call(&mut self, call: &'a ToolCall) -> Content<'a> {

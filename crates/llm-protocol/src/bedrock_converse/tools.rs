@@ -22,8 +22,8 @@ pub(super) struct ToolConfig<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Tool<'a> {
-    #[serde(rename_all = "camelCase")]
-    ToolSpec {
+    #[serde(rename = "toolSpec", rename_all = "camelCase")]
+    Spec {
         name: &'a str,
         #[serde(skip_serializing_if = "str::is_empty")]
         description: &'a str,
@@ -65,7 +65,7 @@ pub(super) fn config<'a>(
     for (at, tool) in request.tools.iter().enumerate() {
         let input_schema = Schema { json: tool.input_schema.raw() };
         let (name, description) = (tool.name.as_str(), tool.description.as_str());
-        tools.push(Tool::ToolSpec { name, description, input_schema });
+        tools.push(Tool::Spec { name, description, input_schema });
         if marked == Some(at) {
             tools.push(Tool::CachePoint(CachePoint::DEFAULT));
         }
@@ -99,5 +99,5 @@ fn called(request: &LlmRequest) -> BTreeSet<&str> {
 /// toolResult content blocks"), so one that offers none any more names those that were called.
 fn tool_of_history(name: &str) -> Tool<'_> {
     let any = serde_json::from_str(r#"{"type":"object"}"#).expect("it is JSON");
-    Tool::ToolSpec { name, description: "", input_schema: Schema { json: any } }
+    Tool::Spec { name, description: "", input_schema: Schema { json: any } }
 }
