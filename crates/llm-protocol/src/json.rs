@@ -31,6 +31,11 @@ impl RawJson {
         self.0.get()
     }
 
+    /// The value written compactly, once: what it holds of raw JSON is not read again.
+    pub(crate) fn written<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(Self)
+    }
+
     /// The same, for a writer that takes raw values.
     pub(crate) fn raw(&self) -> &RawValue {
         &self.0

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::json::RawJson;
@@ -34,19 +36,14 @@ impl StateOwner {
         &self.key
     }
 
-    /// State with these members, in their order; each value is JSON text. No members, no state.
+    /// State with these members, in their order. No members, no state.
     #[must_use]
-    pub fn write(&self, members: &[(&str, &RawJson)]) -> Option<RawJson> {
+    pub fn write<V: Serialize + ?Sized>(&self, members: &[(&str, &V)]) -> Option<RawJson> {
         if members.is_empty() {
             return None;
         }
-        let name = |text: &str| serde_json::to_string(text).expect("a string is always written");
-        let mut text = format!("{{{}:{{{}:{}", name(&self.key), name(MODEL), name(&self.model));
-        for (member, value) in members {
-            text.push_str(&format!(",{}:{}", name(member), value.get()));
-        }
-        text.push_str("}}");
-        Some(RawJson::parse(text).expect("written from names and JSON values"))
+        let state = Written { owner: self, members };
+        Some(RawJson::written(&state).expect("its keys are strings and its values are JSON"))
     }
 
     /// The state in `metadata`, if it is ours. State without a model is anyone's who has the key.
@@ -61,6 +58,34 @@ impl StateOwner {
             Some(Ok(model)) if *model == *self.model => serde_json::from_str(state).ok(),
             Some(_) => None,
         }
+    }
+}
+
+/// `{"<key>":{"model":"<model>",…}}`
+struct Written<'a, V: ?Sized> {
+    owner: &'a StateOwner,
+    members: &'a [(&'a str, &'a V)],
+}
+
+struct Members<'a, V: ?Sized>(&'a Written<'a, V>);
+
+impl<V: Serialize + ?Sized> Serialize for Written<'_, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(&*self.owner.key, &Members(self))?;
+        map.end()
+    }
+}
+
+impl<V: Serialize + ?Sized> Serialize for Members<'_, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Written { owner, members } = self.0;
+        let mut map = serializer.serialize_map(Some(members.len() + 1))?;
+        map.serialize_entry(MODEL, &*owner.model)?;
+        for (name, value) in *members {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
     }
 }
 
@@ -85,7 +110,7 @@ mod tests {
         assert_eq!(StateOwner::new("anthropic", "other").read::<Signed>(Some(&state)), None);
         assert_eq!(StateOwner::new("bedrock", "claude-\"1\"").read::<Signed>(Some(&state)), None);
         assert_eq!(owner.read::<Signed>(None), None);
-        assert_eq!(owner.write(&[]), None);
+        assert_eq!(owner.write::<RawJson>(&[]), None);
         let anyone = RawJson::parse(r#"{"anthropic":{"signature":"sA"}}"#).unwrap();
         assert_eq!(owner.read::<Signed>(Some(&anyone)), signed);
     }

@@ -48,9 +48,7 @@ fn signed(owner: &StateOwner, signature: &str) -> Option<RawJson> {
     if signature.is_empty() && owner.key() == STATE_KEY {
         return None;
     }
-    let text = serde_json::to_string(signature).expect("a string is always written");
-    let signature = RawJson::parse(text).expect("it was just written");
-    owner.write(&[("signature", &signature)])
+    owner.write(&[("signature", signature)])
 }
 
 impl OpenCall {

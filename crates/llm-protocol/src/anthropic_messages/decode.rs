@@ -1,7 +1,7 @@
 //! Data payloads in, neutral events out. Does no I/O and reads no clock.
 
 use crate::anthropic_messages::block::{Open, OpenCall};
-use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, finish_reason};
+use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, block_text, finish_reason};
 use crate::anthropic_messages::hosted;
 use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
@@ -76,7 +76,7 @@ impl Decoder {
             }
             Some("content_block_start") => {
                 if let Some(block) = frame.content_block {
-                    self.start(index, block, &mut events)?;
+                    self.start(index, block, data, &mut events)?;
                 }
             }
             Some("content_block_stop") => self.stop(index, &mut events),
@@ -129,10 +129,10 @@ impl Decoder {
     fn start(
         &mut self,
         index: u64,
-        raw: &RawValue,
+        block: Block<'_>,
+        data: &str,
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
-        let block = Block::parse(raw)?;
         self.stop(index, events); // a server that does not stop its blocks numbers them all alike
         match block.kind.as_deref() {
             Some("text") => self.text(index, block.text, events),
@@ -151,10 +151,14 @@ impl Decoder {
                 }
             }
             Some("tool_use") => self.call(index, block, None, events)?,
-            Some(kind) if hosted::is_call(kind) => self.call(index, block, Some(raw), events)?,
+            Some(kind) if hosted::is_call(kind) => {
+                self.call(index, block, block_text(data), events)?;
+            }
             Some(kind) if hosted::is_result(kind) => {
                 let kind = kind.to_owned();
-                self.result(&kind, block, raw, events)?;
+                if let Some(raw) = block_text(data) {
+                    self.result(&kind, block, raw, events)?;
+                }
             }
             Some(_) | None => {}
         }
@@ -280,7 +284,7 @@ impl Decoder {
             id,
             name,
             arguments: String::new(),
-            input: block.input.map(RawValue::to_owned),
+            input: block.input.filter(|input| input.get() != "{}").map(RawValue::to_owned),
             hosted: hosted.map(RawValue::to_owned),
         };
         self.open.push((index, Open::Call(call)));

@@ -19,7 +19,7 @@ pub(super) struct Frame<'a> {
     pub(super) index: Option<u64>,
     pub(super) message: Option<MessageStart>,
     #[serde(borrow)]
-    pub(super) content_block: Option<&'a RawValue>,
+    pub(super) content_block: Option<Block<'a>>,
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
     pub(super) usage: Option<WireUsage>,
@@ -113,10 +113,14 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl<'a> Block<'a> {
-    pub(super) fn parse(raw: &'a RawValue) -> Result<Self, DecodeError> {
-        serde_json::from_str(raw.get()).map_err(|error| malformed(&error, raw.get()))
+/// The text of a frame's block, which only those of hosted tools are kept as.
+pub(super) fn block_text(data: &str) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Start<'a> {
+        #[serde(borrow)]
+        content_block: Option<&'a RawValue>,
     }
+    serde_json::from_str::<Start<'_>>(data).ok()?.content_block
 }
 
 fn malformed(error: &serde_json::Error, data: &str) -> DecodeError {

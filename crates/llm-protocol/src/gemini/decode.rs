@@ -210,16 +210,9 @@ impl Decoder {
 
     /// A thought is one also without a signature (Gemini 2.5): it goes back as a thought, not as text.
     fn state(&self, thought: bool, signature: Option<&RawValue>) -> Option<RawJson> {
-        let is_thought = raw("true");
-        let signature = signature.map(|signature| raw(signature.get()));
-        let mut members = Vec::new();
-        if thought {
-            members.push(("thought", &is_thought));
-        }
-        if let Some(signature) = &signature {
-            members.push(("thoughtSignature", signature));
-        }
-        self.owner.write(&members)
+        let is_thought = thought.then(|| serde_json::from_str("true").expect("it is JSON"));
+        let members = [("thought", is_thought), ("thoughtSignature", signature)];
+        self.owner.write(&said(members))
     }
 
     fn call(
@@ -235,16 +228,9 @@ impl Decoder {
         let arguments = call.args.map_or("{}", RawValue::get);
         let id = self.begin(own_id.clone(), arguments)?;
         self.called = true;
-        let mut members = Vec::new();
         let own_id = own_id.map(|id| raw(&quoted(&id)));
-        let signature = signature.map(|signature| raw(signature.get()));
-        if let Some(id) = &own_id {
-            members.push(("id", id));
-        }
-        if let Some(signature) = &signature {
-            members.push(("thoughtSignature", signature));
-        }
-        let provider_metadata = self.owner.write(&members);
+        let members = [("id", own_id.as_ref().map(RawJson::raw)), ("thoughtSignature", signature)];
+        let provider_metadata = self.owner.write(&said(members));
         let call = ToolCall { provider_metadata, ..ToolCall::new(id, name, arguments) };
         self.announce(call, events);
         Ok(())
@@ -331,6 +317,13 @@ impl Decoder {
         }
         Ok(())
     }
+}
+
+/// The members that there are.
+fn said<'a, const N: usize>(
+    members: [(&'static str, Option<&'a RawValue>); N],
+) -> Vec<(&'static str, &'a RawValue)> {
+    members.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 fn raw(text: &str) -> RawJson {
