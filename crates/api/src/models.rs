@@ -1,0 +1,143 @@
+//! Which models an organisation is shown, and whose providers it can reach.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use catalog::{CatalogModel, Feed, Modality, OrgSettings, ProviderEntry};
+use domain::OrgId;
+use tracing::warn;
+
+use crate::ApiState;
+use crate::error::ApiError;
+
+/// The models that a gateway lists.
+#[derive(Debug, Clone, Default)]
+pub struct ModelList {
+    /// The catalog; none: only the default model is listed.
+    pub catalog: Option<Arc<Feed>>,
+    /// The names of the environment variables in which the process has keys of providers, for all organisations.
+    pub keys: BTreeSet<String>,
+}
+
+/// What an organisation is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// Of the catalog, if there is one.
+    pub(crate) version: Option<String>,
+    /// The provider of the default model first.
+    pub(crate) providers: Vec<ShownProvider>,
+}
+
+/// A provider, as an organisation has it.
+#[derive(Debug)]
+pub(crate) struct ShownProvider {
+    pub(crate) entry: ProviderEntry,
+    /// How it is set up; none: it is not, and its models cannot be used yet.
+    pub(crate) source: Option<Source>,
+}
+
+/// How a provider is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// By the flags of the service, or the organisation's settings.
+    Config,
+    /// By a key that the process has.
+    Env,
+    /// By a credential of the organisation.
+    Api,
+}
+
+impl Shown {
+    /// Those that can be used.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = &ShownProvider> {
+        self.providers.iter().filter(|provider| provider.source.is_some())
+    }
+}
+
+impl ShownProvider {
+    /// The newest model that calls tools; none for a provider without a list.
+    pub(crate) fn default_model(&self) -> Option<&str> {
+        let models = self.entry.models.values().filter(|model| model.tool_call);
+        let newest = models.max_by_key(|model| {
+            (model.status == catalog::ModelStatus::Available, &model.release_date)
+        });
+        newest.map(|model| model.id.as_str())
+    }
+}
+
+/// What an organisation is shown. One or two round trips.
+pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiError> {
+    let list = state.models();
+    let Some(feed) = &list.catalog else {
+        let own = ShownProvider { entry: own(state, None), source: Some(Source::Config) };
+        return Ok(Shown { version: None, providers: vec![own] });
+    };
+    let rows = state.store().provider_settings(org).await?;
+    let texts = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
+    let (settings, unreadable) = OrgSettings::read(texts);
+    for (provider, error) in unreadable {
+        warn!(provider, %error, "the settings of a provider cannot be read: its models are not shown");
+    }
+    let credentials = state.store().credentials(org).await?;
+    let usable =
+        credentials.iter().filter(|it| it.active && it.fault.is_none() && it.owner.is_empty());
+    let credentialed: BTreeSet<&str> = usable.map(|it| it.provider.as_str()).collect();
+    let catalog = feed.current();
+    let own_id = &state.settings().default_model.provider;
+    let source = |entry: &ProviderEntry| {
+        if credentialed.contains(entry.id.as_str()) {
+            return Some(Source::Api);
+        }
+        if entry.key_names().any(|name| list.keys.contains(name)) {
+            return Some(Source::Env);
+        }
+        // A server of its own that names no key wants none.
+        let is_ours = settings.overrides.providers.contains_key(&entry.id);
+        (is_ours && entry.env.is_empty()).then_some(Source::Config)
+    };
+    let mut providers = Vec::new();
+    let mut of_catalog = None;
+    for entry in catalog::list(&catalog, &settings.overrides) {
+        if entry.id == *own_id {
+            of_catalog = Some(entry);
+        } else {
+            let source = source(&entry);
+            providers.push(ShownProvider { entry, source });
+        }
+    }
+    let default = &state.settings().default_model;
+    if settings.overrides.allows(&default.provider, &default.model) {
+        let entry = own(state, of_catalog);
+        providers.insert(0, ShownProvider { entry, source: Some(Source::Config) });
+    }
+    Ok(Shown { version: Some(catalog.version.clone()), providers })
+}
+
+/// The provider of the default model, which flags have set up, as the catalog has it; with that model whatever the
+/// catalog says.
+fn own(state: &ApiState, entry: Option<ProviderEntry>) -> ProviderEntry {
+    let settings = state.settings();
+    let default = &settings.default_model;
+    let named = |name: &str| {
+        if settings.simulated { format!("{name} (simulated)") } else { name.to_owned() }
+    };
+    let mut entry = entry.unwrap_or_else(|| ProviderEntry {
+        id: default.provider.clone(),
+        name: named(&default.provider),
+        npm: "@ai-sdk/openai-compatible".to_owned(),
+        ..ProviderEntry::default()
+    });
+    entry.models.entry(default.model.clone()).or_insert_with(|| {
+        let mut model = CatalogModel {
+            id: default.model.clone(),
+            name: named(&default.model),
+            tool_call: true,
+            temperature: Some(true),
+            ..CatalogModel::default()
+        };
+        model.modalities.input.insert(Modality::Text);
+        model.modalities.output.insert(Modality::Text);
+        model
+    });
+    entry
+}

@@ -1,0 +1,139 @@
+//! Which models may be used, and what they are.
+
+use axum::Json;
+use axum::extract::State;
+use catalog::{CatalogModel, Limits, Modalities, ModelStatus, Prices, Rates};
+use serde::{Deserialize, Serialize};
+
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::extract::{CanRead, Params};
+use crate::models::{ShownProvider, shown};
+use crate::stock::usd;
+
+/// Which are asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Query {
+    /// Those of a provider.
+    provider: Option<String>,
+    /// Also those of providers that are not set up.
+    all: bool,
+}
+
+/// The models that may be used.
+#[derive(Debug, Serialize)]
+pub(super) struct ModelsView {
+    /// The catalog's version, which is that of its prices; none without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// The one of a session that chose none.
+    default: String,
+    models: Vec<ModelView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ModelView {
+    /// `provider/model`, as it is chosen.
+    id: String,
+    name: String,
+    status: ModelStatus,
+    /// Whether its provider is set up.
+    connected: bool,
+    tool_call: bool,
+    reasoning: bool,
+    attachment: bool,
+    modalities: Modalities,
+    limits: Limits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usd_per_million_tokens: Option<PricesView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    variants: Vec<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    released: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PricesView {
+    #[serde(flatten)]
+    base: RatesView,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tiers: Vec<TierView>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TierView {
+    /// It is the price of requests with more input tokens than so many.
+    above_tokens: u64,
+    #[serde(flatten)]
+    rates: RatesView,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RatesView {
+    input: f64,
+    output: f64,
+    cache_read: f64,
+    cache_write: f64,
+}
+
+impl From<Rates> for RatesView {
+    fn from(rates: Rates) -> Self {
+        Self {
+            input: usd(rates.input),
+            output: usd(rates.output),
+            cache_read: usd(rates.cache_read),
+            cache_write: usd(rates.cache_write),
+        }
+    }
+}
+
+impl From<Prices> for PricesView {
+    fn from(prices: Prices) -> Self {
+        let tier =
+            |(above_tokens, rates): (u64, Rates)| TierView { above_tokens, rates: rates.into() };
+        Self { base: prices.base.into(), tiers: prices.tiers.into_iter().map(tier).collect() }
+    }
+}
+
+pub(super) async fn list(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Params(query): Params<Query>,
+) -> Result<Json<ModelsView>, ApiError> {
+    let shown = shown(&state, access.org).await?;
+    let default = &state.settings().default_model;
+    let asked = shown.providers.into_iter().filter(|provider| match &query.provider {
+        Some(id) => provider.entry.id == *id,
+        None => query.all || provider.source.is_some(),
+    });
+    let models = asked.flat_map(|ShownProvider { entry, source }| {
+        let id = entry.id;
+        entry.models.into_values().map(move |model| view(&id, model, source.is_some()))
+    });
+    Ok(Json(ModelsView {
+        version: shown.version,
+        default: format!("{}/{}", default.provider, default.model),
+        models: models.collect(),
+    }))
+}
+
+fn view(provider: &str, model: CatalogModel, connected: bool) -> ModelView {
+    ModelView {
+        id: format!("{provider}/{}", model.id),
+        name: model.name,
+        status: model.status,
+        connected,
+        tool_call: model.tool_call,
+        reasoning: model.reasoning,
+        attachment: model.attachment,
+        modalities: model.modalities,
+        limits: model.limits,
+        usd_per_million_tokens: model.prices.map(Into::into),
+        variants: model.variants.into_keys().collect(),
+        released: model.release_date,
+    }
+}
