@@ -1,15 +1,12 @@
 //! Data payloads in, neutral events out. Does no I/O and reads no clock.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
-use crate::error::{ErrorReason, ProviderError};
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
-use crate::message::ToolCall;
-use crate::openai_responses::frame::{Frame, Response};
+use crate::openai_responses::calls::{Calls, announce};
+use crate::openai_responses::frame::{Frame, Response, failure};
 use crate::openai_responses::hosted::{self, CallItem};
 use crate::openai_responses::item::{Held, Item, Place, ReasoningKind, Slots, pieces, string};
 use crate::openai_responses::parts::{Part, Parts};
@@ -28,37 +25,6 @@ pub struct Decoder {
     refused: bool,
     reason: Option<FinishReason>,
     usage: Option<Usage>,
-}
-
-/// What is counted of the calls that we are to run.
-#[derive(Debug, Default)]
-struct Calls {
-    begun: usize,
-    argument_bytes: usize,
-}
-
-/// No answer calls as many tools; a stream that does is broken.
-const MAX_CALLS: usize = 256;
-/// The bound on the arguments of all calls of an answer together.
-const MAX_ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
-
-impl Calls {
-    fn begin(&mut self) -> Result<(), DecodeError> {
-        self.begun += 1;
-        if self.begun > MAX_CALLS {
-            return Err(DecodeError::TooLarge { what: "tool calls", max: MAX_CALLS });
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, bytes: usize) -> Result<(), DecodeError> {
-        self.argument_bytes += bytes;
-        if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            let what = "bytes of tool arguments";
-            return Err(DecodeError::TooLarge { what, max: MAX_ARGUMENT_BYTES });
-        }
-        Ok(())
-    }
 }
 
 impl Decoder {
@@ -422,32 +388,8 @@ impl Decoder {
     }
 }
 
-/// A call that came whole.
-fn announce(call: ToolCall, events: &mut Vec<LlmEvent>) {
-    let id = || call.id.clone();
-    events.push(LlmEvent::ToolInputStart { id: id(), name: call.name.clone() });
-    if !call.arguments.is_empty() {
-        events.push(LlmEvent::ToolInputDelta { id: id(), text: call.arguments.clone() });
-    }
-    events.push(LlmEvent::ToolInputEnd { id: id() });
-    events.push(LlmEvent::ToolCall(call));
-}
-
 fn raw(data: &str) -> Option<&RawValue> {
     serde_json::from_str(data).ok()
-}
-
-/// The error that a frame states; one that says nothing is the provider's own.
-fn failure(error: Option<&RawValue>) -> DecodeError {
-    let error: Option<Value> = error.and_then(|error| serde_json::from_str(error.get()).ok());
-    error.map_or_else(
-        || {
-            let reason = ErrorReason::ProviderInternal { retry_after_ms: None };
-            let message = "the response failed, and does not say why".to_owned();
-            ProviderError { reason, message }.into()
-        },
-        |error| classify_in_stream(&error).into(),
-    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::message::{ToolContent, ToolResult};
+use crate::message::{ToolCall, ToolContent, ToolResult};
 use LlmEvent::{
     ReasoningDelta, ReasoningEnd, ReasoningStart, TextDelta, TextEnd, TextStart, ToolInputDelta,
     ToolInputEnd, ToolInputStart,

@@ -1,10 +1,12 @@
 //! The frames of a response's stream, as far as we read them. Everything may be absent or null.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
-use crate::error::truncate;
+use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::event::Usage;
 use crate::text::Text;
 
@@ -131,4 +133,17 @@ impl WireUsage {
             total_tokens: self.total_tokens.unwrap_or_else(|| input.saturating_add(output)),
         }
     }
+}
+
+/// The error that a frame states; one that says nothing is the provider's own.
+pub(super) fn failure(error: Option<&RawValue>) -> DecodeError {
+    let error: Option<Value> = error.and_then(|error| serde_json::from_str(error.get()).ok());
+    error.map_or_else(
+        || {
+            let reason = ErrorReason::ProviderInternal { retry_after_ms: None };
+            let message = "the response failed, and does not say why".to_owned();
+            ProviderError { reason, message }.into()
+        },
+        |error| classify_in_stream(&error).into(),
+    )
 }

@@ -9,6 +9,7 @@
 //! State that goes back: the encrypted content and id of reasoning, the phase of a message, and the items of tools
 //! that the provider ran, verbatim. Ids of messages and calls do not: to a server that stores nothing they are unknown.
 
+mod calls;
 mod decode;
 mod encode;
 mod frame;
