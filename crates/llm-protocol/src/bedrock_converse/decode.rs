@@ -70,17 +70,21 @@ impl Decoder {
         self.done
     }
 
-    /// Ends the stream: returns `StepFinish` and `Finish`.
+    /// Ends the stream: returns the end of what began after the message stopped, `StepFinish` and `Finish`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] if the message did not stop.
-    pub fn finish(self) -> Result<Vec<LlmEvent>, DecodeError> {
+    pub fn finish(mut self) -> Result<Vec<LlmEvent>, DecodeError> {
         let mut reason = self.reason.ok_or(DecodeError::Truncated)?;
+        let mut events = Vec::new();
+        self.blocks.stop_all(&mut events);
         if reason == FinishReason::Stop && self.blocks.wants_results() {
             reason = FinishReason::ToolCalls; // a call that was forced
         }
         let usage = self.usage;
-        Ok(vec![LlmEvent::StepFinish { reason, usage }, LlmEvent::Finish { reason, usage }])
+        events.push(LlmEvent::StepFinish { reason, usage });
+        events.push(LlmEvent::Finish { reason, usage });
+        Ok(events)
     }
 
     fn push_delta(

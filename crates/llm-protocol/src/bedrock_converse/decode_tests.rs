@@ -108,8 +108,10 @@ fn redacted_reasoning_is_a_part_without_text() {
         expected.extend(end(FinishReason::Stop));
         assert_eq!(redacted(pieces), expected);
     }
-    let broken =
-        [reasoning(&json!({"redactedContent": "AA=="})), reasoning(&json!({"redactedContent": "?"}))];
+    let broken = [
+        reasoning(&json!({"redactedContent": "AA=="})),
+        reasoning(&json!({"redactedContent": "?"})),
+    ];
     let error = fail(&[&broken[0], &broken[1]]);
     assert!(matches!(error, DecodeError::Malformed { .. }), "{error}");
 }
@@ -159,8 +161,12 @@ fn what_is_open_when_the_message_stops_is_closed_and_a_forced_call_is_one() {
     ];
     assert_eq!(events[..4], expected);
     assert_eq!(events[4..], end(FinishReason::ToolCalls));
-    let open = decode(&[&text(0, "cut"), STOP]);
-    assert_eq!(open[2], LlmEvent::TextEnd { id: id("text-0"), provider_metadata: None });
+    // So is what comes after it (found by the fuzzer).
+    for frames in [[text(0, "cut"), STOP.to_owned()], [STOP.to_owned(), text(0, "late")]] {
+        let open = decode(&[&frames[0], &frames[1]]);
+        assert_eq!(open[2], LlmEvent::TextEnd { id: id("text-0"), provider_metadata: None });
+        assert_eq!(open[3..], end(FinishReason::Stop));
+    }
 }
 
 #[test]

@@ -1,0 +1,5 @@
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| llm_protocol_fuzz::decode(
+    llm_protocol::Protocol::OpenAiResponses,
+    data
+));
