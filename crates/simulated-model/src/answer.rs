@@ -1,9 +1,9 @@
-//! An answer and its bytes on the wire: the frames of a stream, or one JSON object. Pure.
+//! An answer, and the frames that its stream is made of in every protocol. Pure.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::MODEL;
+use crate::protocol::{Protocol, Writer};
 
 /// Arguments are streamed in fragments of at most this many bytes.
 const FRAGMENT_BYTES: usize = 1024;
@@ -17,6 +17,16 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// The sum of both.
     pub total_tokens: u64,
+    /// Of the prompt: what an earlier request had made the cache hold. Never in chat completions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read_tokens: u64,
+    /// Of the prompt: what this request's marks put into the cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Usage {
@@ -24,6 +34,8 @@ impl Usage {
         self.prompt_tokens += other.prompt_tokens;
         self.completion_tokens += other.completion_tokens;
         self.total_tokens += other.total_tokens;
+        self.cache_read_tokens += other.cache_read_tokens;
+        self.cache_write_tokens += other.cache_write_tokens;
     }
 }
 
@@ -55,10 +67,12 @@ pub(crate) fn words(count: u32) -> Vec<String> {
 
 /// A complete answer.
 pub(crate) struct Answer {
-    id: String,
-    draft: Draft,
-    finish_reason: String,
+    pub(crate) id: String,
+    pub(crate) draft: Draft,
+    pub(crate) finish_reason: String,
     pub(crate) usage: Usage,
+    /// How much of the completion is reasoning.
+    pub(crate) reasoning_tokens: u64,
 }
 
 impl Answer {
@@ -68,64 +82,55 @@ impl Answer {
         for (index, call) in draft.calls.iter_mut().enumerate() {
             call.id.get_or_insert_with(|| format!("call_{}_{index}", &hash[..16]));
         }
-        let spoken = draft.reasoning.iter().chain(&draft.text).map(String::len);
+        let reasoning_bytes: usize = draft.reasoning.iter().map(String::len).sum();
+        let text_bytes: usize = draft.text.iter().map(String::len).sum();
         let called = draft.calls.iter().map(|call| call.name.len() + call.arguments.len());
-        let answer_bytes: usize = spoken.chain(called).sum();
+        let answer_bytes = reasoning_bytes + text_bytes + called.sum::<usize>();
         let usage = usage(body_bytes, answer_bytes);
         let reason = if draft.calls.is_empty() { "stop" } else { "tool_calls" };
         let finish_reason = draft.finish_reason.take().unwrap_or_else(|| reason.to_owned());
-        Self { id: format!("chatcmpl-sim-{hash}"), draft, finish_reason, usage }
+        let id = format!("chatcmpl-sim-{hash}");
+        Self { id, draft, finish_reason, usage, reasoning_tokens: tokens(reasoning_bytes) }
     }
 
-    /// The answer as one JSON object.
-    pub(crate) fn whole(&self) -> Bytes {
-        let text = self.draft.text.concat();
-        let message = WholeMessage {
-            role: "assistant",
-            content: (!text.is_empty() || self.draft.calls.is_empty()).then_some(text),
-            reasoning_content: some_text(self.draft.reasoning.concat()),
-            tool_calls: self.draft.calls.iter().map(WireCall::whole).collect(),
-        };
-        json(&Envelope {
-            id: &self.id,
-            object: "chat.completion",
-            created: 0,
-            model: MODEL,
-            system_fingerprint: MODEL,
-            choices: &[Choice {
-                index: 0,
-                message: Some(message),
-                delta: None,
-                finish_reason: Some(&self.finish_reason),
-            }],
-            usage: Some(self.usage),
-        })
-        .into()
-    }
-
-    /// The answer as the frames of a stream.
-    pub(crate) fn frames(self, include_usage: bool) -> Frames {
+    /// The answer as the frames of a stream. Chat sends usage only to those who ask for it.
+    pub(crate) fn frames(self, protocol: Protocol, include_usage: bool) -> Frames {
+        let usage = self.usage;
+        let writer = protocol.writer(&self);
         let mut frames = vec![Frame::Role];
         frames.extend(self.draft.reasoning.into_iter().map(Frame::Reasoning));
         frames.extend(self.draft.text.into_iter().map(Frame::Text));
         for (index, call) in self.draft.calls.into_iter().enumerate() {
+            if !protocol.streams_arguments() {
+                frames.push(Frame::CallArguments { index, part: call.arguments });
+                continue;
+            }
             let id = call.id.unwrap_or_default();
             frames.push(Frame::CallStart { index, id, name: call.name });
             let fragments = fragments(&call.arguments);
             frames.extend(fragments.map(|part| Frame::CallArguments { index, part }));
         }
         let until_finish = frames.len();
-        frames.push(Frame::Finish(self.finish_reason));
-        frames.extend(include_usage.then_some(Frame::Usage(self.usage)));
+        if protocol.finishes_apart() {
+            frames.push(Frame::Finish(self.finish_reason));
+        }
+        let is_chat = protocol == Protocol::Chat;
+        frames.extend((is_chat && include_usage).then_some(Frame::Usage(usage)));
         frames.push(Frame::Done);
-        Frames { id: self.id, frames: frames.into_iter(), until_finish }
+        let usage_at_end = (!is_chat).then_some(usage);
+        Frames { writer, frames: frames.into_iter(), until_finish, usage_at_end }
     }
 }
 
+/// A token is four bytes, rounded up.
+pub(crate) fn tokens(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
 fn usage(body_bytes: usize, answer_bytes: usize) -> Usage {
-    let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
     let (prompt_tokens, completion_tokens) = (tokens(body_bytes), tokens(answer_bytes));
-    Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+    let total_tokens = prompt_tokens + completion_tokens;
+    Usage { prompt_tokens, completion_tokens, total_tokens, ..Usage::default() }
 }
 
 /// At least two fragments where there are two characters, so that clients must join them.
@@ -142,7 +147,7 @@ fn fragments(arguments: &str) -> impl Iterator<Item = String> {
     .into_iter()
 }
 
-/// One event of a stream.
+/// One step of a stream: an event of chat. The other protocols may need several events for it.
 pub(crate) enum Frame {
     Role,
     Reasoning(String),
@@ -156,10 +161,12 @@ pub(crate) enum Frame {
 
 /// The frames of one answer, encoded when they are sent.
 pub(crate) struct Frames {
-    id: String,
+    writer: Writer,
     frames: std::vec::IntoIter<Frame>,
     /// How many frames come before the finish.
     pub(crate) until_finish: usize,
+    /// The usage that the last frame tells, where it does.
+    pub(crate) usage_at_end: Option<Usage>,
 }
 
 impl Iterator for Frames {
@@ -171,130 +178,14 @@ impl Iterator for Frames {
 }
 
 impl Frames {
-    /// The server-sent event of `frame`.
-    pub(crate) fn encode(&self, frame: &Frame) -> Bytes {
-        let (delta, finish_reason) = match frame {
-            Frame::Role => {
-                (Delta { role: Some("assistant"), content: Some(""), ..Delta::default() }, None)
-            }
-            Frame::Reasoning(text) => {
-                (Delta { reasoning_content: Some(text), ..Delta::default() }, None)
-            }
-            Frame::Text(text) => (Delta { content: Some(text), ..Delta::default() }, None),
-            Frame::CallStart { index, id, name } => {
-                let call = WireCall::part(*index, Some(id), Some(name), "");
-                (Delta { tool_calls: Some([call]), ..Delta::default() }, None)
-            }
-            Frame::CallArguments { index, part } => {
-                let call = WireCall::part(*index, None, None, part);
-                (Delta { tool_calls: Some([call]), ..Delta::default() }, None)
-            }
-            Frame::Finish(reason) => (Delta::default(), Some(reason.as_str())),
-            Frame::Usage(usage) => return self.event(&[], Some(*usage)),
-            Frame::Done => return Bytes::from_static(b"data: [DONE]\n\n"),
-        };
-        self.event(&[Choice { index: 0, message: None, delta: Some(delta), finish_reason }], None)
-    }
-
-    fn event(&self, choices: &[Choice<'_>], usage: Option<Usage>) -> Bytes {
-        let chunk = json(&Envelope {
-            id: &self.id,
-            object: "chat.completion.chunk",
-            created: 0,
-            model: MODEL,
-            system_fingerprint: MODEL,
-            choices,
-            usage,
-        });
-        let mut event = Vec::with_capacity(chunk.len() + 8);
-        event.extend_from_slice(b"data: ");
-        event.extend_from_slice(&chunk);
-        event.extend_from_slice(b"\n\n");
-        event.into()
+    /// The bytes of `frame`, which is the next one.
+    pub(crate) fn encode(&mut self, frame: &Frame) -> Bytes {
+        self.writer.encode(frame)
     }
 }
 
-#[derive(Serialize)]
-struct Envelope<'a> {
-    id: &'a str,
-    object: &'static str,
-    created: u64,
-    model: &'static str,
-    system_fingerprint: &'static str,
-    choices: &'a [Choice<'a>],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
-}
-
-#[derive(Serialize)]
-struct Choice<'a> {
-    index: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<WholeMessage<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delta: Option<Delta<'a>>,
-    finish_reason: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct WholeMessage<'a> {
-    role: &'static str,
-    content: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<WireCall<'a>>,
-}
-
-#[derive(Serialize, Default)]
-struct Delta<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_calls: Option<[WireCall<'a>; 1]>,
-}
-
-#[derive(Serialize)]
-struct WireCall<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    index: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    function: WireFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct WireFunction<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    arguments: &'a str,
-}
-
-impl<'a> WireCall<'a> {
-    fn whole(call: &'a DraftCall) -> Self {
-        let function = WireFunction { name: Some(&call.name), arguments: &call.arguments };
-        Self { index: None, id: call.id.as_deref(), kind: Some("function"), function }
-    }
-
-    /// A part of a streamed call; its first part has an id.
-    fn part(index: usize, id: Option<&'a str>, name: Option<&'a str>, arguments: &'a str) -> Self {
-        let kind = id.map(|_| "function");
-        Self { index: Some(index), id, kind, function: WireFunction { name, arguments } }
-    }
-}
-
-fn some_text(text: String) -> Option<String> {
+pub(crate) fn some_text(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
-}
-
-fn json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("strings and numbers always serialise")
 }
 
 #[cfg(test)]
@@ -308,19 +199,5 @@ mod tests {
             assert_eq!(parts.concat(), text);
             assert!(text.chars().count() < 2 || parts.len() >= 2);
         }
-    }
-
-    #[test]
-    fn a_frame_is_a_labelled_event() {
-        let draft = Draft { text: words(1), ..Draft::default() };
-        let frames = Answer::new(draft, &[1; 32], 5).frames(false);
-        let event = frames.encode(&Frame::Text("a\"b".to_owned()));
-        let expected = concat!(
-            r#"data: {"id":"chatcmpl-sim-010101010101010101010101","object":"chat.completion.chunk","#,
-            r#""created":0,"model":"simulated","system_fingerprint":"simulated","choices":[{"index":0,"#,
-            r#""delta":{"content":"a\"b"},"finish_reason":null}]}"#,
-            "\n\n"
-        );
-        assert_eq!(event, expected);
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::aside::{self, Aside};
 use crate::phrase::{self, Ask};
-use crate::wire::{ChatRequest, Message, Role};
+use crate::request::{Message, Request, Role};
 
 /// How many of the latest tool results an answer may quote.
 const MAX_RESULTS: usize = 8;
@@ -26,7 +26,7 @@ pub(crate) struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     /// Reads backwards, so a long history costs no more than a short one.
-    pub(crate) fn read(request: &'a ChatRequest<'a>) -> Self {
+    pub(crate) fn read(request: &'a Request<'a>) -> Self {
         let messages = request.messages.as_slice();
         let (last_user_at, last_user) = messages
             .iter()
@@ -90,7 +90,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn rounds_after(&self, at: usize) -> u32 {
-        let rounds = self.since(at).iter().filter(|message| !message.calls().is_empty()).count();
+        let rounds = self.since(at).iter().filter(|message| !message.calls.is_empty()).count();
         u32::try_from(rounds).unwrap_or(u32::MAX)
     }
 }
@@ -111,7 +111,7 @@ fn find_prompt<'a>(messages: &'a [Message<'a>]) -> Option<(usize, Cow<'a, str>, 
                 }
                 newest_other.get_or_insert((at, text, None));
             }
-            Role::Assistant if message.calls().is_empty() && newest_other.is_some() => break,
+            Role::Assistant if message.calls.is_empty() && newest_other.is_some() => break,
             Role::Assistant | Role::System | Role::Developer | Role::Tool => {}
         }
     }
@@ -130,24 +130,27 @@ fn recognise_any(message: &Message<'_>, joined: &str) -> Option<Ask> {
 /// summarised.
 fn is_notice(text: &str) -> bool {
     let text = text.trim_start();
-    ["<notice>", "<conversation-checkpoint>", "["].iter().any(|start| text.starts_with(start))
+    ["<notice>", "<system-update>", "<conversation-checkpoint>", "["]
+        .iter()
+        .any(|start| text.starts_with(start))
 }
 
 fn tool_name<'a>(since: &'a [Message<'a>], result: &Message<'_>) -> &'a str {
     since
         .iter()
-        .flat_map(Message::calls)
+        .flat_map(|message| &message.calls)
         .rfind(|call| Some(&call.id) == result.tool_call_id.as_ref())
-        .map_or("tool", |call| call.function.name.as_ref())
+        .map_or("tool", |call| call.name.as_ref())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::chat;
 
     fn check(messages: &str, prompt: &str, rounds: u32) {
         let body = format!(r#"{{"messages":[{messages}]}}"#);
-        let request = ChatRequest::parse(body.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let request = chat::parse(body.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let conversation = Conversation::read(&request);
         assert_eq!((conversation.prompt.as_ref(), conversation.rounds()), (prompt, rounds));
     }
@@ -174,7 +177,7 @@ mod tests {
         check(&format!("{checkpoint},{SAY},{CALL}"), "say 3 words", 1);
         let summary = r#"{"role":"user","content":"<summary-request>"}"#;
         let body = format!(r#"{{"messages":[{checkpoint},{SAY},{CALL},{summary}]}}"#);
-        let request = ChatRequest::parse(body.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+        let request = chat::parse(body.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         let conversation = Conversation::read(&request);
         assert_eq!(conversation.aside, Some(Aside::Summary));
         assert_eq!(conversation.asked_before().as_deref(), Some("say 3 words"));

@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::answer::{Answer, Frame, Frames};
 use crate::desk::Desk;
 use crate::log::{Outcome, Ticket};
+use crate::protocol::Protocol;
 use crate::script::Script;
 
 /// Makes the server drop the connection.
@@ -39,12 +40,13 @@ struct Flow {
 /// The body of a streamed answer.
 pub(crate) fn streamed(
     answer: Answer,
+    protocol: Protocol,
     include_usage: bool,
     script: Option<&Script>,
     desk: Arc<Desk>,
     ticket: Ticket,
 ) -> Body {
-    let frames = answer.frames(include_usage);
+    let frames = answer.frames(protocol, include_usage);
     let bounded =
         |after: u32| usize::try_from(after).unwrap_or(usize::MAX).min(frames.until_finish);
     let stop = match script {
@@ -89,6 +91,9 @@ impl Flow {
             Frame::Usage(usage) => self.ticket.usage(usage),
             Frame::Done => {
                 self.over = true;
+                if let Some(usage) = self.frames.usage_at_end {
+                    self.ticket.usage(usage);
+                }
                 self.ticket.settle(Outcome::Answered);
             }
             Frame::Role

@@ -1,6 +1,6 @@
 //! The in-process twin of the `/sim/…` routes.
 
-use crate::chat::Model;
+use crate::complete::Model;
 use crate::desk::WaitingScript;
 use crate::log::{Counts, RequestRecord};
 use crate::script::{Script, ScriptError};

@@ -1,30 +1,36 @@
-//! The simulated model: a small deterministic program that speaks the OpenAI chat completions protocol
-//! over real HTTP, for people who have no key yet and for tests and benchmarks.
+//! The simulated model: a small deterministic program that speaks five protocols of model providers over
+//! real HTTP, for people who have no key yet and for tests and benchmarks.
 //!
-//! `body ─wire→ conversation ─(script | phrase → plan)→ draft → answer ─flow→ events`
+//! `body ─protocol→ request → conversation ─(script | phrase → plan)→ draft → answer ─flow, protocol→ events`
 //!
 //! It is labelled as simulated wherever it appears: model id, owner, fingerprint, the header
 //! `x-simulated-model`, and the text of its answers. The same body gives the same bytes, unless a script
-//! is spent in between: ids come from the request's hash, `created` is 0, a token is four bytes.
+//! is spent in between or a cache holds more: ids come from the request's hash, `created` is 0, a token is
+//! four bytes.
 //! The crate's README tells what it understands and how it is scripted.
 //!
-//! Absent on purpose: authentication (keep it on loopback), TLS, HTTP/2, other protocols, any memory of
-//! earlier requests but the log and the scripts.
+//! Absent on purpose: authentication (keep it on loopback), TLS, HTTP/2, answers without a stream in the
+//! newer protocols, any memory of earlier requests but the log, the scripts, which prompts a cache would
+//! hold, and which calls were made after signed reasoning.
 
 mod answer;
 mod aside;
-mod chat;
+mod cache;
+mod complete;
 mod conversation;
 mod desk;
 mod flow;
 mod handle;
 mod log;
+mod memory;
 mod phrase;
 mod plan;
+mod protocol;
+mod request;
 mod routes;
 mod script;
 mod server;
-mod wire;
+mod signature;
 
 pub use answer::Usage;
 pub use desk::{MAX_GATES, MAX_SCRIPTS, WaitingScript};

@@ -6,7 +6,7 @@ use crate::answer::{Draft, DraftCall, prose, words};
 use crate::aside::{self, Aside};
 use crate::conversation::Conversation;
 use crate::phrase::{Action, Ask, Call};
-use crate::wire::ChatRequest;
+use crate::request::Request;
 
 /// How many characters of a tool result an answer quotes.
 const QUOTED_CHARS: usize = 200;
@@ -27,7 +27,7 @@ Y · edit X replacing A with B · search for X · say N words · fix the failing
 \" then \", and parallel tool calls with \" and also \".";
 
 /// The next answer to a conversation for which there is no script.
-pub(crate) fn next(request: &ChatRequest<'_>, conversation: &Conversation<'_>) -> Draft {
+pub(crate) fn next(request: &Request<'_>, conversation: &Conversation<'_>) -> Draft {
     match conversation.aside {
         Some(Aside::Summary) => return aside::summary(conversation.asked_before().as_deref()),
         Some(Aside::Title) => return aside::title(&conversation.prompt),
@@ -69,11 +69,7 @@ fn turns(steps: &[Vec<Action>]) -> Vec<Turn<'_>> {
     turns
 }
 
-fn step(
-    steps: &[Vec<Action>],
-    request: &ChatRequest<'_>,
-    conversation: &Conversation<'_>,
-) -> Draft {
+fn step(steps: &[Vec<Action>], request: &Request<'_>, conversation: &Conversation<'_>) -> Draft {
     let turns = turns(steps);
     let done = usize::try_from(conversation.rounds()).unwrap_or(usize::MAX);
     let Some(turn) = turns.get(done) else {
@@ -91,7 +87,7 @@ fn step(
 }
 
 /// Adds the calls that the request allows, and says so of the others.
-fn add_calls(draft: &mut Draft, calls: &[&Call], request: &ChatRequest<'_>) {
+fn add_calls(draft: &mut Draft, calls: &[&Call], request: &Request<'_>) {
     for call in calls {
         if request.may_call(call.tool) {
             draft.calls.push(DraftCall {
@@ -110,7 +106,7 @@ fn add_calls(draft: &mut Draft, calls: &[&Call], request: &ChatRequest<'_>) {
     }
 }
 
-fn fix_the_test(request: &ChatRequest<'_>, conversation: &Conversation<'_>) -> Draft {
+fn fix_the_test(request: &Request<'_>, conversation: &Conversation<'_>) -> Draft {
     let results = conversation.results();
     let (say, command) = match conversation.rounds() {
         0 => ("I am the simulated model. First I look at what is here.", "ls"),

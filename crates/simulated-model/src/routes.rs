@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::MODEL;
-use crate::chat::{self, Model, complete, error};
+use crate::complete::{self, Model, error};
 use crate::script::{self, ScriptError};
 
 /// How many records one answer of `GET /sim/requests` has, unless asked for fewer.
@@ -20,8 +20,9 @@ const MAX_RECORDS_PER_PAGE: usize = 1000;
 /// All routes of the server.
 pub(crate) fn router(model: Model, max_request_bytes: usize) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(complete))
-        .route("/chat/completions", post(complete))
+        .merge(protocols("/v1"))
+        .merge(protocols(""))
+        .route("/v1beta/models/{call}", post(complete::gemini))
         .route("/v1/models", get(models))
         .route("/models", get(models))
         .route("/healthz", get(healthy))
@@ -39,6 +40,16 @@ pub(crate) fn router(model: Model, max_request_bytes: usize) -> Router {
         .with_state(model)
 }
 
+/// What answers, below one of the base URLs: clients differ in where they look.
+fn protocols(base: &str) -> Router<Model> {
+    Router::new()
+        .route(&format!("{base}/chat/completions"), post(complete::chat))
+        .route(&format!("{base}/responses"), post(complete::responses))
+        .route(&format!("{base}/messages"), post(complete::anthropic))
+        .route(&format!("{base}/models/{{call}}"), post(complete::gemini))
+        .route(&format!("{base}/model/{{name}}/converse-stream"), post(complete::bedrock))
+}
+
 async fn models() -> Response<Body> {
     let owner = "opencode-cloud (simulated)";
     let model = json!({ "id": MODEL, "object": "model", "created": 0, "owned_by": owner });
@@ -52,8 +63,9 @@ async fn healthy() -> Response<Body> {
 async fn unknown() -> Response<Body> {
     error(
         StatusCode::NOT_FOUND,
-        "no such route: there are /v1/chat/completions, /v1/models, /healthz, /sim/scripts, \
-         /sim/gates/NAME, /sim/requests and /sim/counts",
+        "no such route: there are /v1/chat/completions, /v1/responses, /v1/messages, \
+         /v1beta/models/NAME:streamGenerateContent, /model/NAME/converse-stream, /v1/models, /healthz, \
+         /sim/scripts, /sim/gates/NAME, /sim/requests and /sim/counts",
     )
 }
 
@@ -159,7 +171,7 @@ async fn counts(State(model): State<Model>) -> Response<Body> {
 
 fn json_answer(body: &impl Serialize) -> Response<Body> {
     match serde_json::to_vec(body) {
-        Ok(bytes) => chat::respond(StatusCode::OK, "application/json", Body::from(bytes)),
+        Ok(bytes) => complete::respond(StatusCode::OK, "application/json", Body::from(bytes)),
         Err(problem) => error(StatusCode::INTERNAL_SERVER_ERROR, &problem.to_string()),
     }
 }

@@ -18,8 +18,8 @@ pub const MAX_GATE_NAME_BYTES: usize = 200;
 /// if its tool is not offered. A script without content (`text`, `words`, `reasoning`, `tool_calls`)
 /// keeps the plain answer and changes only how it is sent.
 ///
-/// In the order of their effect: `gate`, `delay_ms`, then the first of `hang`, `cut_before_headers`
-/// and `status` that is set, then the answer.
+/// In the order of their effect: `gate`, `delay_ms`, then the first of `hang`, `cut_before_headers`,
+/// `overflow` and `status` that is set, then the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Script {
@@ -39,7 +39,7 @@ pub struct Script {
     pub text: Option<String>,
     /// Instead of `text`: this many words `w0 w1 …`, at most 100,000.
     pub words: Option<u32>,
-    /// Reasoning before the text, as `reasoning_content`.
+    /// Reasoning before the text, as `reasoning_content` in chat; signed in the other protocols.
     pub reasoning: Option<String>,
     /// Tool calls after the text.
     pub tool_calls: Vec<ScriptedCall>,
@@ -48,7 +48,8 @@ pub struct Script {
     /// Instead of `stop` or `tool_calls`.
     pub finish_reason: Option<String>,
     /// Drops the connection after this many events, and always before the finish. The first event
-    /// only names the role. Without streaming it drops in the middle of the body.
+    /// only names the role. Without streaming it drops in the middle of the body. What the other protocols
+    /// send in place of one event of chat counts as one.
     pub cut_after_chunks: Option<u32>,
     /// Sends nothing more after this many events, and never the finish, until the client goes away.
     pub hang_after_chunks: Option<u32>,
@@ -58,6 +59,8 @@ pub struct Script {
     pub hang: bool,
     /// Answers with this error status, 400 to 599.
     pub status: Option<u16>,
+    /// Answers as the protocol does when the request is larger than the model's context.
+    pub overflow: bool,
     /// With `status`: the header `retry-after`, in seconds.
     pub retry_after: Option<u64>,
     /// With `status`: the header `retry-after-ms`, in milliseconds.
@@ -164,6 +167,10 @@ impl Script {
                 "`retry_after`, `retry_after_ms` and `body` go with `status`: give one",
             ),
             (
+                self.overflow && self.status.is_some(),
+                "`overflow` and `status` exclude each other: give one of them",
+            ),
+            (
                 self.cut_after_chunks.is_some() && self.hang_after_chunks.is_some(),
                 "`cut_after_chunks` and `hang_after_chunks` exclude each other: give one of them",
             ),
@@ -192,6 +199,11 @@ impl Script {
             Some((_, problem)) => Err((*problem).to_owned()),
             None => Ok(()),
         }
+    }
+
+    /// Whether it has the request answered with an error, or not at all.
+    pub(crate) fn refuses(&self) -> bool {
+        self.hang || self.cut_before_headers || self.overflow || self.status.is_some()
     }
 
     /// What it says and calls; `plain` when it has no content of its own.

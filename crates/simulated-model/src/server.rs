@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower::ServiceExt;
 
-use crate::chat::Model;
+use crate::complete::Model;
 use crate::desk::Desk;
 use crate::flow::SimulatedCut;
 use crate::handle::Handle;
@@ -76,7 +76,8 @@ impl SimulatedModel {
             body_bytes: options.log_body_bytes,
             total_body_bytes: if options.log_bodies { options.log_total_body_bytes } else { 0 },
         };
-        let model = Model { log: Arc::new(Log::new(bounds)), desk: Arc::new(Desk::default()) };
+        let (log, desk) = (Arc::new(Log::new(bounds)), Arc::new(Desk::default()));
+        let model = Model { log, desk, memory: Arc::default() };
         let router = routes::router(model.clone(), options.max_request_bytes);
         let stop = CancellationToken::new();
         let serving = serve(listener, router, options.max_connections, stop.clone());

@@ -3,6 +3,7 @@
 
 mod log;
 mod plain;
+mod protocols;
 mod scripts;
 
 use std::time::Duration;

@@ -1,12 +1,12 @@
-//! `POST /v1/chat/completions`: read, find the script, wait as it says, answer.
+//! A request for an answer, in any protocol: read, find the script, wait as it says, answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::extract::{Path, State};
 use axum::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
@@ -19,9 +19,10 @@ use crate::conversation::Conversation;
 use crate::desk::Desk;
 use crate::flow::{self, SimulatedCut};
 use crate::log::{Arrival, Log, Outcome, Ticket};
+use crate::memory::Memory;
 use crate::plan;
+use crate::protocol::{Protocol, Read, Refusal, TooLong, chat};
 use crate::script::{Script, as_text};
-use crate::wire::ChatRequest;
 
 /// The most headers that a record keeps, and the most bytes of each.
 const MAX_LOGGED_HEADERS: usize = 16;
@@ -32,31 +33,97 @@ const MAX_LOGGED_HEADER_BYTES: usize = 256;
 pub(crate) struct Model {
     pub(crate) log: Arc<Log>,
     pub(crate) desk: Arc<Desk>,
+    pub(crate) memory: Arc<Memory>,
 }
 
-/// Answers one request.
-pub(crate) async fn complete(
+type Received = Result<Bytes, BytesRejection>;
+
+/// Answers a chat completions request.
+pub(crate) async fn chat(
     State(model): State<Model>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: Received,
 ) -> Response<Body> {
-    match body {
-        Ok(body) => {
-            let (todo, ticket) = model.read(&headers, &body);
-            model.act(todo, ticket).await
+    model.complete(Protocol::Chat, "", &headers, body).await
+}
+
+/// Answers an OpenAI responses request.
+pub(crate) async fn responses(
+    State(model): State<Model>,
+    headers: HeaderMap,
+    body: Received,
+) -> Response<Body> {
+    model.complete(Protocol::Responses, "", &headers, body).await
+}
+
+/// Answers an Anthropic messages request.
+pub(crate) async fn anthropic(
+    State(model): State<Model>,
+    headers: HeaderMap,
+    body: Received,
+) -> Response<Body> {
+    model.complete(Protocol::Anthropic, "", &headers, body).await
+}
+
+/// Answers a Gemini request, whose path ends with `MODEL:streamGenerateContent`.
+pub(crate) async fn gemini(
+    State(model): State<Model>,
+    Path(call): Path<String>,
+    headers: HeaderMap,
+    body: Received,
+) -> Response<Body> {
+    match call.split_once(":streamGenerateContent") {
+        Some((name, "")) => model.complete(Protocol::Gemini, name, &headers, body).await,
+        Some(_) | None => {
+            let message = "only `streamGenerateContent` is known here";
+            Refusal { status: StatusCode::NOT_FOUND, message }.response(Protocol::Gemini)
         }
-        Err(rejection) => error(rejection.status(), &rejection.body_text()),
     }
+}
+
+/// Answers a Bedrock Converse request.
+pub(crate) async fn bedrock(
+    State(model): State<Model>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Received,
+) -> Response<Body> {
+    model.complete(Protocol::Bedrock, &name, &headers, body).await
 }
 
 /// What to do for a request.
 enum Todo {
     Refuse(String),
-    Answer { answer: Answer, script: Option<Arc<Script>>, stream: bool, include_usage: bool },
+    Answer { answer: Box<Answer>, script: Option<Arc<Script>>, stream: bool, include_usage: bool },
 }
 
 impl Model {
-    fn read(&self, headers: &HeaderMap, body: &[u8]) -> (Todo, Ticket) {
+    async fn complete(
+        &self,
+        protocol: Protocol,
+        name: &str,
+        headers: &HeaderMap,
+        body: Received,
+    ) -> Response<Body> {
+        match body {
+            Ok(body) => {
+                let (todo, ticket) = self.read(protocol, name, headers, &body);
+                self.act(protocol, todo, ticket).await
+            }
+            Err(rejection) => {
+                let (status, message) = (rejection.status(), rejection.body_text());
+                Refusal { status, message: &message }.response(protocol)
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        protocol: Protocol,
+        name: &str,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> (Todo, Ticket) {
         let arrived_us = now_us();
         let sha256: [u8; 32] = Sha256::digest(body).into();
         let mut arrival = Arrival {
@@ -68,9 +135,13 @@ impl Model {
             headers: logged(headers),
             scripted: false,
         };
-        let todo = match ChatRequest::parse(body) {
+        let read = protocol.parse(body, name).and_then(|read| {
+            self.memory.check(protocol, &read.request)?;
+            Ok(read)
+        });
+        let todo = match read {
             Err(problem) => Todo::Refuse(problem),
-            Ok(request) => {
+            Ok(Read { request, pieces }) => {
                 let conversation = Conversation::read(&request);
                 let script = self.desk.take(&conversation);
                 arrival.prompt = conversation.prompt.clone().into_owned();
@@ -81,26 +152,31 @@ impl Model {
                     Some(script) => script.draft(plain),
                     None => plain(),
                 };
-                Todo::Answer {
-                    answer: Answer::new(draft, &sha256, body.len()),
-                    script,
-                    stream: request.stream(),
-                    include_usage: request.include_usage(),
+                let mut answer = Answer::new(draft, &sha256, body.len());
+                if script.as_ref().is_none_or(|script| !script.refuses()) {
+                    pieces.meter(protocol, &request.model, &self.memory, &mut answer.usage);
+                    if let Some((signature, ids)) = protocol.signs(&answer) {
+                        let ids = ids.into_iter();
+                        self.memory.signed(protocol, &request.model, ids, &signature);
+                    }
                 }
+                let (stream, include_usage) = (request.stream, request.include_usage);
+                Todo::Answer { answer: Box::new(answer), script, stream, include_usage }
             }
         };
         (todo, self.log.begin(arrival))
     }
 
-    async fn act(&self, todo: Todo, mut ticket: Ticket) -> Response<Body> {
+    async fn act(&self, protocol: Protocol, todo: Todo, mut ticket: Ticket) -> Response<Body> {
         let (answer, script, stream, include_usage) = match todo {
             Todo::Refuse(problem) => {
                 ticket.status(400);
                 ticket.settle(Outcome::Refused);
-                return error(StatusCode::BAD_REQUEST, &problem);
+                let status = StatusCode::BAD_REQUEST;
+                return Refusal { status, message: &problem }.response(protocol);
             }
             Todo::Answer { answer, script, stream, include_usage } => {
-                (answer, script, stream, include_usage)
+                (*answer, script, stream, include_usage)
             }
         };
         let script = script.as_deref();
@@ -110,21 +186,26 @@ impl Model {
                 ticket.settle(Outcome::Cut);
                 return cut_before_headers();
             }
+            if script.overflow {
+                ticket.status(400);
+                ticket.settle(Outcome::Refused);
+                return TooLong { tokens: answer.usage.prompt_tokens }.response(protocol);
+            }
             if let Some(status) = script.status {
                 ticket.status(status);
                 ticket.settle(Outcome::Refused);
-                return scripted_error(status, script);
+                return scripted_error(protocol, status, script);
             }
         }
         ticket.status(200);
         if stream {
             let desk = Arc::clone(&self.desk);
-            let body = flow::streamed(answer, include_usage, script, desk, ticket);
-            let mut response = respond(StatusCode::OK, "text/event-stream", body);
+            let body = flow::streamed(answer, protocol, include_usage, script, desk, ticket);
+            let mut response = respond(StatusCode::OK, protocol.media_type(), body);
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             return response;
         }
-        let whole = answer.whole();
+        let whole = chat::whole(&answer); // the others are refused without a stream
         match script {
             Some(Script { cut_after_chunks: Some(_), .. }) => {
                 respond(StatusCode::OK, "application/json", flow::cut_in_half(&whole, ticket))
@@ -162,29 +243,22 @@ fn now_us() -> u64 {
     since.ok().and_then(|since| u64::try_from(since.as_micros()).ok()).unwrap_or_default()
 }
 
-/// An error in the shape of the protocol.
+/// An error of a route that is no protocol's, in the shape of chat's.
 pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
-    let kind = match status {
-        StatusCode::UNAUTHORIZED => "authentication_error",
-        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-        _ if status.is_server_error() => "server_error",
-        _ => "invalid_request_error",
-    };
-    let message = format!("simulated model: {message}");
-    let body = serde_json::json!({
-        "error": { "message": message, "type": kind, "param": null, "code": null }
-    });
-    respond(status, "application/json", Body::from(body.to_string()))
+    Refusal { status, message }.response(Protocol::Chat)
 }
 
-fn scripted_error(status: u16, script: &Script) -> Response<Body> {
+fn scripted_error(protocol: Protocol, status: u16, script: &Script) -> Response<Body> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = match &script.body {
         Some(body) => {
             let kind = if body.is_string() { "text/plain" } else { "application/json" };
             respond(status, kind, Body::from(as_text(body)))
         }
-        None => error(status, "a script answers this request with an error"),
+        None => {
+            let message = "a script answers this request with an error";
+            Refusal { status, message }.response(protocol)
+        }
     };
     let headers = response.headers_mut();
     if let Some(seconds) = script.retry_after {
