@@ -3,6 +3,7 @@ use std::fmt;
 
 use auth::AuthError;
 use axum::response::{IntoResponse, Response};
+use credentials::CredentialsError;
 use domain::{IdError, SessionError, SessionId};
 use http::StatusCode;
 use store::StoreError;
@@ -179,6 +180,31 @@ impl From<StoreError> for ApiError {
             error @ (StoreError::Schema(_) | StoreError::Unreadable(_)) => {
                 Self::Internal(error.into())
             }
+        }
+    }
+}
+
+impl From<CredentialsError> for ApiError {
+    fn from(error: CredentialsError) -> Self {
+        match error {
+            CredentialsError::NotFound(what) => Self::NotFound(what),
+            CredentialsError::Invalid(message) => Self::Invalid(message),
+            CredentialsError::Conflict(message) | CredentialsError::Full(message) => {
+                Self::Conflict(message)
+            }
+            CredentialsError::Store(error) => error.into(),
+            error @ CredentialsError::Unavailable(_) => Self::Unavailable {
+                message: "the provider's sign-in does not answer; ask again",
+                cause: Some(error.into()),
+            },
+            error @ (CredentialsError::NoSecretsKey
+            | CredentialsError::Envelope(_)
+            | CredentialsError::NotConfigured { .. }
+            | CredentialsError::SignIn(_)
+            | CredentialsError::Ended(_)) => Self::Refused(SessionError {
+                code: error.code().unwrap_or_default().to_owned(),
+                message: error.to_string(),
+            }),
         }
     }
 }

@@ -16,6 +16,7 @@ mod error;
 mod extract;
 mod follow;
 mod homes;
+mod models;
 mod native;
 mod resolve;
 mod route;
@@ -25,5 +26,6 @@ mod stock;
 mod view;
 mod wake;
 
+pub use models::ModelList;
 pub use route::{route_table, router};
 pub use state::{ApiParts, ApiSettings, ApiState};

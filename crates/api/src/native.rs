@@ -5,6 +5,7 @@ mod acted;
 mod admit;
 mod agents;
 mod at;
+mod credentials;
 mod diff;
 mod entries;
 mod explain;
@@ -14,9 +15,12 @@ mod inbox;
 mod instructions;
 mod log;
 mod messages;
+mod models;
 mod moves;
+mod oauth;
 mod platform;
 mod projects;
+mod providers;
 mod reverts;
 mod sessions;
 mod tree;
@@ -67,6 +71,19 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/platform/check", platform::check),
         Route::get("/platform/instructions", instructions::show),
         Route::put("/platform/instructions", instructions::set),
+        Route::get("/platform/model", models::list),
+        Route::get("/platform/provider", providers::list),
+        Route::get("/platform/provider/{provider}", providers::show),
+        Route::put("/platform/provider/{provider}", providers::set),
+        Route::delete("/platform/provider/{provider}", providers::remove),
+        Route::get("/platform/credential", credentials::list),
+        Route::post("/platform/credential", credentials::add),
+        Route::patch("/platform/credential/{credential}", credentials::change),
+        Route::delete("/platform/credential/{credential}", credentials::remove),
+        Route::post("/platform/oauth/{provider}", oauth::begin),
+        Route::get("/platform/oauth/{provider}/{attempt}", oauth::show),
+        Route::delete("/platform/oauth/{provider}/{attempt}", oauth::remove),
+        Route::post("/platform/oauth/{provider}/{attempt}/complete", oauth::complete),
         // Of one session, below its project and alone.
         Route::patch("/project/{project}/session/{session}", sessions::change),
         Route::patch("/platform/session/{session}", sessions::change),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use auth::Authenticator;
 use blobs::Blobs;
+use credentials::Credentials;
 use domain::{Clock, ModelRef};
 use placement_api::Placement;
 use session_rules::Agents;
@@ -14,6 +15,7 @@ use tasks::TaskGroup;
 
 use crate::follow::Hub;
 use crate::homes::Homes;
+use crate::models::ModelList;
 use crate::stock::Feeds;
 use crate::wake::Waker;
 
@@ -46,6 +48,10 @@ pub struct ApiParts {
     pub placement: Arc<dyn Placement>,
     /// Where workers keep snapshots of files, if this gateway sees that: diffs are made of rows alone without.
     pub blobs: Option<Blobs>,
+    /// What organisations prove themselves to model providers with.
+    pub credentials: Credentials,
+    /// Which models are listed.
+    pub models: ModelList,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Owns what runs beside the requests: readers of followed sessions, placements.
@@ -63,6 +69,8 @@ pub struct ApiState {
 struct Shared {
     store: Store,
     blobs: Option<Blobs>,
+    credentials: Credentials,
+    models: ModelList,
     clock: Arc<dyn Clock>,
     settings: ApiSettings,
     authenticator: Authenticator,
@@ -78,7 +86,17 @@ impl ApiState {
     /// Starts what runs beside the requests; it ends with `parts.tasks`.
     #[must_use]
     pub fn start(parts: ApiParts) -> Self {
-        let ApiParts { store, signals, placement, blobs, clock, tasks, settings } = parts;
+        let ApiParts {
+            store,
+            signals,
+            placement,
+            blobs,
+            credentials,
+            models,
+            clock,
+            tasks,
+            settings,
+        } = parts;
         let waker = Waker::new(signals.clone(), placement, clock.clone(), tasks.clone());
         let hub = Hub::start(store.clone(), signals, waker.clone(), &tasks);
         let feeds = Feeds::new(store.clone(), hub.clone(), clock.clone(), tasks, settings.clone());
@@ -91,6 +109,8 @@ impl ApiState {
             shared: Arc::new(Shared {
                 store,
                 blobs,
+                credentials,
+                models,
                 clock,
                 settings,
                 authenticator,
@@ -125,6 +145,14 @@ impl ApiState {
 
     pub(crate) fn blobs(&self) -> Option<&Blobs> {
         self.shared.blobs.as_ref()
+    }
+
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.shared.credentials
+    }
+
+    pub(crate) fn models(&self) -> &ModelList {
+        &self.shared.models
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {

@@ -3,6 +3,7 @@
 //! answer for the cluster.
 
 mod answer;
+mod catalog;
 mod config;
 mod events;
 mod feed;
@@ -14,6 +15,7 @@ mod summarize;
 mod told;
 mod translate;
 
+pub(crate) use catalog::usd;
 pub(crate) use feed::Feeds;
 
 use crate::native;

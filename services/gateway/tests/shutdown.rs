@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{ApiParts, ApiSettings};
+use api::{ApiParts, ApiSettings, ModelList};
+use credentials::{Addresses, Credentials, CredentialsParts};
 use async_trait::async_trait;
 use domain::{Clock, IdMint, ModelRef, OrgId, SessionCreated, SessionId, Stamp, SystemClock};
 use gateway::{GatewayOptions, serve};
+use llm_client::{Options, ReqwestTransport};
 use placement_api::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError};
 use signals::InProcess;
 use store::{LocationKind, NewSession, Store, StoreOptions};
@@ -85,11 +87,20 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
     let tasks = TaskGroup::root("test");
+    let credentials = Credentials::new(CredentialsParts {
+        store: store.clone(),
+        keys: None,
+        transport: Arc::new(ReqwestTransport::new(&Options::default())?),
+        addresses: Addresses::Public,
+        clock: Arc::new(SystemClock::new()),
+    });
     let parts = ApiParts {
         store,
         signals: Arc::new(InProcess::new()),
         placement: Arc::new(NoPlacement),
         blobs: None,
+        credentials,
+        models: ModelList::default(),
         clock: Arc::new(SystemClock::new()),
         tasks: tasks.clone(),
         settings: ApiSettings {

@@ -14,13 +14,14 @@ const PREFIX: &str = "OPENCODE_CLOUD_";
 const CONFIG: &str = "--config";
 
 /// Secrets that may be given as a file: `OPENCODE_CLOUD_MODEL_KEY_FILE=/run/secrets/model-key`.
-const SECRETS: [&str; 7] = [
+const SECRETS: [&str; 8] = [
     "bootstrap-key",
     "cluster-secret",
     "database-url",
     "migrate-password",
     "model-key",
     "nats-url",
+    "secrets-key",
     "serve-password",
 ];
 

@@ -179,6 +179,8 @@ fn every_error_code_has_a_page() -> Result<()> {
         "crates/session/",
         "crates/session-rules/",
         "crates/api/src/error.rs",
+        "crates/catalog/src/resolve.rs",
+        "crates/credentials/src/error.rs",
         "crates/llm-protocol/src/error.rs",
         "services/worker/src/",
     ];

@@ -4,11 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
+use super::catalog;
 use super::place::Named;
+use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::CanRead;
+use crate::models::{ShownProvider, shown};
 use crate::native::ProjectView;
-use crate::{ApiSettings, ApiState};
 
 pub(super) async fn health(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
     Json(json!({ "healthy": true, "version": state.settings().version }))
@@ -24,62 +26,42 @@ pub(super) async fn config(_: CanRead, State(state): State<ApiState>) -> Json<Va
     }))
 }
 
-pub(super) async fn config_providers(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
-    let settings = state.settings();
-    let model = &settings.default_model;
-    Json(json!({
-        "providers": [provider(settings)],
-        "default": { model.provider.clone(): model.model },
-    }))
+/// The providers that are set up.
+pub(super) async fn config_providers(
+    access: CanRead,
+    State(state): State<ApiState>,
+) -> Result<Json<Value>, ApiError> {
+    let shown = shown(&state, access.org).await?;
+    let connected: Vec<Value> = shown.connected().map(catalog::provider).collect();
+    Ok(Json(json!({ "providers": connected, "default": defaults(&state, shown.connected()) })))
 }
 
-pub(super) async fn providers(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
-    let settings = state.settings();
-    let model = &settings.default_model;
-    Json(json!({
-        "all": [provider(settings)],
-        "default": { model.provider.clone(): model.model },
-        "connected": [model.provider],
-    }))
+/// All providers of the catalog.
+pub(super) async fn providers(
+    access: CanRead,
+    State(state): State<ApiState>,
+) -> Result<Json<Value>, ApiError> {
+    let shown = shown(&state, access.org).await?;
+    let connected: Vec<&str> =
+        shown.connected().map(|provider| provider.entry.id.as_str()).collect();
+    let all: Vec<Value> = shown.providers.iter().map(catalog::provider).collect();
+    let default = defaults(&state, shown.providers.iter());
+    Ok(Json(json!({ "all": all, "default": default, "connected": connected })))
 }
 
-/// The one provider and model that the service is set up with. Limits that are not known are zero, as in
-/// the stock catalog.
-fn provider(settings: &ApiSettings) -> Value {
-    let model = &settings.default_model;
-    let named = |name: &str| {
-        if settings.simulated { format!("{name} (simulated)") } else { name.to_owned() }
+/// The model that a client begins with, by provider.
+fn defaults<'a>(state: &ApiState, of: impl Iterator<Item = &'a ShownProvider>) -> Value {
+    let default = &state.settings().default_model;
+    let model = |provider: &'a ShownProvider| {
+        let id = &provider.entry.id;
+        let model = if *id == default.provider {
+            default.model.as_str()
+        } else {
+            provider.default_model()?
+        };
+        Some((id.clone(), Value::from(model)))
     };
-    let (yes, no) = (true, false);
-    let media = json!({ "text": yes, "audio": no, "image": no, "video": no, "pdf": no });
-    json!({
-        "id": model.provider,
-        "name": named(&model.provider),
-        "source": "config",
-        "env": [],
-        "options": {},
-        "models": { model.model.clone(): {
-            "id": model.model,
-            "providerID": model.provider,
-            "api": { "id": model.model, "url": "", "npm": "@ai-sdk/openai-compatible" },
-            "name": named(&model.model),
-            "capabilities": {
-                "temperature": yes,
-                "reasoning": no,
-                "attachment": no,
-                "toolcall": yes,
-                "input": media,
-                "output": media,
-                "interleaved": no,
-            },
-            "cost": { "input": 0, "output": 0, "cache": { "read": 0, "write": 0 } },
-            "limit": { "context": 0, "output": 0 },
-            "status": "active",
-            "options": {},
-            "headers": {},
-            "release_date": "",
-        } },
-    })
+    of.filter_map(model).collect::<serde_json::Map<String, Value>>().into()
 }
 
 /// The directory that a request is about. The service's own folders are nobody's business.

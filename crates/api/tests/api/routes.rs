@@ -25,6 +25,9 @@ async fn every_route_wants_a_key_but_the_committed_exceptions() -> Result<()> {
         ("message", "msg_a"),
         ("id", "trn_a"),
         ("key", "plan"),
+        ("provider", "acme"),
+        ("credential", "crd_a"),
+        ("attempt", "con_a"),
     ];
     let mut open = Vec::new();
     for (method, path) in route_table() {
@@ -57,6 +60,7 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     let prompt = Some(json!({ "id": "msg_ours", "text": "hello" }));
     let post = format!("/platform/session/{session}/message");
     ok(&gateway, "POST", &post, &world.key, prompt).await;
+    let (credential, attempt) = crate::providers::every_kind(&gateway, &world.key).await;
     let turn = crate::drain::begin(&world, &crate::drain::at(&world, &session).await?).await?;
     let id = turn.turn.to_string();
     let ids = [
@@ -65,17 +69,25 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         ("message", "msg_ours"),
         ("id", id.as_str()),
         ("key", "plan"),
+        ("provider", "acme"),
+        ("credential", credential.as_str()),
+        ("attempt", attempt.as_str()),
     ];
     let mut tried = 0;
     for (method, path) in route_table() {
-        if !path.contains('{') {
+        let own =
+            [("PUT", "/platform/provider/{provider}"), ("POST", "/platform/oauth/{provider}")];
+        // The ids of providers are everybody's: what a stranger does there is their own.
+        if !path.contains('{') || own.contains(&(method.as_str(), path)) {
             continue;
         }
         let target = filled(path, &ids);
         let has_body =
             [http::Method::POST, http::Method::PUT, http::Method::PATCH].contains(&method);
-        let body = has_body.then(|| {
-            json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
+        let body = has_body.then(|| match path {
+            "/platform/credential/{credential}" => json!({ "label": "theirs" }),
+            "/platform/oauth/{provider}/{attempt}/complete" => json!({ "code": "c", "state": "s" }),
+            _ => json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
         });
         let (status, answer) =
             call(&gateway, method.as_str(), &target, &world.stranger, body).await;
@@ -83,7 +95,8 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         tried += 1;
     }
     assert!(tried > 50, "{tried}");
-    for path in ["/project", "/platform/session", "/session", "/platform/check"] {
+    let lists = ["/project", "/platform/session", "/session", "/platform/check"];
+    for path in lists.into_iter().chain(["/platform/provider", "/platform/credential"]) {
         assert_eq!(ok(&gateway, "GET", path, &world.stranger, None).await, json!([]), "{path}");
     }
     turn.finish(&world, "done", None).await?;

@@ -3,15 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
-use api::{ApiParts, ApiSettings, ApiState, router};
+use api::{ApiParts, ApiSettings, ApiState, ModelList, router};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use blobs::Blobs;
 use bytes::Bytes;
+use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys};
 use domain::{Clock, FencingToken, Incarnation, ModelRef, OrgId, SystemClock};
 use futures::StreamExt;
 use http::{Request, Response, StatusCode};
+use llm_client::{Options, ReqwestTransport};
 use placement_api::{
     Heartbeat, HeartbeatReply, Lease, PlaceRequest, Placed, Placement, PlacementError, Worker,
 };
@@ -59,6 +61,7 @@ pub(crate) struct World {
     pub(crate) directory: tempfile::TempDir,
     /// What workers and gateways see.
     pub(crate) blobs: Blobs,
+    secrets_key: String,
     _blobs: tempfile::TempDir,
     _database: TestDatabase,
 }
@@ -89,6 +92,7 @@ impl World {
             stranger,
             directory: tempfile::tempdir()?,
             blobs: Blobs::in_folder(folder.path())?,
+            secrets_key: MasterKeys::generate("k1"),
             _blobs: folder,
             _database: database,
         })
@@ -120,10 +124,24 @@ impl World {
             signals: self.signals.clone(),
             placement: self.placement.clone(),
             blobs: Some(self.blobs.clone()),
+            credentials: self.credentials(),
+            models: ModelList::default(),
             clock: Arc::new(SystemClock::new()),
             tasks: self.tasks.child("gateway"),
             settings: Self::settings(),
         }
+    }
+
+    /// Credentials, sealed with the one key of all gateways.
+    pub(crate) fn credentials(&self) -> Credentials {
+        let transport = ReqwestTransport::new(&Options::default()).expect("a client");
+        Credentials::new(CredentialsParts {
+            store: self.store.clone(),
+            keys: Some(MasterKeys::parse(&self.secrets_key).expect("a key")),
+            transport: Arc::new(transport),
+            addresses: Addresses::Any,
+            clock: Arc::new(SystemClock::new()),
+        })
     }
 
     pub(crate) fn gateway(&self) -> Router {

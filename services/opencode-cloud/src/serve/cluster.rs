@@ -19,6 +19,7 @@ use tasks::CancellationToken;
 
 use super::ServeError;
 use super::args::{Disk, ModelArgs};
+use super::secrets::{self, SecretsArgs};
 use crate::output::Screen;
 
 /// Less than this and Postgres would fail in the middle of things.
@@ -59,6 +60,9 @@ pub struct ClusterCommand {
     /// A key for clients, of at least 20 characters; otherwise one is made at the first start and shown once
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
+    /// What credentials are sealed under.
+    #[command(flatten)]
+    pub secrets: SecretsArgs,
     /// Placement members
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub placements: u16,
@@ -310,6 +314,9 @@ impl Cluster {
     }
 
     fn gateways(&mut self, args: &ClusterCommand, roles: &Roles) -> Result<(), ServeError> {
+        let keys = args.secrets.or_made_in(self.data.path())?;
+        secrets::parse(&keys)?;
+        let keys = format!("--secrets-key={}", keys.trim_end().replace('\n', ","));
         for number in 0..args.gateways {
             let port = if number == 0 { args.port } else { second_port(args.port, number)? };
             let mut words = vec![
@@ -317,6 +324,7 @@ impl Cluster {
                 format!("--port={port}"),
                 "--allow-local-paths".to_owned(),
                 format!("--blob-dir={}", self.data.path().join("blobs").display()),
+                keys.clone(),
             ];
             if let Ok(here) = std::env::current_dir() {
                 words.push(format!("--directory={}", here.display()));

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiParts, ApiSettings};
+use api::{ApiParts, ApiSettings, ModelList};
+use credentials::Credentials;
 use domain::{Clock, ModelRef};
 use gateway::{Gateway, GatewayOptions};
 use placement_api::Placement;
@@ -27,6 +28,8 @@ pub(crate) struct GatewaySetup {
     pub(crate) placement: Arc<dyn Placement>,
     /// Where workers keep blobs, where this machine sees that.
     pub(crate) blobs: Option<PathBuf>,
+    pub(crate) credentials: Credentials,
+    pub(crate) models: ModelList,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allow_local_paths: bool,
     pub(crate) default_directory: Option<PathBuf>,
@@ -52,6 +55,8 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         signals: setup.signals,
         placement: setup.placement,
         blobs,
+        credentials: setup.credentials,
+        models: setup.models,
         clock: setup.clock,
         tasks: role.clone(),
         settings,

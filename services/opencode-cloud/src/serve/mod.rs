@@ -19,6 +19,7 @@ pub mod placement_cmd;
 mod placement_role;
 mod price;
 pub mod roles;
+pub mod secrets;
 pub mod up;
 mod worker_role;
 

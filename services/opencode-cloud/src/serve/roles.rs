@@ -22,6 +22,7 @@ use super::bootstrap::first_key;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::models;
 use super::placement_role::{self, PlacementSetup};
+use super::secrets::{self, SecretsArgs};
 use super::up::{check_level, check_schema};
 use super::worker_role::{self, Folders, WorkerSetup};
 
@@ -45,6 +46,9 @@ pub struct GatewayArgs {
     /// A key for clients, of at least 20 characters
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
+    /// What credentials are sealed under.
+    #[command(flatten)]
+    pub secrets: SecretsArgs,
     /// Where the directory of stock clients that name none is; only with --allow-local-paths
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
@@ -189,6 +193,9 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     if let Some(key) = &args.bootstrap_key {
         first_key(&common.store, &*common.clock, Some(key)).await?;
     }
+    let (store, clock) = (common.store.clone(), common.clock.clone());
+    let is_local = address.ip().is_loopback();
+    let credentials = secrets::credentials(store, args.secrets.keys()?, is_local, clock)?;
     let model = models(&args.model).await?;
     let root = TaskGroup::root("gateway");
     let gateway = gateway_role::start(
@@ -198,6 +205,8 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             blobs: args.blob_dir,
             store: common.store.clone(),
             signals: common.signals,
+            credentials,
+            models: api::ModelList::default(),
             clock: common.clock,
             allow_local_paths: args.listen.allow_local_paths,
             default_directory: args.directory.filter(|_| args.listen.allow_local_paths),

@@ -20,6 +20,7 @@ use super::bootstrap::{FirstKey, first_key};
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::{ModelKind, models};
 use super::placement_role::{self, PlacementSetup};
+use super::secrets::{self, SecretsArgs};
 use super::worker_role::{self, Folders, WorkerSetup};
 use crate::output::Screen;
 
@@ -47,6 +48,9 @@ pub struct UpArgs {
     /// A key for clients, of at least 20 characters; otherwise one is made at the first start and shown once
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
+    /// What credentials are sealed under.
+    #[command(flatten)]
+    pub secrets: SecretsArgs,
     /// How sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
@@ -131,6 +135,9 @@ async fn serve(
     check_level(store.feature_level().await?)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let key = first_key(&store, &*clock, args.bootstrap_key.as_deref()).await?;
+    let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
+    let is_local = address.ip().is_loopback();
+    let credentials = secrets::credentials(store.clone(), Some(keys), is_local, clock.clone())?;
     let model = models(&args.model).await?;
 
     let root = TaskGroup::root("up");
@@ -176,6 +183,8 @@ async fn serve(
             signals,
             placement: Arc::new(placement.local()),
             blobs: Some(Folders::in_data(data.path(), None).blobs),
+            credentials,
+            models: api::ModelList::default(),
             clock,
             allow_local_paths: local,
             default_directory: directory.filter(|_| local),
