@@ -11,7 +11,7 @@ use crate::output::Screen;
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{ServeError, cluster, level_cmd, migrate, placement_cmd, roles, up};
-use crate::{CliError, config, explain_cmd, rebuild_cmd, run, session_cmd, simulated};
+use crate::{CliError, config, explain_cmd, llm_cmd, rebuild_cmd, run, session_cmd, simulated};
 
 /// OpenCode sessions as a service.
 #[derive(Debug, Parser)]
@@ -43,6 +43,8 @@ pub enum Command {
     Rebuild(rebuild_cmd::RebuildArgs),
     /// Check the invariants that the stored rows show
     Check(rebuild_cmd::CheckArgs),
+    /// Call a model in neutral JSON: a request on standard input, events on standard output
+    Llm(llm_cmd::LlmArgs),
     /// Run the simulated model: a deterministic program that speaks the OpenAI chat protocol
     SimulatedModel(simulated::SimulatedArgs),
     /// Make the roles and the schema in a Postgres for a cluster
@@ -80,6 +82,11 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Explain(args) => client(explain_cmd::execute(args, &mut screen)),
         Command::Rebuild(args) => client(rebuild_cmd::execute(args, &mut screen)),
         Command::Check(args) => client(rebuild_cmd::check(args, &mut screen)),
+        Command::Llm(args) => {
+            let env =
+                |name: &str| std::env::var_os(name).and_then(|value| value.into_string().ok());
+            client(llm_cmd::execute(args, &env, std::io::stdin(), &mut screen))
+        }
         Command::SimulatedModel(args) => simulated::execute(&args, &mut screen),
         Command::Up(args) => server(|stop| up::execute(*args, Hints::Shown, stop, &mut screen)),
         Command::Serve(args) => server(|stop| up::execute(*args, Hints::Left, stop, &mut screen)),

@@ -6,6 +6,7 @@
 //!     ─▶ session_change│
 //!     ─▶ explain_cmd   │      └▶ LogFollower ─▶ run_state (when is it over?) · render (what is shown?)
 //!     ─▶ rebuild_cmd ──┘
+//!     ─▶ llm_cmd: one call of a model in neutral JSON, without a service
 //!     ─▶ simulated: the simulated model as a process of its own
 //! ```
 //!
@@ -17,6 +18,7 @@ pub mod client;
 mod config;
 mod error;
 mod explain_cmd;
+pub mod llm_cmd;
 pub mod output;
 mod rebuild_cmd;
 pub mod render;

@@ -2,6 +2,7 @@
 
 mod executable;
 mod following;
+mod llm;
 mod service;
 
 use std::io::{self, Write};

@@ -1,0 +1,123 @@
+//! `opencode-cloud llm`: one call of a model in neutral JSON, without a service.
+//!
+//! ```text
+//! request on standard input ─encode→ body ─▶ provider ─▶ events, one JSON object a line
+//! ```
+//! What the JSON is says `docs/llm.md`, and `llm schema` to machines.
+
+mod choice;
+
+use std::io::Read;
+
+use futures::StreamExt;
+use llm_client::{Client, LlmError, Options};
+use llm_protocol::{LlmRequest, schema};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::CliError;
+use crate::output::Screen;
+use choice::{Choice, RouteArgs};
+
+/// The most bytes of a request: what a provider would take is far less.
+const MAX_REQUEST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Arguments of `llm`.
+#[derive(Debug, clap::Args)]
+pub struct LlmArgs {
+    /// What to do.
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Print the JSON Schemas of a request and of an event
+    Schema,
+    /// Send the request on standard input and print the events of the answer, one JSON object a line
+    Stream(Box<RouteArgs>),
+    /// Print the body that `stream` would send
+    Encode(Box<RouteArgs>),
+}
+
+/// Does it; answers the exit code, which is 1 when the last line is an error. `env` reads the environment.
+///
+/// # Errors
+/// [`CliError::Usage`] when flags or the request make no sense; [`CliError::Io`] when nothing can be read or printed.
+pub(crate) async fn execute(
+    args: LlmArgs,
+    env: &dyn Fn(&str) -> Option<String>,
+    input: impl Read,
+    screen: &mut Screen,
+) -> Result<u8, CliError> {
+    match args.what {
+        What::Schema => {
+            let schemas = json!({"request": schema::request(), "event": schema::event()});
+            let text = serde_json::to_string_pretty(&schemas).expect("values are always written");
+            screen.out.line(&text)?;
+            Ok(0)
+        }
+        What::Encode(args) => {
+            let choice = args.choose(read(input)?, screen)?;
+            screen.out.write(&choice.encode())?;
+            screen.out.line("")?;
+            Ok(0)
+        }
+        What::Stream(args) => {
+            let choice = args.choose(read(input)?, screen)?;
+            stream(&args, choice, env, screen).await
+        }
+    }
+}
+
+fn read(input: impl Read) -> Result<LlmRequest, CliError> {
+    let mut text = String::new();
+    let read = input.take(MAX_REQUEST_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|source| CliError::Io { doing: "cannot read standard input", source })?;
+    if text.len() as u64 > MAX_REQUEST_BYTES {
+        let most = MAX_REQUEST_BYTES >> 20;
+        return Err(CliError::Usage(format!("the request on standard input exceeds {most} MiB")));
+    }
+    serde_json::from_str(&text).map_err(|error| {
+        CliError::Usage(format!(
+            "standard input is no request: {error}; `opencode-cloud llm schema` says what is"
+        ))
+    })
+}
+
+async fn stream(
+    args: &RouteArgs,
+    choice: Choice,
+    env: &dyn Fn(&str) -> Option<String>,
+    screen: &mut Screen,
+) -> Result<u8, CliError> {
+    let route = args.route(&choice, env)?;
+    let client = Client::new(Options::default()).map_err(|error| CliError::Io {
+        doing: "cannot call providers",
+        source: std::io::Error::other(error),
+    })?;
+    let mut events = match client.on(route).stream(&choice.request).await {
+        Ok(events) => events,
+        Err(error) => return failed(&error, screen),
+    };
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => line(&event, screen)?,
+            Err(error) => return failed(&error, screen),
+        }
+        if screen.out.is_closed() {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+fn failed(error: &LlmError, screen: &mut Screen) -> Result<u8, CliError> {
+    line(&error.event(), screen)?;
+    Ok(1)
+}
+
+fn line(event: &impl Serialize, screen: &mut Screen) -> Result<(), CliError> {
+    let text = serde_json::to_string(event).expect("events are always written");
+    Ok(screen.out.line(&text)?)
+}
