@@ -250,7 +250,7 @@ fn there_are_never_more_than_four_cache_points() {
     assert_eq!(body(&request).to_string().matches("cachePoint").count(), 0);
 }
 
-fn reasoning(model: &str, config: Value, max_tokens: Option<u64>) -> (Value, Value) {
+fn reasoning(model: &str, config: &Value, max_tokens: Option<u64>) -> (Value, Value) {
     let mut request = LlmRequest::new(model, vec![Message::user("Hi")]);
     request.generation =
         Generation { max_tokens, temperature: Some(0.5), top_k: Some(4), ..Generation::default() };
@@ -264,27 +264,24 @@ fn reasoning_is_asked_for_as_each_family_has_it() {
     let claude = "us.anthropic.claude-sonnet-4-5";
     let budget = json!({"type": "enabled", "budgetTokens": 2000});
     let thinking = json!({"reasoning_config": {"type": "enabled", "budget_tokens": 2000}});
+    assert_eq!(reasoning(claude, &budget, None), (json!({"maxTokens": 6096}), thinking.clone()));
     assert_eq!(
-        reasoning(claude, budget.clone(), None),
-        (json!({"maxTokens": 6096}), thinking.clone())
-    );
-    assert_eq!(
-        reasoning(claude, budget.clone(), Some(2000)),
+        reasoning(claude, &budget, Some(2000)),
         (json!({"maxTokens": 4000}), thinking.clone())
     );
-    assert_eq!(reasoning(claude, budget, Some(2001)), (json!({"maxTokens": 2001}), thinking));
+    assert_eq!(reasoning(claude, &budget, Some(2001)), (json!({"maxTokens": 2001}), thinking));
     let off = json!({"type": "disabled"});
     let kept = json!({"reasoning_config": {"type": "disabled"}, "top_k": 4});
-    assert_eq!(reasoning(claude, off, None), (json!({"temperature": 0.5}), kept));
+    assert_eq!(reasoning(claude, &off, None), (json!({"temperature": 0.5}), kept));
     let effort = json!({"type": "enabled", "maxReasoningEffort": "high"});
     let nova = json!({"reasoningConfig": effort, "inferenceConfig": {"topK": 4}});
     assert_eq!(
-        reasoning("us.amazon.nova-2-lite-v1:0", effort.clone(), None),
+        reasoning("us.amazon.nova-2-lite-v1:0", &effort, None),
         (json!({"temperature": 0.5}), nova)
     );
     let gpt = json!({"reasoning_effort": "high", "top_k": 4});
     assert_eq!(
-        reasoning("openai.gpt-oss-120b-1:0", effort, None),
+        reasoning("openai.gpt-oss-120b-1:0", &effort, None),
         (json!({"temperature": 0.5}), gpt)
     );
 }

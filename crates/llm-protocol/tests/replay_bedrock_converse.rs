@@ -1,6 +1,5 @@
 //! Recorded exchanges with Bedrock: our encoder writes what it accepted, our decoder reads what it answered, under
 //! every split of the bytes.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
