@@ -21,6 +21,7 @@ mod instructions;
 mod interrupts;
 mod levels;
 mod moves;
+mod protocols;
 mod recovery;
 mod reverts;
 mod scenarios;

@@ -139,6 +139,11 @@ impl World {
         &self.model.handle
     }
 
+    /// Where the model answers in every protocol.
+    pub(crate) fn model_root(&self) -> String {
+        self.model.root_url()
+    }
+
     pub(crate) fn script(&self, script: Script) -> Result<()> {
         Ok(self.model().script(script)?)
     }
