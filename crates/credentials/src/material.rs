@@ -131,11 +131,11 @@ impl Material {
                 access: secret(&value["access"])?,
                 expires_ms: value["expires"].as_i64(),
                 refresh: value["refresh"].as_str().map(Secret::new),
-                session: match &value["session"] {
-                    Value::Null => None,
-                    session => Some(SessionToken {
-                        token: secret(&session["token"])?,
-                        expires_ms: session["expires"].as_i64(),
+                session: match value["session"].as_object() {
+                    None => None,
+                    Some(_) => Some(SessionToken {
+                        token: secret(&value["session"]["token"])?,
+                        expires_ms: value["session"]["expires"].as_i64(),
                     }),
                 },
             }),

@@ -115,9 +115,12 @@ impl OAuthSource {
         let until = shared.vault.clock.monotonic() + MAX_REFRESH;
         loop {
             let stored = shared.vault.store.credential(shared.org, shared.id.clone()).await;
-            let stored = stored.map_err(|error| match error {
-                StoreError::NotFound => refused("the credential was removed: add another"),
-                error => unavailable(&error.to_string()),
+            let stored = stored.map_err(|error| {
+                if matches!(error, StoreError::NotFound) {
+                    refused("the credential was removed: add another")
+                } else {
+                    unavailable(&error.to_string())
+                }
             })?;
             self.see(&stored).map_err(|error| refused(&error.to_string()))?;
             let (version, tokens) = {

@@ -97,9 +97,11 @@ async fn github_says_not_yet_with_the_status_200_and_a_session_token_comes_of_th
         let looked = process.sign_in(world.org, begun.id.parse().expect("an id")).await;
         looked.expect("there").state
     };
-    let interval = |state: &SignInState| match state {
-        SignInState::Pending(NextStep::Type { interval_ms, .. }) => *interval_ms,
-        other => panic!("{other:?}"),
+    let interval = |state: &SignInState| {
+        let SignInState::Pending(NextStep::Type { interval_ms, .. }) = state else {
+            panic!("{state:?}")
+        };
+        *interval_ms
     };
     script.answer(200, json!({ "error": "authorization_pending" }));
     assert_eq!(interval(&look().await), 7_000);
