@@ -78,8 +78,12 @@ pub async fn drain(
         Ok(level) => level,
         Err(error) => return (DrainExit::Failed(error), Some(history)),
     };
+    let models = match runtime.models.of_org(&runtime.store, session.org).await {
+        Ok(models) => models,
+        Err(error) => return (DrainExit::Failed(error), Some(history)),
+    };
     let mut drain = Drain {
-        stage: Stage::new(runtime, session, workspace, control, level),
+        stage: Stage::new(runtime, session, workspace, control, level, models),
         log: Log::new(runtime, session, history),
         live: Live::new(runtime.signals.clone(), session),
         title: TitleSlot::default(),
@@ -244,13 +248,21 @@ impl<'r> Drain<'r> {
             runtime.stored.note(self.stage.session.org, stored);
         }
         if let Some(title) = &plan.title {
-            self.title.start(runtime, title.as_ref().clone());
+            let (models, org) = (self.stage.models.clone(), self.stage.session.org);
+            self.title.start(runtime, models, org, title.as_ref().clone());
         }
     }
 
     /// Looks at the Context Sources. `done`: results of the open turn that are not written yet. I/O: never
     /// with a transaction open.
     pub(crate) async fn observe(&mut self, done: &[ToolSettled]) -> Observation {
+        let runtime = self.stage.runtime;
+        match runtime.models.of_org(&runtime.store, self.stage.session.org).await {
+            Ok(models) => self.stage.models = models,
+            Err(error) => {
+                warn!(%error, "the organisation's providers cannot be read; those known last are used")
+            }
+        }
         observe(self.observed_at(done), self.stage.workspace).await
     }
 

@@ -6,8 +6,7 @@ use llm_client::{Auth, Endpoint, Route};
 use llm_protocol::{Dialect, Protocol};
 use session_rules::{FixedModels, ModelFacts, Models, TurnPlan};
 
-/// The providers that this process was configured with. (The catalog comes with a later issue; this is
-/// what stands where it will.)
+/// The providers that this process was configured with by hand: they come before those of the catalog.
 #[derive(Debug, Clone)]
 pub struct ConfiguredModels {
     fixed: FixedModels,
@@ -81,14 +80,15 @@ impl ConfiguredModels {
         &self.rules
     }
 
-    /// Where a request that was decided on goes: its body was written in this protocol and dialect.
-    pub(crate) fn route(&self, plan: &TurnPlan) -> Route {
-        let setup = self
-            .providers
-            .get(&plan.model.provider)
-            .expect("the rules resolve only providers that have an endpoint");
-        Route::new(plan.entry.protocol, &plan.entry.id, setup.endpoint.clone())
-            .with_auth(setup.auth.clone())
-            .with_dialect(plan.entry.dialect.clone())
+    /// Whether it is one of these.
+    pub(crate) fn has(&self, provider: &str) -> bool {
+        self.providers.contains_key(provider)
+    }
+
+    /// Where a request that was decided on goes, if its provider is one of these.
+    pub(crate) fn route(&self, plan: &TurnPlan) -> Option<Route> {
+        let setup = self.providers.get(&plan.model.provider)?;
+        let route = Route::new(plan.entry.protocol, &plan.entry.id, setup.endpoint.clone());
+        Some(route.with_auth(setup.auth.clone()).with_dialect(plan.entry.dialect.clone()))
     }
 }

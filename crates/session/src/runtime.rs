@@ -6,7 +6,7 @@ use llm_client::Client;
 use signals::Signals;
 use store::Store;
 
-use crate::models::ConfiguredModels;
+use crate::providers::ProviderHub;
 use crate::settings::DrainSettings;
 
 /// What every drain of a worker shares. Cheap to clone.
@@ -23,7 +23,7 @@ pub struct Runtime {
     /// Where large outputs go.
     pub blobs: blobs::Blobs,
     /// The models that can be called.
-    pub models: Arc<ConfiguredModels>,
+    pub models: ProviderHub,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// How drains behave.

@@ -1,10 +1,12 @@
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use domain::Seq;
 use domain::SessionRef;
 use session_rules::{CompactionSettings, RuleSettings, Rules, ToolFacts, WorkspaceState};
 
 use crate::control::DrainControl;
+use crate::providers::OrgModels;
 use crate::runtime::Runtime;
 use crate::toolbox::Toolbox;
 use crate::workspace::{Restored, Workspace};
@@ -18,6 +20,8 @@ pub(crate) struct Stage<'r> {
     pub(crate) control: DrainControl,
     /// The newest interrupt that is not this drain's to apply.
     pub(crate) interrupts_before: Seq,
+    /// The models that can be called, as they were when the context was looked at last.
+    pub(crate) models: Arc<OrgModels>,
     tools: &'r ToolFacts,
     settings: Cow<'r, RuleSettings>,
     /// Whether every build that runs reads what this one may write.
@@ -31,6 +35,7 @@ impl<'r> Stage<'r> {
         workspace: &'r Workspace,
         control: DrainControl,
         level: i32,
+        models: Arc<OrgModels>,
     ) -> Self {
         let toolbox = Toolbox::new(runtime, session, workspace);
         let tools = workspace.tools(|| toolbox.facts());
@@ -55,6 +60,7 @@ impl<'r> Stage<'r> {
             toolbox,
             control,
             interrupts_before,
+            models,
             tools,
             settings,
             is_current,
@@ -65,7 +71,7 @@ impl<'r> Stage<'r> {
     pub(crate) fn rules(&self) -> Rules<'_> {
         Rules {
             settings: &self.settings,
-            models: self.runtime.models.rules(),
+            models: self.models.rules(),
             tools: self.tools,
             session: self.session,
             workspace: match (self.workspace.unavailable(), self.workspace.made_anew()) {

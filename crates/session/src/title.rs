@@ -2,17 +2,20 @@
 //! drain's next write.
 
 use std::future::pending;
+use std::sync::Arc;
 
-use domain::{IdMint, Stamp};
+use domain::{IdMint, OrgId, SessionError, Stamp};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use session_rules::{Next, Said, Titled, TurnPlan};
 use tokio::time::{Instant, sleep_until};
-use tracing::{Instrument, info_span};
+use tracing::{Instrument, info_span, warn};
 
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
 use crate::ending::provider_error;
+use crate::providers::OrgModels;
+use crate::rate::Asks;
 use crate::runtime::Runtime;
 
 /// The title that is being made, if one is.
@@ -24,9 +27,15 @@ pub(crate) struct TitleSlot<'r> {
 
 impl<'r> TitleSlot<'r> {
     /// Begins the request, whose intent is committed. It goes on only while [`advance`](Self::advance) waits.
-    pub(crate) fn start(&mut self, runtime: &'r Runtime, plan: TurnPlan) {
+    pub(crate) fn start(
+        &mut self,
+        runtime: &'r Runtime,
+        models: Arc<OrgModels>,
+        org: OrgId,
+        plan: TurnPlan,
+    ) {
         let span = info_span!("session.title", turn.id = %plan.turn);
-        self.running = Some(Box::pin(ask(runtime, plan).instrument(span)));
+        self.running = Some(Box::pin(ask(runtime, models, org, plan).instrument(span)));
         self.done = None;
     }
 
@@ -49,16 +58,35 @@ impl<'r> TitleSlot<'r> {
 }
 
 /// One request, not repeated: the next promotion tries again.
-async fn ask(runtime: &Runtime, plan: TurnPlan) -> Titled {
-    let llm = runtime.llm.on(runtime.models.route(&plan));
+async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPlan) -> Titled {
+    let asks = Asks::of(org, &plan, models.limit(&plan.model.provider));
+    let route = models.route(&plan);
     let mut said = Said::new(plan.turn, plan.message);
     // Nobody sees the parts of its answer.
     let mut mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
     let attempt = plan.started.attempt;
-    let opened = Box::pin(llm.send(plan.body)).await;
+    if let Some(asks) = &asks
+        && let Err(error) = asks.granted(runtime).await
+    {
+        warn!(%error, "a title's request could not ask for the provider's rate");
+        let error = SessionError {
+            code: "provider.transport".into(),
+            message: "the request for a title could not be made".into(),
+        };
+        return Titled { attempt, said, error: Some(error) };
+    }
+    let opened = match route {
+        Ok(route) => Box::pin(runtime.llm.on(route).send(plan.body)).await,
+        Err(error) => Err(error),
+    };
     let mut stream = match opened {
         Ok(stream) => stream,
-        Err(error) => return Titled { attempt, said, error: Some(provider_error(&error)) },
+        Err(error) => {
+            if let Some(asks) = &asks {
+                asks.refused(runtime, &error).await;
+            }
+            return Titled { attempt, said, error: Some(provider_error(&error)) };
+        }
     };
     while let Some(event) = stream.next().await {
         match event {

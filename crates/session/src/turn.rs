@@ -19,6 +19,7 @@ use tracing::{Instrument, info_span};
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
 use crate::ending::provider_error;
+use crate::rate::Asks;
 use crate::toolbox::Ran;
 
 /// The open turn: what it has said, and the bodies of its calls.
@@ -172,7 +173,19 @@ impl<'r> Drain<'r> {
         let mut interrupts = control.interrupt.clone();
         let known = self.stage.interrupts_before;
         let runtime = self.stage.runtime;
-        let llm = runtime.llm.on(runtime.models.route(plan));
+        let models = &self.stage.models;
+        let route = match models.route(plan) {
+            Ok(route) => route,
+            Err(error) => return Ok(Streamed::Failed(error)),
+        };
+        let limit = models.limit(&plan.model.provider);
+        let asks = Asks::of(self.stage.session.org, plan, limit);
+        if let Some(asks) = &asks
+            && self.await_rate(asks, turn).await?
+        {
+            return Ok(Streamed::Interrupted);
+        }
+        let llm = runtime.llm.on(route);
         let mut opening = Box::pin(llm.send(plan.body.clone()));
         let opened = loop {
             tokio::select! {
@@ -186,7 +199,12 @@ impl<'r> Drain<'r> {
         };
         let mut stream = match opened {
             Ok(stream) => stream,
-            Err(error) => return Ok(Streamed::Failed(error)),
+            Err(error) => {
+                if let Some(asks) = &asks {
+                    asks.refused(runtime, &error).await;
+                }
+                return Ok(Streamed::Failed(error));
+            }
         };
         loop {
             // Calls that may change files start once what was before them is durable.

@@ -22,6 +22,7 @@ mod interrupts;
 mod levels;
 mod moves;
 mod protocols;
+mod rates;
 mod recovery;
 mod reverts;
 mod scenarios;

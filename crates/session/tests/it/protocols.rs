@@ -1,7 +1,6 @@
 //! Whole sessions in each protocol, and one that changes its provider with every prompt.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::Completed;
@@ -9,7 +8,7 @@ use domain::{ModelRef, SideOutcome};
 use llm_client::Endpoint;
 use llm_protocol::Protocol;
 use serde_json::json;
-use session::{ConfiguredModels, ProviderSetup};
+use session::{ConfiguredModels, ProviderHub, ProviderSetup};
 use simulated_model::{Outcome, Script};
 
 use crate::compaction::outcomes;
@@ -29,7 +28,7 @@ async fn speaking(default: Protocol) -> Result<World> {
     };
     let providers: BTreeMap<_, _> = Protocol::ALL.iter().map(setup).collect();
     let default = ModelRef::new(default.id(), "simulated");
-    world.worker.models = Arc::new(ConfiguredModels::new(default, providers));
+    world.worker.models = ProviderHub::of(ConfiguredModels::new(default, providers));
     Ok(world)
 }
 

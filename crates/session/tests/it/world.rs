@@ -21,7 +21,8 @@ use sandbox::{Environment, LocationLock, ProcessSandbox};
 use serde_json::Value;
 use session::{
     ConfiguredModels, DrainControl, DrainExit, DrainHandle, DrainSettings, Files, FilesOptions,
-    ModelFacts, RuleSettings, Runtime, StoredComponents, Workspace, drain, drain_control,
+    ModelFacts, ProviderHub, RuleSettings, Runtime, StoredComponents, Workspace, drain,
+    drain_control,
 };
 use signals::InProcess;
 use simulated_model::{Handle, Options, Running, Script, SimulatedModel};
@@ -150,9 +151,9 @@ impl World {
 
     /// Says what is known of the model from now on.
     pub(crate) fn model_is(&mut self, facts: ModelFacts) {
-        let models = self.worker.models.as_ref().clone();
+        let models = self.worker.models.configured().clone();
         let model = models.default_model().clone();
-        self.worker.models = Arc::new(models.with_facts(model, facts));
+        self.worker.models = ProviderHub::of(models.with_facts(model, facts));
     }
 
     /// A session in a directory of its own, held by the first token.
@@ -669,7 +670,7 @@ fn runtime(
         llm,
         tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
         blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
-        models: Arc::new(ConfiguredModels::single(default, Endpoint::new(model))),
+        models: ProviderHub::of(ConfiguredModels::single(default, Endpoint::new(model))),
         clock: clock.clone(),
         settings: Arc::new(settings.clone()),
         stored: StoredComponents::default(),

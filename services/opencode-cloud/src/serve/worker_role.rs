@@ -1,15 +1,17 @@
 //! The worker role, from parts that `up` and `opencode-cloud worker` both have.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::Feed;
 use domain::Clock;
-use llm_client::Client;
+use llm_client::{Client, Secret};
 use placement_api::Placement;
 use sandbox::{Environment, ProcessSandbox};
-use session::{ConfiguredModels, DrainSettings, Runtime, StoredComponents};
+use session::{ConfiguredModels, DrainSettings, ProviderHub, Runtime, StoredComponents};
 use signals::Signals;
 use store::Store;
 use tasks::TaskGroup;
@@ -69,6 +71,20 @@ impl Folders {
     }
 }
 
+/// The providers of flags, and those of the catalog with what this process's environment has for them.
+fn providers(configured: ConfiguredModels) -> ProviderHub {
+    let catalog = catalog::shipped();
+    let names: BTreeSet<&str> =
+        catalog.providers().flat_map(|provider| provider.env.iter().map(String::as_str)).collect();
+    let env = std::env::vars_os().filter_map(|(name, value)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_set = names.contains(name.as_str()) && !value.trim().is_empty();
+        is_set.then(|| (name, Secret::new(&value)))
+    });
+    let env = env.collect();
+    ProviderHub::new(configured, Some(Arc::new(Feed::new(catalog))), env)
+}
+
 /// Starts a worker in the role's group.
 pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorker, ServeError> {
     setup.folders.make()?;
@@ -86,7 +102,7 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         llm: setup.llm,
         tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
         blobs,
-        models: Arc::new(setup.models),
+        models: providers(setup.models),
         clock: setup.clock,
         settings: Arc::new(setup.settings),
         stored: StoredComponents::default(),

@@ -11,7 +11,7 @@ use domain::{
 };
 use llm_client::{Client, Endpoint};
 use sandbox::{Environment, ProcessSandbox};
-use session::{ConfiguredModels, DrainSettings, StoredComponents};
+use session::{ConfiguredModels, DrainSettings, ProviderHub, StoredComponents};
 use signals::InProcess;
 use snapshots::{Captured, Shadow, ShadowOptions, SnapshotLimits, Touched};
 use store::{Append, Hold, NewPrompt, NewSession, Seed, Started, Store, StoreOptions, Written};
@@ -45,7 +45,10 @@ impl World {
             llm: Client::new(llm_client::Options::default())?,
             tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
             blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
-            models: Arc::new(ConfiguredModels::single(model, Endpoint::new("http://127.0.0.1:9"))),
+            models: ProviderHub::of(ConfiguredModels::single(
+                model,
+                Endpoint::new("http://127.0.0.1:9"),
+            )),
             clock: Arc::new(SystemClock::default()),
             settings: Arc::new(DrainSettings::default()),
             stored: StoredComponents::default(),

@@ -1,0 +1,370 @@
+//! Which models an organisation can call, and how a request gets to them.
+//!
+//! ```text
+//! flags ───▶ ConfiguredModels ─┐
+//! catalog ──▶ newest good one ─┼─▶ OrgModels ─▶ decisions, which read it and nothing else
+//! settings of the organisation ┘        └────▶ routes, with the organisation's credential, or the process's
+//! ```
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use catalog::{Access, Catalog, Feed, OrgSettings, ProviderOverride, RateLimits, Resolved};
+use domain::{ModelRef, OrgId, PriceTier, Prices, Rates, SessionError};
+use history::ModelEntry;
+use llm_client::{Auth, LlmError, Route, Secret};
+use llm_protocol::{ErrorReason, Generation};
+use session_rules::{ModelSource, Models, ResolvedModel, TurnPlan};
+use store::{ProviderSetting, RateLimit, Store, StoreError};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::models::ConfiguredModels;
+
+/// How long an organisation's settings are believed.
+const BELIEVED: Duration = Duration::from_secs(5);
+/// Organisations whose settings are remembered.
+const MOST_KNOWN: usize = 10_000;
+/// The most tokens of an answer that is asked for of a model of the catalog, which may have more.
+const MOST_OUTPUT: u64 = 32_000;
+/// All providers of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct ProviderHub {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    configured: Arc<ConfiguredModels>,
+    catalog: Option<Arc<Feed>>,
+    env: BTreeMap<String, Secret>,
+    known: Mutex<HashMap<OrgId, (Instant, Arc<OrgModels>)>>,
+}
+
+impl ProviderHub {
+    /// Providers that were configured by hand, and no others.
+    #[must_use]
+    pub fn of(configured: ConfiguredModels) -> Self {
+        Self::new(configured, None, BTreeMap::new())
+    }
+
+    /// These, which come before those of the `catalog`. `env`: keys and settings of providers by the catalog's names,
+    /// for organisations that have none of their own.
+    #[must_use]
+    pub fn new(
+        configured: ConfiguredModels,
+        catalog: Option<Arc<Feed>>,
+        env: BTreeMap<String, Secret>,
+    ) -> Self {
+        let known = Mutex::default();
+        Self { shared: Arc::new(Shared { configured: Arc::new(configured), catalog, env, known }) }
+    }
+
+    /// The providers that were configured by hand.
+    #[must_use]
+    pub fn configured(&self) -> &ConfiguredModels {
+        &self.shared.configured
+    }
+
+    /// What an organisation can call, as it was set up within the last seconds. One round trip, seldom.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(crate) async fn of_org(
+        &self,
+        store: &Store,
+        org: OrgId,
+    ) -> Result<Arc<OrgModels>, StoreError> {
+        let now = Instant::now();
+        let known = self.known().get(&org).cloned();
+        if let Some((_, models)) = known.filter(|(read, _)| now.duration_since(*read) < BELIEVED) {
+            return Ok(models);
+        }
+        let settings = store.provider_settings(org).await?;
+        let shared = &self.shared;
+        let catalog = shared.catalog.as_ref().map(|feed| feed.current());
+        let models =
+            Arc::new(OrgModels::new(shared.configured.clone(), catalog, &shared.env, &settings));
+        let mut known = self.known();
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(org, (now, models.clone()));
+        Ok(models)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<OrgId, (Instant, Arc<OrgModels>)>> {
+        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ProviderHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderHub")
+            .field("configured", &self.shared.configured)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an organisation can call. Does not change: what is decided of it twice is the same.
+#[derive(Debug)]
+pub(crate) struct OrgModels {
+    rules: Models,
+    known: Arc<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    configured: Arc<ConfiguredModels>,
+    catalog: Option<Arc<Catalog>>,
+    settings: OrgSettings,
+    /// The process's own.
+    env: BTreeMap<String, Secret>,
+}
+
+impl OrgModels {
+    fn new(
+        configured: Arc<ConfiguredModels>,
+        catalog: Option<Arc<Catalog>>,
+        env: &BTreeMap<String, Secret>,
+        rows: &[ProviderSetting],
+    ) -> Self {
+        let rows = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
+        let (settings, unreadable) = OrgSettings::read(rows);
+        for (provider, error) in unreadable {
+            warn!(provider, %error, "the settings of a provider cannot be read: its models are not used");
+        }
+        let default = configured.default_model().clone();
+        let known = Arc::new(Known { configured, catalog, settings, env: env.clone() });
+        Self { rules: Models { default, source: known.clone() }, known }
+    }
+
+    /// As decisions see them.
+    pub(crate) fn rules(&self) -> &Models {
+        &self.rules
+    }
+
+    /// How much the organisation may ask of a provider.
+    pub(crate) fn limit(&self, provider: &str) -> RateLimit {
+        let limits = self.known.settings.overrides.limits(provider);
+        RateLimit {
+            requests_per_minute: limits.requests_per_minute,
+            tokens_per_minute: limits.tokens_per_minute,
+        }
+    }
+
+    /// Where a request that was decided on goes: its body was written in this protocol and dialect.
+    ///
+    /// # Errors
+    /// There is no way there, before anything is sent: what is missing is said.
+    pub(crate) fn route(&self, plan: &TurnPlan) -> Result<Route, LlmError> {
+        if let Some(route) = self.known.configured.route(plan) {
+            return Ok(route);
+        }
+        let unsent = |message: &str| LlmError::unsent(ErrorReason::InvalidRequest, message);
+        let found = self.known.find(&plan.model).map_err(|error| unsent(&error.message))?;
+        let provider = &plan.model.provider;
+        // The process's own are for addresses of the catalog: not for one that an organisation has chosen.
+        let ours = |name: &str| self.known.env.get(name).filter(|_| !self.known.is_own(provider));
+        let auth = found.key_names.iter().find_map(|name| ours(name));
+        let auth = auth.cloned().map_or(Auth::None, Auth::Key);
+        let own = self.known.settings.env.get(provider);
+        let env = |name: &str| {
+            let own = own.and_then(|own| own.get(name)).cloned();
+            own.or_else(|| ours(name).map(|value| value.expose().to_owned()))
+        };
+        let access = Access { base_url: None, env: &env, auth: &auth };
+        let mut route = found.route(&access).map_err(|error| unsent(&error.to_string()))?;
+        route.protocol = plan.entry.protocol;
+        route.model.clone_from(&plan.entry.id);
+        route.dialect.clone_from(&plan.entry.dialect);
+        Ok(route)
+    }
+}
+
+impl Known {
+    /// Whether the organisation has a say in where requests to the provider go.
+    fn is_own(&self, provider: &str) -> bool {
+        let over = self.settings.overrides.providers.get(provider);
+        let plain = |over: &ProviderOverride| {
+            let limits = RateLimits::default();
+            ProviderOverride { limits, ..over.clone() } == ProviderOverride::default()
+        };
+        !over.is_none_or(plain)
+            || self.settings.env.get(provider).is_some_and(|env| !env.is_empty())
+    }
+
+    fn find(&self, choice: &ModelRef) -> Result<Resolved, SessionError> {
+        let Some(catalog) = &self.catalog else {
+            return Err(SessionError {
+                code: "model.unknown".into(),
+                message: format!("no provider `{}` is configured", choice.provider),
+            });
+        };
+        let asked = (choice.provider.as_str(), choice.model.as_str(), choice.variant.as_deref());
+        catalog::resolve(catalog, &self.settings.overrides, asked)
+            .map_err(|error| SessionError { code: error.code().into(), message: error.to_string() })
+    }
+}
+
+impl ModelSource for Known {
+    fn resolve(&self, choice: &ModelRef) -> Result<ResolvedModel, SessionError> {
+        let is_configured = self.configured.has(&choice.provider);
+        if is_configured && !self.settings.overrides.allows(&choice.provider, &choice.model) {
+            return Err(SessionError {
+                code: "model.not_allowed".into(),
+                message: format!(
+                    "the organisation does not allow `{}/{}`; choose another model, or ask an administrator",
+                    choice.provider, choice.model,
+                ),
+            });
+        }
+        if is_configured || self.catalog.is_none() {
+            return self.configured.rules().source.resolve(choice);
+        }
+        self.find(choice).map(|found| resolved(choice, found))
+    }
+}
+
+/// A model of the catalog, as decisions want it.
+fn resolved(choice: &ModelRef, found: Resolved) -> ResolvedModel {
+    let output = found.model.limits.output.filter(|limit| *limit > 0);
+    let asked = Generation {
+        max_tokens: output.map(|limit| limit.min(MOST_OUTPUT)),
+        ..Generation::default()
+    };
+    ResolvedModel {
+        reference: choice.clone(),
+        generation: found.generation(&asked),
+        entry: ModelEntry {
+            provider: found.provider.clone(),
+            id: found.api_id().to_owned(),
+            protocol: found.protocol,
+            context_limit: found.model.limits.context.filter(|limit| *limit > 0),
+            output_limit: output,
+            dialect: found.dialect,
+        },
+        options: found.domains.request_options,
+        prices: found.prices.map(prices),
+        price_version: found.price_version,
+        notice: found.notice,
+    }
+}
+
+fn prices(known: catalog::Prices) -> Prices {
+    let rates = |rates: catalog::Rates| Rates {
+        input: rates.input,
+        output: rates.output,
+        cache_read: rates.cache_read,
+        cache_write: rates.cache_write,
+    };
+    let tier = |(above, its): (u64, catalog::Rates)| PriceTier { above, rates: rates(its) };
+    Prices { base: rates(known.base), tiers: known.tiers.into_iter().map(tier).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use domain::{AttemptId, AttemptStarted, IdMint, MessageId, Seq, Stamp, TurnId};
+    use llm_client::Endpoint;
+    use llm_protocol::Protocol;
+
+    use super::*;
+
+    fn row(provider: &str, settings: &str) -> ProviderSetting {
+        ProviderSetting {
+            provider: provider.into(),
+            settings: settings.into(),
+            sealed: None,
+            version: 1,
+            updated_ms: 1,
+        }
+    }
+
+    fn models(rows: &[ProviderSetting]) -> OrgModels {
+        let default = ModelRef::new("own", "m");
+        let own = ConfiguredModels::single(default, Endpoint::new("http://127.0.0.1:9"));
+        let env = BTreeMap::from([("ANTHROPIC_API_KEY".to_owned(), Secret::new("sk-1"))]);
+        OrgModels::new(Arc::new(own), Some(catalog::shipped()), &env, rows)
+    }
+
+    #[test]
+    fn a_model_of_the_catalog_is_spoken_to_as_its_provider_wants_and_paid_with_its_prices() {
+        let models = models(&[]);
+        let found =
+            models.known.find(&ModelRef::new("anthropic", "claude-sonnet-4-5")).expect("known");
+        let model = resolved(&ModelRef::new("anthropic", "claude-sonnet-4-5"), found);
+        assert_eq!(model.entry.protocol, Protocol::AnthropicMessages);
+        assert!(model.generation.max_tokens.is_some_and(|most| most <= MOST_OUTPUT));
+        let prices = model.prices.expect("prices");
+        assert!(prices.base.input > 0 && model.price_version.starts_with("models.dev:"));
+        let unknown = models.rules().source.resolve(&ModelRef::new("nobody", "m"));
+        assert_eq!(unknown.expect_err("there is none").code, "model.unknown");
+    }
+
+    fn plan(models: &OrgModels, provider: &str, model: &str) -> TurnPlan {
+        let choice = ModelRef::new(provider, model);
+        let entry = models.rules().source.resolve(&choice).expect("known").entry;
+        let mut mint = IdMint::after(Stamp::default(), 1);
+        let turn = TurnId::mint(&mut mint);
+        let started = AttemptStarted {
+            attempt: AttemptId::mint(&mut mint),
+            turn: turn.clone(),
+            ordinal: 1,
+            body_hash: String::new(),
+            wire_version: 1,
+            epoch: 1,
+            through: Seq(1),
+            components: BTreeMap::new(),
+            pricing: None,
+        };
+        let message = MessageId::mint(&mut mint);
+        let body = Bytes::new();
+        TurnPlan { turn, message, started, model: choice, entry, body, title: None }
+    }
+
+    #[test]
+    fn the_processs_key_goes_to_the_catalogs_address_and_to_none_that_an_organisation_chose() {
+        let route = |settings: &str| {
+            let models = models(&[row("anthropic", settings)]);
+            models.route(&plan(&models, "anthropic", "claude-sonnet-4-5")).expect("a route")
+        };
+        let ours = route(r#"{"limits":{"requestsPerMinute":1}}"#);
+        assert!(matches!(&ours.auth, Auth::Key(key) if key.expose() == "sk-1"), "{ours:?}");
+        assert!(ours.endpoint.base_url.contains("anthropic.com"));
+        for settings in [
+            r#"{"baseUrl":"https://a.example/v1"}"#,
+            r#"{"overrides":{"api":"https://a.example/${ANTHROPIC_API_KEY}"},"env":{"ANTHROPIC_API_KEY":"own"}}"#,
+            r#"{"env":{"ANTHROPIC_API_KEY":"own"}}"#,
+        ] {
+            let own = route(settings);
+            assert!(
+                !format!("{:?}{}", own.auth, own.endpoint.base_url).contains("sk-1"),
+                "{own:?}"
+            );
+            assert!(matches!(own.auth, Auth::None), "{own:?}");
+        }
+    }
+
+    #[test]
+    fn an_organisations_settings_are_its_limits_and_its_refusals() {
+        let models = models(&[
+            row("own", r#"{"overrides":{"limits":{"requestsPerMinute":60}}}"#),
+            row("*", r#"{"overrides":{"deny":["own/big"]}}"#),
+            row("openai", r#"{"overrides":{"limits":{"rpm":1}}}"#),
+        ]);
+        assert_eq!(models.limit("own").requests_per_minute, Some(60));
+        assert!(!models.limit("anthropic").is_set());
+        let resolve = |provider: &str, model: &str| {
+            models
+                .rules()
+                .source
+                .resolve(&ModelRef::new(provider, model))
+                .map_err(|error| error.code)
+        };
+        assert!(resolve("own", "small").is_ok());
+        assert_eq!(resolve("own", "big").expect_err("denied"), "model.not_allowed");
+        assert_eq!(resolve("openai", "gpt-5").expect_err("unreadable"), "model.not_allowed");
+    }
+}
