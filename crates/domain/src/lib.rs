@@ -37,8 +37,8 @@ pub use event::{
     WorkspaceSnapshotted,
 };
 pub use id::{
-    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId, PartId,
-    ProjectId, SessionId, SignInId, Stamp, TurnId,
+    AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId,
+    PartId, ProjectId, SessionId, SignInId, Stamp, TurnId,
 };
 pub use permitted::Permitted;
 pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};

@@ -294,7 +294,9 @@ mod tests {
                 assert!(output.len() <= HOSTED_OUTPUT + 24);
                 (call.as_str(), Some(*is_error))
             }
-            other => panic!("{other:?}"),
+            other @ (ReplyPart::Text { .. }
+            | ReplyPart::Reasoning { .. }
+            | ReplyPart::ToolCall { .. }) => panic!("{other:?}"),
         });
         let wanted = [("s_1", None), ("s_1", Some(true)), ("s_2", None), ("s_2", Some(false))];
         assert_eq!(said.collect::<Vec<_>>(), wanted);

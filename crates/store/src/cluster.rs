@@ -200,9 +200,8 @@ mod tests {
     #[test]
     fn a_reply_with_provider_state_is_for_builds_that_keep_it() {
         let reply = |part: &str| {
-            let payload = format!(
-                r#"{{"turn":"trn_1","message":"msg_1","parts":[{part}],"finish":"stop"}}"#
-            );
+            let payload =
+                format!(r#"{{"turn":"trn_1","message":"msg_1","parts":[{part}],"finish":"stop"}}"#);
             level(&SessionEvent::read("turn.replied", 1, &payload).expect("a reply"))
         };
         assert_eq!(reply(r#"{"type":"text","id":"prt_1","text":"a"}"#), 1);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use api::{ApiParts, ApiSettings, ModelList};
-use credentials::{Addresses, Credentials, CredentialsParts};
 use async_trait::async_trait;
+use credentials::{Addresses, Credentials, CredentialsParts};
 use domain::{Clock, IdMint, ModelRef, OrgId, SessionCreated, SessionId, Stamp, SystemClock};
 use gateway::{GatewayOptions, serve};
 use llm_client::{Options, ReqwestTransport};
