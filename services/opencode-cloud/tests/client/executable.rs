@@ -67,7 +67,7 @@ async fn a_session_goes_on_in_its_own_directory_or_not_at_all() {
     assert!(err.contains("works in /work; leave --directory out") && err.contains(&fix), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
     assert_eq!(service.seen().prompts, [] as [Value; 0], "nothing was asked of it");
-    let words = ["run", "hello", "--session", "ses_1", "--directory", "/work/"];
+    let words = ["run", "hello", "--session", "ses_1", "--directory", "/srv/"];
     let (code, out, err) = cli(&service.url, &words).await;
     assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
     assert_eq!(service.seen().prompts[0].get("agent"), None);
