@@ -64,7 +64,7 @@ async fn a_session_goes_on_in_its_own_directory_or_not_at_all() {
     let (code, out, err) = cli(&service.url, &words).await;
     assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
     let fix = format!("opencode-cloud session move ses_1 --directory {other}");
-    assert!(err.contains("works in /work; leave --directory out") && err.contains(&fix), "{err}");
+    assert!(err.contains("works in /srv; leave --directory out") && err.contains(&fix), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
     assert_eq!(service.seen().prompts, [] as [Value; 0], "nothing was asked of it");
     let words = ["run", "hello", "--session", "ses_1", "--directory", "/srv/"];
@@ -274,7 +274,7 @@ async fn what_changes_a_session_is_told_in_a_line_and_by_the_exit_code() {
 async fn where_a_session_goes_on_and_what_it_changed_is_told() {
     let service = Service::start(vec![]).await;
     let said = [
-        (&["fork", "ses_1", "--id", "ses_9"][..], "ses_9 goes on from there, in /work\n"),
+        (&["fork", "ses_1", "--id", "ses_9"][..], "ses_9 goes on from there, in /srv\n"),
         (&["fork", "ses_1", "--before", "msg_2", "--copy-files"], "in /workspace/own\n"),
         (&["move", "ses_1", "--directory", "/other"], "it waits in the inbox"),
         (&["move", "ses_1", "--carry"], "it waits in the inbox"),

@@ -45,7 +45,7 @@ fn model() -> Value {
 }
 
 fn created() -> Step {
-    let data = json!({"project": "prj_1", "location": "loc_1", "directory": "/work", "title": "t",
+    let data = json!({"project": "prj_1", "location": "loc_1", "directory": "/srv", "title": "t",
                       "agent": "build"});
     Step::Event(1, "session.created", data)
 }

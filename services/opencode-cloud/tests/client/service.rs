@@ -199,7 +199,7 @@ fn changed(method: &Method, path: &str, body: &Bytes) -> Option<Response> {
             let mut fork = session();
             fork["id"] = asked["id"].clone();
             fork["directory"] =
-                json!(if asked["files"] == "copy" { "/workspace/own" } else { "/work" });
+                json!(if asked["files"] == "copy" { "/workspace/own" } else { "/srv" });
             fork
         }
         ("POST", "/move") => json!({"id": "msg_m", "seq": 2, "delivery": "steer", "first": true}),
@@ -224,7 +224,7 @@ fn changed(method: &Method, path: &str, body: &Bytes) -> Option<Response> {
 
 fn session() -> Value {
     json!({
-        "id": SESSION, "projectID": "prj_1", "directory": "/work", "title": "A title", "agent": "build",
+        "id": SESSION, "projectID": "prj_1", "directory": "/srv", "title": "A title", "agent": "build",
         "busy": false, "seq": 0, "time": {"created": 1, "updated": 2},
         "tokens": {"input": 0, "output": 0},
     })
