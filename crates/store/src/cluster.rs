@@ -22,6 +22,10 @@ pub struct ClusterRow {
 /// no provider state, no calls that a provider ran, and no variants of models.
 pub const FEATURES: i32 = 3;
 
+/// The level from which on every running build reads what is admitted, set, named or forked: the kinds that builds of
+/// level 1 do not know.
+pub(crate) const SINCE_2: i32 = 2;
+
 /// The level from which on every running build reads this event.
 pub(crate) fn level(event: &SessionEvent) -> i32 {
     if needs_state(event) { 3 } else { level_of_kind(event) }

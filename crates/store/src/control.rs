@@ -54,7 +54,7 @@ impl Store {
         org: OrgId,
         new: NewControl,
     ) -> Result<AdmittedControl, StoreError> {
-        self.require(crate::FEATURES).await?;
+        self.require(crate::cluster::SINCE_2).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {

@@ -31,7 +31,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::Feature`].
     pub async fn fork(&self, org: OrgId, new: NewFork) -> Result<Creation, StoreError> {
-        self.require(crate::FEATURES).await?;
+        self.require(crate::cluster::SINCE_2).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {

@@ -39,7 +39,7 @@ impl Store {
         session: SessionId,
         now: TimestampMs,
     ) -> Result<Resumed, StoreError> {
-        self.require(crate::FEATURES).await?;
+        self.require(crate::cluster::SINCE_2).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {

@@ -22,7 +22,7 @@ impl Store {
         session: SessionId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.require(crate::FEATURES).await?;
+        self.require(crate::cluster::SINCE_2).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {

@@ -6,9 +6,10 @@ use std::pin::Pin;
 use domain::{EventId, IdMint, OrgId, Stamp, TimestampMs};
 use sqlx::PgConnection;
 
+use crate::cluster::SINCE_2;
 use crate::lane::OnConnection;
 use crate::pool::Tx;
-use crate::{FEATURES, Store, StoreError};
+use crate::{Store, StoreError};
 
 /// What happens in a transaction: it borrows it, and neither begins nor ends it.
 pub(crate) type InTx<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
@@ -40,13 +41,13 @@ pub(crate) struct Minted {
 }
 
 impl Store {
-    /// Runs `work` to its end: one statement that writes one event, which builds of the level before cannot read.
+    /// Runs `work` to its end: one statement that writes one event, which builds of level 1 cannot read.
     pub(crate) async fn log_one<T, W>(&self, now: TimestampMs, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection, Minted) -> OnConnection<'c, T> + Send + 'static,
     {
-        self.require(FEATURES).await?;
+        self.require(SINCE_2).await?;
         self.lane()
             .run(move |connection| {
                 let mut mint = IdMint::after(Stamp::default(), now);

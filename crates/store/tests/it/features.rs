@@ -12,7 +12,7 @@ use crate::script::{TestTurn, ended, promoted};
 use crate::world::World;
 
 fn is_refused<T>(answer: &Result<T, StoreError>) -> bool {
-    matches!(answer, Err(StoreError::Feature { wants: FEATURES, level: 1 }))
+    matches!(answer, Err(StoreError::Feature { wants: 2, level: 1 }))
 }
 
 async fn at_level(level: i32) -> World {
