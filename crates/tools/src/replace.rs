@@ -18,6 +18,9 @@ use snapshots::Touched;
 use crate::call::Stopped;
 use crate::files::{LocationFiles, Refused};
 
+/// How often a file is looked for again that was replaced between opening it and asking for its name.
+const REPLACED_MEANWHILE: u32 = 100;
+
 /// One lock for each of so many groups of files: parallel calls on one file wait for each other.
 #[derive(Debug)]
 pub(crate) struct FileLocks([Mutex<()>; 64]);
@@ -59,19 +62,28 @@ impl<'a> Target<'a> {
         locks: &'a FileLocks,
         path: &Path,
     ) -> Result<Self, Refused> {
-        let (path, existing_mode) = match files.open(path, OFlags::PATH) {
-            Err(Refused::Missing) => (path.to_path_buf(), None),
-            Err(other) => return Err(other),
-            Ok(fd) => {
-                let mode = fstat(&fd)?.st_mode;
-                if FileType::from_raw_mode(mode) != FileType::RegularFile {
-                    return Err(Refused::Io(io::Error::other("it is not a file")));
-                }
-                if mode & 0o222 == 0 {
-                    return Err(Refused::Io(io::Error::other("it is read-only")));
-                }
-                (files.real_relative(&fd)?, Some(mode & 0o7777))
+        let mut tries = REPLACED_MEANWHILE;
+        let (path, existing_mode) = loop {
+            let fd = match files.open(path, OFlags::PATH) {
+                Err(Refused::Missing) => break (path.to_path_buf(), None),
+                Err(other) => return Err(other),
+                Ok(fd) => fd,
+            };
+            let real = files.real_relative(&fd);
+            let stat = fstat(&fd)?;
+            // Another call has just put its file in the place of this one, which has no name any more.
+            if stat.st_nlink == 0 && tries > 0 {
+                tries -= 1;
+                continue;
             }
+            let mode = stat.st_mode;
+            if FileType::from_raw_mode(mode) != FileType::RegularFile {
+                return Err(Refused::Io(io::Error::other("it is not a file")));
+            }
+            if mode & 0o222 == 0 {
+                return Err(Refused::Io(io::Error::other("it is read-only")));
+            }
+            break (real?, Some(mode & 0o7777));
         };
         let held = locks.hold(files.real_root(), &path);
         Ok(Self { files, path, existing_mode, _held: held })
