@@ -1,7 +1,7 @@
 //! The first organisation and its first key.
 
 use domain::{Clock, OrgId};
-use store::Store;
+use store::{NewKey, Store};
 
 use super::ServeError;
 
@@ -15,17 +15,21 @@ pub(crate) enum FirstKey {
     Present,
 }
 
+/// The row of the key of `--bootstrap-key`. Asked before anything is started: a key that cannot be is refused at once.
+pub(crate) fn given(key: Option<&str>) -> Result<Option<NewKey>, ServeError> {
+    let refused = |error| ServeError::Usage(format!("--bootstrap-key: {error}"));
+    key.map(auth::bootstrap_key).transpose().map_err(refused)
+}
+
 /// Makes sure that the first organisation and a key for it are there.
 pub(crate) async fn first_key(
     store: &Store,
     clock: &dyn Clock,
-    given: Option<&str>,
+    given: Option<NewKey>,
 ) -> Result<FirstKey, ServeError> {
     let now = clock.now_ms();
     store.ensure_organisation(OrgId::FIRST, "default".into(), now).await?;
     if let Some(key) = given {
-        let key = auth::bootstrap_key(key)
-            .map_err(|error| ServeError::Usage(format!("--bootstrap-key: {error}")))?;
         store.create_key(OrgId::FIRST, key, now).await?;
         return Ok(FirstKey::Given);
     }

@@ -19,6 +19,7 @@ use tasks::CancellationToken;
 
 use super::ServeError;
 use super::args::{Disk, ModelArgs};
+use super::bootstrap;
 use super::secrets::{self, SecretsArgs};
 use crate::output::Screen;
 
@@ -106,6 +107,8 @@ pub async fn execute(
     stop: CancellationToken,
     screen: &mut Screen,
 ) -> Result<u8, ServeError> {
+    // A key that cannot be is refused before anything is started.
+    bootstrap::given(args.bootstrap_key.as_deref())?;
     let folder = args.data_dir.clone().unwrap_or_else(|| default_data_dir().join("cluster"));
     let data = DataDir::open(&folder)?;
     ensure_free_space(data.path(), MIN_FREE_BYTES)?;
@@ -190,13 +193,13 @@ impl Cluster {
     async fn first_key(&self, args: &ClusterCommand, database: &str) -> Result<String, ServeError> {
         let store = Store::connect(&store::StoreOptions::new(database))?;
         let clock = domain::SystemClock::new();
-        let made =
-            super::bootstrap::first_key(&store, &clock, args.bootstrap_key.as_deref()).await?;
+        let given = bootstrap::given(args.bootstrap_key.as_deref())?;
+        let made = bootstrap::first_key(&store, &clock, given).await;
         store.close().await;
-        Ok(match made {
-            super::bootstrap::FirstKey::Made(key) => format!("{key} (shown once)"),
-            super::bootstrap::FirstKey::Given => "the one given with --bootstrap-key".into(),
-            super::bootstrap::FirstKey::Present => "as shown at the first start".into(),
+        Ok(match made? {
+            bootstrap::FirstKey::Made(key) => format!("{key} (shown once)"),
+            bootstrap::FirstKey::Given => "the one given with --bootstrap-key".into(),
+            bootstrap::FirstKey::Present => "as shown at the first start".into(),
         })
     }
 

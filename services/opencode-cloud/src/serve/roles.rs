@@ -18,7 +18,7 @@ use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 
 use super::ServeError;
 use super::args::{ClusterArgs, DataArgs, DrainArgs, ListenArgs, ModelArgs};
-use super::bootstrap::first_key;
+use super::bootstrap::{self, first_key};
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::models;
 use super::placement_role::{self, PlacementSetup};
@@ -186,11 +186,12 @@ async fn until_stopped(stop: &CancellationToken, root: &TaskGroup) -> Result<u8,
 /// # Errors
 /// [`ServeError`], on one line with its fix.
 pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, ServeError> {
+    let given = bootstrap::given(args.bootstrap_key.as_deref())?;
     let address = SocketAddr::new(args.listen.bind, args.listen.port);
     check_local_paths(args.listen.allow_local_paths, address)?;
     let listener = boot::listen(address).await?;
     let common = Common::connect(&args.cluster, &stop).await?;
-    if let Some(key) = &args.bootstrap_key {
+    if let Some(key) = given {
         first_key(&common.store, &*common.clock, Some(key)).await?;
     }
     let (store, clock) = (common.store.clone(), common.clock.clone());

@@ -10,13 +10,13 @@ use clap::Args;
 use domain::{Clock, SystemClock};
 use jiff::tz::TimeZone;
 use signals::{InProcess, Signals};
-use store::{RolePasswords, Store, StoreOptions};
+use store::{NewKey, RolePasswords, Store, StoreOptions};
 use tasks::{CancellationToken, TaskGroup};
 use tokio::net::TcpListener;
 
 use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
-use super::bootstrap::{FirstKey, first_key};
+use super::bootstrap::{self, FirstKey, first_key};
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::{ModelKind, models};
 use super::placement_role::{self, PlacementSetup};
@@ -78,6 +78,7 @@ pub async fn execute(
     stop: CancellationToken,
     screen: &mut Screen,
 ) -> Result<u8, ServeError> {
+    let given = bootstrap::given(args.bootstrap_key.as_deref())?;
     let folder = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
     let data = DataDir::open(&folder)?;
     ensure_free_space(data.path(), MIN_FREE_BYTES)?;
@@ -95,8 +96,15 @@ pub async fn execute(
             (Some(postgres), options)
         }
     };
-    let place =
-        Place { data: &data, address, local, listener, options, postgres: postgres.as_ref() };
+    let place = Place {
+        data: &data,
+        address,
+        local,
+        listener,
+        given,
+        options,
+        postgres: postgres.as_ref(),
+    };
     let served = serve(&args, place, &stop, &mut progress).await;
     // Also when the service could not start: nothing of ours stays behind a refusal.
     if let Some(postgres) = postgres {
@@ -116,6 +124,8 @@ struct Place<'p> {
     /// Whether sessions may run in any directory of this machine.
     local: bool,
     listener: TcpListener,
+    /// The key of `--bootstrap-key`.
+    given: Option<NewKey>,
     options: StoreOptions,
     /// Ours, where it is ours.
     postgres: Option<&'p Postgres>,
@@ -128,13 +138,26 @@ async fn serve(
     stop: &CancellationToken,
     progress: &mut Progress<'_>,
 ) -> Result<u8, ServeError> {
-    let Place { data, address, local, listener, options, postgres } = place;
-    let store = Store::connect(&options)?;
+    let store = Store::connect(&place.options)?;
+    let served = serve_on(&store, args, place, stop, progress).await;
+    // Also after a refusal, and before its Postgres goes: connections that are cut would complain.
+    store.close().await;
+    served
+}
+
+async fn serve_on(
+    store: &Store,
+    args: &UpArgs,
+    place: Place<'_>,
+    stop: &CancellationToken,
+    progress: &mut Progress<'_>,
+) -> Result<u8, ServeError> {
+    let Place { data, address, local, listener, given, options, postgres } = place;
     let sched = store::role_url(&options.url, "oc_sched", options.password.as_deref())?;
     check_schema(store::schema_version(&sched).await?)?;
     check_level(store.feature_level().await?)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let key = first_key(&store, &*clock, args.bootstrap_key.as_deref()).await?;
+    let key = first_key(store, &*clock, given).await?;
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
     let is_local = address.ip().is_loopback();
     let credentials = secrets::credentials(store.clone(), Some(keys), is_local, clock.clone())?;
@@ -203,7 +226,6 @@ async fn serve(
     if let Some(simulated) = model.simulated {
         simulated.shutdown().await;
     }
-    store.close().await;
     stopped
 }
 
