@@ -14,6 +14,7 @@
 //! Absent on purpose: credentials, storage, the wire. The only I/O is `refresh`.
 
 mod domains;
+mod env;
 mod ingest;
 mod model;
 mod ours;
@@ -29,6 +30,7 @@ mod snapshot;
 mod view;
 
 pub use domains::Domains;
+pub use env::may_read;
 pub use ingest::{IngestError, MAX_BYTES, Skipped, ingest};
 pub use model::{
     Catalog, CatalogModel, Limits, Modalities, Modality, ModelStatus, ProviderEntry,
@@ -38,8 +40,8 @@ pub use overrides::{Overrides, ProviderOverride, RateLimits};
 pub use partition::partition;
 pub use patch::{Experimental, Mode, ModelPatch, ModelProvider};
 pub use prices::{Prices, Rates};
-pub use refresh::{Feed, Offered, Refresh, RefreshError};
-pub use resolve::{Access, ResolveError, Resolved, resolve};
+pub use refresh::{Feed, Fetched, Freshness, MODELS_DEV, Refresh, RefreshError};
+pub use resolve::{Access, ResolveError, Resolved, is_set_up, resolve};
 pub use settings::{ALL_PROVIDERS, OrgSettings};
 pub use snapshot::{pack, shipped, unpack};
 pub use view::list;

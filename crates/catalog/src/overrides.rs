@@ -80,6 +80,15 @@ impl Overrides {
     }
 }
 
+impl ProviderOverride {
+    /// The base URL, also where it is written as an option.
+    pub(crate) fn own_api(&self) -> Option<&str> {
+        let names = ["baseURL", "baseUrl"];
+        let option = || names.iter().find_map(|name| self.options.get(*name)?.as_str());
+        self.api.as_deref().or_else(option)
+    }
+}
+
 /// `provider`, `provider/model`, `provider/prefix*`.
 fn matches(pattern: &str, provider: &str, model: &str) -> bool {
     let Some((its_provider, its_model)) = pattern.split_once('/') else {

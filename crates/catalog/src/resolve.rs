@@ -106,6 +106,8 @@ pub struct Resolved {
     pub limits: RateLimits,
     /// The environment variables that may hold its key, best first.
     pub key_names: Vec<String>,
+    /// All environment variables that set it up.
+    env: Vec<String>,
     speaker: &'static Provider,
     base_url: Option<String>,
 }
@@ -169,6 +171,7 @@ pub fn resolve(
     domains.headers = headers;
     let speaker = speaker(&view, &found);
     let Spoken { protocol, mut dialect } = (speaker.speaks)(&spoken_to(&found));
+    keep_state_apart(provider, protocol, &mut dialect, &mut domains);
     merge(&mut dialect.body, &domains.body);
     if found.temperature == Some(false) {
         domains.generation.temperature = None;
@@ -192,13 +195,42 @@ pub fn resolve(
         notice: notice(provider, &found),
         limits: overrides.limits(provider),
         key_names: crate::model::key_names(view.env()).map(str::to_owned).collect(),
+        env: view.env().to_vec(),
         speaker,
         base_url,
         model: found,
     })
 }
 
+/// Whether a provider can be called with nothing but what `env` has for it: its key or signature, and what its address
+/// needs.
+#[must_use]
+pub fn is_set_up(
+    catalog: &Catalog,
+    overrides: &Overrides,
+    provider: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> bool {
+    let Some(view) = View::of(catalog, overrides, provider) else { return false };
+    // Models of one provider differ in path, not in whom they want to know.
+    let model = view.model_ids().into_iter().next().unwrap_or("any");
+    let Some(found) = view.model(model) else { return false };
+    let key = crate::model::key_names(view.env()).find_map(env);
+    let auth = key.map_or(Auth::None, |key| Auth::Key(Secret::new(&key)));
+    let mut setup = Setup::new(spoken_to(&found), env, &auth);
+    let base_url = view.own_api().or(found.api.as_deref()).or(view.api());
+    setup.base_url = base_url;
+    let route = speaker(&view, &found).route(&setup);
+    route.is_ok_and(|route| !matches!(route.auth, Auth::None))
+}
+
 impl Resolved {
+    /// Whether its requests may hold this variable of the process's environment.
+    #[must_use]
+    pub fn may_read(&self, name: &str) -> bool {
+        crate::env::may_read(&self.provider, &self.env, name)
+    }
+
     /// The provider's own name for the model: what requests say.
     #[must_use]
     pub fn api_id(&self) -> &str {
@@ -240,6 +272,28 @@ fn spoken_to(model: &CatalogModel) -> Model<'_> {
         shape: model.shape.as_deref(),
         reasoning: model.reasoning,
         reasoning_field: model.interleaved.as_deref(),
+    }
+}
+
+/// What a provider sends to see again goes back to it alone: whoever else speaks its protocol, with the same package or
+/// even the same model, has a key of its own. Options that are written for the package's key are its own too.
+fn keep_state_apart(
+    provider: &str,
+    protocol: Protocol,
+    dialect: &mut Dialect,
+    domains: &mut Domains,
+) {
+    let owner = match protocol.state_key() {
+        "bedrock" => "amazon-bedrock",
+        key => key,
+    };
+    if provider == owner {
+        return;
+    }
+    let of_package = dialect.state_key.replace(provider.to_owned());
+    let options = of_package.filter(|key| key != provider);
+    if let Some(options) = options.and_then(|key| domains.request_options.remove(&key)) {
+        domains.ask(provider, options);
     }
 }
 

@@ -46,6 +46,25 @@ impl OrgSettings {
         (settings, unreadable)
     }
 
+    /// Whether the organisation has a say in where requests to the provider go: then nothing of the process's own
+    /// environment goes with them.
+    #[must_use]
+    pub fn redirects(&self, provider: &str) -> bool {
+        let over = self.overrides.providers.get(provider);
+        let plain = |over: &ProviderOverride| {
+            let limits = RateLimits::default();
+            ProviderOverride { limits, ..over.clone() } == ProviderOverride::default()
+        };
+        !over.is_none_or(plain) || self.env.get(provider).is_some_and(|env| !env.is_empty())
+    }
+
+    /// Whether the organisation has said where the provider is: a server that it has set up, which may want no key.
+    #[must_use]
+    pub fn has_address(&self, provider: &str) -> bool {
+        let over = self.overrides.providers.get(provider);
+        over.is_some_and(|over| over.own_api().is_some())
+    }
+
     fn add(&mut self, provider: &str, text: &str) -> Result<(), serde_json::Error> {
         let row: Row = serde_json::from_str(text)?;
         let overrides = Value::Object(row.overrides);
@@ -89,6 +108,10 @@ mod tests {
         let limits = RateLimits { requests_per_minute: Some(60), tokens_per_minute: Some(9) };
         assert_eq!(overrides.limits("a"), limits);
         assert_eq!(settings.env["a"]["REGION"], "r");
+        assert!(settings.redirects("a") && settings.has_address("a"));
+        assert!(!settings.redirects("c") && !settings.has_address("c"));
+        let (limited, _) = OrgSettings::read([("a", r#"{"limits":{"requestsPerMinute":1}}"#)]);
+        assert!(!limited.redirects("a"));
         let (nothing, _) = OrgSettings::read([("*", "{")]);
         assert!(!nothing.overrides.allows("any", "model"));
     }

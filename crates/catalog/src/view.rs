@@ -56,10 +56,7 @@ impl<'a> View<'a> {
 
     /// The organisation's base URL: it holds for every model.
     pub(crate) fn own_api(&self) -> Option<&'a str> {
-        let over = self.over?;
-        let option =
-            ["baseURL", "baseUrl"].iter().find_map(|name| over.options.get(*name)?.as_str());
-        over.api.as_deref().or(option)
+        self.over?.own_api()
     }
 
     /// The catalog's base URL.

@@ -9,7 +9,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use catalog::{Feed, Refresh, RefreshError, ingest};
+use catalog::{Feed, Freshness, MODELS_DEV, Refresh, RefreshError, ingest};
+use llm_client::{Options, ReqwestTransport};
 
 type Answers = Arc<Mutex<Vec<(StatusCode, String)>>>;
 
@@ -19,7 +20,7 @@ async fn answer(State(answers): State<Answers>) -> (StatusCode, String) {
 
 async fn serve(answers: Vec<(StatusCode, String)>) -> Refresh {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/api.json", listener.local_addr().unwrap());
+    let url = format!("http://{}/api.json", listener.local_addr().unwrap()).parse().unwrap();
     let app =
         Router::new().route("/api.json", get(answer)).with_state(Arc::new(Mutex::new(answers)));
     #[expect(clippy::disallowed_methods, reason = "the test's own server ends with its runtime")]
@@ -34,33 +35,37 @@ fn file(models: usize, updated: &str) -> String {
     format!(r#"{{"p":{{"models":{{{}}}}}}}"#, models.join(","))
 }
 
-fn http() -> reqwest::Client {
+fn http() -> ReqwestTransport {
     // The process has no default: both of rustls' are linked by others.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().build().unwrap()
+    ReqwestTransport::new(&Options::default()).unwrap()
 }
 
-fn feed(models: usize, updated: &str) -> Feed {
-    Feed::new(Arc::new(ingest(file(models, updated).as_bytes()).unwrap().0))
+/// As if what it begins with had been seen at `from`.
+async fn feed(models: usize, updated: &str, from: &Refresh) -> Feed {
+    let feed = Feed::new(Arc::new(ingest(file(1, "2020-01-01").as_bytes()).unwrap().0));
+    feed.adopt(file(models, updated).into_bytes(), from.url.as_str(), 7).await.unwrap();
+    feed
 }
 
 #[tokio::test]
-async fn a_good_catalog_is_published_and_returned_to_be_kept_and_the_same_one_is_not() {
+async fn a_good_catalog_is_published_and_returned_to_be_kept_and_the_same_one_is_seen_again() {
     let good = file(5, "2026-02-01");
     let from = serve(vec![(StatusCode::OK, good.clone()), (StatusCode::OK, good.clone())]).await;
-    let feed = feed(10, "2026-01-01");
-    let mut follower = feed.follow();
-    let (catalog, text) = feed.fetch(&http(), &from).await.unwrap().unwrap();
-    assert_eq!(text, good.as_bytes());
-    assert_eq!(feed.current(), catalog);
-    assert!(follower.has_changed().unwrap());
-    assert_eq!(follower.borrow_and_update().models(), 5);
-    assert!(feed.fetch(&http(), &from).await.unwrap().is_none());
-    assert!(!follower.has_changed().unwrap());
+    let feed = feed(10, "2026-01-01", &from).await;
+    let fetched = feed.fetch(&http(), &from, 8).await.unwrap();
+    assert!(fetched.is_new);
+    assert_eq!(fetched.json, good.as_bytes());
+    assert_eq!(feed.current(), fetched.catalog);
+    assert_eq!(fetched.catalog.models(), 5);
+    let again = feed.fetch(&http(), &from, 9).await.unwrap();
+    assert!(!again.is_new && Arc::ptr_eq(&again.catalog, &fetched.catalog));
+    let source = Some(from.url.to_string());
+    assert_eq!(feed.freshness(), Freshness { source, seen_ms: Some(9), failure: None });
 }
 
 #[tokio::test]
-async fn the_last_good_one_stays_whatever_comes() {
+async fn the_last_good_one_stays_whatever_comes_and_its_age_and_the_reason_are_told() {
     let ok = StatusCode::OK;
     let from = serve(vec![
         (StatusCode::BAD_GATEWAY, file(10, "2026-02-01")),
@@ -70,33 +75,45 @@ async fn the_last_good_one_stays_whatever_comes() {
         (ok, " ".repeat(catalog::MAX_BYTES + 1)),
     ])
     .await;
-    let feed = feed(9, "2026-01-01");
+    let feed = feed(9, "2026-01-01", &from).await;
     let before = feed.current();
-    let refused = || async { feed.fetch(&http(), &from).await.unwrap_err() };
+    let refused = || async { feed.fetch(&http(), &from, 8).await.unwrap_err() };
     assert!(matches!(refused().await, RefreshError::Status(502)));
     assert!(refused().await.to_string().contains("no JSON object"));
     assert!(matches!(refused().await, RefreshError::Shrunk { offered: 4, present: 9 }));
     assert!(matches!(refused().await, RefreshError::Older { .. }));
     assert!(refused().await.to_string().contains("at most"));
-    let gone = Refresh { url: "http://127.0.0.1:1/api.json".to_owned(), ..from.clone() };
-    assert!(matches!(feed.fetch(&http(), &gone).await, Err(RefreshError::Fetch(_))));
+    let gone = "http://127.0.0.1:1/api.json?token=t".parse().unwrap();
+    let gone = Refresh { url: gone, ..from.clone() };
+    let error = feed.fetch(&http(), &gone, 8).await.unwrap_err();
+    assert!(matches!(error, RefreshError::Fetch(_)));
+    assert!(!error.to_string().contains("token"), "{error}");
     assert_eq!(feed.current(), before);
+    let fresh = feed.freshness();
+    assert_eq!((fresh.seen_ms, fresh.failure), (Some(7), Some(error.to_string())));
+    // Another process could reach it.
+    feed.seen(from.url.as_str(), 8);
+    let fresh = feed.freshness();
+    assert_eq!((fresh.seen_ms, fresh.failure), (Some(8), None));
 }
 
 #[tokio::test]
-async fn the_feed_goes_on_after_a_failure() {
-    let answers =
-        vec![(StatusCode::NOT_FOUND, String::new()), (StatusCode::OK, file(6, "2026-02-01"))];
-    let from = serve(answers).await;
-    let feed = feed(5, "2026-01-01");
-    let (kept, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let http = http();
-    let running = feed.run(&http, &from, |catalog, text| {
-        kept.send((catalog.models(), text.len())).unwrap();
-        std::future::ready(())
-    });
-    tokio::select! {
-        () = running => unreachable!("it never ends"),
-        got = told.recv() => assert_eq!(got, Some((6, file(6, "2026-02-01").len()))),
-    }
+async fn one_from_elsewhere_is_not_compared() {
+    let from = serve(vec![(StatusCode::OK, file(1, "")), (StatusCode::OK, file(1, ""))]).await;
+    let feed = Feed::new(catalog::shipped());
+    assert_eq!(feed.fetch(&http(), &from, 8).await.unwrap().catalog.models(), 1);
+    let shipped = Feed::new(catalog::shipped());
+    let other = serve(vec![(StatusCode::OK, file(1, "2026-12-01"))]).await;
+    shipped.adopt(file(3, "").into_bytes(), MODELS_DEV, 1).await.unwrap();
+    assert_eq!(shipped.fetch(&http(), &other, 8).await.unwrap().catalog.models(), 1);
+}
+
+#[test]
+fn a_fetch_is_due_when_nobody_has_seen_the_catalog_for_so_long() {
+    let every = Duration::from_secs(60);
+    let from = Refresh { url: MODELS_DEV.parse().unwrap(), every, timeout: every };
+    assert!(from.is_due(None, 0));
+    assert!(!from.is_due(Some(1_000), 60_999) && from.is_due(Some(1_000), 61_000));
+    // Another machine's clock is ahead: a little is fresh, more is no clock.
+    assert!(!from.is_due(Some(50_000), 0) && from.is_due(Some(60_000), 0));
 }

@@ -60,6 +60,64 @@ fn a_variant_is_in_the_body_as_its_provider_understands_it() {
 }
 
 #[test]
+fn what_one_host_sent_to_see_again_is_not_sent_to_another() {
+    let metadata = json!({
+        "minimax-x": { "npm": "@ai-sdk/anthropic", "api": "https://m.example/v1", "models": { "m": { "reasoning": true } } },
+        "router": { "npm": "@openrouter/ai-sdk-provider", "api": "https://r.example/v1",
+            "models": { "m": { "options": { "provider": { "order": ["a"] } } } } },
+    });
+    let (invented, _) = catalog::ingest(metadata.to_string().as_bytes()).unwrap();
+    let all = shipped();
+    let key = |catalog, provider, model| {
+        let none = Overrides::default();
+        resolve(catalog, &none, (provider, model, None)).unwrap().dialect.state_key
+    };
+    let own = |provider: &str| Some(provider.to_owned());
+    for (provider, model) in [
+        ("minimax", "MiniMax-M2"),
+        ("azure", "claude-opus-4-6"),
+        ("azure", "gpt-5"),
+        ("google-vertex", "gemini-2.5-pro"),
+        ("google-vertex-anthropic", "claude-sonnet-4-5@20250929"),
+        ("openrouter", "openai/gpt-5"),
+        ("deepseek", "deepseek-reasoner"),
+    ] {
+        assert_eq!(key(&all, provider, model), own(provider), "{provider}/{model}");
+    }
+    for (provider, model) in [
+        ("openai", "gpt-5"),
+        ("anthropic", "claude-opus-4-7"),
+        ("google", "gemini-2.5-pro"),
+        ("amazon-bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
+    ] {
+        assert_eq!(key(&all, provider, model), None, "{provider}/{model}");
+    }
+    assert_eq!(key(&invented, "minimax-x", "m"), own("minimax-x"));
+    // Options that are written for the package are read under the new key.
+    let none = Overrides::default();
+    let routed = resolve(&invented, &none, ("router", "m", None)).unwrap();
+    assert_eq!(routed.dialect.state_key, own("router"));
+    assert_eq!(body(&routed)["provider"], json!({ "order": ["a"] }));
+}
+
+#[test]
+fn a_provider_is_set_up_by_its_key_and_what_its_address_needs() {
+    let (catalog, none) = (shipped(), Overrides::default());
+    let is_set_up = |provider: &str, names: &[&str]| {
+        let env = |name: &str| names.contains(&name).then(|| "value".to_owned());
+        catalog::is_set_up(&catalog, &none, provider, &env)
+    };
+    assert!(is_set_up("anthropic", &["ANTHROPIC_API_KEY"]));
+    assert!(!is_set_up("anthropic", &["OPENAI_API_KEY"]));
+    assert!(!is_set_up("azure", &["AZURE_API_KEY"]));
+    assert!(is_set_up("azure", &["AZURE_API_KEY", "AZURE_RESOURCE_NAME"]));
+    let aws = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
+    assert!(is_set_up("amazon-bedrock", &aws) && !is_set_up("amazon-bedrock", &aws[..2]));
+    assert!(!is_set_up("google-vertex", &["GOOGLE_VERTEX_PROJECT"]));
+    assert!(!is_set_up("nobody", &["NOBODY_API_KEY"]));
+}
+
+#[test]
 fn every_model_of_the_catalog_resolves_and_every_variant_of_it_can_be_encoded() {
     let catalog = shipped();
     let none = Overrides::default();

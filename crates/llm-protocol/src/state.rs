@@ -36,6 +36,12 @@ impl StateOwner {
         &self.key
     }
 
+    /// The provider's own name for the model.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
     /// State with these members, in their order. No members, no state.
     #[must_use]
     pub fn write<V: Serialize + ?Sized>(&self, members: &[(&str, &V)]) -> Option<RawJson> {

@@ -42,10 +42,11 @@ impl Open {
     }
 }
 
-/// Anthropic signs all reasoning that it takes back; what it broke off is unsigned and it refuses that. Servers that
-/// speak its protocol and sign nothing take theirs back as it is.
+/// Anthropic signs all reasoning that it takes back, wherever its models run; what it broke off is unsigned and it
+/// refuses that. Servers that speak its protocol and sign nothing take theirs back as it is.
 fn signed(owner: &StateOwner, signature: &str) -> Option<RawJson> {
-    if signature.is_empty() && owner.key() == STATE_KEY {
+    let is_anthropics = owner.key() == STATE_KEY || owner.model().contains("claude");
+    if signature.is_empty() && is_anthropics {
         return None;
     }
     owner.write(&[("signature", signature)])

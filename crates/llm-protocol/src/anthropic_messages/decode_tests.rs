@@ -131,6 +131,7 @@ fn only_servers_that_sign_nothing_get_unsigned_thinking_back() {
         provider_metadata
     };
     assert_eq!(state(StateOwner::new("anthropic", "m")), None);
+    assert_eq!(state(StateOwner::new("google-vertex-anthropic", "claude-x@default")), None);
     let unsigned = raw(r#"{"minimax":{"model":"m","signature":""}}"#);
     assert_eq!(state(StateOwner::new("minimax", "m")), unsigned);
 }
@@ -356,4 +357,26 @@ fn a_dialect_names_the_owner_of_the_state() {
     let dialect = Dialect { state_key: Some("kimi".into()), ..Dialect::default() };
     let owner = crate::Protocol::AnthropicMessages.owner("k2", &dialect);
     assert_eq!(owner, StateOwner::new("kimi", "k2"));
+}
+
+#[test]
+fn a_block_of_an_unknown_type_is_ignored_with_all_that_is_added_to_it() {
+    let frames = [
+        start(0, r#"{"type":"novel","input":{}}"#),
+        delta(0, r#"{"type":"input_json_delta","partial_json":"{}"}"#),
+        delta(0, r#"{"type":"text_delta","text":"a"}"#),
+        stop(0),
+    ];
+    assert_eq!(events(&frames), []);
+    let lost = delta(1, r#"{"type":"input_json_delta","partial_json":"{}"}"#);
+    assert!(decoder().push(&lost).is_err());
+}
+
+#[test]
+fn ids_that_a_server_gives_twice_are_told_apart() {
+    let call = r#"{"type":"tool_use","id":"a","name":"t","input":{}}"#;
+    let frames = [start(0, call), stop(0), start(1, call), stop(1)];
+    let called = |event| if let LlmEvent::ToolCall(call) = event { Some(call.id) } else { None };
+    let ids: Vec<_> = events(&frames).into_iter().filter_map(called).collect();
+    assert_eq!(ids, ["a", "a_2"]);
 }

@@ -1,0 +1,44 @@
+//! Which variables of a process's environment a provider gets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use crate::snapshot::shipped;
+
+/// Whether the provider `id`, of which metadata lists the variables `env`, gets the process's variable `name`: for its
+/// requests, so that it leaves the machine.
+///
+/// A catalog comes from elsewhere. It may say which variables a provider of its own has, and no more: a name that the
+/// shipped catalog knows is for the providers that it has there, so that a new one cannot ask for another's key.
+#[must_use]
+pub fn may_read(id: &str, env: &[String], name: &str) -> bool {
+    static OWNERS: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(|| {
+        let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for provider in shipped().providers() {
+            for name in &provider.env {
+                owners.entry(name.clone()).or_default().insert(provider.id.clone());
+            }
+        }
+        owners
+    });
+    match OWNERS.get(name) {
+        Some(owners) => owners.contains(id),
+        None => env.iter().any(|listed| listed == name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_gets_its_own_variables_and_none_of_another() {
+        let listed = ["INVENTED_API_KEY", "OPENAI_API_KEY"].map(str::to_owned);
+        assert!(may_read("invented", &listed, "INVENTED_API_KEY"));
+        assert!(!may_read("invented", &listed, "OPENAI_API_KEY"));
+        assert!(!may_read("invented", &listed, "HOME"));
+        // Whatever metadata says of it now.
+        assert!(may_read("openai", &[], "OPENAI_API_KEY"));
+        assert!(may_read("vivgrid", &listed, "VIVGRID_API_KEY"));
+    }
+}
