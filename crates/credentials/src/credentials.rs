@@ -1,19 +1,23 @@
 //! What people and turns ask for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::{Clock, CredentialId, IdMint, OrgId, Stamp, TimestampMs};
 use llm_client::{Auth, ProviderTransport};
-use store::{CredentialChange, CredentialKind, CredentialRow, Kept, NewCredential, Renewed, Store};
+use store::{
+    CredentialChange, CredentialKind, CredentialRow, Kept, NewCredential, Renewed,
+    SealedCredential, Store,
+};
 
 use crate::envelope::Row;
 use crate::material::Material;
+use crate::service_account::{AccountSource, ServiceAccount};
 use crate::settings::{Addresses, ProviderSettings};
 use crate::setup::{ClientSecret, ProviderSetup, Setups};
 use crate::source::OAuthSource;
-use crate::vault::Vault;
+use crate::vault::{Rewrapped, Vault};
 use crate::{CredentialsError, MasterKeys};
 
 /// Sign-ins whose tokens a process holds; when there are more, those that no turn has are let go.
@@ -32,6 +36,7 @@ struct Shared {
     vault: Vault,
     setups: Setups,
     sources: Mutex<HashMap<(OrgId, String), OAuthSource>>,
+    accounts: Mutex<HashMap<(OrgId, String), AccountSource>>,
 }
 
 /// What [`Credentials`] are made of.
@@ -79,8 +84,13 @@ pub struct Found {
     pub id: String,
     /// Whose it is; empty for the organisation's.
     pub owner: String,
+    /// What it is.
+    pub kind: CredentialKind,
     /// For the route.
     pub auth: Auth,
+    /// What it says itself of where it is good, by the catalog's names: a region, a project. The organisation's settings
+    /// of the provider come before it.
+    pub env: BTreeMap<String, String>,
 }
 
 impl Credentials {
@@ -90,7 +100,8 @@ impl Credentials {
         let CredentialsParts { store, keys, transport, addresses, clock } = parts;
         let vault = Vault::new(store, keys, clock);
         let setups = Setups { vault: vault.clone(), transport, addresses };
-        Self { shared: Arc::new(Shared { vault, setups, sources: Mutex::default() }) }
+        let (sources, accounts) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { vault, setups, sources, accounts }) }
     }
 
     /// The credential of a turn of `user` at `provider`: the user's active one, else the organisation's. `None`: the
@@ -107,33 +118,74 @@ impl Credentials {
         let user = user.map(str::to_owned);
         let found = self.store().credential_for(org, provider.to_owned(), user).await?;
         let Some(stored) = found else { return Ok(None) };
-        let (id, owner) = (stored.row.id.clone(), stored.row.owner.clone());
-        let auth = if stored.row.kind == CredentialKind::OAuth {
-            let known = self.sources().get(&(org, id.clone())).cloned();
-            let source = match known {
-                Some(source) => source,
-                None => {
-                    let (vault, setups) = (self.vault().clone(), self.setups().clone());
-                    let new = OAuthSource::new(vault, setups, org, &stored)?;
-                    let mut sources = self.sources();
-                    if sources.len() >= MAX_SOURCES {
-                        sources.retain(|_, source| source.is_used());
-                    }
-                    sources.entry((org, id.clone())).or_insert(new).clone()
-                }
-            };
-            source.see(&stored)?;
-            Auth::Source(Arc::new(source))
+        let CredentialRow { id, owner, kind, version, .. } = stored.row.clone();
+        let mut env = BTreeMap::new();
+        let auth = if kind == CredentialKind::OAuth {
+            Auth::Source(Arc::new(self.signed_in(org, &stored)?))
         } else {
-            let row = Row { org, id: &id, version: stored.row.version };
+            let row = Row { org, id: &id, version };
             let bytes = self.vault().open_with(&stored.key, &row, &stored.sealed)?;
-            match Material::from_bytes(stored.row.kind, &bytes)? {
+            match Material::from_bytes(kind, &bytes)? {
                 Material::ApiKey(key) => Auth::Key(key),
-                Material::Aws(access) => Auth::SigV4(access),
+                Material::Aws(access) => {
+                    env.insert("AWS_REGION".to_owned(), access.region.clone());
+                    Auth::SigV4(access)
+                }
+                Material::ServiceAccount(account) => {
+                    let project = account.project_id.clone();
+                    env.extend(project.map(|id| ("GOOGLE_VERTEX_PROJECT".to_owned(), id)));
+                    Auth::Source(Arc::new(self.account(org, &id, version, *account)))
+                }
                 Material::OAuth(_) => return Err(crate::EnvelopeError::Refused.into()),
             }
         };
-        Ok(Some(Found { id, owner, auth }))
+        Ok(Some(Found { id, owner, kind, auth, env }))
+    }
+
+    /// The tokens of a sign-in, which all turns of this process share.
+    fn signed_in(
+        &self,
+        org: OrgId,
+        stored: &SealedCredential,
+    ) -> Result<OAuthSource, CredentialsError> {
+        let key = (org, stored.row.id.clone());
+        let known = self.sources().get(&key).cloned();
+        let source = match known {
+            Some(source) => source,
+            None => {
+                let (vault, setups) = (self.vault().clone(), self.setups().clone());
+                let new = OAuthSource::new(vault, setups, org, stored)?;
+                let mut sources = self.sources();
+                if sources.len() >= MAX_SOURCES {
+                    sources.retain(|_, source| source.is_used());
+                }
+                sources.entry(key).or_insert(new).clone()
+            }
+        };
+        source.see(stored)?;
+        Ok(source)
+    }
+
+    /// The same of a service account.
+    fn account(
+        &self,
+        org: OrgId,
+        id: &str,
+        version: i64,
+        account: ServiceAccount,
+    ) -> AccountSource {
+        let mut accounts = self.accounts();
+        let known = accounts.get(&(org, id.to_owned()));
+        if let Some(source) = known.filter(|source| source.version() == version) {
+            return source.clone();
+        }
+        if accounts.len() >= MAX_SOURCES {
+            accounts.retain(|_, source| source.is_used());
+        }
+        let (transport, clock) = (self.setups().transport.clone(), self.vault().clock.clone());
+        let new = AccountSource::new(version, account, transport, clock);
+        accounts.insert((org, id.to_owned()), new.clone());
+        new
     }
 
     /// What people see of an organisation's credentials.
@@ -152,6 +204,7 @@ impl Credentials {
         checked_provider(&new.provider)?;
         checked_name("owner", &new.owner, true)?;
         checked_name("label", &new.label, false)?;
+        self.checked_material(&new.material)?;
         self.keep(org, &new, None).await
     }
 
@@ -168,6 +221,7 @@ impl Credentials {
         const WHAT: &str = "a credential of this id was";
         let SecretChange { label, active, material } = change;
         label.as_ref().map_or(Ok(()), |label| checked_name("label", label, false))?;
+        material.as_ref().map_or(Ok(()), |material| self.checked_material(material))?;
         let id = String::from(id);
         let before = self.store().credential(org, id.clone()).await;
         let before = before.map_err(CredentialsError::of(WHAT))?.row;
@@ -202,6 +256,7 @@ impl Credentials {
     /// There is none of this id.
     pub async fn remove(&self, org: OrgId, id: CredentialId) -> Result<(), CredentialsError> {
         self.sources().remove(&(org, id.as_str().to_owned()));
+        self.accounts().remove(&(org, id.as_str().to_owned()));
         let removed = self.store().remove_credential(org, id.into()).await;
         removed.map_err(CredentialsError::of("a credential of this id was"))
     }
@@ -244,13 +299,23 @@ impl Credentials {
         self.setups().remove(org, provider).await
     }
 
-    /// Wraps every data key with the current master key, in all organisations; gives how many were not. After it the
-    /// older master keys are not needed any more.
+    /// Wraps every data key with the current master key, in all organisations, one commit each: stopped half-way, it
+    /// goes on with the next call. After it, if none is left, the older master keys are not needed any more.
     ///
     /// # Errors
-    /// A data key is wrapped by a master key that is not given.
-    pub async fn rewrap(&self) -> Result<u64, CredentialsError> {
+    /// The store fails, or there is no secrets key. A data key that cannot be unwrapped is counted, and left.
+    pub async fn rewrap(&self) -> Result<Rewrapped, CredentialsError> {
         self.vault().rewrap().await
+    }
+
+    /// Where an organisation's service account sends us.
+    fn checked_material(&self, material: &Material) -> Result<(), CredentialsError> {
+        match material {
+            Material::ServiceAccount(account) => {
+                self.setups().addresses.check("token_uri", &account.token_uri)
+            }
+            Material::ApiKey(_) | Material::Aws(_) | Material::OAuth(_) => Ok(()),
+        }
     }
 
     /// Seals and keeps a secret; with `sign_in`, as what came of that, and in the place of one of its label.
@@ -340,6 +405,10 @@ impl Credentials {
     fn sources(&self) -> std::sync::MutexGuard<'_, HashMap<(OrgId, String), OAuthSource>> {
         // No code of others runs under this lock.
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accounts(&self) -> std::sync::MutexGuard<'_, HashMap<(OrgId, String), AccountSource>> {
+        self.shared.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,6 +17,7 @@ use oauth2::{
     TokenResponse, TokenUrl,
 };
 
+pub(crate) use self::http::send;
 use self::http::{HttpError, caller};
 use crate::material::Tokens;
 use crate::settings::{ClientAuth, OAuthSettings};
@@ -129,7 +130,7 @@ impl OAuthClient {
                 // As the standard has it: every error response is `{error, error_description?}`.
                 let said = serde_json::to_value(&said).unwrap_or_default();
                 let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
-                self.refusal(&text("error"), text("error_description"), secrets)
+                self.refusal(&text("error"), &text("error_description"), secrets)
             }
             RequestTokenError::Request(error) => FlowError::Unavailable(error.to_string()),
             RequestTokenError::Parse(..) => {
@@ -141,16 +142,22 @@ impl OAuthClient {
         }
     }
 
-    fn refusal(&self, code: &str, words: String, secrets: &[&Secret]) -> FlowError {
-        let words = secrets
-            .iter()
-            .copied()
-            .chain(&self.secret)
-            .map(Secret::expose)
-            .filter(|secret| secret.len() >= MIN_REDACTED_BYTES)
-            .fold(words, |words, secret| words.replace(secret, "[redacted]"));
-        FlowError::Refused { code: shown(code), words: shown(&words) }
+    fn refusal(&self, code: &str, words: &str, secrets: &[&Secret]) -> FlowError {
+        refusal(code, words, secrets.iter().copied().chain(&self.secret).map(Secret::expose))
     }
+}
+
+/// A provider's no, without these secrets.
+pub(crate) fn refusal<'a>(
+    code: &str,
+    words: &str,
+    secrets: impl IntoIterator<Item = &'a str>,
+) -> FlowError {
+    let words = secrets
+        .into_iter()
+        .filter(|secret| secret.len() >= MIN_REDACTED_BYTES)
+        .fold(words.to_owned(), |words, secret| words.replace(secret, "[redacted]"));
+    FlowError::Refused { code: shown(code), words: shown(&words) }
 }
 
 /// A provider's words, as they may be shown.

@@ -18,6 +18,7 @@ mod envelope;
 mod error;
 mod flow;
 mod material;
+mod service_account;
 mod settings;
 mod setup;
 mod sign_in;
@@ -32,10 +33,12 @@ pub use credentials::{
 pub use envelope::{EnvelopeError, MasterKeys};
 pub use error::CredentialsError;
 pub use material::{Material, SessionToken, Tokens};
+pub use service_account::ServiceAccount;
 pub use settings::{Addresses, ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings};
 pub use setup::{ClientSecret, ProviderSetup};
 pub use sign_in::{NewSignInRequest, NextStep, SignInProgress, SignInState};
 pub use store::{CredentialKind, CredentialRow, SignInMethod};
+pub use vault::Rewrapped;
 
 /// The longest that one process has a refresh, or a question to a provider, for itself.
 const MAX_REFRESH: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use llm_client::{AwsAccess, Secret};
 use serde_json::{Value, json};
 use store::CredentialKind;
 
-use crate::EnvelopeError;
+use crate::{EnvelopeError, ServiceAccount};
 
 /// A shorter secret shows nothing of itself.
 const MIN_HINTED_CHARS: usize = 16;
@@ -20,6 +20,8 @@ pub enum Material {
     Aws(AwsAccess),
     /// Tokens of a sign-in.
     OAuth(Tokens),
+    /// A key of a service account of Google. Kept and shown as an API key is: it is one to whoever has it.
+    ServiceAccount(Box<ServiceAccount>),
 }
 
 /// Tokens of a sign-in.
@@ -61,17 +63,19 @@ impl Material {
     #[must_use]
     pub fn kind(&self) -> CredentialKind {
         match self {
-            Self::ApiKey(_) => CredentialKind::ApiKey,
+            Self::ApiKey(_) | Self::ServiceAccount(_) => CredentialKind::ApiKey,
             Self::Aws(_) => CredentialKind::Aws,
             Self::OAuth(_) => CredentialKind::OAuth,
         }
     }
 
-    /// Its last characters, for people who have several; of an access key of AWS those of its id, of tokens nothing.
+    /// Its last characters, for people who have several; of an access key of AWS or a service account's those of its
+    /// id, of tokens nothing.
     pub(crate) fn hint(&self) -> String {
         let shown = match self {
             Self::ApiKey(key) => key.expose(),
             Self::Aws(access) => &access.access_key,
+            Self::ServiceAccount(account) => account.private_key_id.as_deref().unwrap_or_default(),
             Self::OAuth(_) => "",
         };
         let count = shown.chars().count();
@@ -82,7 +86,7 @@ impl Material {
     pub(crate) fn expires_ms(&self) -> Option<TimestampMs> {
         match self {
             Self::OAuth(tokens) => tokens.bearer_expires_ms(),
-            Self::ApiKey(_) | Self::Aws(_) => None,
+            Self::ApiKey(_) | Self::Aws(_) | Self::ServiceAccount(_) => None,
         }
     }
 
@@ -91,6 +95,7 @@ impl Material {
         let text = |secret: &Secret| secret.expose().to_owned();
         let value = match self {
             Self::ApiKey(key) => json!({ "key": text(key) }),
+            Self::ServiceAccount(account) => json!({ "serviceAccount": account.to_json() }),
             Self::Aws(access) => json!({
                 "accessKeyId": access.access_key,
                 "secretAccessKey": text(&access.secret_key),
@@ -119,7 +124,13 @@ impl Material {
         let string =
             |value: &Value| value.as_str().map(str::to_owned).ok_or(EnvelopeError::Refused);
         Ok(match kind {
-            CredentialKind::ApiKey => Self::ApiKey(secret(&value["key"])?),
+            CredentialKind::ApiKey => match &value["serviceAccount"] {
+                Value::Null => Self::ApiKey(secret(&value["key"])?),
+                account => {
+                    let account = ServiceAccount::of_json(account);
+                    Self::ServiceAccount(Box::new(account.map_err(|_| EnvelopeError::Refused)?))
+                }
+            },
             CredentialKind::Aws => Self::Aws(AwsAccess {
                 access_key: string(&value["accessKeyId"])?,
                 secret_key: secret(&value["secretAccessKey"])?,
@@ -197,7 +208,7 @@ mod tests {
         let [.., plain, exchanged] = all();
         let bearer = |material: &Material| match material {
             Material::OAuth(tokens) => tokens.bearer().expose().to_owned(),
-            Material::ApiKey(_) | Material::Aws(_) => String::new(),
+            Material::ApiKey(_) | Material::Aws(_) | Material::ServiceAccount(_) => String::new(),
         };
         assert_eq!(bearer(&plain), "access-token-0123456789");
         assert_eq!(plain.expires_ms(), Some(5));

@@ -180,7 +180,7 @@ pub enum Addresses {
 }
 
 impl Addresses {
-    fn check(self, name: &str, url: &str) -> Result<(), CredentialsError> {
+    pub(crate) fn check(self, name: &str, url: &str) -> Result<(), CredentialsError> {
         redirect(name, url)?;
         let parsed = Url::parse(url).ok();
         let is_public = |url: &Url| match url.host() {

@@ -30,7 +30,7 @@ use crate::vault::Vault;
 use crate::{CredentialsError, MAX_REFRESH};
 
 /// A token that ends sooner is refreshed before it is used.
-const MARGIN_MS: TimestampMs = 60_000;
+pub(crate) const MARGIN_MS: TimestampMs = 60_000;
 /// How often a row is looked at while another process refreshes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A rotated token that cannot be written is lost: so it is tried again within the lease.
@@ -49,8 +49,8 @@ struct Shared {
     id: String,
     provider: String,
     held: Mutex<Held>,
-    /// One task of this process looks and refreshes.
-    turn: tokio::sync::Mutex<()>,
+    /// One task of this process looks and refreshes; and what the last one got, when, by the monotonic clock.
+    turn: tokio::sync::Mutex<Option<(Duration, Result<Secret, LlmError>)>>,
 }
 
 struct Held {
@@ -110,8 +110,21 @@ impl OAuthSource {
     }
 
     async fn renewed(&self) -> Result<Secret, LlmError> {
+        let clock = &self.shared.vault.clock;
+        let arrived = clock.monotonic();
+        let mut last = self.shared.turn.lock().await;
+        // Whoever waited for an answer has it: one after the other would wait as long again.
+        if let Some((_, answer)) = last.as_ref().filter(|(at, _)| *at > arrived) {
+            return answer.clone();
+        }
+        let answer = self.renew().await;
+        *last = Some((clock.monotonic(), answer.clone()));
+        answer
+    }
+
+    /// In its turn.
+    async fn renew(&self) -> Result<Secret, LlmError> {
         let shared = &self.shared;
-        let _turn = shared.turn.lock().await;
         let until = shared.vault.clock.monotonic() + MAX_REFRESH;
         loop {
             let stored = shared.vault.store.credential(shared.org, shared.id.clone()).await;
@@ -303,7 +316,8 @@ fn unavailable(message: &str) -> LlmError {
     LlmError::unsent(ErrorReason::Transport { delivery: Delivery::NotSent }, message)
 }
 
-fn of(error: &FlowError) -> LlmError {
+/// What a turn is told of it.
+pub(crate) fn of(error: &FlowError) -> LlmError {
     match error {
         FlowError::Unavailable(_) => unavailable(&error.message()),
         FlowError::Refused { .. } | FlowError::Unusable(_) => refused(&error.message()),

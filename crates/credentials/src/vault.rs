@@ -1,15 +1,16 @@
 //! Seals and opens an organisation's secrets with its data key, which is made when the first is kept.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{Clock, OrgId};
-use store::{Sealed, Store, WrappedKey};
+use store::{Sealed, Store, StoreError, WrappedKey};
 
 use crate::envelope::{DataKey, Row};
 use crate::{CredentialsError, MasterKeys};
 
-/// Data keys that are rewrapped in one go.
-const BATCH: i64 = 100;
+/// Data keys that are looked for at once.
+const BATCH: i64 = 1_000;
 
 /// Seals and opens. Cheap to clone.
 #[derive(Clone)]
@@ -63,22 +64,64 @@ impl Vault {
         self.open_with(&wrapped, row, sealed)
     }
 
-    /// Rewraps every data key that an older master key wraps; gives how many.
-    pub(crate) async fn rewrap(&self) -> Result<u64, CredentialsError> {
+    /// Rewraps every data key that an older master key wraps.
+    pub(crate) async fn rewrap(&self) -> Result<Rewrapped, CredentialsError> {
         let keys = self.keys()?;
-        let mut done = 0;
+        let mut told = Rewrapped { key: keys.current().to_owned(), ..Rewrapped::default() };
+        let mut left = BTreeSet::new();
         loop {
-            let stale = self.store.secrets_not_under(keys.current().to_owned(), BATCH).await?;
-            if stale.is_empty() {
-                return Ok(done);
-            }
+            let stale = self.store.secrets_not_under(told.key.clone(), BATCH).await?;
+            let is_whole = i64::try_from(stale.len()).is_ok_and(|count| count < BATCH);
+            let before = (told.done, left.len());
             for (org, id) in stale {
-                let old = self.store.secret(org, id).await?;
-                let new = keys.wrap(org, &keys.unwrap(org, &old)?);
-                if self.store.rewrap_secret(org, old.key_id, new).await? {
-                    done += 1;
+                if left.contains(&(org, id)) {
+                    continue;
+                }
+                let old = match self.store.secret(org, id).await {
+                    Ok(old) => old,
+                    Err(StoreError::NotFound) => continue, // its organisation is gone
+                    Err(error) => return Err(error.into()),
+                };
+                match keys.unwrap(org, &old) {
+                    Ok(key) => {
+                        let new = keys.wrap(org, &key);
+                        // Another process may have been first.
+                        if self.store.rewrap_secret(org, old.key_id, new).await? {
+                            told.done += 1;
+                        }
+                    }
+                    Err(error) => {
+                        left.insert((org, id));
+                        told.why.entry(error.to_string()).or_default().push(org);
+                    }
                 }
             }
+            // What is left fills the list: nobody sees what is behind it.
+            told.is_cut = !is_whole && before == (told.done, left.len());
+            if is_whole || told.is_cut {
+                return Ok(told);
+            }
         }
+    }
+}
+
+/// What became of the data keys that older master keys wrapped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rewrapped {
+    /// The current master key.
+    pub key: String,
+    /// How many it wraps now.
+    pub done: u64,
+    /// Whose data keys are left, by why: they open as before, with the key that wraps them.
+    pub why: BTreeMap<String, Vec<OrgId>>,
+    /// So many are left that not all were tried.
+    pub is_cut: bool,
+}
+
+impl Rewrapped {
+    /// Whether no other master key is needed any more.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.why.is_empty() && !self.is_cut
     }
 }

@@ -285,10 +285,24 @@ pub(crate) fn respond(status: StatusCode, kind: &'static str, body: Body) -> Res
     response
 }
 
+/// Whose request it is, for who knows the secret: the SHA-256 of the key or token, as lower-case hex; of a signature of
+/// AWS what it says of itself, the access key's id and its scope.
+fn credential(headers: &HeaderMap) -> Option<String> {
+    let names = [AUTHORIZATION.as_str(), "x-api-key", "x-goog-api-key", "api-key"];
+    let value = names.into_iter().find_map(|name| headers.get(name)?.to_str().ok())?;
+    let signed = value.strip_prefix("AWS4-HMAC-SHA256 Credential=");
+    if let Some((scope, _)) = signed.and_then(|rest| rest.split_once(',')) {
+        return Some(scope.to_owned());
+    }
+    let secret = value.strip_prefix("Bearer ").unwrap_or(value);
+    Some(hex::encode(Sha256::digest(secret)))
+}
+
 /// The headers worth a record; secrets only as `present`.
 fn logged(headers: &HeaderMap) -> BTreeMap<String, String> {
     let presence = if headers.contains_key(AUTHORIZATION) { "present" } else { "absent" };
     let mut logged = BTreeMap::from([("authorization".to_owned(), presence.to_owned())]);
+    logged.extend(credential(headers).map(|told| ("credential".to_owned(), told)));
     for (name, value) in headers {
         let name = name.as_str();
         let known = ["user-agent", "content-type", "idempotency-key", "traceparent"];

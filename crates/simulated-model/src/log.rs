@@ -48,7 +48,8 @@ pub struct RequestRecord {
     pub prompt: String,
     /// Tool rounds since that prompt.
     pub rounds: u32,
-    /// Headers that tell requests apart. `authorization` and `x-api-key` are `present` or `absent`.
+    /// Headers that tell requests apart. `authorization` and `x-api-key` are `present` or `absent`; `credential` is
+    /// none, but the SHA-256 of what they hold (of a signature of AWS its scope), for who knows the secret.
     pub headers: BTreeMap<String, String>,
     /// Whether a script answered it.
     pub scripted: bool,

@@ -54,7 +54,7 @@ pub(super) fn caller(
 
 /// # Errors
 /// There is no answer, or one of a server that cannot help it (a status from 500 on, or 429).
-pub(super) async fn send(
+pub(crate) async fn send(
     transport: &Transport,
     request: WireRequest,
 ) -> Result<(StatusCode, Vec<u8>), HttpError> {

@@ -49,7 +49,7 @@ impl OAuthClient {
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             // The access token is what the grant gave: without it there is none.
             let words = format!("its exchange answers with the status {status}");
-            return Err(self.refusal("invalid_grant", words, &[access]));
+            return Err(self.refusal("invalid_grant", &words, &[access]));
         }
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let token = body["token"].as_str().or_else(|| body["access_token"].as_str());

@@ -4,9 +4,11 @@
 //! ```text
 //! world      a database, an organisation, a clock that tests move, and processes that share them
 //! oidc       npm's oidc-provider and a browser for it
+//! accounts   our own server: it verifies what service accounts sign
 //! quirks     our own server: errors with the status 200, a second exchange, failures
 //! ```
 
+mod accounts;
 mod browser;
 mod keys;
 mod oidc;

@@ -19,6 +19,7 @@ async fn the_log_has_the_exact_body_its_hash_and_no_secret() {
     assert_eq!(record.body.as_deref(), Some(body));
     assert_eq!(record.headers["authorization"], "present");
     assert_eq!(record.headers["x-api-key"], "present");
+    assert_eq!(record.headers["credential"], hex::encode(Sha256::digest("sk-very-secret")));
     assert_eq!(record.headers["x-session-id"], "ses_1");
     assert_eq!((record.seq, record.outcome, record.status), (1, Outcome::Answered, Some(200)));
     assert_eq!(record.usage, None, "it was not asked for, so it was not sent");
