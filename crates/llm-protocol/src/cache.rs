@@ -97,6 +97,27 @@ impl From<CachePolicy> for CacheJson {
     }
 }
 
+/// A mark as Anthropic has it, and who speaks with its models.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct CacheControl {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
+}
+
+impl CacheControl {
+    /// For so many seconds.
+    pub(crate) fn of(ttl_seconds: Option<u32>) -> Self {
+        Self { kind: "ephemeral", ttl: wire_ttl(ttl_seconds) }
+    }
+}
+
+/// The time that a mark is for: providers know five minutes, their default, and an hour.
+pub(crate) fn wire_ttl(seconds: Option<u32>) -> Option<&'static str> {
+    seconds.filter(|seconds| *seconds >= 3600).map(|_| "1h")
+}
+
 /// The places of a request that are marked: indexes of its lists, ascending, at most [`Breakpoints::MAX`] in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakpoints {

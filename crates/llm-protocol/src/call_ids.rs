@@ -1,28 +1,39 @@
-//! Ids of calls for providers that accept only some characters in them and each only once.
+//! Ids of calls and names of tools for providers that accept only some characters in them, so many, and each id once.
 //!
-//! Another provider's ids may hold anything, and repeat from one answer to the next (`call_0`).
+//! Another provider's ids may hold anything, and repeat from one answer to the next (`call_0`); a model may call a tool
+//! by a name that nobody gave it.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+/// The most characters of an id (OpenAI's Responses, Bedrock) and of a name (OpenAI, Bedrock).
+const MAX_LENGTH: usize = 64;
+
 /// Gives the calls of one request their ids, in the order of the conversation. What is given depends only on the
 /// calls before, so a longer conversation begins with the same bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CallIds<'a> {
+    /// Only `[a-zA-Z0-9_-]` is accepted.
+    plain: bool,
     given: HashSet<Cow<'a, str>>,
     newest: HashMap<&'a str, Cow<'a, str>>,
 }
 
 impl<'a> CallIds<'a> {
-    /// The id of the next call: its own if it is made of `[a-zA-Z0-9_-]` and new, else one that is.
+    /// For a provider that accepts only `[a-zA-Z0-9_-]`.
+    pub(crate) fn plain() -> Self {
+        Self { plain: true, given: HashSet::new(), newest: HashMap::new() }
+    }
+
+    /// For a provider that accepts any characters.
+    pub(crate) fn any() -> Self {
+        Self { plain: false, ..Self::plain() }
+    }
+
+    /// The id of the next call: its own if it is accepted and new, else one that is.
     pub(crate) fn of_call(&mut self, id: &'a str) -> Cow<'a, str> {
-        let plain = accepted(id);
-        let mut free = plain.clone();
-        let mut copy = 1_u32;
-        while self.given.contains(&free) {
-            copy += 1;
-            free = Cow::Owned(format!("{plain}_{copy}"));
-        }
+        let own = self.accepted(id);
+        let free = distinct(own, |taken| self.given.contains(taken));
         self.given.insert(free.clone());
         self.newest.insert(id, free.clone());
         free
@@ -30,22 +41,57 @@ impl<'a> CallIds<'a> {
 
     /// The id in a result: that of the newest call of this id.
     pub(crate) fn of_result(&self, id: &'a str) -> Cow<'a, str> {
-        self.newest.get(id).cloned().unwrap_or_else(|| accepted(id))
+        self.newest.get(id).cloned().unwrap_or_else(|| self.accepted(id))
+    }
+
+    fn accepted(&self, id: &'a str) -> Cow<'a, str> {
+        if id.is_empty() {
+            return Cow::Borrowed("call");
+        }
+        let id = if self.plain { plain(id) } else { Cow::Borrowed(id) };
+        cut(id, MAX_LENGTH)
     }
 }
 
-/// Other characters become `_` and their bytes in hexadecimal; no id at all becomes `call`.
-fn accepted(id: &str) -> Cow<'_, str> {
-    let fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if id.is_empty() {
-        return Cow::Borrowed("call");
+/// The id, or it with the first number behind it that makes it one that is not taken.
+pub(crate) fn distinct<'a>(id: Cow<'a, str>, is_taken: impl Fn(&str) -> bool) -> Cow<'a, str> {
+    if !is_taken(&id) {
+        return id;
     }
-    if id.bytes().all(fine) {
+    let numbered = (2_u64..).map(|copy| {
+        let number = format!("_{copy}");
+        let room = MAX_LENGTH.max(id.len()).min(id.len() + number.len()) - number.len();
+        Cow::Owned(format!("{}{number}", &id[..id.floor_char_boundary(room)]))
+    });
+    numbered.into_iter().find(|id| !is_taken(id)).expect("one of endlessly many is free")
+}
+
+/// The name of a called tool where only `[a-zA-Z0-9_-]` is accepted: a name that is none of ours need not be told
+/// from others, but it must not make the provider refuse the conversation.
+pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed("unnamed");
+    }
+    if name.bytes().all(is_plain) {
+        return cut(Cow::Borrowed(name), MAX_LENGTH);
+    }
+    let plain =
+        |letter: char| if letter.is_ascii() && is_plain(letter as u8) { letter } else { '_' };
+    cut(Cow::Owned(name.chars().map(plain).collect()), MAX_LENGTH)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// Other characters become `_` and their bytes in hexadecimal.
+fn plain(id: &str) -> Cow<'_, str> {
+    if id.bytes().all(is_plain) {
         return Cow::Borrowed(id);
     }
     let mut text = String::with_capacity(id.len() + 8);
     for byte in id.bytes() {
-        if fine(byte) {
+        if is_plain(byte) {
             text.push(char::from(byte));
         } else {
             text.push_str(&format!("_{byte:02x}"));
@@ -54,13 +100,27 @@ fn accepted(id: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+fn cut(text: Cow<'_, str>, length: usize) -> Cow<'_, str> {
+    // Characters are counted, and there are at most as many as bytes.
+    match text.char_indices().nth(length) {
+        None => text,
+        Some((end, _)) => match text {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[..end]),
+            Cow::Owned(mut text) => {
+                text.truncate(end);
+                Cow::Owned(text)
+            }
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn ids_are_accepted_and_unique_and_results_find_their_calls() {
-        let mut ids = CallIds::default();
+        let mut ids = CallIds::plain();
         assert_eq!(ids.of_call("toolu_01-A"), "toolu_01-A");
         assert_eq!(ids.of_call("functions.read:0"), "functions_2eread_3a0");
         assert_eq!(ids.of_result("functions.read:0"), "functions_2eread_3a0");
@@ -75,5 +135,34 @@ mod tests {
         assert_eq!(ids.of_call(""), "call");
         assert_eq!(ids.of_call("é"), "_c3_a9");
         assert_eq!(ids.of_result("unknown id"), "unknown_20id");
+    }
+
+    #[test]
+    fn long_ids_are_cut_and_told_apart() {
+        let long = |end: &str| format!("{}{end}", "a".repeat(90));
+        let (first, second) = (long("1"), long("2"));
+        for mut ids in [CallIds::plain(), CallIds::any()] {
+            let given: Vec<String> =
+                [&first, &second].map(|id| ids.of_call(id).into_owned()).into();
+            assert_eq!(given, ["a".repeat(64), format!("{}_2", "a".repeat(62))]);
+            assert_eq!(ids.of_result(&first), given[0]);
+            assert_eq!(ids.of_result(&second), given[1]);
+        }
+        let mut ids = CallIds::any();
+        assert_eq!(ids.of_call("functions.read:0 é"), "functions.read:0 é");
+    }
+
+    #[test]
+    fn names_of_tools_are_accepted() {
+        let long = "b".repeat(99);
+        for (name, accepted) in [
+            ("read_file-2", "read_file-2"),
+            ("functions.read file", "functions_read_file"),
+            ("größe", "gr__e"),
+            ("", "unnamed"),
+            (long.as_str(), &long[..64]),
+        ] {
+            assert_eq!(tool_name(name), accepted);
+        }
     }
 }

@@ -13,6 +13,9 @@ pub struct Dialect {
     /// that speaks the same protocol. None: the protocol's own ([`crate::Protocol::state_key`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_key: Option<String>,
+    /// The model's name in bodies, where the deployment has another for it than the one by which it is chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// How instructions in the middle of a conversation are sent. None: as the protocol's owner has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
@@ -48,6 +51,11 @@ pub enum Instructions {
 }
 
 impl Dialect {
+    /// What a body calls the model that is chosen as `name`.
+    pub(crate) fn name_of<'a>(&'a self, name: &'a str) -> &'a str {
+        self.model.as_deref().unwrap_or(name)
+    }
+
     /// Whether nothing differs: then nothing is stored.
     #[must_use]
     pub fn is_default(&self) -> bool {

@@ -93,6 +93,21 @@ impl Serialize for Sorted<'_> {
     }
 }
 
+/// JSON text without the white space between its tokens; their own text stays as it is (`1.0`, the order of keys).
+pub(crate) fn compact(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for letter in json.chars() {
+        if !in_string && letter.is_ascii_whitespace() {
+            continue;
+        }
+        in_string ^= letter == '"' && !escaped;
+        escaped = in_string && letter == '\\' && !escaped;
+        text.push(letter);
+    }
+    text
+}
+
 /// A control such as a temperature: whole numbers are written without a fraction (`0`, not `0.0`), as
 /// clients of these APIs do. A number that JSON cannot hold (NaN, infinite) is written as null.
 pub(crate) fn control_number(number: f64) -> Value {
@@ -123,6 +138,13 @@ mod tests {
         assert_eq!(raw.get(), text);
         assert_eq!(serde_json::to_string(&raw).unwrap(), text);
         assert!(RawJson::parse("{").is_err());
+    }
+
+    #[test]
+    fn white_space_is_taken_out_between_tokens_only() {
+        let text = " { \"a b\" : [ 1.0,\n 2e2 ],\t\"\\\" \\\\\" : \" é \\\\\" }\r\n";
+        assert_eq!(compact(text), "{\"a b\":[1.0,2e2],\"\\\" \\\\\":\" é \\\\\"}");
+        assert_eq!(compact("\"x  y\""), "\"x  y\"");
     }
 
     #[test]

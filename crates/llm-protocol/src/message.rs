@@ -134,8 +134,9 @@ pub struct Media {
 
 /// A call of a tool, as the model wrote it.
 ///
-/// In neutral JSON the arguments are `input`, a JSON value with the model's exact bytes. When they are no
-/// clean JSON value (broken off, empty, white space around), they are the string `inputText` instead.
+/// In neutral JSON the arguments are `input`, a JSON value: numbers, escapes and the order of keys stay as they are,
+/// white space between tokens is not read. When they are no clean JSON value (broken off, empty, white space around),
+/// they are the string `inputText` instead, which is always exact.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "crate::message_json::PartFields")]
 pub struct ToolCall {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::json::RawJson;
+use crate::json::{RawJson, compact};
 use crate::message::{Media, Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 
 /// Why a neutral message was refused.
@@ -134,7 +134,7 @@ impl PartFields {
     fn into_call(self) -> Result<ToolCall, MessageError> {
         let missing = |field| MessageError::Missing { kind: "tool-call", field };
         let arguments = match (self.input, self.input_text) {
-            (Some(input), None) => Box::<str>::from(input).into_string(),
+            (Some(input), None) => compact(input.get()),
             (None, Some(text)) => text,
             (Some(_), Some(_)) => return Err(MessageError::TwoInputs),
             (None, None) => return Err(missing("input")),
@@ -160,12 +160,12 @@ impl PartFields {
     }
 }
 
-/// A list of parts as it is, a string as one text, anything else as its JSON text.
+/// A list of parts as it is, a string as one text, anything else as its JSON text without white space.
 fn tool_content(raw: &RawValue) -> Vec<ToolContent> {
     if let Ok(parts) = serde_json::from_str::<Vec<ToolContent>>(raw.get()) {
         return parts;
     }
-    let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+    let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| compact(raw.get()));
     vec![ToolContent::Text { text }]
 }
 
@@ -220,8 +220,8 @@ mod tests {
         let call =
             |arguments: &str| round_trip(&Part::ToolCall(ToolCall::new("c", "t", arguments)));
         assert_eq!(
-            call(r#"{"b": 1.0,"a":1e2}"#),
-            r#"{"type":"tool-call","id":"c","name":"t","input":{"b": 1.0,"a":1e2}}"#
+            call(r#"{"b":1.0,"a":1e2,"n":123456789012345678901234567890}"#),
+            r#"{"type":"tool-call","id":"c","name":"t","input":{"b":1.0,"a":1e2,"n":123456789012345678901234567890}}"#
         );
         assert_eq!(
             call("{\"a\":"),
@@ -230,6 +230,15 @@ mod tests {
         for odd in ["", " {}", "{}\n", "null", "\"text\"", "[1]", "é\u{1F600}"] {
             call(odd);
         }
+    }
+
+    #[test]
+    fn white_space_between_the_tokens_of_an_input_means_nothing() {
+        let text = "{\"id\":\"c\",\"name\":\"t\",\"input\":{ \"b\" : \"x y\",\n \"a\": 1.0 }}";
+        let read = serde_json::from_str::<ToolCall>(text).unwrap();
+        assert_eq!(read, ToolCall::new("c", "t", r#"{"b":"x y","a":1.0}"#));
+        let exact = ToolCall::new("c", "t", "{ }");
+        assert_eq!(serde_json::to_string(&exact).unwrap(), r#"{"id":"c","name":"t","input":{ }}"#);
     }
 
     #[test]
@@ -264,9 +273,9 @@ mod tests {
             serde_json::from_str::<ToolResult>(&json).unwrap()
         };
         assert_eq!(read(r#""hi""#), ToolResult::text("c", "t", "hi"));
-        assert_eq!(read(r#"{"n": 1.0}"#), ToolResult::text("c", "t", r#"{"n": 1.0}"#));
+        assert_eq!(read(r#"{"n": 1.0}"#), ToolResult::text("c", "t", r#"{"n":1.0}"#));
         assert_eq!(read(r#"[{"type":"text","text":"hi"}]"#), ToolResult::text("c", "t", "hi"));
-        assert_eq!(read("[1,2]"), ToolResult::text("c", "t", "[1,2]"));
+        assert_eq!(read("[1, 2]"), ToolResult::text("c", "t", "[1,2]"));
     }
 
     #[test]

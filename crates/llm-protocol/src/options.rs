@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 
 use crate::dialect::Dialect;
@@ -25,6 +24,16 @@ pub(crate) struct OptionTable {
     pub(crate) merged: &'static [&'static str],
     /// Fields that say what is asked.
     pub(crate) fixed: &'static [&'static str],
+}
+
+/// A tool in a body.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Offered<'a, T> {
+    /// One that we run.
+    Ours(T),
+    /// One that the provider runs, as the options have it.
+    Hosted(Sorted<'a>),
 }
 
 /// Fields for a body, by name. Null means that the field is not to be sent.
@@ -50,10 +59,17 @@ impl OptionTable {
         fields
     }
 
-    /// The tools that the provider runs, as the protocol has them: the request's options for it, verbatim.
-    pub(crate) fn hosted_tools<'a>(&self, request: &'a LlmRequest) -> &'a [Value] {
-        let tools = namespace(request, self.id).and_then(|options| options.get("tools"));
-        tools.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    /// `ours` and then the tools that the provider runs, as the protocol has them: the request's options for it,
+    /// verbatim.
+    pub(crate) fn offer<'a, T>(
+        &self,
+        request: &'a LlmRequest,
+        ours: impl IntoIterator<Item = T>,
+    ) -> Vec<Offered<'a, T>> {
+        let hosted = namespace(request, self.id).and_then(|options| options.get("tools"));
+        let hosted = hosted.and_then(Value::as_array).into_iter().flatten();
+        let hosted = hosted.map(|tool| Offered::Hosted(Sorted(tool)));
+        ours.into_iter().map(Offered::Ours).chain(hosted).collect()
     }
 
     fn put_named(&self, fields: &mut BodyFields, name: &str, value: &Value) {
@@ -125,47 +141,11 @@ impl BodyFields {
     pub(crate) fn set(&mut self, key: &str, value: Value) {
         self.0.insert(key.to_owned(), value);
     }
-}
 
-/// Writes the members of a body, without those that a dialect omits.
-pub(crate) struct BodyMap<'a, M> {
-    map: M,
-    omit: &'a [String],
-}
-
-impl<'a, M: SerializeMap> BodyMap<'a, M> {
-    pub(crate) fn new(map: M, dialect: &'a Dialect) -> Self {
-        Self { map, omit: &dialect.omit }
-    }
-
-    pub(crate) fn entry(
-        &mut self,
-        key: &str,
-        value: &(impl Serialize + ?Sized),
-    ) -> Result<(), M::Error> {
-        if self.omit.iter().any(|omitted| omitted == key) {
-            return Ok(());
-        }
-        self.map.serialize_entry(key, value)
-    }
-
-    /// The generation controls that no option replaces, in their order, and then the options, sorted.
-    pub(crate) fn tail(
-        &mut self,
-        controls: &[(&str, Value)],
-        fields: &BodyFields,
-    ) -> Result<(), M::Error> {
-        for (key, value) in controls.iter().filter(|(key, _)| fields.get(key).is_none()) {
-            self.entry(key, value)?;
-        }
-        for (key, value) in fields.0.iter().filter(|(_, value)| !value.is_null()) {
-            self.entry(key, &Sorted(value))?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn end(self) -> Result<M::Ok, M::Error> {
-        self.map.end()
+    /// Those that are sent, sorted.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let sent = self.0.iter().filter(|(_, value)| !value.is_null());
+        sent.map(|(key, value)| (key.as_str(), value))
     }
 }
 

@@ -13,9 +13,29 @@ use crate::openai_chat;
 use crate::openai_responses;
 use crate::request::LlmRequest;
 use crate::state::StateOwner;
+use body::{Source, Write};
 
-/// One line a protocol. Its module has `ID`, `WIRE_VERSION`, `STATE_KEY`, `FRAMING`, `BASE_PATH`,
-/// `path(model)`, `encode_for(request, dialect)` and `decoder(owner)`; nothing else names protocols.
+pub(crate) mod body;
+
+/// What a protocol's module says of it.
+pub(crate) struct Spec {
+    /// The stable id.
+    pub(crate) id: &'static str,
+    /// The version of the bytes that are written.
+    pub(crate) wire_version: u32,
+    /// The key of its owner's provider state.
+    pub(crate) state_key: &'static str,
+    /// How its streams are cut.
+    pub(crate) framing: Framing,
+    /// The path of a base URL that has none.
+    pub(crate) base_path: &'static str,
+    /// Where requests for a model go, below the base URL.
+    pub(crate) path: fn(&str) -> String,
+    /// Writes a body.
+    pub(crate) write: Write,
+}
+
+/// One line a protocol. Its module has `SPEC` and `Decoder`; nothing else names protocols.
 macro_rules! protocols {
     ($($(#[$doc:meta])* $name:ident = $id:literal in $module:ident;)+) => {
         /// A wire protocol: how a request becomes a body and a stream becomes events.
@@ -28,50 +48,12 @@ macro_rules! protocols {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The stable id: in configuration, rows, logs and `providerOptions`.
-            #[must_use]
-            pub fn id(self) -> &'static str {
-                match self { $(Self::$name => $module::ID,)+ }
-            }
-
-            /// The version of the bytes that [`Protocol::encode`] writes.
-            #[must_use]
-            pub fn wire_version(self) -> u32 {
-                match self { $(Self::$name => $module::WIRE_VERSION,)+ }
-            }
-
-            /// The key of its owner's provider state (see [`Dialect::state_key`]).
-            #[must_use]
-            pub fn state_key(self) -> &'static str {
-                match self { $(Self::$name => $module::STATE_KEY,)+ }
-            }
-
-            /// How its streams are cut.
-            #[must_use]
-            pub fn framing(self) -> Framing {
-                match self { $(Self::$name => $module::FRAMING,)+ }
-            }
-
-            /// The path of a base URL that has none (`/v1`); empty where the protocol's paths begin at the root.
-            #[must_use]
-            pub fn base_path(self) -> &'static str {
-                match self { $(Self::$name => $module::BASE_PATH,)+ }
-            }
-
-            /// Where requests for `model` go, below the base URL; percent-encoded, and may end with a query.
-            #[must_use]
-            pub fn path(self, model: &str) -> String {
-                match self { $(Self::$name => $module::path(model),)+ }
-            }
-
-            /// The body to send; the same request and dialect give the same bytes.
-            #[must_use]
-            pub fn encode_for(self, request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
-                match self { $(Self::$name => $module::encode_for(request, dialect),)+ }
+            fn spec(self) -> &'static Spec {
+                match self { $(Self::$name => &$module::SPEC,)+ }
             }
 
             fn decoder_of(self, owner: StateOwner) -> Decoder {
-                match self { $(Self::$name => Decoder::$name($module::decoder(owner)),)+ }
+                match self { $(Self::$name => Decoder::$name($module::Decoder::new(owner)),)+ }
             }
         }
 
@@ -121,6 +103,49 @@ protocols! {
 }
 
 impl Protocol {
+    /// The stable id: in configuration, rows, logs and `providerOptions`.
+    #[must_use]
+    pub fn id(self) -> &'static str {
+        self.spec().id
+    }
+
+    /// The version of the bytes that [`Protocol::encode`] writes.
+    #[must_use]
+    pub fn wire_version(self) -> u32 {
+        self.spec().wire_version
+    }
+
+    /// The key of its owner's provider state (see [`Dialect::state_key`]).
+    #[must_use]
+    pub fn state_key(self) -> &'static str {
+        self.spec().state_key
+    }
+
+    /// How its streams are cut.
+    #[must_use]
+    pub fn framing(self) -> Framing {
+        self.spec().framing
+    }
+
+    /// The path of a base URL that has none (`/v1`); empty where the protocol's paths begin at the root.
+    #[must_use]
+    pub fn base_path(self) -> &'static str {
+        self.spec().base_path
+    }
+
+    /// Where requests for `model` go, below the base URL; percent-encoded, and may end with a query.
+    #[must_use]
+    pub fn path(self, model: &str) -> String {
+        (self.spec().path)(model)
+    }
+
+    /// The body to send; the same request and dialect give the same bytes in any build.
+    #[must_use]
+    pub fn encode_for(self, request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
+        let owner = self.owner(&request.model, dialect);
+        body::written(self.spec().write, Source { request, dialect, owner: &owner })
+    }
+
     /// The protocol of this id.
     #[must_use]
     pub fn from_id(id: &str) -> Option<Self> {

@@ -1,12 +1,16 @@
 //! The neutral request: what a turn asks of any provider.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cache::CachePolicy;
-use crate::json::RawJson;
-use crate::message::Message;
+use crate::call_ids::tool_name;
+use crate::json::{RawJson, control_number};
+use crate::message::{Message, Part};
 
 /// One request to a model, independent of the provider that serves it.
 ///
@@ -56,6 +60,16 @@ impl LlmRequest {
             provider_options: Map::new(),
             cache: CachePolicy::default(),
         }
+    }
+
+    /// The names of the tools that the conversation has called, as providers accept them, sorted.
+    pub(crate) fn called_tools(&self) -> BTreeSet<Cow<'_, str>> {
+        let parts = self.messages.iter().flat_map(|message| &message.content);
+        let names = parts.filter_map(|part| match part {
+            Part::ToolCall(call) => Some(tool_name(&call.name)),
+            Part::ToolResult(_) | Part::Text(_) | Part::Reasoning(_) | Part::Media(_) => None,
+        });
+        names.collect()
     }
 }
 
@@ -128,4 +142,30 @@ pub struct Generation {
     /// Best-effort repeatability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
+}
+
+/// A protocol's names of the controls; those that it has none for are not sent.
+pub(crate) struct ControlNames<'a> {
+    pub(crate) max_tokens: &'a str,
+    pub(crate) temperature: &'a str,
+    pub(crate) top_p: &'a str,
+    pub(crate) top_k: Option<&'a str>,
+    pub(crate) seed: Option<&'a str>,
+    pub(crate) stop: Option<&'a str>,
+}
+
+impl Generation {
+    /// What is asked, by its names.
+    pub(crate) fn named<'a>(&self, names: &ControlNames<'a>) -> Vec<(&'a str, Value)> {
+        let stop = (!self.stop.is_empty()).then(|| Value::from(self.stop.clone()));
+        let all = [
+            (Some(names.max_tokens), self.max_tokens.map(Value::from)),
+            (Some(names.temperature), self.temperature.map(control_number)),
+            (Some(names.top_p), self.top_p.map(control_number)),
+            (names.top_k, self.top_k.map(Value::from)),
+            (names.seed, self.seed.map(Value::from)),
+            (names.stop, stop),
+        ];
+        all.into_iter().filter_map(|(name, value)| name.zip(value)).collect()
+    }
 }

@@ -1,15 +1,17 @@
 //! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{state_of, thought};
 use llm_protocol::{
     CachePolicy, Dialect, Generation, Instructions, LlmRequest, Media, Message, Part, Protocol,
-    RawJson, Role, SystemPart, TextPart, ToolCall, ToolChoice, ToolContent, ToolDefinition,
-    ToolResult, anthropic_messages,
+    RawJson, Role, SystemPart, ToolCall, ToolChoice, ToolContent, ToolDefinition, ToolResult,
 };
 use serde_json::{Value, json};
 
 fn body(request: &LlmRequest) -> Value {
-    serde_json::from_slice(&anthropic_messages::encode(request)).unwrap()
+    serde_json::from_slice(&Protocol::AnthropicMessages.encode(request)).unwrap()
 }
 
 fn messages(messages: Vec<Message>) -> Value {
@@ -17,11 +19,7 @@ fn messages(messages: Vec<Message>) -> Value {
 }
 
 fn state(members: &str) -> Option<RawJson> {
-    Some(RawJson::parse(format!(r#"{{"anthropic":{{"model":"m",{members}}}}}"#)).unwrap())
-}
-
-fn thought(text: &str, provider_metadata: Option<RawJson>) -> Part {
-    Part::Reasoning(TextPart { text: text.into(), provider_metadata })
+    state_of("anthropic", members)
 }
 
 fn image(data: &str) -> Media {
@@ -45,13 +43,6 @@ fn full_request() -> LlmRequest {
     let block =
         r#"{"type":"server_tool_use","id":"srv","name":"web_search","input":{"query": "x"}}"#;
     let found = r#"{"type":"web_search_tool_result","tool_use_id":"srv","content":[]}"#;
-    let seen = ToolResult {
-        content: vec![
-            ToolContent::Text { text: "line".into() },
-            ToolContent::Media { mime: "image/png".into(), data: "AA==".into() },
-        ],
-        ..ToolResult::text("c0", "read", "")
-    };
     let result = ToolResult {
         provider_metadata: state(&format!(r#""block":{found}"#)),
         ..ToolResult::text("srv", "web_search", "[]")
@@ -76,20 +67,16 @@ fn full_request() -> LlmRequest {
                 Part::ToolCall(ToolCall::new("c0", "read", "{\"b\": 1.0,\"a\":\"é\"}")),
                 Part::ToolCall(ToolCall::new("c 1", "read", "{\"broken\":")),
             ]),
-            Message::tool(vec![seen, ToolResult::error("c 1", "read", "invalid JSON")]),
+            Message::tool(vec![
+                common::seen("c0"),
+                ToolResult::error("c 1", "read", "invalid JSON"),
+            ]),
             Message::system("The date is now 2026-01-02."),
         ],
     );
-    request.system = vec![SystemPart::text("Be brief."), SystemPart::text("Use tools.")];
+    request.system = common::full_system();
     request.tools = vec![tool("read")];
-    request.generation = Generation {
-        max_tokens: Some(100),
-        temperature: Some(0.0),
-        top_p: Some(0.95),
-        top_k: Some(40),
-        stop: vec!["END".into()],
-        seed: Some(-7),
-    };
+    request.generation = common::full_generation();
     request.cache = CachePolicy::Auto;
     let options = json!({"metadata": {"userId": "u"}, "service_tier": "auto", "effort": "low"});
     request.provider_options.insert("anthropic".into(), options);
@@ -122,22 +109,7 @@ const VERSION_1: &str = concat!(
 
 #[test]
 fn version_1_writes_these_bytes() {
-    assert_eq!(
-        anthropic_messages::WIRE_VERSION,
-        1,
-        "keep this corpus, add one for the new version"
-    );
-    let body = anthropic_messages::encode(&full_request());
-    assert_eq!(String::from_utf8(body).unwrap(), VERSION_1);
-}
-
-#[test]
-fn a_request_read_from_neutral_json_encodes_to_the_same_bytes() {
-    let request = full_request();
-    let neutral = serde_json::to_string(&request).unwrap();
-    let read: LlmRequest = serde_json::from_str(&neutral).unwrap();
-    assert_eq!(read, request);
-    assert_eq!(Protocol::AnthropicMessages.encode(&read), VERSION_1.as_bytes());
+    common::assert_version_1(Protocol::AnthropicMessages, &full_request(), VERSION_1);
 }
 
 #[test]
@@ -415,4 +387,37 @@ fn a_dialect_changes_the_body_and_whose_state_goes_back() {
             {"type": "thinking", "thinking": "a", "signature": ""}, {"type": "text", "text": "b"}
         ]}], "stream": true, "max_tokens": 4096, "anthropic_version": "vertex-2023-10-16"})
     );
+}
+
+#[test]
+fn a_conversation_with_calls_names_their_tools_where_none_are_offered() {
+    let called = vec![
+        Message::assistant(vec![Part::ToolCall(ToolCall::new("a", "functions.read", "{}"))]),
+        Message::tool(vec![ToolResult::text("a", "functions.read", "x")]),
+    ];
+    let mut request = LlmRequest::new("m", called);
+    let sent = body(&request);
+    let any =
+        json!({"name": "functions_read", "description": "", "input_schema": {"type": "object"}});
+    assert_eq!((&sent["tools"], &sent["tool_choice"]), (&json!([any]), &json!({"type": "none"})));
+    assert_eq!(sent["messages"][0]["content"][0]["name"], "functions_read");
+    request.tools = vec![tool("t")];
+    let sent = body(&request);
+    assert_eq!((&sent["tools"][0]["name"], sent.get("tool_choice")), (&json!("t"), None));
+}
+
+#[test]
+fn options_are_in_snake_case_at_every_depth() {
+    let mut request = LlmRequest::new("m", vec![]);
+    let options = json!({
+        "contextManagement": {"edits": [{"type": "clear_tool_uses_20250919", "clearAtLeast": {"type": "input_tokens", "value": 1}}]},
+        "mcpServers": [{"type": "url", "name": "n", "url": "https://h", "authorizationToken": "t"}],
+    });
+    request.provider_options.insert("anthropic".into(), options);
+    let sent = body(&request);
+    assert_eq!(
+        sent["context_management"],
+        json!({"edits": [{"type": "clear_tool_uses_20250919", "clear_at_least": {"type": "input_tokens", "value": 1}}]})
+    );
+    assert_eq!(sent["mcp_servers"][0]["authorization_token"], "t");
 }

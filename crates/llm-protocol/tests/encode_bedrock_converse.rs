@@ -1,10 +1,12 @@
 //! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{media, state_of, thought};
 use llm_protocol::{
-    CachePolicy, Dialect, Generation, LlmRequest, Media, Message, Part, Protocol, RawJson, Role,
-    SystemPart, TextPart, ToolCall, ToolChoice, ToolContent, ToolDefinition, ToolResult,
-    bedrock_converse,
+    CachePolicy, Dialect, Generation, LlmRequest, Message, Part, Protocol, RawJson, Role, ToolCall,
+    ToolChoice, ToolDefinition, ToolResult,
 };
 use serde_json::{Value, json};
 
@@ -23,15 +25,7 @@ fn messages(messages: Vec<Message>) -> Value {
 }
 
 fn state(members: &str) -> Option<RawJson> {
-    Some(RawJson::parse(format!(r#"{{"bedrock":{{"model":"m",{members}}}}}"#)).unwrap())
-}
-
-fn thought(text: &str, provider_metadata: Option<RawJson>) -> Part {
-    Part::Reasoning(TextPart { text: text.into(), provider_metadata })
-}
-
-fn media(mime: &str, data: &str) -> Part {
-    Part::Media(Media { mime: mime.into(), data: data.into(), provider_metadata: None })
+    state_of("bedrock", members)
 }
 
 fn hosted(provider_metadata: Option<RawJson>) -> Part {
@@ -57,13 +51,6 @@ fn full_request() -> LlmRequest {
     let own_call = r#""block":{"toolUse":{"toolUseId":"g","name":"nova_grounding","input":{"q": 1},"type":"server_tool_use"}}"#;
     let own_result =
         r#""block":{"toolResult":{"toolUseId":"g","content":[{"text":"found"}],"type":"t"}}"#;
-    let seen = ToolResult {
-        content: vec![
-            ToolContent::Text { text: "line".into() },
-            ToolContent::Media { mime: "image/png".into(), data: "AA==".into() },
-        ],
-        ..ToolResult::text("c0", "read", "")
-    };
     let user = vec![
         Part::text("Say \"hi\"\n\u{1F600}"),
         media("image/jpeg", "AA=="),
@@ -83,22 +70,18 @@ fn full_request() -> LlmRequest {
                 Part::ToolCall(ToolCall::new("c0", "read", "{\"b\": 1.0,\"a\":\"é\"}")),
                 Part::ToolCall(ToolCall::new("c 1", "read", "{\"broken\":")),
             ]),
-            Message::tool(vec![seen, ToolResult::error("c 1", "read", "invalid JSON")]),
+            Message::tool(vec![
+                common::seen("c0"),
+                ToolResult::error("c 1", "read", "invalid JSON"),
+            ]),
             Message::system("The date is now 2026-01-02."),
             Message::user("Go on."),
         ],
     );
-    request.system = vec![SystemPart::text("Be brief."), SystemPart::text("Use tools.")];
+    request.system = common::full_system();
     request.tools = vec![tool("read")];
     request.tool_choice = ToolChoice::Required;
-    request.generation = Generation {
-        max_tokens: Some(100),
-        temperature: Some(0.0),
-        top_p: Some(0.95),
-        top_k: Some(40),
-        stop: vec!["END".into()],
-        seed: Some(-7),
-    };
+    request.generation = common::full_generation();
     request.cache = CachePolicy::Auto;
     let guard = json!({"guardrailConfig": {"guardrailVersion": "1", "guardrailIdentifier": "g"}, "service_tier": "flex"});
     request.provider_options.insert("bedrock".into(), guard);
@@ -134,17 +117,7 @@ const VERSION_1: &str = concat!(
 
 #[test]
 fn version_1_writes_these_bytes() {
-    assert_eq!(bedrock_converse::WIRE_VERSION, 1, "keep this corpus, add one for the new version");
-    assert_eq!(String::from_utf8(BEDROCK.encode(&full_request())).unwrap(), VERSION_1);
-}
-
-#[test]
-fn a_request_read_from_neutral_json_encodes_to_the_same_bytes() {
-    let request = full_request();
-    let neutral = serde_json::to_string(&request).unwrap();
-    let read: LlmRequest = serde_json::from_str(&neutral).unwrap();
-    assert_eq!(read, request);
-    assert_eq!(BEDROCK.encode(&read), VERSION_1.as_bytes());
+    common::assert_version_1(BEDROCK, &full_request(), VERSION_1);
 }
 
 #[test]
@@ -294,4 +267,48 @@ fn a_dialect_omits_controls_by_the_names_that_most_protocols_have_for_them() {
     let sent = body_for(&request, &Dialect { omit, ..Dialect::default() });
     assert_eq!(sent["inferenceConfig"], json!({"maxTokens": 100, "stopSequences": ["END"]}));
     assert_eq!(sent["additionalModelRequestFields"], Value::Null);
+}
+
+#[test]
+fn cache_points_are_for_an_hour_where_that_is_asked() {
+    let mut request = full_request();
+    let hour = r#"{"tools":true,"system":true,"messages":{"tail":1},"ttlSeconds":3600}"#;
+    request.cache = serde_json::from_str(hour).unwrap();
+    request.system.push(common::full_system().remove(0));
+    let sent = body(&request).to_string();
+    assert_eq!(sent.matches(r#""cachePoint":{"ttl":"1h","type":"default"}"#).count(), 4, "{sent}");
+    request.system.push(llm_protocol::SystemPart::text(" "));
+    let sent = body(&request);
+    assert_eq!(
+        sent["system"].as_array().unwrap().last(),
+        Some(&json!({"cachePoint": {"type": "default", "ttl": "1h"}}))
+    );
+}
+
+#[test]
+fn ids_and_names_are_what_bedrock_takes() {
+    let id = "call:".repeat(20);
+    let call = Part::ToolCall(ToolCall::new(&id, "functions.read", "{}"));
+    let sent = messages(vec![
+        Message::assistant(vec![call]),
+        Message::tool(vec![ToolResult::text(&id, "functions.read", "x")]),
+    ]);
+    let call = &sent[0]["content"][0]["toolUse"];
+    let given = call["toolUseId"].as_str().unwrap();
+    assert!(given.len() <= 64 && !given.contains(':'), "{given}");
+    assert_eq!(call["name"], "functions_read");
+    assert_eq!(sent[1]["content"][0]["toolResult"]["toolUseId"], given);
+}
+
+#[test]
+fn a_document_has_a_text_beside_it() {
+    let kinds = |content: Vec<Part>| -> Vec<String> {
+        let sent = messages(vec![Message { role: Role::User, content }]);
+        let blocks = sent[0]["content"].as_array().unwrap().iter();
+        blocks.map(|block| block.as_object().unwrap().keys().next().unwrap().clone()).collect()
+    };
+    let pdf = || media("application/pdf", "AA==");
+    assert_eq!(kinds(vec![pdf()]), ["text", "document"]);
+    assert_eq!(kinds(vec![pdf(), Part::text("Sum it up.")]), ["document", "text"]);
+    assert_eq!(kinds(vec![media("image/png", "AA==")]), ["image"]);
 }

@@ -1,14 +1,17 @@
 //! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::{state_of, text};
 use llm_protocol::{
-    CachePolicy, Dialect, Generation, LlmRequest, Media, Message, Part, Protocol, RawJson, Role,
-    SystemPart, TextPart, ToolCall, ToolChoice, ToolContent, ToolDefinition, ToolResult, gemini,
+    CachePolicy, Dialect, LlmRequest, Media, Message, Part, Protocol, RawJson, Role, ToolCall,
+    ToolChoice, ToolDefinition, ToolResult,
 };
 use serde_json::{Value, json};
 
 fn body(request: &LlmRequest) -> Value {
-    serde_json::from_slice(&gemini::encode(request)).unwrap()
+    serde_json::from_slice(&Protocol::Gemini.encode(request)).unwrap()
 }
 
 fn contents(model: &str, messages: Vec<Message>) -> Value {
@@ -16,11 +19,7 @@ fn contents(model: &str, messages: Vec<Message>) -> Value {
 }
 
 fn state(members: &str) -> Option<RawJson> {
-    Some(RawJson::parse(format!(r#"{{"google":{{"model":"m",{members}}}}}"#)).unwrap())
-}
-
-fn text(text: &str, provider_metadata: Option<RawJson>) -> TextPart {
-    TextPart { text: text.into(), provider_metadata }
+    state_of("google", members)
 }
 
 fn call(id: &str, arguments: &str, provider_metadata: Option<RawJson>) -> Part {
@@ -35,13 +34,6 @@ fn hosted(arguments: &str, provider_metadata: Option<RawJson>) -> Part {
 /// Everything that version 1 can send.
 fn full_request() -> LlmRequest {
     let image = Media { mime: "image/png".into(), data: "AA==".into(), provider_metadata: None };
-    let seen = ToolResult {
-        content: vec![
-            ToolContent::Text { text: "line".into() },
-            ToolContent::Media { mime: "image/png".into(), data: "AA==".into() },
-        ],
-        ..ToolResult::text("x/1", "read", "")
-    };
     let ran = ToolResult {
         provider_metadata: state(r#""part":{"codeExecutionResult":{"outcome":"OUTCOME_OK"}}"#),
         ..ToolResult::text("h", "code_execution", "OUTCOME_OK")
@@ -62,11 +54,14 @@ fn full_request() -> LlmRequest {
                 call("x/1", "{\"b\": 1.0}", state(r#""id":"x/1","thoughtSignature":"S3""#)),
                 call("call_1", "{\"broken\":", None),
             ]),
-            Message::tool(vec![seen, ToolResult::error("call_1", "read", "invalid JSON")]),
+            Message::tool(vec![
+                common::seen("x/1"),
+                ToolResult::error("call_1", "read", "invalid JSON"),
+            ]),
             Message::system("The date is now 2026-01-02."),
         ],
     );
-    request.system = vec![SystemPart::text("Be brief."), SystemPart::text("Use tools.")];
+    request.system = common::full_system();
     let schema = r#"{"type":"object","properties":{"b":{"type":"number"},"a":{"type":"string","pattern":"x"}},"additionalProperties":false}"#;
     request.tools = vec![
         ToolDefinition {
@@ -81,14 +76,7 @@ fn full_request() -> LlmRequest {
         },
     ];
     request.tool_choice = ToolChoice::Required;
-    request.generation = Generation {
-        max_tokens: Some(100),
-        temperature: Some(0.0),
-        top_p: Some(0.95),
-        top_k: Some(40),
-        stop: vec!["END".into()],
-        seed: Some(-7),
-    };
+    request.generation = common::full_generation();
     request.cache = CachePolicy::Auto;
     let thinking =
         json!({"thinkingConfig": {"thinkingBudget": 100}, "safety_settings": [{"a": 1}]});
@@ -120,17 +108,7 @@ const VERSION_1: &str = concat!(
 
 #[test]
 fn version_1_writes_these_bytes() {
-    assert_eq!(gemini::WIRE_VERSION, 1, "keep this corpus and add one for the new version");
-    assert_eq!(String::from_utf8(gemini::encode(&full_request())).unwrap(), VERSION_1);
-}
-
-#[test]
-fn a_request_read_from_neutral_json_encodes_to_the_same_bytes() {
-    let request = full_request();
-    let neutral = serde_json::to_string(&request).unwrap();
-    let read: LlmRequest = serde_json::from_str(&neutral).unwrap();
-    assert_eq!(read, request);
-    assert_eq!(Protocol::Gemini.encode(&read), VERSION_1.as_bytes());
+    common::assert_version_1(Protocol::Gemini, &full_request(), VERSION_1);
 }
 
 #[test]
@@ -247,5 +225,32 @@ fn a_dialect_and_options_shape_the_generation_config() {
         serde_json::from_slice::<Value>(&body).unwrap(),
         json!({"contents": [], "labels": {"a": "b"},
             "generationConfig": {"maxOutputTokens": 9, "thinkingConfig": {"thinkingLevel": "low"}}})
+    );
+}
+
+#[test]
+fn the_third_generation_is_shown_images_in_the_result() {
+    let seen = || vec![Message::tool(vec![common::seen("a")])];
+    let image = json!({"inlineData": {"mimeType": "image/png", "data": "AA=="}});
+    let response = json!({"name": "read", "content": "line"});
+    assert_eq!(
+        contents("gemini-3-pro", seen())[0]["parts"],
+        json!([{"functionResponse": {"name": "read", "response": response, "parts": [image]}}])
+    );
+    assert_eq!(
+        contents("gemini-2.5-pro", seen())[0]["parts"],
+        json!([{"functionResponse": {"name": "read", "response": response}}, image])
+    );
+}
+
+#[test]
+fn where_the_asker_is_belongs_beside_the_choice() {
+    let mut request = full_request();
+    let place = json!({"retrievalConfig": {"latLng": {"latitude": 1.5, "longitude": 2}}});
+    request.provider_options.insert("google".into(), place);
+    assert_eq!(
+        body(&request)["toolConfig"],
+        json!({"functionCallingConfig": {"mode": "ANY"},
+            "retrievalConfig": {"latLng": {"latitude": 1.5, "longitude": 2}}})
     );
 }

@@ -1,14 +1,17 @@
 //! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::media;
 use llm_protocol::{
-    Dialect, Generation, LlmRequest, Media, Message, Part, Protocol, RawJson, Role, SystemPart,
-    TextPart, ToolCall, ToolChoice, ToolContent, ToolDefinition, ToolResult, openai_chat,
+    Dialect, LlmRequest, Message, Part, Protocol, RawJson, Role, SystemPart, TextPart, ToolCall,
+    ToolChoice, ToolContent, ToolDefinition, ToolResult,
 };
 use serde_json::{Value, json};
 
 fn body(request: &LlmRequest) -> String {
-    String::from_utf8(openai_chat::encode(request)).unwrap()
+    String::from_utf8(Protocol::OpenAiChat.encode(request)).unwrap()
 }
 
 fn messages(messages: Vec<Message>) -> Value {
@@ -38,7 +41,7 @@ fn full_request() -> LlmRequest {
             Message::system("The date is now 2026-01-02."),
         ],
     );
-    request.system = vec![SystemPart::text("Be brief."), SystemPart::text("Use tools.")];
+    request.system = common::full_system();
     request.tools = vec![ToolDefinition {
         name: "read".into(),
         description: "Reads a file.".into(),
@@ -48,14 +51,7 @@ fn full_request() -> LlmRequest {
         .unwrap(),
     }];
     request.tool_choice = ToolChoice::Required;
-    request.generation = Generation {
-        max_tokens: Some(100),
-        temperature: Some(0.0),
-        top_p: Some(0.95),
-        top_k: Some(40),
-        stop: vec!["END".into()],
-        seed: Some(-7),
-    };
+    request.generation = common::full_generation();
     let options = json!({"store": false, "metadata": {"z": 1, "a": [null, 2.5]}});
     request.provider_options.insert("openai-chat".into(), options);
     request.provider_options.insert("gemini".into(), json!({"not": "sent"}));
@@ -80,17 +76,7 @@ const VERSION_1: &str = concat!(
 
 #[test]
 fn version_1_writes_these_bytes() {
-    assert_eq!(openai_chat::WIRE_VERSION, 1, "keep this corpus and add one for the new version");
-    assert_eq!(body(&full_request()), VERSION_1);
-}
-
-#[test]
-fn a_request_read_from_neutral_json_encodes_to_the_same_bytes() {
-    let request = full_request();
-    let neutral = serde_json::to_string(&request).unwrap();
-    let read: LlmRequest = serde_json::from_str(&neutral).unwrap();
-    assert_eq!(read, request);
-    assert_eq!(Protocol::OpenAiChat.encode(&read), VERSION_1.as_bytes());
+    common::assert_version_1(Protocol::OpenAiChat, &full_request(), VERSION_1);
 }
 
 #[test]
@@ -103,7 +89,7 @@ fn the_neutral_json_is_the_documented_one() {
         "generation":{"maxTokens":5,"topP":0.5},"providerOptions":{},"cache":"auto"}"#;
     let request: LlmRequest = serde_json::from_str(neutral).unwrap();
     let body = body(&request);
-    assert!(body.contains(r#""arguments":"{\"a\": 1}""#), "{body}");
+    assert!(body.contains(r#""arguments":"{\"a\":1}""#), "{body}");
     assert!(
         body.contains(r#""tool_choice":{"type":"function","function":{"name":"t"}}"#),
         "{body}"
@@ -183,10 +169,6 @@ fn dialect(json: Value) -> Dialect {
 fn body_for(request: &LlmRequest, differs: Value) -> Value {
     let body = Protocol::OpenAiChat.encode_for(request, &dialect(differs));
     serde_json::from_slice(&body).unwrap()
-}
-
-fn media(mime: &str, data: &str) -> Part {
-    Part::Media(Media { mime: mime.into(), data: data.into(), provider_metadata: None })
 }
 
 #[test]
@@ -356,5 +338,28 @@ fn options_are_read_in_the_names_of_the_ai_sdk_and_tools_of_the_provider_follow_
         json!({"model": "m", "messages": [], "tools": [{"type": "web_search"}], "stream": true,
             "stream_options": {"include_usage": true}, "reasoning_effort": "high",
             "verbosity": "medium"})
+    );
+}
+
+#[test]
+fn nothing_stands_between_the_results_of_a_batch() {
+    let image = |id: &str| {
+        let content = vec![ToolContent::Media { mime: "image/png".into(), data: "AA==".into() }];
+        Message::tool(vec![ToolResult { content, ..ToolResult::text(id, "look", "") }])
+    };
+    let roles = |messages: Vec<Message>| -> Vec<String> {
+        let wire = self::messages(messages);
+        wire.as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["role"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let batch = vec![image("a"), image("b"), Message::user("And?")];
+    assert_eq!(roles(batch.clone()), ["tool", "tool", "user", "user"]);
+    let shown = messages(batch)[2]["content"].take();
+    assert_eq!(
+        [0, 2].map(|at| shown[at]["text"].clone()),
+        ["[result of look a]", "[result of look b]"]
     );
 }

@@ -1,18 +1,16 @@
 //! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
+use common::media;
 use llm_protocol::{
-    CachePolicy, Dialect, Generation, Instructions, LlmEvent, LlmRequest, Media, Message, Part,
-    Protocol, RawJson, SystemPart, TextPart, ToolCall, ToolChoice, ToolContent, ToolDefinition,
-    ToolResult, openai_responses,
+    CachePolicy, Dialect, Instructions, LlmRequest, Message, Part, Protocol, RawJson, SystemPart,
+    TextPart, ToolCall, ToolChoice, ToolContent, ToolDefinition, ToolResult,
 };
 use serde_json::{Value, json};
 
 const RESPONSES: Protocol = Protocol::OpenAiResponses;
-
-fn body(request: &LlmRequest) -> String {
-    String::from_utf8(openai_responses::encode(request)).unwrap()
-}
 
 fn input_for(model: &str, messages: Vec<Message>, dialect: &Dialect) -> Value {
     let body = RESPONSES.encode_for(&LlmRequest::new(model, messages), dialect);
@@ -29,10 +27,6 @@ fn raw(text: &str) -> Option<RawJson> {
 
 fn text(text: &str, state: &str) -> TextPart {
     TextPart { text: text.into(), provider_metadata: raw(state) }
-}
-
-fn media(mime: &str, data: &str) -> Part {
-    Part::Media(Media { mime: mime.into(), data: data.into(), provider_metadata: None })
 }
 
 /// Everything that version 1 can send.
@@ -75,7 +69,7 @@ fn full_request() -> LlmRequest {
             Message::system("The date is now 2026-01-02."),
         ],
     );
-    request.system = vec![SystemPart::text("Be brief."), SystemPart::text("Use tools.")];
+    request.system = common::full_system();
     request.tools = vec![ToolDefinition {
         name: "read".into(),
         description: "Reads a file.".into(),
@@ -85,14 +79,7 @@ fn full_request() -> LlmRequest {
         .unwrap(),
     }];
     request.tool_choice = ToolChoice::Required;
-    request.generation = Generation {
-        max_tokens: Some(100),
-        temperature: Some(0.0),
-        top_p: Some(0.95),
-        top_k: Some(40),
-        stop: vec!["END".into()],
-        seed: Some(-7),
-    };
+    request.generation = common::full_generation();
     let own = json!({"reasoning": {"summary": "detailed"}, "metadata": {"z": 1, "a": [null, 2.5]},
         "tools": [{"type": "web_search", "filters": {"b": 1, "a": 2}}]});
     request.provider_options.insert("openai-responses".into(), own);
@@ -129,17 +116,7 @@ const VERSION_1: &str = concat!(
 
 #[test]
 fn version_1_writes_these_bytes() {
-    assert_eq!(openai_responses::WIRE_VERSION, 1, "keep this corpus, add one for the new version");
-    assert_eq!(body(&full_request()), VERSION_1);
-}
-
-#[test]
-fn a_request_read_from_neutral_json_encodes_to_the_same_bytes() {
-    let request = full_request();
-    let neutral = serde_json::to_string(&request).unwrap();
-    let read: LlmRequest = serde_json::from_str(&neutral).unwrap();
-    assert_eq!(read, request);
-    assert_eq!(RESPONSES.encode(&read), VERSION_1.as_bytes());
+    common::assert_version_1(RESPONSES, &full_request(), VERSION_1);
 }
 
 #[test]
@@ -174,38 +151,6 @@ fn state_goes_back_to_the_model_that_sent_it_and_to_no_other() {
     assert_eq!(input_for("other", said.clone(), &Dialect::default()), elsewhere);
     let azure = Dialect { state_key: Some("azure".into()), ..Dialect::default() };
     assert_eq!(input_for("m", said, &azure), elsewhere);
-}
-
-#[test]
-fn what_a_decoder_keeps_the_encoder_sends_back() {
-    let frames = [
-        r#"{"type":"response.output_item.done","item":{"type":"reasoning","id":"rs","encrypted_content":"e","summary":[]}}"#,
-        r#"{"type":"response.output_item.done","item":{"type":"mcp_call", "id":"mcp","name":"ask","output":"42"}}"#,
-        r#"{"type":"response.completed","response":{}}"#,
-    ];
-    let mut decoder = RESPONSES.decoder_for("m", &Dialect::default());
-    let events = frames.iter().flat_map(|frame| decoder.push(frame).unwrap());
-    let part = |event: LlmEvent| match event {
-        LlmEvent::ReasoningEnd { provider_metadata, .. } => {
-            Some(Part::Reasoning(TextPart { text: String::new(), provider_metadata }))
-        }
-        LlmEvent::ToolCall(call) => Some(Part::ToolCall(call)),
-        LlmEvent::ToolResult(result) => Some(Part::ToolResult(result)),
-        LlmEvent::ReasoningStart { .. }
-        | LlmEvent::ToolInputStart { .. }
-        | LlmEvent::ToolInputDelta { .. }
-        | LlmEvent::ToolInputEnd { .. } => None,
-        LlmEvent::TextStart { .. }
-        | LlmEvent::TextDelta { .. }
-        | LlmEvent::TextEnd { .. }
-        | LlmEvent::ReasoningDelta { .. }
-        | LlmEvent::StepFinish { .. }
-        | LlmEvent::Finish { .. } => panic!("{event:?}"),
-    };
-    let said = events.filter_map(part).collect();
-    let body = body(&LlmRequest::new("m", vec![Message::assistant(said)]));
-    let expected = r#""input":[{"type":"reasoning","id":"rs","summary":[],"encrypted_content":"e"},{"type":"mcp_call", "id":"mcp","name":"ask","output":"42"}]"#;
-    assert!(body.contains(expected), "{body}");
 }
 
 #[test]
@@ -294,4 +239,19 @@ fn empty_texts_and_messages_are_left_out_but_results_are_not() {
             {"type": "function_call_output", "call_id": "d", "output": "Error: "},
         ])
     );
+}
+
+#[test]
+fn ids_and_names_are_what_the_server_takes() {
+    let (long, other) = ("a".repeat(80), format!("{}b", "a".repeat(79)));
+    let calls = [&long, &other].map(|id| Part::ToolCall(ToolCall::new(id, "functions.read", "{}")));
+    let results = [&other, &long].map(|id| ToolResult::text(id, "functions.read", "x"));
+    let input = input(vec![Message::assistant(calls.into()), Message::tool(results.into())]);
+    let (first, second) = ("a".repeat(64), format!("{}_2", "a".repeat(62)));
+    assert_eq!(input[0]["call_id"], json!(first));
+    assert_eq!(
+        (&input[1]["call_id"], &input[1]["name"]),
+        (&json!(second), &json!("functions_read"))
+    );
+    assert_eq!([2, 3].map(|at| input[at]["call_id"].clone()), [json!(second), json!(first)]);
 }

@@ -4,9 +4,7 @@
 
 mod common;
 
-use common::{
-    assert_splits, assert_truncations, body, chunks, decode, load, names, usage, without_pieces,
-};
+use common::{assert_any_cuts, body, decode, load, names, usage, without_pieces};
 use llm_protocol::{
     CachePolicy, ErrorReason, FinishReason, LlmEvent, LlmRequest, Message, Part, Protocol, RawJson,
     ToolCall, ToolChoice, ToolDefinition, ToolResult, Usage, classify,
@@ -68,11 +66,6 @@ fn recordings() -> Vec<Recording> {
         usages: vec![usage(18, 5)],
     };
     vec![cached(), says, calls()]
-}
-
-fn answers() -> Vec<Vec<u8>> {
-    let answers = recordings().into_iter().flat_map(|recording| load(recording.name));
-    answers.map(|exchange| exchange.answer).collect()
 }
 
 #[test]
@@ -151,26 +144,12 @@ fn a_refused_request_is_what_we_would_send_and_its_error_is_invalid_request() {
 }
 
 #[test]
-fn any_place_to_cut_a_recording_once_gives_the_same() {
-    for answer in answers() {
-        assert_splits(ANTHROPIC, &answer);
-        assert_truncations(ANTHROPIC, &answer, "message_stop");
-    }
+fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
+    let names: Vec<_> = recordings().iter().map(|recording| recording.name).collect();
+    assert_any_cuts(ANTHROPIC, &names, "message_stop");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn any_split_of_a_recording_gives_the_same_events(
-        which in any::<prop::sample::Index>(),
-        sizes in common::sizes(),
-    ) {
-        let answers = answers();
-        let answer = answers[which.index(answers.len())].as_slice();
-        let split = decode(ANTHROPIC, HAIKU, chunks(answer, &sizes));
-        prop_assert_eq!(split, decode(ANTHROPIC, HAIKU, [answer]));
-    }
-
     /// Whatever comes, a decoder answers with events or an error.
     #[test]
     fn no_frame_makes_the_decoder_panic(frames in prop::collection::vec(frame(), 0..16)) {

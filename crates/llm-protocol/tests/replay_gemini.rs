@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{assert_splits, assert_truncations, body, chunks, decode, load, names};
+use common::{assert_any_cuts, body, decode, load, names};
 use llm_protocol::{
     FinishReason, LlmEvent, LlmRequest, Message, Part, Protocol, ToolCall, ToolChoice, ToolResult,
     Usage,
@@ -121,25 +121,11 @@ fn the_recorded_call_goes_back_with_its_exact_signature() {
 }
 
 #[test]
-fn any_place_to_cut_a_recording_once_gives_the_same() {
-    for (name, _) in recordings() {
-        assert_splits(GEMINI, &answer(name));
-        assert_truncations(GEMINI, &answer(name), "finishReason");
-    }
+fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
+    assert_any_cuts(GEMINI, &[TEXT, CALL], "finishReason");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn any_split_of_a_recording_gives_the_same_events(
-        which in prop::sample::select(vec![TEXT, CALL]),
-        sizes in common::sizes(),
-    ) {
-        let answer = answer(which);
-        let split = decode(GEMINI, FLASH, chunks(&answer, &sizes));
-        prop_assert_eq!(split, decode(GEMINI, FLASH, [answer.as_slice()]));
-    }
-
     /// Whatever comes, a decoder answers with events or an error.
     #[test]
     fn no_frame_makes_the_decoder_panic(frames in prop::collection::vec(frame(), 0..16)) {

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{assert_splits, assert_truncations, body, chunks, decode, load, names, usage};
+use common::{assert_any_cuts, body, decode, load, names, usage};
 use llm_protocol::{
     FinishReason, LlmEvent, LlmRequest, Message, Part, Protocol, ToolCall, ToolChoice, ToolResult,
-    Usage, openai_chat,
+    Usage,
 };
 use proptest::prelude::*;
 
@@ -96,7 +96,7 @@ fn continues() -> Recording {
     }
 }
 
-fn recordings() -> Vec<Recording> {
+fn recordings() -> [Recording; 8] {
     let exactly = "Reply with exactly: Hello!";
     let short = "Say hello in one short sentence.";
     let hello: &[&str] = &["Hello", "!"];
@@ -108,7 +108,7 @@ fn recordings() -> Vec<Recording> {
         (45, 2), // and after it a usage of zeros
     );
     workers.request.generation.max_tokens = Some(40);
-    vec![
+    [
         workers,
         continues(),
         says("openai-chat/streams-text", "gpt-4o-mini", short, hello, (22, 2)),
@@ -190,37 +190,19 @@ fn their_answers_decode_to_the_right_events() {
 }
 
 #[test]
-fn any_place_to_cut_a_recording_gives_the_same_frames_and_events() {
-    for recording in recordings() {
-        assert_splits(CHAT, &load(recording.name).remove(0).answer);
-    }
-}
-
-#[test]
-fn a_recording_that_is_cut_off_before_its_end_is_truncated() {
-    for recording in recordings() {
-        let answer = load(recording.name).remove(0).answer;
-        assert_truncations(CHAT, &answer, "\"finish_reason\":\"");
-    }
+fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
+    assert_any_cuts(
+        CHAT,
+        &recordings().each_ref().map(|recording| recording.name),
+        "\"finish_reason\":\"",
+    );
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn any_split_of_a_recording_gives_the_same_events(
-        which in any::<prop::sample::Index>(),
-        sizes in common::sizes(),
-    ) {
-        let all = recordings();
-        let answer = load(all[which.index(all.len())].name).remove(0).answer;
-        let whole = decode(CHAT, "m", [answer.as_slice()]);
-        prop_assert_eq!(decode(CHAT, "m", chunks(&answer, &sizes)), whole);
-    }
-
     /// Whatever comes, a decoder answers with events or an error.
     #[test]
     fn no_frame_makes_the_decoder_panic(frames in prop::collection::vec("[\\[\\]{}:,\"a-z0-9]{0,40}|\\{\"choices\":\\[\\{\"delta\":\\{\"tool_calls\":\\[\\{(\"index\":[0-2],)?(\"id\":\"[ab]?\",)?\"function\":\\{(\"name\":\"t\",)?\"arguments\":\"[1 ]?\"\\}\\}\\]\\}\\}\\]\\}", 0..12)) {
-        let mut decoder = openai_chat::Decoder::new();
+        let mut decoder = CHAT.decoder();
         for frame in &frames {
             if decoder.push(frame).is_err() { return Ok(()); }
         }

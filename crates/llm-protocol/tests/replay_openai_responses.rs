@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::{assert_splits, assert_truncations, body, chunks, decode, load, names, usage};
+use common::{assert_any_cuts, body, decode, load, names, usage};
 use llm_protocol::{
     FinishReason, LlmEvent, LlmRequest, Protocol, RawJson, ToolCall, ToolChoice, Usage,
-    openai_responses,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -130,39 +129,21 @@ fn its_answers_decode_to_the_right_events() {
 }
 
 #[test]
-fn any_place_to_cut_a_recording_gives_the_same_frames_and_events() {
-    for recording in recordings() {
-        assert_splits(RESPONSES, &load(recording.name).remove(0).answer);
-    }
-}
-
-#[test]
-fn a_recording_that_is_cut_off_before_its_end_is_truncated() {
-    for recording in recordings() {
-        let answer = load(recording.name).remove(0).answer;
-        assert_truncations(RESPONSES, &answer, r#""type":"response.completed""#);
-    }
+fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
+    assert_any_cuts(
+        RESPONSES,
+        &recordings().each_ref().map(|recording| recording.name),
+        r#""type":"response.completed""#,
+    );
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    #[test]
-    fn any_split_of_a_recording_gives_the_same_events(
-        which in any::<prop::sample::Index>(),
-        sizes in common::sizes(),
-    ) {
-        let all = recordings();
-        let answer = load(all[which.index(all.len())].name).remove(0).answer;
-        let whole = decode(RESPONSES, "m", [answer.as_slice()]);
-        prop_assert_eq!(decode(RESPONSES, "m", chunks(&answer, &sizes)), whole);
-    }
-
     /// Whatever comes, a decoder answers with events or an error, and its parts are opened and closed in turn.
     #[test]
     fn no_frames_make_the_decoder_panic_or_its_parts_overlap(
         frames in prop::collection::vec(frame(), 0..16),
     ) {
-        let mut decoder = openai_responses::Decoder::new(Protocol::OpenAiResponses.owner("m", &llm_protocol::Dialect::default()));
+        let mut decoder = RESPONSES.decoder();
         let mut events = Vec::new();
         for frame in &frames {
             match decoder.push(frame) {

@@ -3,6 +3,7 @@
 use crate::anthropic_messages::block::{Open, OpenCall};
 use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, block_text, finish_reason};
 use crate::anthropic_messages::hosted;
+use crate::call_ids::distinct;
 use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::event::{FinishReason, LlmEvent};
@@ -30,6 +31,10 @@ pub struct Decoder {
     parts: usize,
     calls: usize,
     called: bool,
+    /// The newest block of a type that we do not know: what is added to it is ignored.
+    unknown: Option<u64>,
+    /// Ids of the calls that we are to run.
+    ids: Vec<String>,
     /// Ids and names of calls that the provider runs, for their results.
     hosted: Vec<(String, String)>,
     kept_bytes: usize,
@@ -48,6 +53,8 @@ impl Decoder {
             parts: 0,
             calls: 0,
             called: false,
+            unknown: None,
+            ids: Vec::new(),
             hosted: Vec::new(),
             kept_bytes: 0,
             usage: None,
@@ -134,6 +141,7 @@ impl Decoder {
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         self.stop(index, events); // a server that does not stop its blocks numbers them all alike
+        self.unknown = None;
         match block.kind.as_deref() {
             Some("text") => self.text(index, block.text, events),
             Some("thinking") => {
@@ -160,7 +168,7 @@ impl Decoder {
                     self.result(&kind, block, raw, events)?;
                 }
             }
-            Some(_) | None => {}
+            Some(_) | None => self.unknown = Some(index),
         }
         Ok(())
     }
@@ -172,6 +180,7 @@ impl Decoder {
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         match delta.kind.as_deref() {
+            Some(_) if self.unknown == Some(index) => {}
             Some("text_delta") => self.text(index, delta.text, events),
             Some("thinking_delta") => {
                 let at = self.reasoning(index, events);
@@ -270,13 +279,15 @@ impl Decoder {
         };
         let name = name.into_string();
         let id = block.id.filter(|id| !id.is_empty());
-        let id = id.map_or_else(|| format!("call_{number}"), Text::into_string);
+        let mut id = id.map_or_else(|| format!("call_{number}"), Text::into_string);
         self.keep(block.input.map_or(0, |input| input.get().len()))?;
         if let Some(raw) = hosted {
             self.keep(raw.get().len())?;
             self.hosted.push((id.clone(), name.clone()));
         } else {
             self.called = true;
+            id = distinct(id.into(), |id| self.ids.iter().any(|taken| taken == id)).into_owned();
+            self.ids.push(id.clone());
         }
         self.stop_parts(events);
         events.push(LlmEvent::ToolInputStart { id: id.clone(), name: name.clone() });

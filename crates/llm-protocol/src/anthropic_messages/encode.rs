@@ -1,19 +1,17 @@
 //! Neutral request in, request body out. Deterministic: the same request gives the same bytes in any build.
 
-use serde::{Serialize, Serializer};
-use serde_json::Value;
+use std::borrow::Cow;
 
-use crate::anthropic_messages::STATE_KEY;
-use crate::anthropic_messages::messages::{CacheControl, messages, system};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::anthropic_messages::messages::{messages, system};
 use crate::anthropic_messages::options::{OPTIONS, asked};
-use crate::cache::Breakpoints;
-use crate::dialect::Dialect;
-use crate::json::{RawJson, Sorted};
-use crate::options::BodyMap;
+use crate::cache::{Breakpoints, CacheControl};
+use crate::protocol::body::{Body, Source};
 use crate::request::{LlmRequest, ToolChoice};
-use crate::state::StateOwner;
 
-/// Writes the body of a streamed message, as the protocol's owner has it ([`crate::Protocol::encode_for`] for others).
+/// Writes the body of a streamed message.
 ///
 /// - Instructions in the middle go on with the user's message before them, wrapped.
 /// - Reasoning goes back signed to the model that wrote it, and as text to any other. Blocks of tools that the provider
@@ -25,72 +23,56 @@ use crate::state::StateOwner;
 /// - `providerOptions["anthropic"]` is read in the names of the AI SDK (`thinking`, `effort`, …); fields of
 ///   `providerOptions["anthropic-messages"]` are added to the body, sorted, and replace a generation control of the same
 ///   key (null removes it). Its `tools` come after ours.
-#[must_use]
-pub fn encode(request: &LlmRequest) -> Vec<u8> {
-    encode_for(request, &Dialect::default())
-}
-
-pub(crate) fn encode_for(request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
-    serde_json::to_vec(&Body { request, dialect })
-        .expect("keys are strings and the writer is memory")
-}
-
-struct Body<'a> {
-    request: &'a LlmRequest,
-    dialect: &'a Dialect,
-}
-
-impl Serialize for Body<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { request, dialect } = *self;
-        let key = dialect.state_key.as_deref().unwrap_or(STATE_KEY);
-        let owner = StateOwner::new(key, &request.model);
-        let marks = Breakpoints::of(request);
-        let asked = asked(request, dialect);
-        let tools = tools(request, &marks);
-        let mut body = BodyMap::new(serializer.serialize_map(None)?, dialect);
-        body.entry("model", &request.model)?;
-        let system = system(request, &marks);
-        if !system.is_empty() {
-            body.entry("system", &system)?;
-        }
-        body.entry("messages", &messages(request, dialect, &owner, &marks))?;
-        if !tools.is_empty() {
-            body.entry("tools", &tools)?;
-            if let Some(choice) = choice(&request.tool_choice, asked.one_at_a_time) {
-                body.entry("tool_choice", &choice)?;
-            }
-        }
-        body.entry("stream", &true)?;
-        body.tail(&asked.controls, &asked.fields)?;
-        body.end()
+pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
+    let Source { request, dialect, owner } = source;
+    let marks = Breakpoints::of(request);
+    let asked = asked(request, dialect);
+    let tools = OPTIONS.offer(request, ours(request, &marks));
+    body.entry("model", dialect.name_of(&request.model))?;
+    let system = system(request, &marks);
+    if !system.is_empty() {
+        body.entry("system", &system)?;
     }
+    body.entry("messages", &messages(request, dialect, owner, &marks))?;
+    let called = request.called_tools();
+    if !tools.is_empty() {
+        body.entry("tools", &tools)?;
+        if let Some(choice) = choice(&request.tool_choice, asked.one_at_a_time) {
+            body.entry("tool_choice", &choice)?;
+        }
+    } else if !called.is_empty() {
+        body.entry("tools", &called.into_iter().map(tool_of_history).collect::<Vec<_>>())?;
+        body.entry("tool_choice", &choice(&ToolChoice::None, false))?;
+    }
+    body.entry("stream", &true)?;
+    body.tail(&asked.controls, &asked.fields)
 }
 
 #[derive(Serialize)]
-#[serde(untagged)]
-enum Tool<'a> {
-    Ours {
-        name: &'a str,
-        description: &'a str,
-        input_schema: &'a RawJson,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<CacheControl>,
-    },
-    /// One that the provider runs, as the options have it.
-    Hosted(Sorted<'a>),
+struct Tool<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    input_schema: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
-fn tools<'a>(request: &'a LlmRequest, marks: &Breakpoints) -> Vec<Tool<'a>> {
-    let ours = request.tools.iter().enumerate().map(|(at, tool)| Tool::Ours {
-        name: &tool.name,
+fn ours<'a>(request: &'a LlmRequest, marks: &Breakpoints) -> impl Iterator<Item = Tool<'a>> {
+    let control = CacheControl::of(marks.ttl_seconds);
+    let marked = marks.tool;
+    request.tools.iter().enumerate().map(move |(at, tool)| Tool {
+        name: tool.name.as_str().into(),
         description: &tool.description,
-        input_schema: &tool.input_schema,
-        cache_control: (marks.tool == Some(at)).then(|| CacheControl::new(marks.ttl_seconds)),
-    });
-    let hosted =
-        OPTIONS.hosted_tools(request).iter().map(|tool: &Value| Tool::Hosted(Sorted(tool)));
-    ours.chain(hosted).collect()
+        input_schema: tool.input_schema.raw(),
+        cache_control: (marked == Some(at)).then_some(control),
+    })
+}
+
+/// A conversation with calls is refused without tools ("Requests which include `tool_use` or `tool_result` blocks must
+/// define tools"), so one that offers none any more names those that were called, and forbids to call them.
+fn tool_of_history(name: Cow<'_, str>) -> Tool<'_> {
+    let any = serde_json::from_str(r#"{"type":"object"}"#).expect("it is JSON");
+    Tool { name, description: "", input_schema: any, cache_control: None }
 }
 
 #[derive(Serialize)]

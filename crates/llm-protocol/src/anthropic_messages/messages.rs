@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::arguments;
-use crate::cache::Breakpoints;
-use crate::call_ids::CallIds;
+use crate::cache::{Breakpoints, CacheControl};
+use crate::call_ids::{CallIds, tool_name};
 use crate::dialect::{Dialect, Instructions, wrap_instructions};
 use crate::json::RawJson;
 use crate::media::{is_url, not_shown};
@@ -20,15 +20,6 @@ use crate::state::StateOwner;
 pub(super) struct WireMessage<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
-}
-
-/// A mark for the prompt cache.
-#[derive(Clone, Copy, Serialize)]
-pub(super) struct CacheControl {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -60,7 +51,7 @@ pub(super) enum Typed<'a> {
     },
     ToolUse {
         id: Cow<'a, str>,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: Cow<'a, RawValue>,
     },
     ToolResult {
@@ -118,14 +109,6 @@ impl<'a> From<Typed<'a>> for Block<'a> {
     }
 }
 
-impl CacheControl {
-    /// The provider knows five minutes, its default, and an hour.
-    pub(super) fn new(ttl_seconds: Option<u32>) -> Self {
-        let ttl = ttl_seconds.filter(|seconds| *seconds >= 3600).map(|_| "1h");
-        Self { kind: "ephemeral", ttl }
-    }
-}
-
 /// The instructions before the conversation, piece by piece.
 pub(super) fn system<'a>(request: &'a LlmRequest, marks: &Breakpoints) -> Vec<Block<'a>> {
     let mut blocks = Vec::new();
@@ -139,7 +122,7 @@ pub(super) fn system<'a>(request: &'a LlmRequest, marks: &Breakpoints) -> Vec<Bl
     for mark in &marks.system {
         let at = from.iter().rposition(|from| from <= mark);
         if let Some(Block::Typed { cache_control, .. }) = at.map(|at| &mut blocks[at]) {
-            *cache_control = Some(CacheControl::new(marks.ttl_seconds));
+            *cache_control = Some(CacheControl::of(marks.ttl_seconds));
         }
     }
     blocks
@@ -151,13 +134,8 @@ pub(super) fn messages<'a>(
     owner: &'a StateOwner,
     marks: &Breakpoints,
 ) -> Vec<WireMessage<'a>> {
-    let mut writer = Writer {
-        owner,
-        messages: Vec::new(),
-        blocks: 0,
-        from: Vec::new(),
-        ids: CallIds::default(),
-    };
+    let mut writer =
+        Writer { owner, messages: Vec::new(), blocks: 0, from: Vec::new(), ids: CallIds::plain() };
     for (at, message) in request.messages.iter().enumerate() {
         match message.role {
             Role::User => writer.user(message),
@@ -311,7 +289,8 @@ impl<'a> Writer<'a> {
 
     fn call(&mut self, call: &'a ToolCall) -> Block<'a> {
         let id = self.ids.of_call(&call.id);
-        Typed::ToolUse { id, name: &call.name, input: arguments::object(&call.arguments) }.into()
+        let name = tool_name(&call.name);
+        Typed::ToolUse { id, name, input: arguments::object(&call.arguments) }.into()
     }
 
     /// Ours goes back with its signature; that of another model is text.
@@ -343,7 +322,7 @@ impl<'a> Writer<'a> {
                 Block::Typed { .. } | Block::Thought(_) | Block::Exact(_) => None,
             });
             if let Some(control) = control {
-                *control = Some(CacheControl::new(marks.ttl_seconds));
+                *control = Some(CacheControl::of(marks.ttl_seconds));
             }
         }
     }
@@ -362,6 +341,7 @@ fn hosted_result<'a>(message: &'a Message, id: &str) -> Option<&'a ToolResult> {
 }
 
 fn media<'a>(mime: &'a str, data: &'a str) -> Typed<'a> {
+    let mime = if mime == "image/jpg" { "image/jpeg" } else { mime };
     let source = if is_url(data) {
         Source::Url { url: data }
     } else {

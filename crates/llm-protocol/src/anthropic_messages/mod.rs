@@ -18,27 +18,25 @@ mod messages;
 mod options;
 
 pub use decode::Decoder;
-pub use encode::encode;
-pub(crate) use encode::encode_for;
 
 use crate::framing::Framing;
-use crate::state::StateOwner;
+use crate::protocol::Spec;
 
-/// The version of the bytes that [`encode`] writes; see [`crate::openai_chat::WIRE_VERSION`].
+/// The version of the bytes that are written; see [`crate::openai_chat::WIRE_VERSION`].
 /// `tests/encode_anthropic_messages.rs` fails when bytes change under the same version.
 pub const WIRE_VERSION: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "anthropic-messages";
 
-pub(crate) const STATE_KEY: &str = "anthropic";
-pub(crate) const FRAMING: Framing = Framing::Sse;
-pub(crate) const BASE_PATH: &str = "/v1";
+const STATE_KEY: &str = "anthropic";
 
-pub(crate) fn path(_model: &str) -> String {
-    "messages".to_owned()
-}
-
-pub(crate) fn decoder(owner: StateOwner) -> Decoder {
-    Decoder::new(owner)
-}
+pub(crate) const SPEC: Spec = Spec {
+    id: ID,
+    wire_version: WIRE_VERSION,
+    state_key: STATE_KEY,
+    framing: Framing::Sse,
+    base_path: "/v1",
+    path: |_| "messages".to_owned(),
+    write: encode::write,
+};

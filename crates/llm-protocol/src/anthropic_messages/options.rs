@@ -4,9 +4,8 @@ use serde_json::Value;
 
 use crate::anthropic_messages::{ID, STATE_KEY};
 use crate::dialect::Dialect;
-use crate::json::control_number;
 use crate::options::{BodyFields, OptionTable};
-use crate::request::{LlmRequest, ToolChoice};
+use crate::request::{ControlNames, LlmRequest, ToolChoice};
 
 pub(super) const OPTIONS: OptionTable = OptionTable {
     id: ID,
@@ -44,7 +43,7 @@ pub(super) struct Asked<'a> {
 pub(super) fn asked<'a>(request: &LlmRequest, dialect: &'a Dialect) -> Asked<'a> {
     let mut fields = OPTIONS.fields(request, dialect);
     let one_at_a_time = fields.take(ONE_AT_A_TIME) == Some(Value::Bool(true));
-    for name in ["metadata", "thinking"] {
+    for name in ["container", "context_management", "mcp_servers", "metadata", "thinking"] {
         if let Some(value) = fields.take(name) {
             fields.set(name, snake_members(value));
         }
@@ -68,24 +67,25 @@ fn controls<'a>(
     max_tokens: u64,
     fields: &BodyFields,
 ) -> Vec<(&'a str, Value)> {
-    let generation = &request.generation;
+    let mut generation = request.generation.clone();
     let budget = fields.get("thinking").and_then(|thinking| thinking["budget_tokens"].as_u64());
-    let max_tokens = match budget {
+    generation.max_tokens = Some(match budget {
         Some(budget) if max_tokens <= budget => max_tokens.saturating_add(budget),
         Some(_) | None => max_tokens,
-    };
-    let thinks = thinks(fields);
-    let free = |number: &f64| !thinks || *number >= 0.95;
-    let stop: Vec<_> = generation.stop.iter().filter(|stop| !stop.trim().is_empty()).collect();
-    let stop = (!stop.is_empty()).then(|| stop.into_iter().cloned().collect::<Value>());
-    let all = [
-        (max_tokens_field, Some(Value::from(max_tokens))),
-        ("temperature", generation.temperature.filter(|_| !thinks).map(control_number)),
-        ("top_p", generation.top_p.filter(free).map(control_number)),
-        ("top_k", generation.top_k.filter(|_| !thinks).map(Value::from)),
-        ("stop_sequences", stop),
-    ];
-    all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    });
+    if thinks(fields) {
+        (generation.temperature, generation.top_k) = (None, None);
+        generation.top_p = generation.top_p.filter(|top_p| *top_p >= 0.95);
+    }
+    generation.stop.retain(|stop| !stop.trim().is_empty());
+    generation.named(&ControlNames {
+        max_tokens: max_tokens_field,
+        temperature: "temperature",
+        top_p: "top_p",
+        top_k: Some("top_k"),
+        seed: None,
+        stop: Some("stop_sequences"),
+    })
 }
 
 fn thinks(fields: &BodyFields) -> bool {
@@ -100,15 +100,15 @@ fn is_forced(choice: &ToolChoice) -> bool {
     }
 }
 
-/// `{"budgetTokens": 1}` as the body has it: `{"budget_tokens": 1}`.
+/// `{"budgetTokens": 1}` as the body has it, at every depth: `{"budget_tokens": 1}`.
 fn snake_members(value: Value) -> Value {
     match value {
         Value::Object(members) => {
-            members.into_iter().map(|(name, value)| (snake_case(&name), value)).collect()
+            let snake = |(name, value): (String, Value)| (snake_case(&name), snake_members(value));
+            members.into_iter().map(snake).collect()
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            value
-        }
+        Value::Array(items) => items.into_iter().map(snake_members).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }
 

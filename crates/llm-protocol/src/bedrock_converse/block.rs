@@ -6,6 +6,7 @@ use crate::arguments::owned_object;
 use crate::bedrock_converse::frame::{ReasoningDelta, Start};
 use crate::bedrock_converse::hosted::{HostedResult, call_block};
 use crate::bedrock_converse::part::{OpenPart, PartKind};
+use crate::call_ids::distinct;
 use crate::decode_error::DecodeError;
 use crate::event::LlmEvent;
 use crate::message::ToolCall;
@@ -74,8 +75,12 @@ impl Blocks {
         let Some(name) = filled(call.name) else {
             return Err(DecodeError::malformed("a tool call begins without a name"));
         };
-        let id = filled(call.tool_use_id).unwrap_or_else(|| format!("call_{at}"));
+        let mut id = filled(call.tool_use_id).unwrap_or_else(|| format!("call_{at}"));
         let hosted = call.kind.is_some_and(|kind| &*kind == "server_tool_use");
+        if !hosted {
+            let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
+            id = distinct(id.into(), is_taken).into_owned();
+        }
         events.push(LlmEvent::ToolInputStart { id: id.clone(), name: name.clone() });
         let arguments = String::new();
         self.calls.push(Call { index, id, name, arguments, hosted, open: true });

@@ -1,18 +1,16 @@
 //! Neutral request in, request body out. Deterministic: the same request gives the same bytes in any build.
 
-use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::bedrock_converse::content::{CachePoint, Content};
 use crate::bedrock_converse::encode::messages;
-use crate::bedrock_converse::tools::config;
+use crate::bedrock_converse::tools::{config, ours};
 use crate::bedrock_converse::{ID, STATE_KEY};
 use crate::cache::Breakpoints;
 use crate::dialect::Dialect;
-use crate::json::control_number;
-use crate::options::{BodyFields, BodyMap, OptionTable};
-use crate::protocol::Protocol;
-use crate::request::{Generation, LlmRequest, SystemPart};
+use crate::options::{BodyFields, OptionTable};
+use crate::protocol::body::{Body, Source};
+use crate::request::{ControlNames, LlmRequest, SystemPart};
 
 const INFERENCE: &str = "inferenceConfig";
 /// Fields for the model itself, which Converse does not know.
@@ -44,45 +42,32 @@ const OPTIONS: OptionTable = OptionTable {
 /// - Arguments are sent as a JSON object; a failed result has the status `error`.
 /// - Blank texts and messages of nothing are left out: they are refused.
 /// - Options: `bedrock` in the names of the AI SDK, `bedrock-converse` as fields of the body.
-pub(super) fn encode(request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
-    serde_json::to_vec(&Body { request, dialect })
-        .expect("keys are strings and the writer is memory")
-}
-
-struct Body<'a> {
-    request: &'a LlmRequest,
-    dialect: &'a Dialect,
-}
-
-impl Serialize for Body<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { request, dialect } = *self;
-        let marks = Breakpoints::of(request);
-        let owner = Protocol::BedrockConverse.owner(&request.model, dialect);
-        let mut body = BodyMap::new(serializer.serialize_map(None)?, dialect);
-        body.entry("modelId", &request.model)?;
-        body.entry("messages", &messages(&request.messages, &marks.messages, &owner))?;
-        let system = system(&request.system, &marks.system);
-        if !system.is_empty() {
-            body.entry("system", &system)?;
-        }
-        let mut fields = OPTIONS.fields(request, dialect);
-        controls(request, dialect, &mut fields);
-        if let Some(tools) = config(request, OPTIONS.hosted_tools(request), marks.tool) {
-            body.entry("toolConfig", &tools)?;
-        }
-        body.tail(&[], &fields)?;
-        body.end()
+pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
+    let Source { request, dialect, owner } = source;
+    let marks = Breakpoints::of(request);
+    let point = CachePoint::of(marks.ttl_seconds);
+    body.entry("modelId", &request.model)?;
+    body.entry("messages", &messages(&request.messages, (&marks.messages, point), owner))?;
+    let system = system(&request.system, (&marks.system, point));
+    if !system.is_empty() {
+        body.entry("system", &system)?;
     }
+    let mut fields = OPTIONS.fields(request, dialect);
+    controls(request, dialect, &mut fields);
+    let ours = ours(request, marks.tool.map(|tool| (tool, point)));
+    if let Some(tools) = config(request, OPTIONS.offer(request, ours)) {
+        body.entry("toolConfig", &tools)?;
+    }
+    body.tail(&[], &fields)
 }
 
-fn system<'a>(parts: &'a [SystemPart], marks: &[usize]) -> Vec<Content<'a>> {
+/// Blank pieces are refused; the mark of one goes to the piece before it.
+fn system<'a>(parts: &'a [SystemPart], (marks, point): (&[usize], CachePoint)) -> Vec<Content<'a>> {
     let mut blocks = Vec::new();
     for (at, SystemPart::Text { text }) in parts.iter().enumerate() {
-        let Some(block) = Content::said(text) else { continue };
-        blocks.push(block);
-        if marks.contains(&at) {
-            blocks.push(Content::CachePoint(CachePoint::DEFAULT));
+        blocks.extend(Content::said(text));
+        if marks.contains(&at) && matches!(blocks.last(), Some(Content::Text(_))) {
+            blocks.push(Content::CachePoint(point));
         }
     }
     blocks
@@ -90,7 +75,16 @@ fn system<'a>(parts: &'a [SystemPart], marks: &[usize]) -> Vec<Content<'a>> {
 
 /// Puts the generation controls below what the options say of them, and takes out what the dialect omits.
 fn controls(request: &LlmRequest, dialect: &Dialect, fields: &mut BodyFields) {
-    let mut inference = inference(&request.generation);
+    let inference = request.generation.named(&ControlNames {
+        max_tokens: "maxTokens",
+        temperature: "temperature",
+        top_p: "topP",
+        top_k: None,
+        seed: None,
+        stop: Some("stopSequences"),
+    });
+    let inference = inference.into_iter().map(|(key, value)| (key.to_owned(), value));
+    let mut inference: Map<String, Value> = inference.collect();
     let mut additional = Map::new();
     if let Some(top_k) = request.generation.top_k {
         add_top_k(&request.model, top_k, &mut additional);
@@ -113,17 +107,6 @@ fn controls(request: &LlmRequest, dialect: &Dialect, fields: &mut BodyFields) {
             fields.set(name, Value::Object(own));
         }
     }
-}
-
-fn inference(generation: &Generation) -> Map<String, Value> {
-    let stop = (!generation.stop.is_empty()).then(|| Value::from(generation.stop.clone()));
-    let all = [
-        ("maxTokens", generation.max_tokens.map(Value::from)),
-        ("temperature", generation.temperature.map(control_number)),
-        ("topP", generation.top_p.map(control_number)),
-        ("stopSequences", stop),
-    ];
-    all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 /// A dialect names controls as most protocols do (`top_p`); here they are in camelCase and one object deeper.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::bedrock_converse::media::MediaBlock;
+use crate::cache::wire_ttl;
 use crate::json::RawJson;
 
 /// A block, in JSON an object of one member.
@@ -18,7 +19,7 @@ pub(super) enum Content<'a> {
     #[serde(rename_all = "camelCase")]
     ToolUse {
         tool_use_id: Cow<'a, str>,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: Cow<'a, RawValue>,
     },
     #[serde(rename_all = "camelCase")]
@@ -49,14 +50,20 @@ pub(super) enum Reasoning<'a> {
 }
 
 /// What comes before it is kept in the prompt cache.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Serialize)]
 pub(super) struct CachePoint {
     #[serde(rename = "type")]
     kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
 }
 
 impl CachePoint {
-    pub(super) const DEFAULT: Self = Self { kind: "default" };
+    /// For so many seconds.
+    /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_CachePointBlock.html>
+    pub(super) fn of(ttl_seconds: Option<u32>) -> Self {
+        Self { kind: "default", ttl: wire_ttl(ttl_seconds) }
+    }
 }
 
 impl<'a> Content<'a> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::object;
 use crate::bedrock_converse::content::{CachePoint, Content, Reasoning};
 use crate::bedrock_converse::media::{Documents, block};
-use crate::call_ids::CallIds;
+use crate::call_ids::{CallIds, tool_name};
 use crate::dialect::wrap_instructions;
 use crate::json::RawJson;
 use crate::media::not_shown;
@@ -38,16 +38,16 @@ struct Writer<'a> {
 /// The messages, with a cache point after those at `marks`.
 pub(super) fn messages<'a>(
     messages: &'a [Message],
-    marks: &[usize],
+    (marks, point): (&[usize], CachePoint),
     owner: &'a StateOwner,
 ) -> Vec<WireMessage<'a>> {
-    let (ids, documents) = (CallIds::default(), Documents::default());
+    let (ids, documents) = (CallIds::plain(), Documents::default());
     let mut writer = Writer { owner, messages: Vec::new(), ids, documents };
     for (at, message) in messages.iter().enumerate() {
         let wrote = writer.message(message);
         if wrote && marks.contains(&at) {
             let last = writer.messages.last_mut().expect("one was just written");
-            last.content.push(Content::CachePoint(CachePoint::DEFAULT));
+            last.content.push(Content::CachePoint(point));
         }
     }
     writer.messages
@@ -60,7 +60,7 @@ impl<'a> Writer<'a> {
         match message.role {
             Role::User => {
                 let content = parts().filter_map(|part| self.user_part(part)).collect();
-                self.push("user", content)
+                self.push("user", introduced(content))
             }
             Role::System => {
                 let texts: Vec<_> = parts().filter_map(text_of).collect();
@@ -74,20 +74,33 @@ impl<'a> Writer<'a> {
                 let content = results.map(|result| self.result(result)).collect();
                 self.push("user", content)
             }
-            Role::Assistant => {
-                let content = parts().filter_map(|part| self.assistant_part(part)).collect();
-                let said = self.push("assistant", content);
-                // Of calls that another provider ran: here they are answered as ours are.
-                let results: Vec<_> = parts().filter_map(result_of).collect();
-                let mut content = Vec::new();
-                for result in results {
-                    if self.own_block(&result.provider_metadata).is_none() {
-                        content.push(self.result(result));
-                    }
-                }
-                self.push("user", content) || said
-            }
+            Role::Assistant => self.assistant(message),
         }
+    }
+
+    /// Calls that another provider ran are answered here as ours are, by a message of the user; what was said after that
+    /// comes after it.
+    fn assistant(&mut self, message: &'a Message) -> bool {
+        let (mut said, mut answers) = (Vec::new(), Vec::new());
+        let mut wrote = false;
+        for part in message.content.iter().filter(|part| can_carry(message.role, part)) {
+            let answer = result_of(part).filter(|result| !self.is_ours(&result.provider_metadata));
+            if let Some(result) = answer {
+                answers.push(self.result(result));
+                continue;
+            }
+            if !answers.is_empty() {
+                wrote |= self.push("assistant", std::mem::take(&mut said));
+                wrote |= self.push("user", std::mem::take(&mut answers));
+            }
+            said.extend(self.assistant_part(part));
+        }
+        wrote |= self.push("assistant", said);
+        self.push("user", answers) || wrote
+    }
+
+    fn is_ours(&self, metadata: &Option<RawJson>) -> bool {
+        self.own_block(metadata).is_some()
     }
 
     fn push(&mut self, role: &'static str, mut content: Vec<Content<'a>>) -> bool {
@@ -139,7 +152,8 @@ impl<'a> Writer<'a> {
             return Content::Verbatim(block);
         }
         let tool_use_id = self.ids.of_call(&call.id);
-        Content::ToolUse { tool_use_id, name: &call.name, input: object(&call.arguments) }
+        let name = tool_name(&call.name);
+        Content::ToolUse { tool_use_id, name, input: object(&call.arguments) }
     }
 
     fn result(&mut self, result: &'a ToolResult) -> Content<'a> {
@@ -157,6 +171,17 @@ impl<'a> Writer<'a> {
     fn own_block(&self, metadata: &Option<RawJson>) -> Option<RawJson> {
         self.owner.read::<State>(metadata.as_ref())?.block
     }
+}
+
+/// A document is refused where no text is beside it.
+/// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_DocumentBlock.html>
+fn introduced(mut content: Vec<Content<'_>>) -> Vec<Content<'_>> {
+    let is_document = |part: &Content<'_>| matches!(part, Content::Document(_));
+    let is_text = |part: &Content<'_>| matches!(part, Content::Text(_));
+    if content.iter().any(is_document) && !content.iter().any(is_text) {
+        content.insert(0, Content::Text("A document:".into()));
+    }
+    content
 }
 
 fn text_of(part: &Part) -> Option<&str> {

@@ -18,10 +18,8 @@ pub use decode::Decoder;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::dialect::Dialect;
 use crate::framing::Framing;
-use crate::request::LlmRequest;
-use crate::state::StateOwner;
+use crate::protocol::Spec;
 
 /// The version of the bytes that are written: see [`crate::openai_chat::WIRE_VERSION`].
 pub const WIRE_VERSION: u32 = 1;
@@ -29,23 +27,23 @@ pub const WIRE_VERSION: u32 = 1;
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "bedrock-converse";
 
-pub(crate) const STATE_KEY: &str = "bedrock";
-pub(crate) const FRAMING: Framing = Framing::AwsEventStream;
-pub(crate) const BASE_PATH: &str = "";
+const STATE_KEY: &str = "bedrock";
+
+pub(crate) const SPEC: Spec = Spec {
+    id: ID,
+    wire_version: WIRE_VERSION,
+    state_key: STATE_KEY,
+    framing: Framing::AwsEventStream,
+    base_path: "",
+    path,
+    write: body::write,
+};
 
 /// RFC 3986's unreserved characters; a model's `:` and an ARN's `/` are not among them.
 const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-pub(crate) fn path(model: &str) -> String {
+fn path(model: &str) -> String {
     format!("model/{}/converse-stream", utf8_percent_encode(model, IN_SEGMENT))
-}
-
-pub(crate) fn encode_for(request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
-    body::encode(request, dialect)
-}
-
-pub(crate) fn decoder(owner: StateOwner) -> Decoder {
-    Decoder::new(owner)
 }
 
 #[cfg(test)]

@@ -1,42 +1,37 @@
 //! The tools that a model may call.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::bedrock_converse::content::CachePoint;
-use crate::json::Sorted;
-use crate::message::Part;
+use crate::options::Offered;
 use crate::request::{LlmRequest, ToolChoice};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ToolConfig<'a> {
-    tools: Vec<Tool<'a>>,
+    tools: Vec<Offered<'a, Tool<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Choice<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Tool<'a> {
+pub(super) enum Tool<'a> {
     #[serde(rename = "toolSpec", rename_all = "camelCase")]
     Spec {
-        name: &'a str,
+        name: Cow<'a, str>,
         #[serde(skip_serializing_if = "str::is_empty")]
         description: &'a str,
         input_schema: Schema<'a>,
     },
     CachePoint(CachePoint),
-    /// One that Bedrock runs.
-    #[serde(untagged)]
-    Hosted(Sorted<'a>),
 }
 
 #[derive(Serialize)]
-struct Schema<'a> {
+pub(super) struct Schema<'a> {
     json: &'a RawValue,
 }
 
@@ -50,29 +45,34 @@ enum Choice<'a> {
 #[derive(Serialize)]
 struct Nothing {}
 
-/// None where there are no tools. `marked` is the tool after which the prompt cache ends.
+/// Those of the request; the prompt cache ends after the one that is marked.
+pub(super) fn ours<'a>(
+    request: &'a LlmRequest,
+    marked: Option<(usize, CachePoint)>,
+) -> impl Iterator<Item = Tool<'a>> {
+    request.tools.iter().enumerate().flat_map(move |(at, tool)| {
+        let spec = Tool::Spec {
+            name: tool.name.as_str().into(),
+            description: &tool.description,
+            input_schema: Schema { json: tool.input_schema.raw() },
+        };
+        let point = marked.filter(|(marked, _)| *marked == at);
+        [Some(spec), point.map(|(_, point)| Tool::CachePoint(point))].into_iter().flatten()
+    })
+}
+
+/// None where there are no tools.
 pub(super) fn config<'a>(
     request: &'a LlmRequest,
-    hosted: &'a [Value],
-    marked: Option<usize>,
+    mut tools: Vec<Offered<'a, Tool<'a>>>,
 ) -> Option<ToolConfig<'a>> {
-    let called = called(request);
+    let called = request.called_tools();
     // Bedrock has no `none`: without tools nothing can be called, but a conversation with calls must have them.
     if request.tool_choice == ToolChoice::None && called.is_empty() {
         return None;
     }
-    let mut tools = Vec::new();
-    for (at, tool) in request.tools.iter().enumerate() {
-        let input_schema = Schema { json: tool.input_schema.raw() };
-        let (name, description) = (tool.name.as_str(), tool.description.as_str());
-        tools.push(Tool::Spec { name, description, input_schema });
-        if marked == Some(at) {
-            tools.push(Tool::CachePoint(CachePoint::DEFAULT));
-        }
-    }
-    tools.extend(hosted.iter().map(|tool| Tool::Hosted(Sorted(tool))));
     if tools.is_empty() {
-        tools.extend(called.into_iter().map(tool_of_history));
+        tools.extend(called.into_iter().map(tool_of_history).map(Offered::Ours));
     }
     if tools.is_empty() {
         return None;
@@ -85,19 +85,9 @@ pub(super) fn config<'a>(
     Some(ToolConfig { tools, tool_choice })
 }
 
-/// The names of the tools that the conversation has called.
-fn called(request: &LlmRequest) -> BTreeSet<&str> {
-    let parts = request.messages.iter().flat_map(|message| &message.content);
-    let names = parts.filter_map(|part| match part {
-        Part::ToolCall(call) => Some(call.name.as_str()),
-        Part::ToolResult(_) | Part::Text(_) | Part::Reasoning(_) | Part::Media(_) => None,
-    });
-    names.collect()
-}
-
 /// A conversation with calls is refused without tools ("The toolConfig field must be defined when using toolUse and
 /// toolResult content blocks"), so one that offers none any more names those that were called.
-fn tool_of_history(name: &str) -> Tool<'_> {
+fn tool_of_history(name: Cow<'_, str>) -> Tool<'_> {
     let any = serde_json::from_str(r#"{"type":"object"}"#).expect("it is JSON");
     Tool::Spec { name, description: "", input_schema: Schema { json: any } }
 }

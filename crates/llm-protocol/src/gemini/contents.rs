@@ -78,6 +78,9 @@ struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<RawJson>,
     response: Outcome<'a>,
+    /// What the model is shown with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Body<'a>>,
 }
 
 /// Gemini takes any object as what came of a call; only `error` has a meaning of its own.
@@ -121,9 +124,8 @@ fn text<'a>(text: impl Into<Cow<'a, str>>) -> WirePart<'a> {
 }
 
 pub(super) fn contents<'a>(request: &'a LlmRequest, owner: &'a StateOwner) -> Vec<Content<'a>> {
-    let unsigned_calls = is_signature_required(&request.model);
-    let mut writer =
-        Writer { owner, contents: Vec::new(), call_ids: HashMap::new(), unsigned_calls };
+    let third = is_third_generation(&request.model);
+    let mut writer = Writer { owner, contents: Vec::new(), call_ids: HashMap::new(), third };
     for message in &request.messages {
         match message.role {
             Role::User => writer.user(message),
@@ -143,7 +145,7 @@ const MODEL: &str = "model";
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>
 const FOREIGN_SIGNATURE: &str = "\"skip_thought_signature_validator\"";
 
-fn is_signature_required(model: &str) -> bool {
+fn is_third_generation(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let generation = name.strip_prefix("gemini-").and_then(|rest| {
         rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u32>().ok()
@@ -156,8 +158,9 @@ struct Writer<'a> {
     contents: Vec<Content<'a>>,
     /// The ids that the provider gave its calls, by ours.
     call_ids: HashMap<&'a str, RawJson>,
-    /// Whether calls of others need a stand-in for their signature.
-    unsigned_calls: bool,
+    /// Whether the model is of the third generation or later: calls of others need a stand-in for their signature then,
+    /// and what a result shows belongs into it.
+    third: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -173,7 +176,7 @@ impl<'a> Writer<'a> {
     fn user(&mut self, message: &'a Message) {
         let parts = message.content.iter().filter_map(|part| match part {
             Part::Text(part) => (!part.text.is_empty()).then(|| text(part.text.as_str())),
-            Part::Media(part) => Some(media(&part.mime, &part.data)),
+            Part::Media(part) => Some(media(&part.mime, &part.data).into()),
             Part::Reasoning(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
         });
         let parts = parts.collect();
@@ -203,7 +206,8 @@ impl<'a> Writer<'a> {
         self.say(USER, parts);
     }
 
-    /// Images of a result follow it.
+    /// Images of a result follow it, or are in it where the model takes that.
+    /// <https://ai.google.dev/gemini-api/docs/function-calling#multimodal>
     fn result(&self, result: &'a ToolResult, parts: &mut Vec<WirePart<'a>>) {
         let texts: Vec<&str> = result
             .content
@@ -224,11 +228,15 @@ impl<'a> Writer<'a> {
             Outcome::Done { name, content }
         };
         let id = self.call_ids.get(result.id.as_str()).cloned();
-        parts.push(Body::FunctionResponse(FunctionResponse { name, id, response }).into());
-        parts.extend(result.content.iter().filter_map(|content| match content {
+        let media = result.content.iter().filter_map(|content| match content {
             ToolContent::Media { mime, data } => Some(media(mime, data)),
             ToolContent::Text { .. } => None,
-        }));
+        });
+        let (within, after): (Vec<_>, Vec<_>) =
+            media.partition(|media| self.third && is_shown(media));
+        let answer = FunctionResponse { name, id, response, parts: within };
+        parts.push(Body::FunctionResponse(answer).into());
+        parts.extend(after.into_iter().map(WirePart::from));
     }
 
     /// What the model said, thought and called, in order. Code that another provider ran is a call of ours, and its
@@ -281,7 +289,7 @@ impl<'a> Writer<'a> {
         };
         let stand_in = || {
             let signature = RawJson::parse(FOREIGN_SIGNATURE).expect("it is JSON");
-            (is_first && self.unsigned_calls).then_some(signature)
+            (is_first && self.third).then_some(signature)
         };
         let args = arguments::object(&call.arguments);
         WirePart::Made(MadePart {
@@ -322,12 +330,18 @@ fn has_result(message: &Message, id: &str) -> bool {
     })
 }
 
-fn media<'a>(mime: &'a str, data: &'a str) -> WirePart<'a> {
+fn media<'a>(mime: &'a str, data: &'a str) -> Body<'a> {
     if is_url(data) {
-        Body::FileData(FileData { mime_type: mime, file_uri: data }).into()
+        Body::FileData(FileData { mime_type: mime, file_uri: data })
     } else {
-        Body::InlineData(InlineData { mime_type: mime, data }).into()
+        Body::InlineData(InlineData { mime_type: mime, data })
     }
+}
+
+/// What a result can show.
+fn is_shown(media: &Body<'_>) -> bool {
+    let known = ["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"];
+    matches!(media, Body::InlineData(data) if known.contains(&data.mime_type))
 }
 
 #[cfg(test)]
@@ -335,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_are_required_from_the_third_generation_on() {
+    fn the_third_generation_is_told_by_its_name() {
         for (model, required) in [
             ("gemini-2.5-flash", false),
             ("gemini-3-pro-preview", true),
@@ -343,7 +357,7 @@ mod tests {
             ("gemini-flash-latest", false),
             ("gemma-3-27b-it", false),
         ] {
-            assert_eq!(is_signature_required(model), required, "{model}");
+            assert_eq!(is_third_generation(model), required, "{model}");
         }
     }
 }

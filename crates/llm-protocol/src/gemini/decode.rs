@@ -3,6 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::call_ids::distinct;
 use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::event::{FinishReason, LlmEvent, Usage};
@@ -30,7 +31,8 @@ pub struct Decoder {
     open: Option<OpenPart>,
     parts: usize,
     calls: usize,
-    called: bool,
+    /// Ids of the calls that we are to run.
+    ids: Vec<String>,
     /// The call whose code runs.
     code: Option<String>,
     kept_bytes: usize,
@@ -53,7 +55,7 @@ impl Decoder {
             open: None,
             parts: 0,
             calls: 0,
-            called: false,
+            ids: Vec::new(),
             code: None,
             kept_bytes: 0,
             reason: None,
@@ -103,7 +105,7 @@ impl Decoder {
         let Some(reason) = self.reason else { return Err(DecodeError::Truncated) };
         let mut events = Vec::new();
         self.close(None, &mut events);
-        let calls = reason == FinishReason::Stop && self.called;
+        let calls = reason == FinishReason::Stop && !self.ids.is_empty();
         let reason = if calls { FinishReason::ToolCalls } else { reason };
         let usage = self.usage;
         events.push(LlmEvent::StepFinish { reason, usage });
@@ -227,7 +229,9 @@ impl Decoder {
         let own_id = call.id.filter(|id| !id.is_empty()).map(Text::into_string);
         let arguments = call.args.map_or("{}", RawValue::get);
         let id = self.begin(own_id.clone(), arguments)?;
-        self.called = true;
+        let is_taken = |id: &str| self.ids.iter().any(|taken| taken == id);
+        let id = distinct(id.into(), is_taken).into_owned();
+        self.ids.push(id.clone());
         let own_id = own_id.map(|id| raw(&quoted(&id)));
         let members = [("id", own_id.as_ref().map(RawJson::raw)), ("thoughtSignature", signature)];
         let provider_metadata = self.owner.write(&said(members));

@@ -275,3 +275,13 @@ fn what_is_kept_is_bounded() {
     assert_eq!(at, 15); // the quotes count
     assert!(matches!(error, DecodeError::TooLarge { max: MAX_KEPT_BYTES, .. }), "{error:?}");
 }
+
+#[test]
+fn ids_that_a_server_gives_twice_are_told_apart() {
+    let mut decoder = Decoder::new(StateOwner::new("google", "m"));
+    let call = r#"{"functionCall":{"id":"a","name":"t"}}"#;
+    let frame = format!(r#"{{"candidates":[{{"content":{{"parts":[{call},{call}]}}}}]}}"#);
+    let called = |event| if let LlmEvent::ToolCall(call) = event { Some(call.id) } else { None };
+    let ids: Vec<_> = decoder.push(&frame).unwrap().into_iter().filter_map(called).collect();
+    assert_eq!(ids, ["a", "a_2"]);
+}

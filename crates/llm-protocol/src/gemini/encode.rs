@@ -1,16 +1,16 @@
 //! Neutral request in, request body out. Deterministic: the same request gives the same bytes in any build.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::dialect::Dialect;
 use crate::gemini::contents::contents;
 use crate::gemini::schema::{Schema, parameters};
 use crate::gemini::{ID, STATE_KEY};
-use crate::json::{Sorted, control_number};
-use crate::options::{BodyFields, BodyMap, OptionTable};
-use crate::request::{LlmRequest, SystemPart, ToolChoice};
-use crate::state::StateOwner;
+use crate::json::Sorted;
+use crate::options::{BodyFields, OptionTable};
+use crate::protocol::body::{Body, Source};
+use crate::request::{ControlNames, LlmRequest, SystemPart, ToolChoice};
 
 const OPTIONS: OptionTable = OptionTable {
     id: ID,
@@ -22,6 +22,7 @@ const OPTIONS: OptionTable = OptionTable {
         ("labels", "labels"),
         ("mediaResolution", "generationConfig.mediaResolution"),
         ("responseModalities", "generationConfig.responseModalities"),
+        (RETRIEVAL, RETRIEVAL),
         ("safetySettings", "safetySettings"),
         ("serviceTier", "serviceTier"),
         ("thinkingConfig", "generationConfig.thinkingConfig"),
@@ -31,8 +32,10 @@ const OPTIONS: OptionTable = OptionTable {
 };
 
 const GENERATION: &str = "generationConfig";
+/// An option, no field but of the `toolConfig`: where the asker is, for Google's maps and search.
+const RETRIEVAL: &str = "retrievalConfig";
 
-/// Writes the body of a streamed answer, as the protocol's owner has it ([`crate::Protocol::encode_for`] for others).
+/// Writes the body of a streamed answer.
 /// The model is in the path.
 ///
 /// - The instructions before the conversation are one text, joined by line feeds; those in the middle are wrapped in
@@ -44,50 +47,30 @@ const GENERATION: &str = "generationConfig";
 /// - `providerOptions["google"]` is read in the names of the AI SDK (`thinkingConfig`, `safetySettings`, …); fields of
 ///   `providerOptions["gemini"]` are added to the body, sorted, and its `generationConfig` replaces controls of the same
 ///   key (null removes them). Its `tools` come after ours.
-#[must_use]
-pub fn encode(request: &LlmRequest) -> Vec<u8> {
-    encode_for(request, &Dialect::default())
-}
-
-pub(crate) fn encode_for(request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
-    serde_json::to_vec(&Body { request, dialect })
-        .expect("keys are strings and the writer is memory")
-}
-
-struct Body<'a> {
-    request: &'a LlmRequest,
-    dialect: &'a Dialect,
-}
-
-impl Serialize for Body<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { request, dialect } = *self;
-        let key = dialect.state_key.as_deref().unwrap_or(STATE_KEY);
-        let owner = StateOwner::new(key, &request.model);
-        let mut body = BodyMap::new(serializer.serialize_map(None)?, dialect);
-        body.entry("contents", &contents(request, &owner))?;
-        let system = request.system.iter().map(|SystemPart::Text { text }| text.as_str());
-        let text = system.collect::<Vec<_>>().join("\n");
-        if !text.is_empty() {
-            body.entry("systemInstruction", &Instruction { parts: [Text { text }] })?;
-        }
-        let tools = tools(request);
-        if !tools.is_empty() {
-            body.entry("tools", &tools)?;
-        }
-        if !request.tools.is_empty()
-            && let Some(function_calling_config) = choice(&request.tool_choice)
-        {
-            body.entry("toolConfig", &ToolConfig { function_calling_config })?;
-        }
-        let mut fields = OPTIONS.fields(request, dialect);
-        let generation = generation(request, &mut fields, dialect);
-        if !generation.is_empty() {
-            body.entry(GENERATION, &Sorted(&Value::Object(generation)))?;
-        }
-        body.tail(&[], &fields)?;
-        body.end()
+pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
+    let Source { request, dialect, owner } = source;
+    body.entry("contents", &contents(request, owner))?;
+    let system = request.system.iter().map(|SystemPart::Text { text }| text.as_str());
+    let text = system.collect::<Vec<_>>().join("\n");
+    if !text.is_empty() {
+        body.entry("systemInstruction", &Instruction { parts: [Text { text }] })?;
     }
+    let tools = OPTIONS.offer(request, Declarations::of(request));
+    if !tools.is_empty() {
+        body.entry("tools", &tools)?;
+    }
+    let mut fields = OPTIONS.fields(request, dialect);
+    let retrieval = fields.take(RETRIEVAL);
+    let choice = choice(&request.tool_choice).filter(|_| !request.tools.is_empty());
+    if choice.is_some() || retrieval.is_some() {
+        let config = ToolConfig { function_calling_config: choice, retrieval_config: retrieval };
+        body.entry("toolConfig", &config)?;
+    }
+    let generation = generation(request, &mut fields, dialect);
+    if !generation.is_empty() {
+        body.entry(GENERATION, &Sorted(&Value::Object(generation)))?;
+    }
+    body.tail(&[], &fields)
 }
 
 #[derive(Serialize)]
@@ -100,15 +83,11 @@ struct Text {
     text: String,
 }
 
+/// All functions are one tool.
 #[derive(Serialize)]
-#[serde(untagged)]
-enum Tool<'a> {
-    Ours {
-        #[serde(rename = "functionDeclarations")]
-        declarations: Vec<Declaration<'a>>,
-    },
-    /// One that the provider runs, as the options have it.
-    Hosted(Sorted<'a>),
+#[serde(rename_all = "camelCase")]
+struct Declarations<'a> {
+    function_declarations: Vec<Declaration<'a>>,
 }
 
 #[derive(Serialize)]
@@ -119,22 +98,25 @@ struct Declaration<'a> {
     parameters: Option<Schema>,
 }
 
-fn tools(request: &LlmRequest) -> Vec<Tool<'_>> {
-    let ours = request.tools.iter().map(|tool| Declaration {
-        name: &tool.name,
-        description: &tool.description,
-        parameters: parameters(&tool.input_schema),
-    });
-    let declarations: Vec<_> = ours.collect();
-    let ours = (!declarations.is_empty()).then_some(Tool::Ours { declarations });
-    let hosted = OPTIONS.hosted_tools(request).iter().map(|tool| Tool::Hosted(Sorted(tool)));
-    ours.into_iter().chain(hosted).collect()
+impl<'a> Declarations<'a> {
+    fn of(request: &'a LlmRequest) -> Option<Self> {
+        let declared = request.tools.iter().map(|tool| Declaration {
+            name: &tool.name,
+            description: &tool.description,
+            parameters: parameters(&tool.input_schema),
+        });
+        let function_declarations: Vec<_> = declared.collect();
+        (!function_declarations.is_empty()).then_some(Self { function_declarations })
+    }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolConfig<'a> {
-    function_calling_config: Choice<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_calling_config: Option<Choice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retrieval_config: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -163,18 +145,15 @@ fn generation(
     fields: &mut BodyFields,
     dialect: &Dialect,
 ) -> Map<String, Value> {
-    let generation = &request.generation;
-    let max_tokens = dialect.max_tokens_field.as_deref().unwrap_or("maxOutputTokens");
-    let stop = (!generation.stop.is_empty()).then(|| Value::from(generation.stop.clone()));
-    let all = [
-        (max_tokens, generation.max_tokens.map(Value::from)),
-        ("temperature", generation.temperature.map(control_number)),
-        ("topP", generation.top_p.map(control_number)),
-        ("topK", generation.top_k.map(Value::from)),
-        ("stopSequences", stop),
-        ("seed", generation.seed.map(Value::from)),
-    ];
-    let controls = all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let controls = request.generation.named(&ControlNames {
+        max_tokens: dialect.max_tokens_field.as_deref().unwrap_or("maxOutputTokens"),
+        temperature: "temperature",
+        top_p: "topP",
+        top_k: Some("topK"),
+        seed: Some("seed"),
+        stop: Some("stopSequences"),
+    });
+    let controls = controls.into_iter().map(|(key, value)| (key.to_owned(), value));
     let mut config: Map<String, Value> = controls.collect();
     if let Some(Value::Object(options)) = fields.take(GENERATION) {
         config.extend(options);

@@ -18,37 +18,39 @@ mod frame;
 mod schema;
 
 pub use decode::Decoder;
-pub use encode::encode;
-pub(crate) use encode::encode_for;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::framing::Framing;
-use crate::state::StateOwner;
+use crate::protocol::Spec;
 
-/// The version of the bytes that [`encode`] writes; see [`crate::openai_chat::WIRE_VERSION`].
+/// The version of the bytes that are written; see [`crate::openai_chat::WIRE_VERSION`].
 /// `tests/encode_gemini.rs` fails when bytes change under the same version.
 pub const WIRE_VERSION: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "gemini";
 
-pub(crate) const STATE_KEY: &str = "google";
-pub(crate) const FRAMING: Framing = Framing::Sse;
-pub(crate) const BASE_PATH: &str = "/v1beta";
+const STATE_KEY: &str = "google";
+
+pub(crate) const SPEC: Spec = Spec {
+    id: ID,
+    wire_version: WIRE_VERSION,
+    state_key: STATE_KEY,
+    framing: Framing::Sse,
+    base_path: "/v1beta",
+    path,
+    write: encode::write,
+};
 
 /// RFC 3986's unreserved characters, and the slash of a model's full name (`tunedModels/x`).
 const IN_PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
-pub(crate) fn path(model: &str) -> String {
+fn path(model: &str) -> String {
     let collection = if model.contains('/') { "" } else { "models/" };
     let model = utf8_percent_encode(model, IN_PATH);
     format!("{collection}{model}:streamGenerateContent?alt=sse")
-}
-
-pub(crate) fn decoder(owner: StateOwner) -> Decoder {
-    Decoder::new(owner)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::cache::CacheControl;
 use crate::media::{data_url, is_url, not_shown};
 
 #[derive(Serialize)]
@@ -45,23 +46,6 @@ struct InputAudio<'a> {
 struct File {
     filename: &'static str,
     file_data: String,
-}
-
-/// A mark for the prompt cache, as Anthropic has it.
-#[derive(Clone, Copy, Serialize)]
-pub(super) struct CacheControl {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<&'static str>,
-}
-
-impl CacheControl {
-    /// The two times that there are: five minutes, and an hour.
-    pub(super) fn of(ttl_seconds: Option<u32>) -> Self {
-        let ttl = ttl_seconds.filter(|seconds| *seconds >= 3600).map(|_| "1h");
-        Self { kind: "ephemeral", ttl }
-    }
 }
 
 impl<'a> ContentPart<'a> {

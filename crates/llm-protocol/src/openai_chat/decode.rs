@@ -7,9 +7,8 @@ use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
-use crate::openai_chat::STATE_KEY;
 use crate::openai_chat::details::Details;
-use crate::openai_chat::frame::{Choice, Frame, finish_reason};
+use crate::openai_chat::frame::{Choice, Content, Frame, Piece, finish_reason};
 use crate::openai_chat::tool_calls::ToolCalls;
 use crate::state::StateOwner;
 
@@ -42,22 +41,10 @@ enum PartKind {
     Reasoning,
 }
 
-impl Default for Decoder {
-    fn default() -> Self {
-        Self::for_owner(StateOwner::new(STATE_KEY, ""))
-    }
-}
-
 impl Decoder {
-    /// A decoder for one answer whose state is not kept.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// A decoder for one answer, whose state is `owner`'s.
     #[must_use]
-    pub fn for_owner(owner: StateOwner) -> Self {
+    pub fn new(owner: StateOwner) -> Self {
         Self {
             owner,
             details: Details::default(),
@@ -87,8 +74,11 @@ impl Decoder {
             return Ok(events);
         }
         let frame = parse(data)?;
-        if let Some(error) = frame.error.filter(|error| !error.is_null()) {
+        if let Some(error) = frame.error {
             return Err(classify_in_stream(&error).into());
+        }
+        if frame.object.as_deref() == Some("error") {
+            return Err(classify_in_stream(&serde_json::from_str(data).unwrap_or_default()).into());
         }
         if let Some(usage) = frame.usage {
             self.count(usage.into_usage());
@@ -136,6 +126,9 @@ impl Decoder {
         choice: Choice,
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
+        if let Some(error) = choice.error {
+            return Err(classify_in_stream(&error).into());
+        }
         let mut delta = choice.delta.unwrap_or_default();
         if let Some(details) = delta.reasoning_details.take() {
             self.details.push(details)?;
@@ -143,8 +136,16 @@ impl Decoder {
         if let Some(text) = delta.take_reasoning() {
             self.extend_part(PartKind::Reasoning, text, events);
         }
-        if let Some(text) = delta.content {
-            self.extend_part(PartKind::Text, text, events);
+        match delta.content {
+            None => {}
+            Some(Content::Text(text)) => self.extend_part(PartKind::Text, text, events),
+            Some(Content::Pieces(pieces)) => {
+                for Piece { text, thinking } in pieces {
+                    let thought = thinking.map(Content::into_text).unwrap_or_default();
+                    self.extend_part(PartKind::Reasoning, thought, events);
+                    self.extend_part(PartKind::Text, text.unwrap_or_default(), events);
+                }
+            }
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
@@ -238,7 +239,7 @@ impl Decoder {
 
 /// JSON that is no object is another's heartbeat, say; text that is no JSON, or a field of a wrong type, means
 /// that this is not the protocol.
-fn parse(data: &str) -> Result<Frame, DecodeError> {
+fn parse(data: &str) -> Result<Frame<'_>, DecodeError> {
     let error = match serde_json::from_str(data) {
         Ok(frame) => return Ok(frame),
         Err(error) => error,

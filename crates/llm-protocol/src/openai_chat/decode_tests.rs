@@ -6,6 +6,10 @@ use LlmEvent::{
     ToolInputEnd, ToolInputStart,
 };
 
+fn fresh() -> Decoder {
+    Decoder::new(StateOwner::new("openai", "m"))
+}
+
 fn s(text: &str) -> String {
     text.to_owned()
 }
@@ -28,7 +32,7 @@ fn end(reason: &str) -> String {
 
 /// The calls of an answer of these frames that ends well.
 fn calls_of(frames: &[String]) -> Vec<ToolCall> {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     let mut events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
     events.extend(decoder.push(&end("tool_calls")).unwrap());
     events.extend(decoder.finish().unwrap());
@@ -38,7 +42,7 @@ fn calls_of(frames: &[String]) -> Vec<ToolCall> {
 
 #[test]
 fn a_call_is_announced_when_the_next_begins_and_the_last_when_the_answer_ends() {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     let mut push = |frame: &str| decoder.push(frame).unwrap();
     assert_eq!(
         push(&delta(r#"{"content":"ok"}"#)),
@@ -121,16 +125,16 @@ fn a_call_without_an_id_gets_one_from_its_place() {
 
 #[test]
 fn arguments_after_their_call_was_announced_are_an_error() {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     let whole = r#"{"index":0,"id":"a","function":{"name":"t","arguments":"{}"}},{"index":1,"id":"b","function":{"name":"t"}}"#;
     decoder.push(&calls(whole)).unwrap();
-    let late = decoder.push(&calls(r#"{"index":0,"function":{"arguments":" "}}"#));
+    let late = decoder.push(&calls(r#"{"index":0,"function":{"arguments":"1"}}"#));
     assert_eq!(late.unwrap_err().reason(), ErrorReason::InvalidOutput { incomplete_stream: false });
 }
 
 #[test]
 fn reasoning_and_text_are_parts_that_follow_each_other() {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     let frames = [
         delta(r#"{"role":"assistant","content":null,"reasoning_content":"a"}"#),
         delta(r#"{"content":"","reasoning":"b"}"#),
@@ -157,14 +161,14 @@ fn reasoning_and_text_are_parts_that_follow_each_other() {
 
 #[test]
 fn an_answer_without_an_end_is_truncated() {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     decoder.push(&delta(r#"{"content":"half"}"#)).unwrap();
     assert_eq!(decoder.finish().unwrap_err(), DecodeError::Truncated);
-    assert_eq!(Decoder::new().finish().unwrap_err(), DecodeError::Truncated);
+    assert_eq!(fresh().finish().unwrap_err(), DecodeError::Truncated);
 }
 
 fn finish_of(frames: &[String]) -> Vec<LlmEvent> {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     for frame in frames {
         decoder.push(frame).unwrap();
     }
@@ -189,7 +193,7 @@ fn reasons_are_mapped_and_corrected() {
 
 #[test]
 fn frames_that_say_nothing_are_ignored() {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     for frame in [
         "",
         "{}",
@@ -207,17 +211,17 @@ fn frames_that_say_nothing_are_ignored() {
 #[test]
 fn what_is_not_this_protocol_is_malformed() {
     for frame in ["{", "hello", r#"{"choices":[{"delta":{"content":7}}]}"#] {
-        let error = Decoder::new().push(frame).unwrap_err();
+        let error = fresh().push(frame).unwrap_err();
         assert!(matches!(error, DecodeError::Malformed { .. }), "{frame}: {error}");
     }
     let nameless = calls(r#"{"index":0,"function":{"arguments":"{}"}}"#);
-    assert!(matches!(Decoder::new().push(&nameless), Err(DecodeError::Malformed { .. })));
+    assert!(matches!(fresh().push(&nameless), Err(DecodeError::Malformed { .. })));
 }
 
 #[test]
 fn an_error_in_the_stream_is_typed() {
     let frame = r#"{"choices":[{"delta":{"content":""},"finish_reason":"error"}],"error":{"code":429,"message":"slow down"}}"#;
-    let DecodeError::Provider(error) = Decoder::new().push(frame).unwrap_err() else {
+    let DecodeError::Provider(error) = fresh().push(frame).unwrap_err() else {
         panic!("not the provider's")
     };
     assert_eq!(error.reason, ErrorReason::RateLimit { retry_after_ms: None });
@@ -226,7 +230,7 @@ fn an_error_in_the_stream_is_typed() {
 
 #[test]
 fn a_stream_cannot_make_us_keep_endless_calls() {
-    let mut decoder = Decoder::new();
+    let mut decoder = fresh();
     let error = (0..1000).find_map(|at| {
         let frame = calls(&format!(r#"{{"index":{at},"id":"c{at}","function":{{"name":"t"}}}}"#));
         decoder.push(&frame).err()
@@ -249,7 +253,7 @@ fn a_usage_of_zeros_does_not_replace_a_real_one() {
 
 #[test]
 fn the_list_of_reasoning_is_kept_with_the_reasoning_and_what_comes_later_in_a_part_of_its_own() {
-    let mut decoder = Decoder::for_owner(StateOwner::new("openrouter", "m"));
+    let mut decoder = Decoder::new(StateOwner::new("openrouter", "m"));
     let frames = [
         delta(
             r#"{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","text":"a","index":0}]}"#,
@@ -283,4 +287,78 @@ fn the_list_of_reasoning_is_kept_with_the_reasoning_and_what_comes_later_in_a_pa
             ReasoningEnd { id: s("reasoning-2"), provider_metadata: state(sealed) },
         ]
     );
+}
+
+#[test]
+fn content_may_be_a_list_of_thoughts_and_texts() {
+    let mut decoder = fresh();
+    let thinking = r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#;
+    let events = decoder.push(&delta(thinking)).unwrap();
+    let id = || s("reasoning-0");
+    assert_eq!(events, [ReasoningStart { id: id() }, ReasoningDelta { id: id(), text: s("hm") }]);
+    let text =
+        r#"{"content":[{"type":"reference","reference_ids":[1]},{"type":"text","text":"So"}]}"#;
+    let id = || s("text-1");
+    assert_eq!(
+        decoder.push(&delta(text)).unwrap(),
+        [
+            ReasoningEnd { id: s("reasoning-0"), provider_metadata: None },
+            TextStart { id: id() },
+            TextDelta { id: id(), text: s("So") }
+        ]
+    );
+    assert_eq!(
+        decoder.push(&delta(r#"{"content":"."}"#)).unwrap(),
+        [TextDelta { id: id(), text: s(".") }]
+    );
+    assert!(decoder.push(&delta(r#"{"content":7}"#)).is_err());
+}
+
+#[test]
+fn ids_that_a_server_gives_twice_are_told_apart() {
+    let whole = |index: u64, id: &str, path: &str| {
+        let arguments = serde_json::Value::from(format!("{{\"p\":\"{path}\"}}"));
+        calls(&format!(
+            r#"{{"index":{index},"id":"{id}","function":{{"name":"t","arguments":{arguments}}}}}"#
+        ))
+    };
+    let ids = |frames: &[String]| -> Vec<String> {
+        calls_of(frames).into_iter().map(|call| call.id).collect()
+    };
+    assert_eq!(
+        ids(&[whole(0, "x", "a"), whole(1, "x", "b"), whole(2, "", "c")]),
+        ["x", "x_2", "call_2"]
+    );
+    // One call in two pieces, of which each repeats its id and name, is one call.
+    let piece = |id: &str, text: &str| {
+        calls(&format!(
+            r#"{{"index":1,"id":"{id}","function":{{"name":"t","arguments":"{text}"}}}}"#
+        ))
+    };
+    assert_eq!(ids(&[whole(0, "x", "a"), piece("x", "{"), piece("x", "} ")]), ["x", "x_2"]);
+}
+
+#[test]
+fn white_space_after_a_whole_call_is_nothing() {
+    let begin = |index: u64| {
+        calls(&format!(
+            r#"{{"index":{index},"id":"c{index}","function":{{"name":"t","arguments":"{{}}"}}}}"#
+        ))
+    };
+    let space = calls(r#"{"index":0,"function":{"arguments":" \n"}}"#);
+    assert_eq!(calls_of(&[begin(0), begin(1), space]).len(), 2);
+}
+
+#[test]
+fn errors_are_found_wherever_a_server_puts_them() {
+    let reason = |frame: &str| {
+        let Err(DecodeError::Provider(error)) = fresh().push(frame) else { panic!("{frame}") };
+        error.reason
+    };
+    let choice = r#"{"choices":[{"delta":{"content":""},"finish_reason":"error","error":{"code":429,"message":"slow"}}]}"#;
+    assert_eq!(reason(choice), ErrorReason::RateLimit { retry_after_ms: None });
+    let flat = r#"{"object":"error","message":"maximum context length is 10","type":"BadRequestError","code":400}"#;
+    assert_eq!(reason(flat), ErrorReason::ContextOverflow);
+    let groq = r#"{"error":{"message":"bad call","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#;
+    assert_eq!(reason(groq), ErrorReason::InvalidRequest);
 }

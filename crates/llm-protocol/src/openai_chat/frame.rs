@@ -1,13 +1,20 @@
 //! The frames of a chat completion stream, as far as we read them. Everything may be absent or null.
 
+use std::fmt;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::event::{FinishReason, Usage};
+use crate::text::Text;
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct Frame {
+pub(super) struct Frame<'a> {
+    /// `chat.completion.chunk`, or `error` where the frame itself is one (vLLM).
+    #[serde(borrow)]
+    pub(super) object: Option<Text<'a>>,
     pub(super) choices: Option<Vec<Choice>>,
     pub(super) usage: Option<WireUsage>,
     pub(super) error: Option<Value>,
@@ -19,27 +26,88 @@ pub(super) struct Choice {
     pub(super) index: Option<u64>,
     pub(super) delta: Option<Delta>,
     pub(super) finish_reason: Option<String>,
+    /// OpenRouter, for what went wrong behind it.
+    pub(super) error: Option<Value>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Delta {
-    pub(super) content: Option<String>,
+    pub(super) content: Option<Content>,
     pub(super) refusal: Option<String>,
     /// DeepSeek, vLLM, llama.cpp, xAI.
     pub(super) reasoning_content: Option<String>,
     /// Groq, OpenRouter, Ollama.
     pub(super) reasoning: Option<String>,
+    /// GitHub Copilot.
+    pub(super) reasoning_text: Option<String>,
     /// OpenRouter, beside the text of it.
     pub(super) reasoning_details: Option<Value>,
     pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
 }
 
 impl Delta {
-    /// The reasoning under either name; servers that send both send the same text twice.
+    /// The reasoning under any of its names; servers that use several send the same text again.
     pub(super) fn take_reasoning(&mut self) -> Option<String> {
-        let long = self.reasoning_content.take().filter(|text| !text.is_empty());
-        long.or_else(|| self.reasoning.take().filter(|text| !text.is_empty()))
+        let names = [&mut self.reasoning_content, &mut self.reasoning, &mut self.reasoning_text];
+        names.into_iter().filter_map(Option::take).find(|text| !text.is_empty())
+    }
+}
+
+/// Text, or a list of pieces, which Mistral's models that reason send.
+/// <https://docs.mistral.ai/capabilities/reasoning/>
+pub(super) enum Content {
+    Text(String),
+    Pieces(Vec<Piece>),
+}
+
+/// A piece of a list: text, or thoughts. Others (references) have neither.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct Piece {
+    pub(super) text: Option<String>,
+    pub(super) thinking: Option<Content>,
+}
+
+impl Content {
+    /// Its texts, without what they are.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Pieces(pieces) => {
+                let text = |piece: Piece| {
+                    let thought = piece.thinking.map(Self::into_text);
+                    [thought, piece.text].into_iter().flatten().collect::<String>()
+                };
+                pieces.into_iter().map(text).collect()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Content;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of pieces")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Content, E> {
+                Ok(Content::Text(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
+                let mut pieces = Vec::new();
+                while let Some(piece) = list.next_element()? {
+                    pieces.push(piece);
+                }
+                Ok(Content::Pieces(pieces))
+            }
+        }
+        deserializer.deserialize_any(Either)
     }
 }
 

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::cache::Breakpoints;
+use crate::cache::{Breakpoints, CacheControl};
 use crate::dialect::{Dialect, Instructions, wrap_instructions};
 use crate::json::RawJson;
 use crate::media::not_shown;
 use crate::message::{Message, Part, Role, ToolCall, ToolContent, ToolResult};
 use crate::message_json::can_carry;
-use crate::openai_chat::content::{CacheControl, Content, ContentPart, join};
-use crate::openai_chat::encode::Function;
+use crate::openai_chat::content::{Content, ContentPart, join};
+use crate::openai_chat::encode::{Function, function};
 use crate::request::{LlmRequest, SystemPart};
 use crate::state::StateOwner;
 
@@ -87,6 +87,8 @@ struct Writer<'a> {
     owner: &'a StateOwner,
     marks: Breakpoints,
     messages: Vec<WireMessage<'a>>,
+    /// Media of the results of the batch so far.
+    shown: Vec<ContentPart<'a>>,
 }
 
 pub(super) fn messages<'a>(
@@ -97,11 +99,15 @@ pub(super) fn messages<'a>(
     let marks =
         if dialect.inline_cache { Breakpoints::of(request) } else { Breakpoints::default() };
     let messages = Vec::with_capacity(request.messages.len() + 1);
-    let mut writer = Writer { dialect, owner, marks, messages };
+    let mut writer = Writer { dialect, owner, marks, messages, shown: Vec::new() };
     writer.system(&request.system);
     for (at, message) in request.messages.iter().enumerate() {
         let first = writer.messages.len();
         writer.message(message);
+        let next = request.messages.get(at + 1).map(|message| message.role);
+        if next != Some(Role::Tool) {
+            writer.show();
+        }
         if writer.marks.messages.contains(&at) {
             writer.mark_from(first);
         }
@@ -198,35 +204,38 @@ impl<'a> Writer<'a> {
     }
 
     /// One message a result, so that every call has its answer: results inside an assistant message (of calls that
-    /// another provider ran) follow it. Media come after them all, in a user message: a tool's message is text only.
+    /// another provider ran) follow it. A tool's message is text only.
     fn results(&mut self, results: &[&'a ToolResult]) {
-        let mut shown = Vec::new();
         for result in results {
             let mut texts = Vec::new();
-            let before = shown.len();
+            let before = self.shown.len();
             for content in &result.content {
                 match content {
                     ToolContent::Text { text } => texts.push(Cow::Borrowed(text.as_str())),
                     ToolContent::Media { mime, data } => match ContentPart::media(mime, data) {
                         Ok(part) => {
                             texts.push(format!("[{mime}: in the next message]").into());
-                            shown.push(part);
+                            self.shown.push(part);
                         }
                         Err(text) => texts.push(text.into()),
                     },
                 }
             }
-            if shown.len() > before {
+            if self.shown.len() > before {
                 let whose = format!("[result of {} {}]", result.name, result.id);
-                shown.insert(before, ContentPart::text(whose));
+                self.shown.insert(before, ContentPart::text(whose));
             }
             let text = join(texts.into_iter()).unwrap_or_default();
             let text = if result.is_error { format!("{ERROR_PREFIX}{text}").into() } else { text };
             let answer = WireMessage::new(Role::Tool.as_str(), Some(Content::Text(text)));
             self.messages.push(WireMessage { tool_call_id: Some(&result.id), ..answer });
         }
-        if !shown.is_empty() {
-            let content = Some(Content::Parts(shown));
+    }
+
+    /// Media of results come after all results of their batch, in a user message: nothing may stand between these.
+    fn show(&mut self) {
+        if !self.shown.is_empty() {
+            let content = Some(Content::Parts(std::mem::take(&mut self.shown)));
             self.messages.push(WireMessage::new(Role::User.as_str(), content));
         }
     }
@@ -254,8 +263,5 @@ impl<'a> Writer<'a> {
 
 fn wire_call(call: &ToolCall) -> WireCall<'_> {
     let ToolCall { id, name, arguments, .. } = call;
-    WireCall {
-        id,
-        call: Function { kind: "function", function: CalledFunction { name, arguments } },
-    }
+    WireCall { id, call: function(CalledFunction { name, arguments }) }
 }

@@ -12,13 +12,11 @@ mod messages;
 mod tool_calls;
 
 pub use decode::Decoder;
-pub use encode::encode;
-pub(crate) use encode::encode_for;
 
 use crate::framing::Framing;
-use crate::state::StateOwner;
+use crate::protocol::Spec;
 
-/// The version of the bytes that [`encode`] writes. Request bodies are hashed and rebuilt from rows later:
+/// The version of the bytes that are written. Request bodies are hashed and rebuilt from rows later:
 /// changing a byte that we send needs a new version, and the encoder of the old one stays as long as rows
 /// refer to it. `tests/encode_openai_chat.rs` fails when bytes change under the same version.
 pub const WIRE_VERSION: u32 = 1;
@@ -26,14 +24,12 @@ pub const WIRE_VERSION: u32 = 1;
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "openai-chat";
 
-pub(crate) const STATE_KEY: &str = "openai";
-pub(crate) const FRAMING: Framing = Framing::Sse;
-pub(crate) const BASE_PATH: &str = "/v1";
-
-pub(crate) fn path(_model: &str) -> String {
-    "chat/completions".to_owned()
-}
-
-pub(crate) fn decoder(owner: StateOwner) -> Decoder {
-    Decoder::for_owner(owner)
-}
+pub(crate) const SPEC: Spec = Spec {
+    id: ID,
+    wire_version: WIRE_VERSION,
+    state_key: "openai",
+    framing: Framing::Sse,
+    base_path: "/v1",
+    path: |_| "chat/completions".to_owned(),
+    write: encode::write,
+};

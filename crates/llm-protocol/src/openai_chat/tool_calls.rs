@@ -5,6 +5,7 @@
 
 use serde::de::IgnoredAny;
 
+use crate::call_ids::distinct;
 use crate::decode_error::DecodeError;
 use crate::event::LlmEvent;
 use crate::message::ToolCall;
@@ -24,6 +25,8 @@ pub(super) struct ToolCalls {
 #[derive(Debug)]
 struct Call {
     index: Option<u64>,
+    /// The server's id of it, which it may have given to another too; empty if there is none.
+    given: String,
     id: String,
     name: String,
     arguments: String,
@@ -64,12 +67,12 @@ impl ToolCalls {
         let last = self.calls.len().checked_sub(1);
         if index.is_some() {
             let at = self.calls.iter().rposition(|call| call.index == index)?;
-            let another = name.is_some() && id.is_some_and(|id| id != self.calls[at].id);
+            let another = name.is_some() && id.is_some_and(|id| id != self.calls[at].given);
             return (!another).then_some(at);
         }
         match (id, name) {
             (Some(id), _) => {
-                let known = self.calls.iter().rposition(|call| call.id == id);
+                let known = self.calls.iter().rposition(|call| call.given == id);
                 if name.is_none() { known.or(last) } else { known }
             }
             (None, Some(_)) => None,
@@ -97,9 +100,13 @@ impl ToolCalls {
             }
         }
         // Old Ollama gives no id; the call's place in the answer serves as one.
-        let id = id.unwrap_or_else(|| format!("call_{at}"));
+        let given = id.unwrap_or_default();
+        let id = if given.is_empty() { format!("call_{at}") } else { given.clone() };
+        let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
+        let id = distinct(id.into(), is_taken).into_owned();
         events.push(LlmEvent::ToolInputStart { id: id.clone(), name: name.clone() });
-        self.calls.push(Call { index, id, name, arguments: String::new(), closed: false });
+        let arguments = String::new();
+        self.calls.push(Call { index, given, id, name, arguments, closed: false });
         Ok(at)
     }
 
@@ -113,6 +120,9 @@ impl ToolCalls {
             return Ok(());
         }
         let call = &mut self.calls[at];
+        if call.closed && text.trim().is_empty() {
+            return Ok(()); // white space after a value is none of it
+        }
         if call.closed {
             return Err(DecodeError::malformed(
                 "arguments arrive for a tool call that was complete",

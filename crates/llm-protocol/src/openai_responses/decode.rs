@@ -2,13 +2,16 @@
 
 use serde_json::value::RawValue;
 
+use crate::call_ids::distinct;
 use crate::decode_error::DecodeError;
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
 use crate::openai_responses::calls::{Calls, announce};
 use crate::openai_responses::frame::{Frame, Response, failure};
 use crate::openai_responses::hosted::{self, CallItem};
-use crate::openai_responses::item::{Held, Item, Place, ReasoningKind, Slots, pieces, string};
+use crate::openai_responses::item::{
+    Held, Item, Place, ReasoningKind, Slots, list, pieces, string,
+};
 use crate::openai_responses::parts::{Part, Parts};
 use crate::state::StateOwner;
 
@@ -143,7 +146,7 @@ impl Decoder {
     ) -> Result<(), DecodeError> {
         let at = match self.slots.find(place) {
             Some(at) => at,
-            None => self.slots.begin(place, Held::Reasoning { encrypted: None, piece: None })?,
+            None => self.slots.begin(place, Held::reasoning(None))?,
         };
         self.add_thought(at, piece, text, events);
         Ok(())
@@ -216,10 +219,7 @@ impl Decoder {
             (Some("message"), _) => {
                 Held::Message { phase: item.phase.map(RawJson::from), said: false }
             }
-            (Some("reasoning"), _) => {
-                let encrypted = item.encrypted_content.map(RawJson::from);
-                Held::Reasoning { encrypted, piece: None }
-            }
+            (Some("reasoning"), _) => Held::reasoning(item.encrypted_content),
             (Some("function_call"), Some(name)) if !name.is_empty() => {
                 self.calls.begin()?;
                 let id = self.call_id(item);
@@ -240,7 +240,8 @@ impl Decoder {
     fn call_id(&self, item: &Item<'_>) -> String {
         let given = item.call_id.as_deref().filter(|id| !id.is_empty());
         let given = given.or_else(|| item.id.as_deref().filter(|id| !id.is_empty()));
-        given.map_or_else(|| format!("call_{}", self.slots.0.len()), str::to_owned)
+        let id = given.map_or_else(|| format!("call_{}", self.slots.0.len()), str::to_owned);
+        distinct(id.into(), |id| self.slots.has_call(id)).into_owned()
     }
 
     fn done(&mut self, frame: &Frame<'_>, events: &mut Vec<LlmEvent>) -> Result<(), DecodeError> {
@@ -262,8 +263,10 @@ impl Decoder {
                 }
                 self.close_part_of(at, events);
             }
-            Held::Reasoning { encrypted, piece } => {
+            Held::Reasoning { encrypted, summary, content, piece } => {
                 *encrypted = item.encrypted_content.map(RawJson::from).or(encrypted.take());
+                *content = list(item.content, 0);
+                *summary = list(item.summary, usize::from(content.is_none()));
                 let thought = piece.is_some();
                 if let Some(id) = item.id.as_deref() {
                     id.clone_into(&mut self.slots.0[at].id);

@@ -143,7 +143,9 @@ fn reasoning_is_one_part_whose_pieces_are_joined_and_which_keeps_its_state() {
     let id = || s("reasoning-0");
     let end = ReasoningEnd {
         id: id(),
-        provider_metadata: state(r#""itemId":"rs","encryptedContent":"la\/te""#),
+        provider_metadata: state(
+            r#""itemId":"rs","encryptedContent":"la\/te","summary":[{"type":"summary_text","text":"a"},{"type":"summary_text","text":"bc"}]"#,
+        ),
     };
     assert_eq!(
         events(&[

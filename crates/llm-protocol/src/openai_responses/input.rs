@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::call_ids::{CallIds, tool_name};
 use crate::dialect::{Dialect, Instructions, wrap_instructions};
 use crate::json::RawJson;
 use crate::media::{data_url, not_shown};
@@ -36,21 +37,29 @@ pub(super) enum Item<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Typed<'a> {
-    Reasoning {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        id: Option<RawJson>,
-        summary: Vec<Content<'a>>,
-        encrypted_content: RawJson,
-    },
-    FunctionCall {
-        call_id: &'a str,
-        name: &'a str,
-        arguments: &'a str,
-    },
-    FunctionCallOutput {
-        call_id: &'a str,
-        output: Output<'a>,
-    },
+    Reasoning(Thought<'a>),
+    FunctionCall { call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: &'a str },
+    FunctionCallOutput { call_id: Cow<'a, str>, output: Output<'a> },
+}
+
+/// Reasoning of this provider, as it sent it.
+#[derive(Serialize)]
+pub(super) struct Thought<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<RawJson>,
+    summary: Summary<'a>,
+    /// What a model that hides nothing has thought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<RawJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encrypted_content: Option<RawJson>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Summary<'a> {
+    Exact(RawJson),
+    Texts(Vec<Content<'a>>),
 }
 
 #[derive(Serialize)]
@@ -91,6 +100,8 @@ pub(super) enum Content<'a> {
 struct ReasoningState {
     item_id: Option<RawJson>,
     encrypted_content: Option<RawJson>,
+    summary: Option<RawJson>,
+    content: Option<RawJson>,
 }
 
 #[derive(Deserialize)]
@@ -114,6 +125,7 @@ pub(super) fn items<'a>(
     };
     let wrapped = dialect.instructions == Some(Instructions::Wrapped);
     let mut items = Vec::with_capacity(request.messages.len() + 1);
+    let mut ids = CallIds::any();
     let system: Vec<_> = request.system.iter().map(|SystemPart::Text { text }| &**text).collect();
     let content = system.join("\n");
     if !content.is_empty() {
@@ -123,8 +135,8 @@ pub(super) fn items<'a>(
         match message.role {
             Role::System => items.extend(instructions(message, role, wrapped)),
             Role::User => items.extend(user(message)),
-            Role::Assistant => assistant(message, owner, &mut items),
-            Role::Tool => items.extend(results(message)),
+            Role::Assistant => assistant(message, owner, &mut ids, &mut items),
+            Role::Tool => items.extend(results(message, &ids)),
         }
     }
     items
@@ -185,12 +197,18 @@ fn input_media<'a>(mime: &'a str, data: &'a str) -> Content<'a> {
 }
 
 /// What the model said, thought and called, in order.
-fn assistant<'a>(message: &'a Message, owner: &StateOwner, items: &mut Vec<Item<'a>>) {
+fn assistant<'a>(
+    message: &'a Message,
+    owner: &StateOwner,
+    ids: &mut CallIds<'a>,
+    items: &mut Vec<Item<'a>>,
+) {
+    let first = items.len();
     let mut exact: Vec<&str> = Vec::new();
     for part in message.content.iter().filter(|part| can_carry(message.role, part)) {
         match part {
             Part::Text(part) => items.extend(output_text(part, owner)),
-            Part::Reasoning(part) => items.extend(reasoning(part, owner)),
+            Part::Reasoning(part) => reason(part, owner, items),
             Part::Media(media) => items.push(said(not_shown(&media.mime).into(), None)),
             Part::ToolCall(ToolCall { id, .. }) | Part::ToolResult(ToolResult { id, .. })
                 if exact.contains(&id.as_str()) => {}
@@ -199,12 +217,25 @@ fn assistant<'a>(message: &'a Message, owner: &StateOwner, items: &mut Vec<Item<
                     exact.push(id);
                     Item::Exact(item)
                 } else {
-                    Item::Typed(Typed::FunctionCall { call_id: id, name, arguments })
+                    let (call_id, name) = (ids.of_call(id), tool_name(name));
+                    Item::Typed(Typed::FunctionCall { call_id, name, arguments })
                 });
             }
-            Part::ToolResult(result) => items.push(output(result)),
+            Part::ToolResult(result) => items.push(output(result, ids)),
         }
     }
+    // A server that stores nothing does not know reasoning by its id alone.
+    let is_known = |item: &Item<'_>| match item {
+        Item::Typed(Typed::Reasoning(thought)) => {
+            thought.encrypted_content.is_some() || thought.content.is_some()
+        }
+        Item::Typed(Typed::FunctionCall { .. } | Typed::FunctionCallOutput { .. })
+        | Item::Instructions { .. }
+        | Item::Said { .. }
+        | Item::Exact(_) => true,
+    };
+    let said = items.split_off(first);
+    items.extend(said.into_iter().filter(is_known));
 }
 
 fn said<'a>(text: Cow<'a, str>, phase: Option<RawJson>) -> Item<'a> {
@@ -217,16 +248,30 @@ fn output_text<'a>(part: &'a TextPart, owner: &StateOwner) -> Option<Item<'a>> {
     (!part.text.is_empty()).then(|| said(part.text.as_str().into(), state.and_then(|s| s.phase)))
 }
 
-/// Ours goes back encrypted, or not at all: without its encrypted content a server that stores nothing does not know
-/// it. That of another model is text.
-fn reasoning<'a>(part: &'a TextPart, owner: &StateOwner) -> Option<Item<'a>> {
+/// Ours goes back as it came; parts of one item are one item again. That of another model is text.
+fn reason<'a>(part: &'a TextPart, owner: &StateOwner, items: &mut Vec<Item<'a>>) {
     let text = part.text.as_str();
     let Some(state) = owner.read::<ReasoningState>(part.provider_metadata.as_ref()) else {
-        return (!text.is_empty()).then(|| said(text.into(), None));
+        items.extend((!text.is_empty()).then(|| said(text.into(), None)));
+        return;
     };
-    let summary = if text.is_empty() { Vec::new() } else { vec![Content::SummaryText { text }] };
-    let (id, encrypted_content) = (state.item_id, state.encrypted_content?);
-    Some(Item::Typed(Typed::Reasoning { id, summary, encrypted_content }))
+    let ReasoningState { item_id: id, encrypted_content, summary, content } = state;
+    let says = !text.is_empty() && content.is_none();
+    let text = says.then_some(Content::SummaryText { text });
+    match items.last_mut() {
+        Some(Item::Typed(Typed::Reasoning(last))) if id.is_some() && last.id == id => {
+            if let Summary::Texts(texts) = &mut last.summary {
+                texts.extend(text);
+            }
+            last.encrypted_content = encrypted_content.or(last.encrypted_content.take());
+        }
+        Some(_) | None => {
+            let texts = || Summary::Texts(text.into_iter().collect());
+            let summary = summary.map_or_else(texts, Summary::Exact);
+            let thought = Thought { id, summary, content, encrypted_content };
+            items.push(Item::Typed(Typed::Reasoning(thought)));
+        }
+    }
 }
 
 /// The item of a call that this provider ran: the state of its result has it.
@@ -242,15 +287,15 @@ fn hosted_item(message: &Message, id: &str, owner: &StateOwner) -> Option<RawJso
     owner.read::<HostedState>(state)?.item
 }
 
-fn results(message: &Message) -> impl Iterator<Item = Item<'_>> {
+fn results<'a>(message: &'a Message, ids: &CallIds<'a>) -> impl Iterator<Item = Item<'a>> {
     message.content.iter().filter_map(|part| match part {
-        Part::ToolResult(result) => Some(output(result)),
+        Part::ToolResult(result) => Some(output(result, ids)),
         Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::ToolCall(_) => None,
     })
 }
 
 /// A result of texts is one text; one with media is a list.
-fn output(result: &ToolResult) -> Item<'_> {
+fn output<'a>(result: &'a ToolResult, ids: &CallIds<'a>) -> Item<'a> {
     let prefix = if result.is_error { ERROR_PREFIX } else { "" };
     let only_text = |content: &ToolContent| matches!(content, ToolContent::Text { .. });
     let output = match result.content.as_slice() {
@@ -273,5 +318,5 @@ fn output(result: &ToolResult) -> Item<'_> {
             Output::List(flag.into_iter().chain(parts).collect())
         }
     };
-    Item::Typed(Typed::FunctionCallOutput { call_id: &result.id, output })
+    Item::Typed(Typed::FunctionCallOutput { call_id: ids.of_result(&result.id), output })
 }

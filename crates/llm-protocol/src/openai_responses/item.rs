@@ -1,6 +1,7 @@
 //! The items of an answer: what is known of each while it streams.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -109,6 +110,10 @@ pub(super) enum Held {
     },
     Reasoning {
         encrypted: Option<RawJson>,
+        /// Its list, where it is more than the one text that the part has.
+        summary: Option<RawJson>,
+        /// Its list, where the model shows what it thought.
+        content: Option<RawJson>,
         /// The piece that was last added to.
         piece: Option<(ReasoningKind, u64)>,
     },
@@ -155,6 +160,20 @@ impl Slots {
     }
 }
 
+impl Held {
+    /// Reasoning that begins.
+    pub(super) fn reasoning(encrypted: Option<&RawValue>) -> Self {
+        let encrypted = encrypted.map(RawJson::from);
+        Self::Reasoning { encrypted, summary: None, content: None, piece: None }
+    }
+}
+
+/// The list, if it has more pieces than the text of a part tells.
+pub(super) fn list(raw: Option<&RawValue>, more_than: usize) -> Option<RawJson> {
+    let pieces: Vec<IgnoredAny> = serde_json::from_str(raw?.get()).ok()?;
+    (pieces.len() > more_than).then(|| raw.map(RawJson::from)).flatten()
+}
+
 impl Slots {
     /// Keeps the arguments of a call that came without pieces.
     pub(super) fn set_arguments(&mut self, at: usize, whole: String, events: &mut Vec<LlmEvent>) {
@@ -166,29 +185,40 @@ impl Slots {
         }
     }
 
+    /// Whether a call of this id has begun.
+    pub(super) fn has_call(&self, call: &str) -> bool {
+        let is_it = |slot: &Slot| matches!(&slot.content, Held::Call { id, .. } if id == call);
+        self.0.iter().any(is_it)
+    }
+
     /// The call of this item, as far as it has come.
     pub(super) fn take_call(&mut self, at: usize) -> Option<ToolCall> {
         match &mut self.0[at].content {
             Held::Call { id, name, arguments } => {
                 let take = std::mem::take::<String>;
-                Some(ToolCall::new(take(id), take(name), take(arguments)))
+                Some(ToolCall::new(id.clone(), take(name), take(arguments)))
             }
             Held::Message { .. } | Held::Reasoning { .. } | Held::Other => None,
         }
     }
 
-    /// What goes back with the item's part: the phase of a message; the id and encrypted content of reasoning, which
-    /// is over then.
+    /// What goes back with the item's part: the phase of a message; the id and content of reasoning, which is over then.
     pub(super) fn state(&mut self, at: usize, owner: &StateOwner) -> Option<RawJson> {
         let slot = &mut self.0[at];
         match &slot.content {
             Held::Message { phase, .. } => owner.write(&[("phase", phase.as_ref()?)]),
-            Held::Reasoning { encrypted, .. } => {
+            Held::Reasoning { encrypted, summary, content, .. } => {
                 slot.closed = true;
                 let id = (!slot.id.is_empty()).then(|| RawJson::from(&Value::from(&*slot.id)));
-                let id = id.as_ref().map(|id| ("itemId", id));
-                let encrypted = encrypted.as_ref().map(|content| ("encryptedContent", content));
-                owner.write(&id.into_iter().chain(encrypted).collect::<Vec<_>>())
+                let members = [
+                    ("itemId", &id),
+                    ("encryptedContent", encrypted),
+                    ("summary", summary),
+                    ("content", content),
+                ];
+                let said = members.into_iter();
+                let said = said.filter_map(|(name, value)| Some((name, value.as_ref()?)));
+                owner.write(&said.collect::<Vec<_>>())
             }
             Held::Call { .. } | Held::Other => None,
         }

@@ -1,4 +1,4 @@
-//! What the replay tests of all protocols share: recordings, and their answers cut in every way.
+//! What the tests of all protocols share: recordings, their answers cut in every way, and requests that say everything.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses a part; tests panic")]
 
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use llm_protocol::{
-    DecodeError, LlmEvent, LlmRequest, Message, Protocol, RawJson, SystemPart, ToolDefinition,
-    Usage,
+    DecodeError, Generation, LlmEvent, LlmRequest, Media, Message, Part, Protocol, RawJson,
+    SystemPart, TextPart, ToolContent, ToolDefinition, ToolResult, Usage,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -126,9 +126,19 @@ pub(crate) fn assert_truncations(protocol: Protocol, answer: &[u8], last: &str) 
     }
 }
 
-/// Sizes of chunks to cut an answer into, for [`chunks`].
-pub(crate) fn sizes() -> impl Strategy<Value = Vec<usize>> {
-    prop::collection::vec(1usize..200, 1..40)
+/// Any cuts of these recordings give the same events, and one that ends before the frame that holds `last` is found.
+pub(crate) fn assert_any_cuts(protocol: Protocol, names: &[&str], last: &str) {
+    let exchanges = names.iter().flat_map(|name| load(name)).filter(|one| one.status == 200);
+    let answers: Vec<_> = exchanges.map(|exchange| exchange.answer).collect();
+    for answer in &answers {
+        assert_splits(protocol, answer);
+        assert_truncations(protocol, answer, last);
+    }
+    let sizes = prop::collection::vec(1_usize..200, 1..40);
+    proptest!(ProptestConfig::with_cases(64), |(which in prop::sample::select(answers), sizes in sizes)| {
+        let whole = decode(protocol, "m", [which.as_slice()]);
+        prop_assert_eq!(decode(protocol, "m", chunks(&which, &sizes)), whole);
+    });
 }
 
 /// The answer in chunks of these sizes, over and over.
@@ -232,4 +242,100 @@ pub(crate) fn disorder(events: &[LlmEvent]) -> Option<String> {
         }
     }
     None
+}
+
+/// The bytes of `request` are these, also of one that is read from its neutral JSON: only white space between the tokens
+/// of a call's input is not read.
+pub(crate) fn assert_version_1(protocol: Protocol, request: &LlmRequest, bytes: &str) {
+    assert_eq!(protocol.wire_version(), 1, "keep this corpus and add one for the new version");
+    assert_eq!(String::from_utf8(protocol.encode(request)).unwrap(), bytes);
+    let read = neutral(request);
+    assert_eq!(neutral(&read), read);
+    let closer =
+        bytes.replace(r#"\"b\": 1.0"#, r#"\"b\":1.0"#).replace(r#""b": 1.0"#, r#""b":1.0"#);
+    assert_eq!(String::from_utf8(protocol.encode(&read)).unwrap(), closer);
+}
+
+/// The request as it is read from its neutral JSON.
+pub(crate) fn neutral(request: &LlmRequest) -> LlmRequest {
+    serde_json::from_str(&serde_json::to_string(request).unwrap()).unwrap()
+}
+
+/// All controls.
+pub(crate) fn full_generation() -> Generation {
+    Generation {
+        max_tokens: Some(100),
+        temperature: Some(0.0),
+        top_p: Some(0.95),
+        top_k: Some(40),
+        stop: vec!["END".into()],
+        seed: Some(-7),
+    }
+}
+
+/// Two pieces of instructions.
+pub(crate) fn full_system() -> Vec<SystemPart> {
+    vec![SystemPart::text("Be brief."), SystemPart::text("Use tools.")]
+}
+
+/// Text with provider state.
+pub(crate) fn text(text: &str, provider_metadata: Option<RawJson>) -> TextPart {
+    TextPart { text: text.into(), provider_metadata }
+}
+
+/// Reasoning with provider state.
+pub(crate) fn thought(said: &str, provider_metadata: Option<RawJson>) -> Part {
+    Part::Reasoning(text(said, provider_metadata))
+}
+
+/// Something that is no text.
+pub(crate) fn media(mime: &str, data: &str) -> Part {
+    Part::Media(Media { mime: mime.into(), data: data.into(), provider_metadata: None })
+}
+
+/// A result of a text and an image.
+pub(crate) fn seen(id: &str) -> ToolResult {
+    let image = ToolContent::Media { mime: "image/png".into(), data: "AA==".into() };
+    let content = vec![ToolContent::Text { text: "line".into() }, image];
+    ToolResult { content, ..ToolResult::text(id, "read", "") }
+}
+
+/// State of the model `m`.
+pub(crate) fn state_of(key: &str, members: &str) -> Option<RawJson> {
+    Some(RawJson::parse(format!(r#"{{"{key}":{{"model":"m",{members}}}}}"#)).unwrap())
+}
+
+/// The message that the events of an answer are.
+pub(crate) fn said(events: &[LlmEvent]) -> Message {
+    let mut parts: Vec<Part> = Vec::new();
+    for event in events {
+        match event {
+            LlmEvent::TextStart { .. } => parts.push(Part::Text(text("", None))),
+            LlmEvent::ReasoningStart { .. } => parts.push(thought("", None)),
+            LlmEvent::TextDelta { text, .. } | LlmEvent::ReasoningDelta { text, .. } => {
+                open(&mut parts).text.push_str(text);
+            }
+            LlmEvent::TextEnd { provider_metadata, .. }
+            | LlmEvent::ReasoningEnd { provider_metadata, .. } => {
+                open(&mut parts).provider_metadata.clone_from(provider_metadata);
+            }
+            LlmEvent::ToolCall(call) => parts.push(Part::ToolCall(call.clone())),
+            LlmEvent::ToolResult(result) => parts.push(Part::ToolResult(result.clone())),
+            LlmEvent::ToolInputStart { .. }
+            | LlmEvent::ToolInputDelta { .. }
+            | LlmEvent::ToolInputEnd { .. }
+            | LlmEvent::StepFinish { .. }
+            | LlmEvent::Finish { .. } => {}
+        }
+    }
+    Message::assistant(parts)
+}
+
+/// The newest text or reasoning: tool input may be open beside it.
+fn open(parts: &mut [Part]) -> &mut TextPart {
+    let open = parts.iter_mut().rev().find_map(|part| match part {
+        Part::Text(part) | Part::Reasoning(part) => Some(part),
+        Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    });
+    open.unwrap()
 }
