@@ -28,9 +28,21 @@ pub struct ModelEntry {
 }
 
 impl ModelEntry {
-    /// The body of a request to it.
-    pub(crate) fn encode(&self, request: &LlmRequest) -> Vec<u8> {
-        self.protocol.encode_for(request, &self.dialect)
+    /// The body of a request to it, which is left as it was. The conversation is what the models said, in the order in which
+    /// they did; a provider that would refuse that order is told another ([`Protocol::in_order`]). Not the conversation
+    /// itself: it would be another one for the provider that took it so.
+    pub(crate) fn encode(&self, request: &mut LlmRequest) -> Vec<u8> {
+        let mut said = Vec::new();
+        for (at, message) in request.messages.iter_mut().enumerate() {
+            if let Some(parts) = self.protocol.in_order(&self.id, &self.dialect, message) {
+                said.push((at, std::mem::replace(&mut message.content, parts)));
+            }
+        }
+        let body = self.protocol.encode_for(request, &self.dialect);
+        for (at, parts) in said {
+            request.messages[at].content = parts;
+        }
+        body
     }
 }
 

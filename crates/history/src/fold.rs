@@ -164,7 +164,7 @@ impl History {
         {
             request.system.push(SystemPart::text(title.started.system.clone()));
             request.messages.push(Message::user(title.started.prompt.clone()));
-            return components.model.encode(&request);
+            return components.model.encode(&mut request);
         }
         request.cache = CachePolicy::Auto;
         request.system.push(SystemPart::text(components.agent.clone()));
@@ -186,7 +186,7 @@ impl History {
                 request.messages.push(Message::user(reminded.reminder.clone()));
             }
         }
-        let body = components.model.encode(&request);
+        let body = components.model.encode(&mut request);
         if whole {
             request.messages.truncate(shown);
             self.conversation.messages = request.messages;

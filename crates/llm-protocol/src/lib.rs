@@ -7,6 +7,7 @@
 //! Invariant: this crate does no I/O, reads no clock and depends on nothing else of ours. URLs, keys, retries
 //! and timeouts live in `llm-client`.
 
+mod answerable;
 pub mod anthropic_messages;
 mod arguments;
 pub mod aws_event_stream;
