@@ -60,6 +60,8 @@ struct State {
     failures: u32,
     last_usage: Option<(TurnUsage, usize)>,
     files: Files,
+    /// The models that something was told of, without their variants.
+    noticed: Arc<BTreeSet<(String, String)>>,
     revert: Option<Reverting>,
     /// Where a Revert was staged last.
     staged: Seq,
@@ -247,6 +249,10 @@ impl History {
                 state.steps = started.step;
                 state.just_compacted = false;
                 let savepoint = state.savepoint(&self.conversation, &started.message);
+                if started.notice.is_some() {
+                    let ModelRef { provider, model, .. } = started.model.clone();
+                    Arc::make_mut(&mut state.noticed).insert((provider, model));
+                }
                 self.savepoints.push(Savepoint { turn: Some(started.turn.clone()), ..savepoint });
                 let (turn, message) = (started.turn.clone(), started.message.clone());
                 state.open = Some(OpenTurn::new(turn, message, started.agent.clone()));

@@ -87,6 +87,7 @@ impl Told {
             epoch: 1,
             step: 1,
         });
+            notice: None,
         (turn, message)
     }
 

@@ -143,6 +143,9 @@ impl Rules<'_> {
                 ),
             });
         }
+        // Once for each model: whoever reads the log has been told.
+        let is_told = draft.history().has_noticed(&resolved.reference);
+        let notice = resolved.notice.clone().filter(|_| !is_told || mutated!(NoticedAgain));
         let title = self.start_title(draft, step, &resolved.reference);
         let last = step == max_steps;
         if last {
@@ -161,6 +164,7 @@ impl Rules<'_> {
             model: resolved.reference.clone(),
             epoch,
             step,
+            notice,
         });
         let tool_choice = if last { ToolChoice::None } else { ToolChoice::Auto };
         let pricing = resolved.pricing(|| self.size(draft.history(), agent));

@@ -143,6 +143,7 @@ mod tests {
                 model,
                 epoch: 1,
                 step: 1,
+                notice: None,
             },
         );
         let used = TurnUsage { input: 700, output: 30, ..TurnUsage::default() };

@@ -91,6 +91,10 @@ pub struct ModelFacts {
     pub generation: Generation,
     /// Model Request Options of every request.
     pub options: Map<String, Value>,
+    /// Its variants: Model Request Options on top of those.
+    pub variants: BTreeMap<String, Map<String, Value>>,
+    /// What whoever chose it should know.
+    pub notice: Option<String>,
 }
 
 /// Whose word the prices of a [`FixedModels`] are.
@@ -132,17 +136,17 @@ impl ModelSource for FixedModels {
                 ),
             });
         };
+        let plain = ModelRef { variant: None, ..choice.clone() };
+        let known = self.known.iter().find(|(known, _)| *known == plain);
+        let mut facts = known.map(|(_, facts)| facts.clone()).unwrap_or_default();
         if let Some(variant) = &choice.variant {
-            return Err(SessionError {
-                code: "model.unknown".into(),
-                message: format!(
-                    "the model {}/{} has no variant `{variant}`; choose it without one",
-                    choice.provider, choice.model,
-                ),
-            });
+            let Some(asked) = facts.variants.remove(variant) else {
+                return Err(no_such_variant(choice, variant, facts.variants.keys()));
+            };
+            for (namespace, asked) in asked {
+                lay(&mut facts.options, namespace, asked);
+            }
         }
-        let known = self.known.iter().find(|(known, _)| known == choice);
-        let facts = known.map(|(_, facts)| facts.clone()).unwrap_or_default();
         Ok(ResolvedModel {
             reference: choice.clone(),
             entry: ModelEntry {
@@ -157,14 +161,40 @@ impl ModelSource for FixedModels {
             options: facts.options,
             prices: facts.prices,
             price_version: CONFIGURED.to_owned(),
-            notice: None,
+            notice: facts.notice,
         })
     }
+}
+
+fn no_such_variant<'a>(
+    choice: &ModelRef,
+    variant: &str,
+    known: impl Iterator<Item = &'a String>,
+) -> SessionError {
+    let known: Vec<_> = known.map(|name| format!("`{name}`")).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let ModelRef { provider, model, .. } = choice;
+    SessionError {
+        code: "model.variant_unknown".into(),
+        message: format!("`{provider}/{model}` has no variant `{variant}`; it has: {known}"),
+    }
+}
+
+/// Lays the options of a namespace over those that there are.
+fn lay(options: &mut Map<String, Value>, namespace: String, asked: Value) {
+    if let Value::Object(asked) = &asked
+        && let Some(Value::Object(known)) = options.get_mut(&namespace)
+    {
+        known.extend(asked.clone());
+        return;
+    }
+    options.insert(namespace, asked);
 }
 
 #[cfg(test)]
 mod tests {
     use domain::Rates;
+    use serde_json::json;
 
     use super::*;
 
@@ -180,7 +210,33 @@ mod tests {
         assert_eq!(error.code, "model.unknown");
         assert!(error.message.contains("`other`") && error.message.contains("there is own"));
         let error = refused(ModelRef { variant: Some("high".into()), ..ModelRef::new("own", "m") });
-        assert!(error.message.contains("no variant `high`"), "{error:?}");
+        assert_eq!(error.code, "model.variant_unknown");
+        assert_eq!(error.message, "`own/m` has no variant `high`; it has: none");
+    }
+
+    #[test]
+    fn a_variant_asks_for_more_than_its_model_alone() {
+        let object = |value: Value| value.as_object().expect("an object").clone();
+        let model = ModelRef::new("own", "m");
+        let high = object(json!({"openai": {"reasoningEffort": "high"}, "other": {"a": 1}}));
+        let facts = ModelFacts {
+            options: object(json!({"openai": {"store": false, "reasoningEffort": "low"}})),
+            variants: BTreeMap::from([("high".into(), high), ("wild".into(), Map::new())]),
+            notice: Some("it is old".into()),
+            ..ModelFacts::default()
+        };
+        let source = own().with_facts(model.clone(), facts);
+        let choice = ModelRef { variant: Some("high".into()), ..model.clone() };
+        let resolved = source.resolve(&choice).expect("known");
+        assert_eq!((&resolved.reference, resolved.notice.as_deref()), (&choice, Some("it is old")));
+        let asked =
+            json!({"openai": {"store": false, "reasoningEffort": "high"}, "other": {"a": 1}});
+        assert_eq!(Value::Object(resolved.options), asked);
+        let plain = source.resolve(&model).expect("known").options;
+        assert_eq!(plain["openai"]["reasoningEffort"], "low");
+        let unknown = ModelRef { variant: Some("h".into()), ..model };
+        let error = source.resolve(&unknown).expect_err("refused");
+        assert_eq!(error.message, "`own/m` has no variant `h`; it has: `high`, `wild`");
     }
 
     #[test]

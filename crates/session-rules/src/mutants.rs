@@ -97,6 +97,8 @@ mutants! {
     StateForgotten,
     /// A call that the provider runs itself is run here too.
     HostedToolRun,
+    /// What is to be known of a model is told with each of its turns.
+    NoticedAgain,
     /// Synthetic input that a staged Revert held waits on when it is committed.
     HeldOutlivesRevert,
 }

@@ -209,7 +209,16 @@ mod tests {
         let (turn_id, id) = (turn.clone(), message.clone());
         push(
             history,
-            TurnStarted { turn: turn_id, message: id, parent, agent, model, epoch: 1, step: 1 },
+            TurnStarted {
+                turn: turn_id,
+                message: id,
+                parent,
+                agent,
+                model,
+                epoch: 1,
+                step: 1,
+                notice: None,
+            },
         );
         let (class, state) = (ToolClass::Pure, ToolState::Started);
         let (turn_id, id) = (turn.clone(), message.clone());

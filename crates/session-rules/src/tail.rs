@@ -132,6 +132,7 @@ mod tests {
                 model: model(),
                 epoch: 1,
                 step: 1,
+                notice: None,
             });
             let mut parts = Vec::new();
             if let Some(text) = says {

@@ -184,6 +184,7 @@ impl Log {
             model: model(),
             epoch: self.epoch,
             step: 1,
+            notice: None,
         });
         let is_empty = matches!(outcome, TurnOutcome::Lost | TurnOutcome::Overflowed);
         let usage = TurnUsage { input: 9, output: 9, ..TurnUsage::default() };

@@ -6,6 +6,7 @@ use domain::{
 use sqlx::PgConnection;
 
 use crate::batch::{Answers, Call, in_place};
+use crate::cluster::{SINCE_3, varies};
 use crate::error::is_unique_violation;
 use crate::inbox::prompt_kind;
 use crate::revert::spare;
@@ -68,12 +69,15 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names another
-    /// prompt.
+    /// prompt; [`StoreError::Feature`] for a variant of a model while builds may run that know none.
     pub async fn admit_prompt(
         &self,
         org: OrgId,
         new: NewPrompt,
     ) -> Result<AdmittedPrompt, StoreError> {
+        if varies(new.prompt.model.as_ref()) {
+            self.require(SINCE_3).await?;
+        }
         let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
         let mut mint = IdMint::after(stamp, new.now);
         let event = EventId::mint(&mut mint);

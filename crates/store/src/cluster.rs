@@ -26,14 +26,16 @@ pub const FEATURES: i32 = 3;
 /// level 1 do not know.
 pub(crate) const SINCE_2: i32 = 2;
 
+/// The same of variants of models, of provider state and of calls that a provider ran.
+pub(crate) const SINCE_3: i32 = 3;
+
 /// The level from which on every running build reads this event.
 pub(crate) fn level(event: &SessionEvent) -> i32 {
-    if needs_state(event) { 3 } else { level_of_kind(event) }
+    if needs_state(event) { SINCE_3 } else { level_of_kind(event) }
 }
 
 /// Whether a build that knows the event's kind alone would show the model something else.
 fn needs_state(event: &SessionEvent) -> bool {
-    let varies = |model: Option<&ModelRef>| model.is_some_and(|model| model.variant.is_some());
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others are what they were")]
     match event {
         SessionEvent::TurnReplied(replied) => replied.parts.iter().any(ReplyPart::has_state),
@@ -44,6 +46,11 @@ fn needs_state(event: &SessionEvent) -> bool {
         SessionEvent::TurnStarted(started) => varies(Some(&started.model)),
         _ => false,
     }
+}
+
+/// Whether a variant was chosen.
+pub(crate) fn varies(model: Option<&ModelRef>) -> bool {
+    model.is_some_and(|model| model.variant.is_some())
 }
 
 fn level_of_kind(event: &SessionEvent) -> i32 {

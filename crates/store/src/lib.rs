@@ -83,8 +83,8 @@ pub use provision::{
 };
 pub use rebuild::RebuildReport;
 pub use schedule::{HeadState, ReadySession};
-pub use session::{Creation, NewSession, SessionRow};
+pub use session::{Creation, ModelNotice, NewSession, SessionRow};
 pub use transcript::{CallRow, MessageRow, PartRow, Transcript};
-pub use tree::{MAX_CHILDREN, MAX_DEPTH, TreeUsage};
+pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
 pub use workspace::{ChangeRow, PackRow, Seed};

@@ -2,7 +2,9 @@ use domain::{
     EventId, IdMint, ModelRef, OrgId, ProjectId, RevertStaged, Seq, SessionCreated, SessionEvent,
     SessionId, SessionRef, SessionRenamed, Stamp, TimestampMs, TurnUsage,
 };
+use serde::Deserialize;
 
+use crate::cluster::{SINCE_3, varies};
 use crate::tenant::missing;
 use crate::tree::{MAX_CHILDREN, MAX_DEPTH};
 use crate::{Store, StoreError};
@@ -65,12 +67,28 @@ pub struct SessionRow {
     pub revert: Option<RevertStaged>,
     /// When the compaction that runs began.
     pub compacting_ms: Option<TimestampMs>,
+    /// What whoever uses it should know of its models, in the order in which they were first used.
+    pub notices: Vec<ModelNotice>,
     /// What it has used, without its children.
     pub usage: TurnUsage,
     /// Whether it has work or a drain has it.
     pub busy: bool,
     /// The highest number of its log.
     pub seq: Seq,
+}
+
+/// What whoever uses a session should know of a model: that it is deprecated, say. Told once for each model.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ModelNotice {
+    /// The model's provider.
+    pub provider: String,
+    /// Its name there.
+    pub model: String,
+    /// For people.
+    pub text: String,
+    /// When it was first used.
+    #[serde(rename = "time")]
+    pub time_ms: TimestampMs,
 }
 
 macro_rules! session_row {
@@ -82,10 +100,11 @@ macro_rules! session_row {
             directory: row.directory,
             title: row.title,
             agent: row.agent,
-            model: row
-                .provider
-                .zip(row.model)
-                .map(|(provider, model)| domain::ModelRef::new(provider, model)),
+            model: row.provider.zip(row.model).map(|(provider, model)| domain::ModelRef {
+                provider,
+                model,
+                variant: row.variant,
+            }),
             created_ms: row.created_ms,
             updated_ms: row.updated_ms,
             outcome: row.outcome,
@@ -96,6 +115,12 @@ macro_rules! session_row {
                 .map(|staged| serde_json::from_str(&staged))
                 .transpose()
                 .map_err(|error| StoreError::Unreadable(format!("a staged revert: {error}")))?,
+            notices: row
+                .notices
+                .map(|notices| serde_json::from_str(&notices))
+                .transpose()
+                .map_err(|error| StoreError::Unreadable(format!("notices of models: {error}")))?
+                .unwrap_or_default(),
             compacting_ms: row.compacting_ms,
             usage: domain::TurnUsage {
                 input: row.input_tokens,
@@ -117,12 +142,16 @@ impl Store {
     /// [`Creation::Created`] has changed anything.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the id is another session's.
+    /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::Feature`] for a variant of a model while
+    /// builds may run that know none.
     pub async fn create_session(
         &self,
         org: OrgId,
         new: NewSession,
     ) -> Result<Creation, StoreError> {
+        if varies(new.created.model.as_ref()) {
+            self.require(SINCE_3).await?;
+        }
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -208,7 +237,7 @@ impl Store {
                        cache_read_tokens AS "cache_read_tokens!",
                        cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
                        next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms,
-                       fork_of, revert
+                       fork_of, revert, variant, notices
                    FROM read_session($1, $2)"#,
                 org.0,
                 id.as_str(),

@@ -1,7 +1,8 @@
 use domain::{
-    CallId, MessageId, ModelRef, OrgId, PartId, Seq, SessionError, SessionId, TimestampMs, TurnId,
-    TurnUsage,
+    CallId, IdError, MessageId, ModelRef, OrgId, PartId, Seq, SessionError, SessionId, TimestampMs,
+    TurnId, TurnUsage,
 };
+use serde::Deserialize;
 
 use crate::tenant::missing;
 use crate::{Store, StoreError};
@@ -83,6 +84,69 @@ pub struct CallRow {
     pub started_ms: Option<TimestampMs>,
     /// When it ended.
     pub ended_ms: Option<TimestampMs>,
+    /// Its provider ran it.
+    pub hosted: bool,
+}
+
+impl CallRow {
+    /// A call that the provider ran, shown by `part` of a message that began at `began`. What came of it is not known.
+    ///
+    /// # Errors
+    /// Never for the id of a part.
+    pub fn hosted(
+        part: &PartId,
+        began: TimestampMs,
+        call: &str,
+        name: &str,
+        input: &str,
+    ) -> Result<Self, IdError> {
+        let own = part.as_str().get(PartId::PREFIX.len()..).unwrap_or_default();
+        Ok(Self {
+            id: format!("{}{own}", CallId::PREFIX).parse()?,
+            provider_call: call.to_owned(),
+            tool: name.to_owned(),
+            state: "started".to_owned(),
+            arguments: input.to_owned(),
+            called_ms: began,
+            outcome: None,
+            title: None,
+            output: None,
+            structured: None,
+            managed_path: None,
+            truncated: None,
+            started_ms: None,
+            ended_ms: None,
+            hosted: true,
+        })
+    }
+
+    /// Says what came of it, if the provider ran it under this id.
+    pub fn told(&mut self, call: &str, output: &str, is_error: bool) -> bool {
+        let is_it = self.hosted && self.provider_call == call && self.outcome.is_none();
+        if is_it {
+            self.state = "settled".to_owned();
+            self.outcome = Some(if is_error { "failed" } else { "completed" }.to_owned());
+            self.output = Some(output.to_owned());
+        }
+        is_it
+    }
+}
+
+/// A call that a provider ran, as the text of its part.
+#[derive(Deserialize)]
+struct HostedCall {
+    call: String,
+    name: String,
+    input: String,
+}
+
+/// What came of one, as the text of its part.
+#[derive(Deserialize)]
+struct HostedResult {
+    call: String,
+    output: String,
+    #[serde(default)]
+    is_error: bool,
 }
 
 /// A session's messages, in order.
@@ -102,10 +166,11 @@ macro_rules! message_row {
             parent: $row.parent_id.map(|id| id.parse()).transpose()?,
             turn: $row.turn_id.map(|id| id.parse()).transpose()?,
             agent: $row.agent,
-            model: $row
-                .provider
-                .zip($row.model)
-                .map(|(provider, model)| ModelRef::new(provider, model)),
+            model: $row.provider.zip($row.model).map(|(provider, model)| ModelRef {
+                provider,
+                model,
+                variant: $row.variant,
+            }),
             created_ms: $row.created_ms,
             completed_ms: $row.completed_ms,
             finish: $row.finish,
@@ -147,11 +212,38 @@ macro_rules! call_row {
                     truncated: $row.truncated,
                     started_ms: $row.started_ms,
                     ended_ms: $row.ended_ms,
+                    hosted: false,
                 })
             }
             _ => None,
         }
     };
+}
+
+/// Adds a part. A call that the provider ran, and what came of it, are one.
+fn add(message: &mut MessageRow, part: PartRow) -> Result<(), StoreError> {
+    let text = part.text.as_deref().unwrap_or_default();
+    let unreadable = |error| StoreError::Unreadable(format!("the part {}: {error}", part.id));
+    match part.kind.as_str() {
+        "hosted-call" => {
+            let HostedCall { call, name, input } =
+                serde_json::from_str(text).map_err(unreadable)?;
+            let call = CallRow::hosted(&part.id, message.created_ms, &call, &name, &input)?;
+            let (kind, call) = ("tool".to_owned(), Some(call));
+            message.parts.push(PartRow { kind, text: None, call, ..part });
+        }
+        "hosted-result" => {
+            let result: HostedResult = serde_json::from_str(text).map_err(unreadable)?;
+            let calls = message.parts.iter_mut().filter_map(|part| part.call.as_mut());
+            for call in calls {
+                if call.told(&result.call, &result.output, result.is_error) {
+                    break;
+                }
+            }
+        }
+        _ => message.parts.push(part),
+    }
+    Ok(())
 }
 
 impl Store {
@@ -177,7 +269,7 @@ impl Store {
                        cache_write_tokens AS "cache_write_tokens!", part_id, kind, text, call_id,
                        provider_call, tool, state, arguments, called_ms, outcome, title, bounded_text,
                        structured, managed_path, truncated, started_ms, ended_ms,
-                       cost_nanos AS "cost_nanos!", synthetic
+                       cost_nanos AS "cost_nanos!", synthetic, variant
                    FROM read_messages($1, $2, $3, $4)"#,
                 org.0,
                 session.as_str(),
@@ -198,8 +290,8 @@ impl Store {
                 if messages.last().is_none_or(|last| last.id.as_str() != row.id) {
                     messages.push(message_row!(row));
                 }
-                if let Some(last) = messages.last_mut() {
-                    last.parts.extend(part);
+                if let (Some(last), Some(part)) = (messages.last_mut(), part) {
+                    add(last, part)?;
                 }
             }
             Ok(Transcript { messages })

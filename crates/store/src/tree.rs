@@ -1,5 +1,7 @@
 //! Sessions below sessions: children, and what a whole tree has used.
 
+use std::collections::BTreeSet;
+
 use domain::{OrgId, SessionId, SessionRef, TurnUsage};
 
 use crate::session::session_row;
@@ -12,7 +14,7 @@ pub const MAX_DEPTH: i32 = 5;
 pub const MAX_CHILDREN: i32 = 100;
 
 /// What a session and the sessions below it have used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeUsage {
     /// The session alone.
     pub session: TurnUsage,
@@ -20,6 +22,26 @@ pub struct TreeUsage {
     pub tree: TurnUsage,
     /// How many sessions that are.
     pub sessions: i64,
+    /// What the requests of the session alone were expected to cost.
+    pub session_expected: Expected,
+    /// With those of all its descendants.
+    pub tree_expected: Expected,
+}
+
+/// What requests were expected to cost at most, before they were sent: those whose models have prices.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Expected {
+    /// In nano-USD.
+    pub nanos: i64,
+    /// The tables of the prices, each once.
+    pub price_versions: BTreeSet<String>,
+}
+
+impl Expected {
+    fn add(&mut self, nanos: i64, version: &str) {
+        self.nanos = self.nanos.saturating_add(nanos);
+        self.price_versions.insert(version.to_owned());
+    }
 }
 
 impl Store {
@@ -42,7 +64,7 @@ impl Store {
                        cache_read_tokens AS "cache_read_tokens!",
                        cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
                        next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms,
-                       fork_of, revert
+                       fork_of, revert, variant, notices
                    FROM read_children($1, $2)"#,
                 org.0,
                 session.as_str(),
@@ -128,7 +150,27 @@ impl Store {
                     sessions += 1;
                 }
                 let own = own.ok_or(StoreError::NotFound)?;
-                Ok(TreeUsage { session: own, tree, sessions })
+                let rows = sqlx::query!(
+                    r#"SELECT t.session_id, a.price_version AS "price_version!",
+                         sum(a.estimate_nanos)::bigint AS "nanos!"
+                     FROM session_tree($1, $2) AS s
+                     JOIN provider_turn t ON t.org_id = $1 AND t.session_id = s
+                     JOIN provider_attempt a ON a.org_id = $1 AND a.turn_id = t.id
+                     WHERE a.price_version IS NOT NULL GROUP BY t.session_id, a.price_version"#,
+                    org.0,
+                    session.as_str(),
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                let (mut session_expected, mut tree_expected) =
+                    (Expected::default(), Expected::default());
+                for row in rows {
+                    if row.session_id == session.as_str() {
+                        session_expected.add(row.nanos, &row.price_version);
+                    }
+                    tree_expected.add(row.nanos, &row.price_version);
+                }
+                Ok(TreeUsage { session: own, tree, sessions, session_expected, tree_expected })
             })
         })
         .await

@@ -27,6 +27,13 @@ pub struct AttemptRow {
     pub components: String,
     /// How it ended; `None` while it runs.
     pub outcome: Option<String>,
+    /// The table of prices that it is paid with, and the most that it was expected to cost, in nano-USD; none of a
+    /// model without prices.
+    pub estimate: Option<(String, i64)>,
+    /// Tokens of input and output, as far as the provider counted them.
+    pub tokens: Option<(i64, i64)>,
+    /// What it cost in nano-USD.
+    pub cost: Option<i64>,
 }
 
 /// A Provider Turn as its projection holds it, or a compaction or a title.
@@ -97,6 +104,9 @@ impl Store {
                 through: Seq(row.through_seq),
                 components: row.components,
                 outcome: row.outcome,
+                estimate: row.price_version.zip(row.estimate_nanos),
+                tokens: row.input_tokens.zip(row.output_tokens),
+                cost: row.cost_nanos,
             })
         })
         .await

@@ -56,7 +56,8 @@ fn explained(view: &ExplainView) -> String {
     line("turn", view.turn.as_str());
     line("attempt", &format!("{} (try {}, {outcome})", view.attempt, view.ordinal));
     if let Some(model) = &view.model {
-        line("model", model);
+        let variant = view.variant.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+        line("model", &format!("{model}{variant}"));
     }
     line("epoch", &view.epoch.to_string());
     line("history", &format!("events 1 to {}", view.through));
@@ -70,6 +71,11 @@ fn explained(view: &ExplainView) -> String {
         (false, None) => "does not match".to_owned(),
     };
     line("verdict", &verdict);
+    if let Some(price) = &view.price {
+        let cost = price.cost.map_or("not counted yet".to_owned(), |cost| format!("{cost:.6} USD"));
+        let (estimate, version) = (price.estimate, &price.version);
+        line("cost", &format!("{cost}; at most {estimate:.6} USD expected, by {version}"));
+    }
     for (name, hash) in &view.components {
         line("component", &format!("{name:<16} {hash}"));
     }
@@ -87,6 +93,8 @@ mod tests {
             "attempt": "att_1", "turn": "trn_1", "session": "ses_1", "ordinal": 2, "outcome": "completed",
             "bodyHash": "aa", "rebuiltHash": if matches { "aa" } else { "bb" }, "match": matches,
             "wireVersion": 1, "epoch": 1, "through": 7, "components": {"agent": "cc", "tools": "dd"},
+            "model": "p/m", "variant": "high",
+            "price": {"version": "models.dev:ab", "estimate": 0.5, "cost": 0.25},
         });
         parsed(&answer, "explain").expect("a view")
     }
@@ -97,6 +105,9 @@ mod tests {
         assert!(text.contains("attempt      att_1 (try 2, completed)\n"), "{text}");
         assert!(text.contains("verdict      match"), "{text}");
         assert!(text.contains("component    agent cc\n"), "{text}");
+        assert!(text.contains("model        p/m (high)\n"), "{text}");
+        let cost = "cost         0.250000 USD; at most 0.500000 USD expected, by models.dev:ab\n";
+        assert!(text.contains(cost), "{text}");
         assert!(explained(&view(false)).contains("verdict      does not match\n"));
         let unbuilt = ExplainView {
             rebuilt_hash: None,

@@ -38,6 +38,9 @@ pub struct RunArgs {
     /// Model to use: NAME or PROVIDER/NAME
     #[arg(long, value_name = "NAME")]
     pub model: Option<ModelChoice>,
+    /// Variant of the model, such as `high`: how much it reasons [default: none; `--model` alone takes an earlier one back]
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
     /// Agent to work as, from this prompt on: `build`, which may do everything, or `plan`, which only looks
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
@@ -88,9 +91,11 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     let model = model(&client, args.model.as_ref()).await?;
     let (session, after) = open_session(&client, &args, model.as_ref(), &text).await?;
     let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
-    let agent = args.agent.clone();
-    let prompt =
-        PromptRequest { agent, ..PromptRequest::text(MessageId::mint(&mut mint), text, model) };
+    let prompt = PromptRequest {
+        agent: args.agent.clone(),
+        variant: args.variant.clone(),
+        ..PromptRequest::text(MessageId::mint(&mut mint), text, model)
+    };
     if !args.json {
         screen.err.line(&format!("session {session}"))?;
     }

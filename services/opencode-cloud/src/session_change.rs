@@ -143,9 +143,15 @@ struct InboxTime {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct UsedView {
     tokens: TokensView,
     cost: f64,
+    /// A service before this one does not say.
+    #[serde(default)]
+    estimate: f64,
+    #[serde(default)]
+    price_versions: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -285,13 +291,16 @@ fn inbox(items: &[InboxView]) -> String {
 fn usage(used: &UsageView) -> String {
     let mut text = String::new();
     let mut line = |name: &str, used: &UsedView| {
-        let tokens = used.tokens;
-        writeln!(
-            text,
-            "{name:<10} {} in, {} out, {:.4} USD",
-            tokens.input, tokens.output, used.cost
-        )
-        .expect("writing to a string cannot fail");
+        let UsedView { tokens, cost, estimate, price_versions } = used;
+        let expected = if price_versions.is_empty() {
+            String::new()
+        } else {
+            let versions = printable::line(&price_versions.join(", "), 200);
+            format!("; at most {estimate:.4} USD expected, by {versions}")
+        };
+        let (input, output) = (tokens.input, tokens.output);
+        writeln!(text, "{name:<10} {input} in, {output} out, {cost:.4} USD{expected}")
+            .expect("writing to a string cannot fail");
     };
     line("session", &used.session);
     line(&format!("tree of {}", used.sessions), &used.tree);
@@ -331,12 +340,14 @@ mod tests {
     fn usage_is_told_for_the_session_and_its_tree() {
         let answer = json!({
             "session": { "tokens": { "input": 1, "output": 2 }, "cost": 0 },
-            "tree": { "tokens": { "input": 3, "output": 4 }, "cost": 0.25 }, "sessions": 2,
+            "tree": { "tokens": { "input": 3, "output": 4 }, "cost": 0.25, "estimate": 0.5,
+                      "priceVersions": ["a", "b"] }, "sessions": 2,
         });
         let text = usage(&parsed(&answer, "the usage").expect("usage"));
         assert_eq!(
             text,
-            "session    1 in, 2 out, 0.0000 USD\ntree of 2  3 in, 4 out, 0.2500 USD\n"
+            "session    1 in, 2 out, 0.0000 USD\n\
+             tree of 2  3 in, 4 out, 0.2500 USD; at most 0.5000 USD expected, by a, b\n"
         );
     }
 

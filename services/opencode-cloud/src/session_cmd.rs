@@ -205,6 +205,9 @@ fn show(session: &SessionView) -> String {
     if let Some(parent) = &session.parent {
         line("parent", parent.as_str());
     }
+    for notice in &session.notices {
+        line("notice", &notice.message);
+    }
     text
 }
 
@@ -215,7 +218,11 @@ fn state(session: &SessionView) -> String {
 
 fn model(session: &SessionView) -> String {
     let model = session.model.as_ref();
-    model.map_or_else(|| "-".to_owned(), |model| format!("{}/{}", model.provider, model.id))
+    let told = model.map(|model| {
+        let variant = model.variant.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+        format!("{}/{}{variant}", model.provider, model.id)
+    });
+    told.unwrap_or_else(|| "-".to_owned())
 }
 
 fn event_line(event: &LogEvent) -> String {
@@ -235,9 +242,10 @@ mod tests {
     fn session(busy: bool) -> SessionView {
         let answer = json!({
             "id": "ses_1", "projectID": "prj_1", "directory": "/work", "title": "a\u{1b}[2Jb",
-            "agent": "build", "model": {"id": "m", "providerID": "p"}, "busy": busy, "seq": 12,
+            "agent": "build", "model": {"id": "m", "providerID": "p", "variant": "high"}, "busy": busy, "seq": 12,
             "outcome": "completed", "time": {"created": 0, "updated": 1}, "newer": {},
             "tokens": {"input": 3, "output": 4}, "cost": 0.5, "parentID": "ses_0",
+            "notices": [{"providerID": "p", "modelID": "m", "message": "m is old", "time": 1}],
         });
         parsed(&answer, "the session").expect("a session")
     }
@@ -255,7 +263,8 @@ mod tests {
     #[test]
     fn a_session_is_shown_with_what_it_used() {
         let text = show(&session(false));
-        assert!(text.contains("model      p/m\n"), "{text}");
+        assert!(text.contains("model      p/m (high)\n"), "{text}");
+        assert!(text.ends_with("notice     m is old\n"), "{text}");
         assert!(text.contains("tokens     3 in, 4 out\n"), "{text}");
         assert!(text.contains("cost       0.5000 USD\nparent     ses_0\n"), "{text}");
     }

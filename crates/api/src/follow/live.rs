@@ -235,6 +235,7 @@ mod tests {
             model: ModelRef::new("p", "m"),
             epoch: 1,
             step: 1,
+            notice: None,
         }));
         assert!(!live.is_unknown(&first.message));
         assert_eq!(live.extend(first.clone()), Added::New(first));

@@ -32,6 +32,8 @@ pub(crate) struct AdmitRequest {
     delivery: Option<Delivery>,
     agent: Option<String>,
     model: Option<ModelRequest>,
+    /// Of the model; without one, of the session's.
+    variant: Option<String>,
     resume: Option<bool>,
     #[serde(rename = "noReply")]
     pub(crate) no_reply: Option<bool>,
@@ -52,33 +54,47 @@ struct PartRequest {
 pub(crate) enum ModelRequest {
     /// `provider/model`, where the model's name may have slashes, or a name of the default provider.
     Text(String),
-    /// In two fields.
+    /// In two fields, or three.
     Fields {
-        #[serde(rename = "providerID")]
+        #[serde(rename = "providerID", alias = "provider")]
         provider_id: String,
-        #[serde(rename = "modelID", alias = "id")]
+        #[serde(rename = "modelID", alias = "id", alias = "model")]
         model_id: String,
+        variant: Option<String>,
     },
 }
 
 impl ModelRequest {
     pub(crate) fn parse(self, default_provider: &str) -> Result<ModelRef, ApiError> {
-        let (provider, model) = match self {
-            Self::Fields { provider_id, model_id } => (provider_id, model_id),
+        let (provider, model, variant) = match self {
+            Self::Fields { provider_id, model_id, variant } => {
+                (provider_id, model_id, self::variant(variant)?)
+            }
             Self::Text(text) => match text.split_once('/') {
-                Some((provider, model)) => (provider.to_owned(), model.to_owned()),
-                None => (default_provider.to_owned(), text),
+                Some((provider, model)) => (provider.to_owned(), model.to_owned(), None),
+                None => (default_provider.to_owned(), text, None),
             },
         };
-        let good = |name: &str| {
-            let chars = name.chars().count();
-            (1..=MAX_MODEL_CHARS).contains(&chars) && !name.chars().any(char::is_control)
-        };
-        if good(&provider) && good(&model) {
-            Ok(ModelRef::new(provider, model))
+        if is_name(&provider) && is_name(&model) {
+            Ok(ModelRef { provider, model, variant })
         } else {
             Err(ApiError::invalid("a model is `provider/model`, each of 1 to 200 characters"))
         }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let chars = name.chars().count();
+    (1..=MAX_MODEL_CHARS).contains(&chars) && !name.chars().any(char::is_control)
+}
+
+/// A variant's name; an empty one is none. Whether the model has it, its turn finds out.
+fn variant(asked: Option<String>) -> Result<Option<String>, ApiError> {
+    let variant = asked.filter(|name| !name.is_empty());
+    if variant.as_deref().is_none_or(is_name) {
+        Ok(variant)
+    } else {
+        Err(ApiError::invalid("a variant of a model is a name of at most 200 characters"))
     }
 }
 
@@ -94,15 +110,24 @@ struct Digested<'a> {
     agent: Option<&'a str>,
     model: Option<(&'a str, &'a str)>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     synthetic: Option<&'a str>,
 }
 
 impl AdmitRequest {
-    /// The prompt to admit, with the ids that it keeps on every retry of the statement.
+    /// Whether it names a variant, and leaves the model to its session.
+    fn varies_alone(&self) -> bool {
+        self.model.is_none() && self.variant.as_deref().is_some_and(|name| !name.is_empty())
+    }
+
+    /// The prompt to admit, with the ids that it keeps on every retry of the statement. `current`: the session's model, for
+    /// a variant without one.
     fn into_prompt(
         self,
         now: TimestampMs,
         default_provider: &str,
+        current: Option<ModelRef>,
         agents: &Agents,
     ) -> Result<PromptAdmitted, ApiError> {
         let mut mint = IdMint::after(Stamp::default(), now);
@@ -116,15 +141,26 @@ impl AdmitRequest {
         }
         let texts = texts(&self.parts, self.text.as_deref())?;
         let agent = agent(agents, self.agent)?;
-        let model = self.model.map(|model| model.parse(default_provider)).transpose()?;
+        let mut model = self.model.map(|model| model.parse(default_provider)).transpose()?;
+        let mut asked = variant(self.variant)?;
+        if let Some(own) = model.as_mut() {
+            own.variant = own.variant.take().or(asked.take());
+        }
+        let varied = model.as_ref().map_or(&asked, |model| &model.variant);
         let digested = Digested {
             texts: &texts,
             agent: agent.as_deref(),
             model: model.as_ref().map(|model| (model.provider.as_str(), model.model.as_str())),
+            variant: varied.as_deref(),
             synthetic: self.synthetic.as_deref(),
         };
         let canonical = serde_json::to_vec(&digested).map_err(ApiError::internal)?;
         let digest = hex::encode(Sha256::digest(&canonical));
+        if model.is_none()
+            && let Some(variant) = asked
+        {
+            model = current.map(|current| ModelRef { variant: Some(variant), ..current });
+        }
         let part = |text| PromptPart::Text { id: PartId::mint(&mut mint), text };
         let parts = texts.into_iter().map(part).collect();
         let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
@@ -181,8 +217,13 @@ pub(crate) async fn admit(
     request: AdmitRequest,
 ) -> Result<AdmittedPrompt, ApiError> {
     let now = state.clock().now_ms();
-    let provider = &state.settings().default_model.provider;
-    let prompt = request.into_prompt(now, provider, state.agents())?;
+    let default = &state.settings().default_model;
+    let current = if request.varies_alone() {
+        state.store().session(org, session.clone()).await?.model.or(Some(default.clone()))
+    } else {
+        None
+    };
+    let prompt = request.into_prompt(now, &default.provider, current, state.agents())?;
     let new = NewPrompt { session: session.clone(), prompt, now };
     let admitted = match state.store().admit_prompt(org, new).await {
         Err(StoreError::NotFound) => {
@@ -213,7 +254,8 @@ mod tests {
     }
 
     fn prompt(json: &str, now: TimestampMs) -> Result<PromptAdmitted, ApiError> {
-        request(json).into_prompt(now, "own", &Agents::default())
+        let current = Some(ModelRef::new("own", "current"));
+        request(json).into_prompt(now, "own", current, &Agents::default())
     }
 
     fn refusal(json: &str) -> String {
@@ -271,6 +313,42 @@ mod tests {
         let prompt = prompt(r#"{"text":"x","model":"gpt"}"#, NOW);
         let own = ModelRef::new("own", "gpt");
         assert_eq!(prompt.expect("a prompt").model, Some(own));
+    }
+
+    #[test]
+    fn a_variant_is_of_the_model_beside_it_or_of_the_sessions() {
+        let chosen = |json: &str| prompt(json, NOW).expect("a prompt").model.expect("a model");
+        let named = |provider: &str, model: &str, variant: &str| ModelRef {
+            variant: Some(variant.into()),
+            ..ModelRef::new(provider, model)
+        };
+        for json in [
+            r#"{"text":"x","model":{"providerID":"p","modelID":"m"},"variant":"high"}"#,
+            r#"{"text":"x","model":{"providerID":"p","id":"m","variant":"high"}}"#,
+            r#"{"text":"x","model":{"provider":"p","model":"m","variant":"high"},"variant":"low"}"#,
+            r#"{"text":"x","model":"p/m","variant":"high"}"#,
+        ] {
+            assert_eq!(chosen(json), named("p", "m", "high"), "{json}");
+        }
+        assert_eq!(chosen(r#"{"text":"x","variant":"high"}"#), named("own", "current", "high"));
+        assert_eq!(chosen(r#"{"text":"x","model":"p/m","variant":""}"#), ModelRef::new("p", "m"));
+        assert!(refusal(r#"{"text":"x","variant":"a\u0001b"}"#).contains("variant"));
+    }
+
+    #[test]
+    fn a_retry_with_another_variant_is_another_prompt_and_one_without_is_what_it_was() {
+        let digest = |json: &str| prompt(json, NOW).expect("a prompt").digest;
+        let plain = digest(r#"{"text":"x","model":"p/m"}"#);
+        let canonical = br#"{"texts":["x"],"agent":null,"model":["p","m"]}"#;
+        assert_eq!(plain, hex::encode(Sha256::digest(canonical)));
+        let high = digest(r#"{"text":"x","model":"p/m","variant":"high"}"#);
+        assert_ne!(plain, high);
+        let fields = r#"{"text":"x","model":{"provider":"p","model":"m","variant":"high"}}"#;
+        assert_eq!(digest(fields), high);
+        // Of the session, whatever its model is by then.
+        let alone = r#"{"text":"x","variant":"high"}"#;
+        let later = request(alone).into_prompt(NOW, "own", None, &Agents::default());
+        assert_eq!(digest(alone), later.expect("a prompt").digest);
     }
 
     #[test]

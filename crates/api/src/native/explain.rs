@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use domain::{OrgId, RecordedEvent, Seq};
-use history::{Components, RebuildError, rebuild_body};
+use domain::{ModelRef, OrgId, RecordedEvent, Seq, SessionEvent, TurnId};
+use history::{Components, rebuild_body};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use store::AttemptRow;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{CanAdminister, Params};
+use crate::view::Usd;
 
 const PAGE: i64 = 1_000;
 const MAX_ID_CHARS: usize = 80;
@@ -35,6 +36,9 @@ struct ExplainView {
     /// `provider/model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
+    /// The model's variant, where one was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<String>,
     body_hash: String,
@@ -48,6 +52,22 @@ struct ExplainView {
     epoch: i32,
     through: i64,
     components: BTreeMap<String, String>,
+    /// Of a model with prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price: Option<PriceView>,
+}
+
+/// What a request costs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PriceView {
+    /// The table of prices, which was read when the request was made.
+    version: String,
+    /// The most that it was expected to cost, before it was sent.
+    estimate: Usd,
+    /// What it cost, once the provider has counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<Usd>,
 }
 
 /// Explains an attempt, or the last attempt of a turn. With `body=true`, the exact bytes that were sent;
@@ -69,7 +89,9 @@ pub(super) async fn show(
         components.insert(name.clone(), state.store().component(access.org, hash).await?);
     }
     let model = Components::read(&components).ok().map(|read| read.model);
-    let rebuilt = rebuild(&state, access.org, &attempt, &components).await?;
+    let events = log(&state, access.org, &attempt).await?;
+    let variant = events.iter().rev().find_map(|recorded| chosen(&recorded.event, &attempt.turn));
+    let rebuilt = rebuild_body(&events, &components, attempt.wire_version, &attempt.turn);
     let hash = rebuilt.as_ref().ok().map(|body| hex::encode(Sha256::digest(body)));
     let matches = hash.as_deref() == Some(attempt.body_hash.as_str());
     if query.body.unwrap_or(false) {
@@ -92,6 +114,7 @@ pub(super) async fn show(
         session: attempt.session.into(),
         ordinal: attempt.ordinal,
         model: model.map(|model| format!("{}/{}", model.provider, model.id)),
+        variant: variant.and_then(|model| model.variant.clone()),
         outcome: attempt.outcome,
         body_hash: attempt.body_hash,
         rebuilt_hash: hash,
@@ -101,16 +124,33 @@ pub(super) async fn show(
         epoch: attempt.epoch,
         through: attempt.through.0,
         components: names,
+        price: attempt.estimate.map(|(version, nanos)| PriceView {
+            version,
+            estimate: Usd(nanos),
+            cost: attempt.cost.map(Usd),
+        }),
     };
     Ok(Json(view).into_response())
 }
 
-async fn rebuild(
+/// The model of a turn, a Compaction or a title, if the event begins it.
+fn chosen<'a>(event: &'a SessionEvent, of: &TurnId) -> Option<&'a ModelRef> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin requests")]
+    let (turn, model) = match event {
+        SessionEvent::TurnStarted(started) => (&started.turn, &started.model),
+        SessionEvent::CompactionStarted(started) => (&started.turn, &started.model),
+        SessionEvent::TitleStarted(started) => (&started.turn, &started.model),
+        _ => return None,
+    };
+    (turn == of).then_some(model)
+}
+
+/// The events that the attempt was made of.
+async fn log(
     state: &ApiState,
     org: OrgId,
     attempt: &AttemptRow,
-    components: &BTreeMap<String, Vec<u8>>,
-) -> Result<Result<Vec<u8>, RebuildError>, ApiError> {
+) -> Result<Vec<RecordedEvent>, ApiError> {
     let mut events: Vec<RecordedEvent> = Vec::new();
     loop {
         let known = events.last().map_or(Seq(0), |event| event.seq);
@@ -125,5 +165,5 @@ async fn rebuild(
         }
         events.extend(page);
     }
-    Ok(rebuild_body(&events, components, attempt.wire_version, &attempt.turn))
+    Ok(events)
 }

@@ -1,9 +1,12 @@
 //! Sessions below a session, and what all of them used.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::TurnUsage;
 use serde::Serialize;
+use store::Expected;
 
 use super::at::At;
 use crate::ApiState;
@@ -25,14 +28,25 @@ pub(crate) async fn children(
 
 /// What was used, and what it cost.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct UsedView {
     tokens: TokensView,
     cost: Usd,
+    /// The most that its requests were expected to cost, before they were sent; more than `cost` where answers are shorter
+    /// than they may be, or caches are read.
+    estimate: Usd,
+    /// The tables of prices that they are paid with.
+    price_versions: BTreeSet<String>,
 }
 
-impl From<TurnUsage> for UsedView {
-    fn from(usage: TurnUsage) -> Self {
-        Self { tokens: usage.into(), cost: Usd(usage.cost) }
+impl UsedView {
+    fn new(usage: TurnUsage, expected: Expected) -> Self {
+        Self {
+            tokens: usage.into(),
+            cost: Usd(usage.cost),
+            estimate: Usd(expected.nanos),
+            price_versions: expected.price_versions,
+        }
     }
 }
 
@@ -53,8 +67,8 @@ pub(super) async fn usage(
     let row = at.find(&state, access.org).await?;
     let used = state.store().tree_usage(access.org, row.at.session).await?;
     Ok(Json(UsageView {
-        session: used.session.into(),
-        tree: used.tree.into(),
+        session: UsedView::new(used.session, used.session_expected),
+        tree: UsedView::new(used.tree, used.tree_expected),
         sessions: used.sessions,
     }))
 }

@@ -205,6 +205,7 @@ mod tests {
             model: model(),
             epoch: 1,
             step: 1,
+            notice: None,
         })
     }
 

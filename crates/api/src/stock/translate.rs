@@ -144,6 +144,9 @@ impl Translator {
                 };
                 self.show_all(&mut out, &row);
                 self.open = Some(row);
+                if let Some(notice) = turn.notice.as_ref().filter(|_| !self.is_copy(event.seq)) {
+                    out.toast(notice);
+                }
             }
             SessionEvent::AttemptStarted(attempt) if attempt.ordinal > 1 => {
                 out.push("session.status", json!({ "status": { "type": "busy" } }));
@@ -309,6 +312,7 @@ impl Translator {
         let Some(open) = self.open.as_mut() else { return };
         open.finish = Some(finish.to_owned());
         let mut known = std::mem::take(&mut open.parts);
+        let mut hosted = HashSet::new();
         for part in parts {
             match part {
                 ReplyPart::Text { id, text, .. } => {
@@ -323,13 +327,26 @@ impl Translator {
                         .position(|part| part.call.as_ref().is_some_and(|known| known.id == *call));
                     open.parts.extend(place.map(|place| known.swap_remove(place)));
                 }
-                // Views have no part for what a provider ran.
-                ReplyPart::HostedCall { .. } | ReplyPart::HostedResult { .. } => {}
+                ReplyPart::HostedCall { id, call, name, input, .. } => {
+                    let call = CallRow::hosted(id, open.created_ms, call, name, input).ok();
+                    hosted.insert(id.to_string());
+                    open.parts.push(PartRow {
+                        id: id.clone(),
+                        kind: "tool".into(),
+                        text: None,
+                        call,
+                    });
+                }
+                ReplyPart::HostedResult { call, output, is_error, .. } => {
+                    let mut calls = open.parts.iter_mut().filter_map(|part| part.call.as_mut());
+                    calls.find_map(|row| row.told(call, output, *is_error).then_some(()));
+                }
             }
         }
         let view = message(&self.context, open);
         for part in &view.parts {
-            if matches!(part.body, PartBody::Text { .. } | PartBody::Reasoning { .. }) {
+            let is_said = matches!(part.body, PartBody::Text { .. } | PartBody::Reasoning { .. });
+            if is_said || hosted.contains(&part.id) {
                 out.part(part);
             }
         }
@@ -471,6 +488,13 @@ impl Out {
         properties["sessionID"] = self.session.clone().into();
         let id = EventId::mint(&mut self.mint);
         self.events.push(json!({ "id": id, "type": kind, "properties": properties }));
+    }
+
+    /// What stock clients show for a moment. It is of no session.
+    fn toast(&mut self, message: &str) {
+        let id = EventId::mint(&mut self.mint);
+        let properties = json!({ "message": message, "variant": "warning" });
+        self.events.push(json!({ "id": id, "type": "tui.toast.show", "properties": properties }));
     }
 
     fn part(&mut self, part: &PartView) {

@@ -41,6 +41,9 @@ fn input(arguments: &str) -> Value {
 
 fn metadata(call: &CallRow) -> Value {
     let mut fields = Map::new();
+    if call.hosted {
+        fields.insert("providerExecuted".into(), true.into());
+    }
     if let Some(outcome) = call.outcome.as_deref().filter(|outcome| *outcome != "completed") {
         fields.insert("outcome".into(), outcome.into());
     }
@@ -77,6 +80,7 @@ mod tests {
             truncated: None,
             started_ms: None,
             ended_ms: None,
+            hosted: false,
         }
     }
 
@@ -90,6 +94,21 @@ mod tests {
         let unknown = call_state(&call("settled", Some("unknown")));
         assert_eq!(unknown["metadata"]["outcome"], "unknown");
         assert_eq!(unknown["input"], json!({ "path": "a" }));
+    }
+
+    #[test]
+    fn a_call_that_its_provider_ran_says_so() {
+        let part = "prt_1".parse().expect("an id");
+        let mut call = CallRow::hosted(&part, 7, "srv_1", "web_search", r#"{"query":"x"}"#);
+        let call = call.as_mut().expect("an id");
+        assert_eq!(call.id.as_str(), "call_1");
+        assert!(!call.told("srv_2", "", false) && call.told("srv_1", "found", false));
+        assert!(!call.told("srv_1", "twice", true), "it has its result");
+        let expected = json!({
+            "status": "completed", "input": {"query": "x"}, "output": "found", "title": "web_search",
+            "metadata": {"providerExecuted": true}, "time": {"start": 7, "end": 7},
+        });
+        assert_eq!(call_state(call), expected);
     }
 
     #[test]

@@ -110,8 +110,17 @@ impl Draft {
                 }
                 return;
             }
-            // The projector has no rows for them yet.
-            ReplyPart::HostedCall { .. } | ReplyPart::HostedResult { .. } => return,
+            ReplyPart::HostedCall { id, call, name, input, .. } => {
+                if let Ok(row) = CallRow::hosted(id, self.row.created_ms, call, name, input) {
+                    self.add(place, seq, id.clone(), "tool", None, Some(row));
+                }
+                return;
+            }
+            ReplyPart::HostedResult { call, output, is_error, .. } => {
+                let mut calls = self.parts.iter_mut().filter_map(|part| part.part.call.as_mut());
+                calls.find_map(|row| row.told(call, output, *is_error).then_some(()));
+                return;
+            }
         };
         match self.part(id) {
             Some(known) => {
@@ -170,6 +179,7 @@ pub(crate) fn called_row(called: &ToolCalled, time: TimestampMs) -> CallRow {
         truncated: None,
         started_ms: None,
         ended_ms: None,
+        hosted: false,
     }
 }
 

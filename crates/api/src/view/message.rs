@@ -30,11 +30,14 @@ pub(crate) struct ModelView {
     provider_id: String,
     #[serde(rename = "modelID")]
     model_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<String>,
 }
 
 impl From<&ModelRef> for ModelView {
     fn from(model: &ModelRef) -> Self {
-        Self { provider_id: model.provider.clone(), model_id: model.model.clone() }
+        let ModelRef { provider, model, variant } = model.clone();
+        Self { provider_id: provider, model_id: model, variant }
     }
 }
 
@@ -62,6 +65,8 @@ pub(crate) enum MessageInfo {
         model_id: String,
         #[serde(rename = "providerID")]
         provider_id: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        variant: Option<String>,
         mode: String,
         agent: String,
         path: Value,
@@ -160,6 +165,7 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
                 parent_id: row.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
                 model_id: model.model.clone(),
                 provider_id: model.provider.clone(),
+                variant: model.variant.clone(),
                 mode: agent.clone(),
                 agent,
                 path: json!({ "cwd": context.directory, "root": context.directory }),

@@ -1,6 +1,6 @@
 use domain::{ModelRef, RevertStaged, TurnUsage};
 use serde::Serialize;
-use store::SessionRow;
+use store::{ModelNotice, SessionRow};
 
 use super::files::{FileView, SummaryView};
 use super::tokens::{TokensView, Usd};
@@ -41,6 +41,8 @@ pub(crate) struct SessionModelView {
     id: String,
     #[serde(rename = "providerID")]
     provider_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,6 +55,32 @@ pub(crate) struct MoreView {
     /// The session whose conversation it began with.
     #[serde(rename = "forkOf", skip_serializing_if = "Option::is_none")]
     fork_of: Option<String>,
+    /// What its user should know of the models that it has used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notices: Vec<NoticeView>,
+}
+
+/// What the user of a model should know: that it is deprecated, say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct NoticeView {
+    #[serde(rename = "providerID")]
+    provider_id: String,
+    #[serde(rename = "modelID")]
+    model_id: String,
+    message: String,
+    /// When the session first used the model.
+    time: i64,
+}
+
+impl From<ModelNotice> for NoticeView {
+    fn from(notice: ModelNotice) -> Self {
+        Self {
+            provider_id: notice.provider,
+            model_id: notice.model,
+            message: notice.text,
+            time: notice.time_ms,
+        }
+    }
 }
 
 /// A Revert that is staged.
@@ -102,7 +130,7 @@ impl TimeView {
 
 impl From<ModelRef> for SessionModelView {
     fn from(model: ModelRef) -> Self {
-        Self { id: model.model, provider_id: model.provider }
+        Self { id: model.model, provider_id: model.provider, variant: model.variant }
     }
 }
 
@@ -142,6 +170,7 @@ impl SessionView {
             seq: row.seq.0,
             outcome: row.outcome.clone(),
             fork_of: row.fork_of.as_ref().map(ToString::to_string),
+            notices: row.notices.iter().cloned().map(Into::into).collect(),
         };
         let revert = row.revert.clone().map(RevertView::new);
         Self { more: Some(more), revert, ..Self::stock(row, version) }

@@ -65,6 +65,15 @@ fn hint(world: &World, at: &SessionRef, seq: Seq) {
 
 /// Claims the session, promotes what waits, starts a turn.
 pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
+    begin_with(world, at, None).await
+}
+
+/// The same with a model of which something is to be known.
+pub(crate) async fn begin_with(
+    world: &World,
+    at: &SessionRef,
+    notice: Option<&str>,
+) -> Result<Turn> {
     let now = SystemClock::new().now_ms();
     world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
     let token = FencingToken(1);
@@ -85,14 +94,16 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
             .push(EpochStarted { epoch: 1, baseline, snapshot: "{}".into(), reason: None }.into());
     }
     let mut parent = None;
+    let mut chosen = model();
     for PendingInput { admitted, prompt, .. } in &inputs {
         parent = Some(prompt.message.clone());
+        chosen = prompt.model.clone().unwrap_or_else(model);
         events.push(
             PromptPromoted {
                 message: prompt.message.clone(),
                 parts: prompt.parts.clone(),
                 agent: prompt.agent.clone().unwrap_or_else(|| "build".into()),
-                model: prompt.model.clone().unwrap_or_else(model),
+                model: chosen.clone(),
                 admitted: *admitted,
                 synthetic: prompt.synthetic.clone(),
             }
@@ -136,9 +147,10 @@ pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
             message: turn.message.clone(),
             parent: parent.unwrap_or_else(|| turn.message.clone()),
             agent: "build".into(),
-            model: model(),
+            model: chosen,
             epoch: 1,
             step: 1,
+            notice: notice.map(str::to_owned),
         }
         .into(),
     );
@@ -360,6 +372,11 @@ impl Turn {
         let mut parts: Vec<ReplyPart> =
             call.into_iter().map(|call| ReplyPart::ToolCall { call }).collect();
         parts.push(ReplyPart::text(self.part.clone(), text));
+        self.reply(world, parts).await
+    }
+
+    /// Ends the turn and the drain with this reply.
+    pub(crate) async fn reply(self, world: &World, parts: Vec<ReplyPart>) -> Result<()> {
         let usage = TurnUsage { input: 12, output: 3, ..TurnUsage::default() };
         let events: Vec<SessionEvent> = vec![
             AttemptEnded {

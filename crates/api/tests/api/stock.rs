@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use domain::TextCheckpointed;
+use domain::{ReplyPart, TextCheckpointed};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::drain::{at, begin};
+use crate::drain::{at, begin, begin_with};
 use crate::world::{Sse, SseReader, World, call, ok, request, send};
 
 fn kinds(frames: &[Sse]) -> Vec<String> {
@@ -299,5 +299,87 @@ async fn a_session_deleted_and_made_anew_at_another_gateway_is_the_new_one() -> 
     ok(&there, "POST", "/session", &world.key, Some(new)).await;
     let answer = held(&world, &here, &there, "ses_again", "second").await?;
     assert_eq!(answer["info"]["path"]["cwd"], "/workspace/new");
+    Ok(())
+}
+
+/// A search that its provider ran, and what it said then.
+fn searched() -> Vec<ReplyPart> {
+    let part = |part: serde_json::Value| serde_json::from_value(part).expect("a part");
+    vec![
+        part(json!({"type": "text", "id": "prt_1", "text": "Looking."})),
+        part(json!({"type": "hosted-call", "id": "prt_2", "call": "s1", "name": "web_search",
+                    "input": "{\"query\":\"x\"}", "metadata": "{\"p\":{\"model\":\"m\"}}"})),
+        part(
+            json!({"type": "hosted-result", "id": "prt_3", "call": "s1", "name": "web_search", "output": "found"}),
+        ),
+        part(
+            json!({"type": "hosted-call", "id": "prt_4", "call": "s2", "name": "fetch", "input": "{}"}),
+        ),
+        part(
+            json!({"type": "hosted-result", "id": "prt_5", "call": "s2", "name": "fetch", "output": "gone",
+                    "is_error": true}),
+        ),
+        part(json!({"type": "text", "id": "prt_6", "text": "So."})),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_variant_a_notice_and_what_the_provider_ran_are_shown_live_and_from_rows() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({}))).await;
+    let id = session["id"].as_str().expect("an id");
+    let mut events = listen(&world, &gateway, "/global/event").await;
+    let path = format!("/session/{id}/message");
+    let body = json!({
+        "model": { "providerID": "simulated", "modelID": "echo" }, "variant": "high",
+        "parts": [{ "type": "text", "text": "search" }],
+    });
+    let held = call(&gateway, "POST", &path, &world.key, Some(body));
+    let work = async {
+        let log = format!("/platform/session/{id}/log?follow=true");
+        let mut log = listen(&world, &gateway, &log).await;
+        log.until(|sse| sse.data["data"]["parts"][0]["text"] == "search").await;
+        let at = at(&world, id).await?;
+        begin_with(&world, &at, Some("echo is deprecated")).await?.reply(&world, searched()).await
+    };
+    let ((status, answer), worked) = tokio::join!(held, work);
+    worked?;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let listed = ok(&gateway, "GET", &path, &world.key, None).await;
+    assert_eq!(listed[1], answer, "made of events as of rows");
+    assert_eq!(listed[0]["info"]["model"]["variant"], "high");
+    assert_eq!(answer["info"]["variant"], "high");
+    let parts: Vec<_> = answer["parts"].as_array().into_iter().flatten().collect();
+    let shown = |at: usize| (&parts[at]["type"], &parts[at]["state"]["status"]);
+    let (text, tool) = (json!("text"), json!("tool"));
+    assert_eq!((shown(1).0, shown(4).0, parts.len()), (&text, &text, 6));
+    assert_eq!(shown(2), (&tool, &json!("completed")));
+    assert_eq!(shown(3), (&tool, &json!("error")));
+    assert_eq!(parts[2]["callID"], "call_2");
+    assert_eq!(parts[2]["state"]["input"], json!({ "query": "x" }));
+    assert_eq!(parts[2]["state"]["output"], "found");
+    assert_eq!(parts[2]["state"]["metadata"], json!({ "providerExecuted": true }));
+    assert_eq!(parts[3]["state"]["error"], "gone");
+
+    let frames = events.until(|sse| sse.data["payload"]["type"] == "session.idle").await;
+    let payloads: Vec<_> = frames.iter().map(|sse| &sse.data["payload"]).collect();
+    let toast = payloads.iter().find(|payload| payload["type"] == "tui.toast.show");
+    let told = json!({ "message": "echo is deprecated", "variant": "warning" });
+    assert_eq!(toast.map(|toast| &toast["properties"]), Some(&told));
+    let live = payloads.iter().map(|payload| &payload["properties"]["part"]);
+    let live: Vec<_> = live.filter(|part| part["type"] == "tool").collect();
+    assert_eq!(live, [parts[2], parts[3]]);
+
+    let native = ok(&gateway, "GET", &format!("/platform/session/{id}"), &world.key, None).await;
+    assert_eq!(
+        native["model"],
+        json!({ "id": "echo", "providerID": "simulated", "variant": "high" })
+    );
+    assert_eq!(native["notices"][0]["message"], "echo is deprecated");
+    assert_eq!(native["notices"][0]["modelID"], "echo");
+    let rebuild = format!("/platform/session/{id}/rebuild?check=true");
+    let rebuilt = ok(&gateway, "POST", &rebuild, &world.key, None).await;
+    assert_eq!(rebuilt["exact"], true, "{rebuilt}");
     Ok(())
 }

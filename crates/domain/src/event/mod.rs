@@ -284,6 +284,7 @@ mod tests {
     #[test]
     fn requests_and_replies_have_these_shapes() {
         let attempt = r#""attempt":"att_1","turn":"trn_1","ordinal":1,"body_hash":"h","wire_version":1,"epoch":1,"through":3,"components":{}"#;
+        let turn = r#""turn":"trn_1","message":"msg_2","parent":"msg_1","agent":"build","model":{"provider":"p","model":"m"},"epoch":1,"step":1"#;
         let prices = r#"{"input":1,"output":2,"cache_read":0,"cache_write":0}"#;
         let estimate = r#"{"input":10,"output_max":20,"cost":30}"#;
         let call =
@@ -299,6 +300,8 @@ mod tests {
         let state = r#""metadata":"{\"a\":{\"b\":1}}""#;
         let hosted = r#""id":"prt_1","call":"s_1","name":"web_search""#;
         let all = [
+            ("turn.started", format!("{{{turn}}}")),
+            ("turn.started", format!(r#"{{{turn},"notice":"old"}}"#)),
             ("attempt.started", format!("{{{attempt}}}")),
             ("attempt.started", format!(r#"{{{attempt},"pricing":{{"version":"v","prices":{prices},"estimate":{estimate}}}}}"#)),
             ("tool.called", called("")),

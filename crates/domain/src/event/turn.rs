@@ -25,6 +25,10 @@ pub struct TurnStarted {
     pub epoch: i32,
     /// Turns since the last batch of promoted inputs, this one included.
     pub step: i32,
+    /// What whoever uses the session should know of the model, told with the first of its turns: that it is deprecated,
+    /// say. No model sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
 }
 
 /// Payload of `attempt.started`: all that rebuilds the request, next to the events before it.

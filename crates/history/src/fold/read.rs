@@ -47,6 +47,15 @@ impl History {
         self.state.titled
     }
 
+    /// Whether something was told of the model, which its user should know.
+    #[must_use]
+    pub fn has_noticed(&self, model: &ModelRef) -> bool {
+        let is_it = |(provider, name): &(String, String)| {
+            *provider == model.provider && *name == model.model
+        };
+        self.state.noticed.iter().any(is_it)
+    }
+
     /// Whether it is a child of another session.
     #[must_use]
     pub fn is_child(&self) -> bool {

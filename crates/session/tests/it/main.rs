@@ -39,3 +39,4 @@ mod tools;
 mod turns;
 mod unsaved;
 mod world;
+mod variants;

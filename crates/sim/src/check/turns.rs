@@ -36,6 +36,8 @@ pub(super) struct Turns {
     turn: Option<TurnView>,
     calls: BTreeMap<CallId, CallView>,
     pub(super) steps: i32,
+    /// What is to be known of the one model was told.
+    noticed: bool,
     /// Retries and cuts since the last whole reply.
     pub(super) failures: u32,
 }
@@ -67,6 +69,9 @@ impl Turns {
         ensure!(step == steps + 1, "allowance: step {step} after {steps}");
         ensure!(step <= max_steps, "allowance: step {step}");
         self.steps = step;
+        let tells = started.notice.is_some();
+        ensure!(tells != self.noticed, "notice: told with {}: {tells}", started.turn);
+        self.noticed = true;
         let requests = Requests::of(&started.turn);
         self.turn =
             Some(TurnView { requests, calls: BTreeSet::new(), replied: false, whole: None, step });

@@ -123,7 +123,12 @@ impl Facts {
 
 /// A model so small that conversations of a few seconds come to its limits.
 fn limits() -> ModelFacts {
-    ModelFacts { context_limit: Some(2_000), output_limit: Some(200), ..ModelFacts::default() }
+    ModelFacts {
+        context_limit: Some(2_000),
+        output_limit: Some(200),
+        notice: Some("it is no model".into()),
+        ..ModelFacts::default()
+    }
 }
 
 fn settings() -> RuleSettings {

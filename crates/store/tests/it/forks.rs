@@ -65,6 +65,7 @@ fn exchange(mint: &mut IdMint) -> [SessionEvent; 5] {
         model: model(),
         epoch: 1,
         step: 1,
+        notice: None,
     };
     let parts = vec![ReplyPart::text(PartId::mint(mint), "a.rs")];
     let replied =

@@ -80,6 +80,7 @@ impl TestTurn {
             model: model(),
             epoch: 1,
             step: 1,
+            notice: None,
         };
         [started.into(), self.attempt(self.attempt.clone(), 1)]
     }

@@ -42,6 +42,16 @@ pub struct SessionModelView {
     /// The provider.
     #[serde(rename = "providerID")]
     pub provider: String,
+    /// Its variant, where one was chosen.
+    #[serde(default)]
+    pub variant: Option<String>,
+}
+
+/// What the user of a model should know of it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct NoticeView {
+    /// For people.
+    pub message: String,
 }
 
 /// A session.
@@ -79,6 +89,9 @@ pub struct SessionView {
     /// The session that it is a child of.
     #[serde(default, rename = "parentID")]
     pub parent: Option<SessionId>,
+    /// What its user should know of the models that it has used.
+    #[serde(default)]
+    pub notices: Vec<NoticeView>,
 }
 
 /// The model that a user asked for: `PROVIDER/NAME`, or `NAME` at the service's default provider.
@@ -134,6 +147,9 @@ pub struct PromptRequest {
     /// The model for it, with its provider; `None`: the session's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelChoice>,
+    /// The model's variant; `None`: the model as it is, or, without a model, as the session has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
 }
 
 /// One part of a prompt.
@@ -151,7 +167,8 @@ impl PromptRequest {
     /// A prompt of one text, for the session's agent.
     #[must_use]
     pub fn text(message: MessageId, text: String, model: Option<ModelChoice>) -> Self {
-        Self { message, parts: vec![PromptPartRequest::Text { text }], agent: None, model }
+        let parts = vec![PromptPartRequest::Text { text }];
+        Self { message, parts, agent: None, model, variant: None }
     }
 }
 
@@ -190,7 +207,7 @@ impl fmt::Display for RequestId {
 }
 
 /// What a wire request was made of, and whether its body can be rebuilt.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainView {
     /// The attempt.
@@ -204,6 +221,9 @@ pub struct ExplainView {
     /// The model, as `provider/model`, when the service says so.
     #[serde(default)]
     pub model: Option<String>,
+    /// The model's variant, where one was chosen.
+    #[serde(default)]
+    pub variant: Option<String>,
     /// How it ended, if it has.
     #[serde(default)]
     pub outcome: Option<String>,
@@ -226,6 +246,21 @@ pub struct ExplainView {
     pub through: domain::Seq,
     /// Component name → SHA-256 (hex) of its bytes.
     pub components: BTreeMap<String, String>,
+    /// What it costs, where the model has prices.
+    #[serde(default)]
+    pub price: Option<PriceView>,
+}
+
+/// What a wire request costs, in USD.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct PriceView {
+    /// The table of prices.
+    pub version: String,
+    /// The most that was expected before it was sent.
+    pub estimate: f64,
+    /// What it was, once the provider has counted.
+    #[serde(default)]
+    pub cost: Option<f64>,
 }
 
 /// What a rebuild of a session's projections found.

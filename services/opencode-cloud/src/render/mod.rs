@@ -17,7 +17,7 @@ use domain::{
 
 pub use summary::summary;
 pub use text::PartTexts;
-pub use tool_line::tool_line;
+pub use tool_line::{hosted_line, tool_line};
 
 use crate::client::{Delta, DeltaKind};
 use crate::output::Style;
@@ -74,7 +74,12 @@ impl Renderer {
         let mut printed = Printed::default();
         let to = &mut printed;
         match event {
-            SessionEvent::TurnStarted(started) => self.model(&started.model, to),
+            SessionEvent::TurnStarted(started) => {
+                self.model(&started.model, to);
+                if let Some(notice) = &started.notice {
+                    self.note(&format!("notice: {notice}"), to);
+                }
+            }
             SessionEvent::TextCheckpointed(piece) => {
                 let offset = u64::try_from(piece.offset).unwrap_or(0);
                 self.piece(&piece.part, offset, &piece.text, to);
@@ -91,8 +96,17 @@ impl Renderer {
             }
             SessionEvent::TurnReplied(replied) => {
                 for part in &replied.parts {
-                    if let ReplyPart::Text { id, text, .. } = part {
-                        self.piece(id, 0, text, to);
+                    match part {
+                        ReplyPart::Text { id, text, .. } => self.piece(id, 0, text, to),
+                        ReplyPart::HostedCall { call, .. } => {
+                            self.waiting.extend(hosted_line(self.style, &replied.parts, call));
+                            if !self.in_line {
+                                self.release(to);
+                            }
+                        }
+                        ReplyPart::Reasoning { .. }
+                        | ReplyPart::ToolCall { .. }
+                        | ReplyPart::HostedResult { .. } => {}
                     }
                 }
                 self.end_line(to);

@@ -1,7 +1,7 @@
 //! A durable event as a few words, for `session log`.
 
 use domain::{
-    InterruptTarget, PromptPart, ReplyPart, SessionError, SessionEvent, ToolOutcomeKind,
+    InterruptTarget, ModelRef, PromptPart, ReplyPart, SessionError, SessionEvent, ToolOutcomeKind,
     TurnOutcome,
 };
 use serde::Serialize;
@@ -29,9 +29,11 @@ pub fn summary(event: &SessionEvent) -> String {
         }
         SessionEvent::ContextUpdated(updated) => updated.rendered.clone(),
         SessionEvent::TurnStarted(started) => {
-            let model = &started.model;
-            let step = started.step;
-            format!("{} step {step}, {}/{}", started.turn, model.provider, model.model)
+            let ModelRef { provider, model, variant } = &started.model;
+            let variant = variant.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+            let notice = started.notice.as_ref().map_or(String::new(), |told| format!(": {told}"));
+            let (turn, step) = (&started.turn, started.step);
+            format!("{turn} step {step}, {provider}/{model}{variant}{notice}")
         }
         SessionEvent::AttemptStarted(started) => {
             let hash = started.body_hash.get(..12).unwrap_or(&started.body_hash);
@@ -67,6 +69,14 @@ pub fn summary(event: &SessionEvent) -> String {
         SessionEvent::TurnReplied(replied) => {
             let calls = replied.parts.iter();
             let calls = calls.filter(|part| matches!(part, ReplyPart::ToolCall { .. })).count();
+            let hosted = replied.parts.iter().filter_map(|part| match part {
+                ReplyPart::HostedCall { name, .. } => Some(format!(", {name} by the provider")),
+                ReplyPart::Text { .. }
+                | ReplyPart::Reasoning { .. }
+                | ReplyPart::ToolCall { .. }
+                | ReplyPart::HostedResult { .. } => None,
+            });
+            let hosted: String = hosted.collect();
             let said = replied.parts.iter().find_map(|part| match part {
                 ReplyPart::Text { text, .. } => Some(text.as_str()),
                 ReplyPart::Reasoning { .. }
@@ -75,7 +85,8 @@ pub fn summary(event: &SessionEvent) -> String {
                 | ReplyPart::HostedResult { .. } => None,
             });
             let turn = &replied.turn;
-            format!("{turn} {}, {calls} calls: {}", replied.finish, said.unwrap_or_default())
+            let said = said.unwrap_or_default();
+            format!("{turn} {}, {calls} calls{hosted}: {said}", replied.finish)
         }
         SessionEvent::TurnSettled(settled) => {
             let how = match settled.outcome {

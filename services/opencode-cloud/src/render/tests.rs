@@ -150,3 +150,24 @@ fn every_kind_of_event_has_a_summary_of_one_line() {
         ]
     );
 }
+
+#[test]
+fn what_is_to_be_known_of_a_model_is_told_and_what_its_provider_ran_is_shown_in_its_place() {
+    let started = event(
+        "turn.started",
+        &json!({"turn": "trn_1", "message": "msg_a", "parent": "msg_u", "agent": "build", "epoch": 1, "step": 1,
+                "model": {"provider": "p", "model": "m", "variant": "high"}, "notice": "m is deprecated"}),
+    );
+    assert_eq!(summary(&started), "trn_1 step 1, p/m (high): m is deprecated");
+    let reply = replied(&json!([
+        {"type": "text", "id": "prt_1", "text": "Looking."},
+        {"type": "hosted-call", "id": "prt_2", "call": "s", "name": "web_search", "input": "{\"query\":\"x\"}"},
+        {"type": "hosted-result", "id": "prt_3", "call": "s", "name": "web_search", "output": "found"},
+        {"type": "text", "id": "prt_4", "text": "So."},
+    ]));
+    assert_eq!(summary(&reply), "trn_1 stop, 0 calls, web_search by the provider: Looking.");
+    let mut renderer = Renderer::new(Style::Plain, false);
+    let printed = shown(&mut renderer, &[started, reply]);
+    assert_eq!(printed.err, "model p/m (high)\nnotice: m is deprecated\n");
+    assert_eq!(printed.out, "Looking.\n[ok] web_search x (by the provider)\nSo.\n");
+}

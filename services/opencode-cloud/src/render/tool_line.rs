@@ -1,6 +1,6 @@
 //! A tool call as one line: `✓ read src/lib.rs (120 lines)`, `✗ shell cargo test: exit code 101`.
 
-use domain::{ToolIntent, ToolOutcomeKind, ToolSettled};
+use domain::{ReplyPart, ToolIntent, ToolOutcomeKind, ToolSettled};
 use serde_json::Value;
 
 use super::printable;
@@ -19,7 +19,7 @@ pub fn tool_line(style: Style, intent: Option<&ToolIntent>, settled: &ToolSettle
         .and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default();
     let what = match intent {
-        Some(intent) => named(intent),
+        Some(intent) => named(&intent.tool, &intent.arguments),
         None => printable::line(&settled.title, MAX_WORDS),
     };
     let (verdict, tail) = verdict(settled, &structured);
@@ -29,19 +29,57 @@ pub fn tool_line(style: Style, intent: Option<&ToolIntent>, settled: &ToolSettle
     } else {
         String::new()
     };
+    line(style, verdict, &format!("{what}{tail}"), &took)
+}
+
+/// The line of a call in a reply that its provider ran, without a line feed; none if there is no such call.
+#[must_use]
+pub fn hosted_line(style: Style, reply: &[ReplyPart], of: &str) -> Option<String> {
+    let what = reply.iter().find_map(|part| match part {
+        ReplyPart::HostedCall { call, name, input, .. } if call == of => Some(named(name, input)),
+        ReplyPart::Text { .. }
+        | ReplyPart::Reasoning { .. }
+        | ReplyPart::ToolCall { .. }
+        | ReplyPart::HostedCall { .. }
+        | ReplyPart::HostedResult { .. } => None,
+    })?;
+    let result = reply.iter().find_map(|part| match part {
+        ReplyPart::HostedResult { call, output, is_error, .. } if call == of => {
+            Some((output, *is_error))
+        }
+        ReplyPart::Text { .. }
+        | ReplyPart::Reasoning { .. }
+        | ReplyPart::ToolCall { .. }
+        | ReplyPart::HostedCall { .. }
+        | ReplyPart::HostedResult { .. } => None,
+    });
+    let (verdict, tail) = match result {
+        Some((output, true)) => (Verdict::Badly, reason(output)),
+        Some((_, false)) | None => (Verdict::Well, String::new()),
+    };
+    Some(line(style, verdict, &format!("{what}{tail}"), " (by the provider)"))
+}
+
+fn line(style: Style, verdict: Verdict, what: &str, aside: &str) -> String {
     match style {
-        Style::Plain => format!("[{}] {what}{tail}{took}", verdict.word()),
+        Style::Plain => format!("[{}] {what}{aside}", verdict.word()),
         Style::Fancy => format!(
-            "\x1b[{}m{}\x1b[0m {what}{tail}\x1b[2m{took}\x1b[0m",
+            "\x1b[{}m{}\x1b[0m {what}\x1b[2m{aside}\x1b[0m",
             verdict.colour(),
             verdict.mark()
         ),
     }
 }
 
+/// Why a call failed, by the first line of its output that says anything.
+fn reason(output: &str) -> String {
+    let why = output.lines().map(str::trim).find(|line| !line.is_empty());
+    format!(": {}", printable::line(why.unwrap_or("no reason given"), MAX_WORDS))
+}
+
 /// The tool and what it is about.
-fn named(intent: &ToolIntent) -> String {
-    let arguments: Value = serde_json::from_str(&intent.arguments).unwrap_or_default();
+fn named(tool: &str, arguments: &str) -> String {
+    let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     let subject = ["command", "pattern", "path", "filePath", "url", "query", "description"]
         .into_iter()
@@ -51,7 +89,7 @@ fn named(intent: &ToolIntent) -> String {
         (Some(_), Some(path)) => format!(" in {path}"),
         _ => String::new(),
     };
-    printable::line(&format!("{} {subject}{place}", intent.tool), MAX_WORDS)
+    printable::line(&format!("{tool} {subject}{place}"), MAX_WORDS)
 }
 
 #[derive(Clone, Copy)]
@@ -103,11 +141,9 @@ fn verdict(settled: &ToolSettled, structured: &Value) -> (Verdict, String) {
             }
         }
         ToolOutcomeKind::Failed => {
-            let why = settled.output.lines().map(str::trim).find(|line| !line.is_empty());
             let timed_out = structured.get("timed_out").and_then(Value::as_bool) == Some(true);
-            let why =
-                if timed_out { "killed at its timeout" } else { why.unwrap_or("no reason given") };
-            (Verdict::Badly, format!(": {}", printable::line(why, MAX_WORDS)))
+            let why: &str = if timed_out { "killed at its timeout" } else { &settled.output };
+            (Verdict::Badly, reason(why))
         }
         ToolOutcomeKind::Interrupted => (Verdict::Interrupted, ": interrupted".to_owned()),
         ToolOutcomeKind::Unknown => {
@@ -207,6 +243,22 @@ mod tests {
         );
         let unknown = settled(Unknown, "", "{}");
         assert!(plain("shell", r#"{"command":"x"}"#, &unknown).starts_with("[unknown] shell x: "));
+    }
+
+    #[test]
+    fn what_the_provider_ran_is_a_line_too() {
+        let reply: Vec<ReplyPart> = serde_json::from_value(serde_json::json!([
+            {"type": "hosted-call", "id": "prt_1", "call": "s1", "name": "web_search", "input": r#"{"query":"rust"}"#},
+            {"type": "hosted-result", "id": "prt_2", "call": "s1", "name": "web_search", "output": "found"},
+            {"type": "hosted-call", "id": "prt_3", "call": "s2", "name": "fetch", "input": "{}"},
+            {"type": "hosted-result", "id": "prt_4", "call": "s2", "name": "fetch", "output": "\ngone\nfor good",
+             "is_error": true},
+        ]))
+        .expect("a reply");
+        let plain = |call: &str| hosted_line(Style::Plain, &reply, call);
+        assert_eq!(plain("s1").as_deref(), Some("[ok] web_search rust (by the provider)"));
+        assert_eq!(plain("s2").as_deref(), Some("[failed] fetch: gone (by the provider)"));
+        assert_eq!(plain("s3"), None);
     }
 
     #[test]
