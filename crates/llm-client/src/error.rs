@@ -116,7 +116,12 @@ impl LlmError {
 
 impl fmt::Display for LlmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason.user_message())?;
+        if self.reason == ErrorReason::Authentication && self.delivery == Delivery::NotSent {
+            // Nobody was asked, so nobody has refused them.
+            f.write_str("the credentials for the model provider cannot be used")?;
+        } else {
+            f.write_str(&self.reason.user_message())?;
+        }
         match (self.status.filter(|status| *status >= 300), self.provider_message.as_str()) {
             (None, "") => Ok(()),
             (None, message) => write!(f, " ({message})"),

@@ -3,8 +3,10 @@
 //! ```text
 //! flags ───▶ ConfiguredModels ─┐
 //! catalog ──▶ newest good one ─┼─▶ OrgModels ─▶ decisions, which read it and nothing else
-//! settings of the organisation ┘        └────▶ routes, with the organisation's credential, or the process's
+//! settings of the organisation ┘        └────▶ ways, with the organisation's credential, or the process's
 //! ```
+
+mod way;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,15 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use catalog::{Access, Catalog, Feed, OrgSettings, ProviderOverride, RateLimits, Resolved};
+use credentials::{Credentials, Found};
 use domain::{ModelRef, OrgId, PriceTier, Prices, Rates, SessionError};
 use history::ModelEntry;
-use llm_client::{Auth, LlmError, Route, Secret};
+use llm_client::{Auth, AwsAccess, LlmError, Route, Secret};
 use llm_protocol::{ErrorReason, Generation};
 use session_rules::{ModelSource, Models, ResolvedModel, TurnPlan};
 use store::{ProviderSetting, RateLimit, Store, StoreError};
 use tokio::time::Instant;
 use tracing::warn;
 
+pub(crate) use self::way::{Blocked, Way};
+use self::way::{Whose, whose};
 use crate::models::ConfiguredModels;
 
 /// How long an organisation's settings are believed.
@@ -33,6 +38,7 @@ const MOST_OUTPUT: u64 = 32_000;
 #[derive(Clone)]
 pub struct ProviderHub {
     shared: Arc<Shared>,
+    credentials: Option<Credentials>,
 }
 
 struct Shared {
@@ -58,7 +64,15 @@ impl ProviderHub {
         env: BTreeMap<String, Secret>,
     ) -> Self {
         let known = Mutex::default();
-        Self { shared: Arc::new(Shared { configured: Arc::new(configured), catalog, env, known }) }
+        let shared = Arc::new(Shared { configured: Arc::new(configured), catalog, env, known });
+        Self { shared, credentials: None }
+    }
+
+    /// With what organisations keep: it comes before what is configured, and before the environment.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: Credentials) -> Self {
+        self.credentials = Some(credentials);
+        self
     }
 
     /// The providers that were configured by hand.
@@ -84,8 +98,10 @@ impl ProviderHub {
         let settings = store.provider_settings(org).await?;
         let shared = &self.shared;
         let catalog = shared.catalog.as_ref().map(|feed| feed.current());
-        let models =
-            Arc::new(OrgModels::new(shared.configured.clone(), catalog, &shared.env, &settings));
+        let mut models =
+            OrgModels::new(shared.configured.clone(), catalog, &shared.env, &settings);
+        models.kept = self.credentials.clone().map(|credentials| (credentials, org));
+        let models = Arc::new(models);
         let mut known = self.known();
         if known.len() >= MOST_KNOWN {
             known.clear();
@@ -112,6 +128,8 @@ impl fmt::Debug for ProviderHub {
 pub(crate) struct OrgModels {
     rules: Models,
     known: Arc<Known>,
+    /// Where its credentials are. They are looked up for each request: one that was removed is not used again.
+    kept: Option<(Credentials, OrgId)>,
 }
 
 #[derive(Debug)]
@@ -137,7 +155,7 @@ impl OrgModels {
         }
         let default = configured.default_model().clone();
         let known = Arc::new(Known { configured, catalog, settings, env: env.clone() });
-        Self { rules: Models { default, source: known.clone() }, known }
+        Self { rules: Models { default, source: known.clone() }, known, kept: None }
     }
 
     /// As decisions see them.
@@ -154,32 +172,52 @@ impl OrgModels {
         }
     }
 
-    /// Where a request that was decided on goes: its body was written in this protocol and dialect.
+    /// Where a request that was decided on goes: its body was written in this protocol and dialect. `kept`: the
+    /// organisation's credential, if it has one.
     ///
     /// # Errors
     /// There is no way there, before anything is sent: what is missing is said.
-    pub(crate) fn route(&self, plan: &TurnPlan) -> Result<Route, LlmError> {
-        if let Some(route) = self.known.configured.route(plan) {
-            return Ok(route);
+    fn route(&self, plan: &TurnPlan, kept: Option<&Found>) -> Result<(Route, Whose), LlmError> {
+        let of_kept = |kept: &Found| Whose::Kept { id: kept.id.clone(), kind: kept.kind };
+        if let Some(mut route) = self.known.configured.route(plan) {
+            let whose = kept.map_or_else(|| whose(&route), of_kept);
+            if let Some(kept) = kept {
+                route.auth = kept.auth.clone();
+            }
+            return Ok((route, whose));
         }
         let unsent = |message: &str| LlmError::unsent(ErrorReason::InvalidRequest, message);
         let found = self.known.find(&plan.model).map_err(|error| unsent(&error.message))?;
         let provider = &plan.model.provider;
-        // The process's own are for addresses of the catalog: not for one that an organisation has chosen.
-        let ours = |name: &str| self.known.env.get(name).filter(|_| !self.known.is_own(provider));
-        let auth = found.key_names.iter().find_map(|name| ours(name));
-        let auth = auth.cloned().map_or(Auth::None, Auth::Key);
+        // The process's own are for addresses of the catalog, not for one that an organisation has chosen; and its
+        // accounts are for its keys.
+        let is_ours = kept.is_none() && !self.known.is_own(provider);
+        let ours = |name: &str| self.known.env.get(name).filter(|_| is_ours);
         let own = self.known.settings.env.get(provider);
+        let own = |name: &str| own.and_then(|own| own.get(name)).cloned();
+        let auth = match kept.map(|kept| kept.auth.clone()) {
+            // What is signed for is where it goes.
+            Some(Auth::SigV4(access)) => Auth::SigV4(AwsAccess {
+                region: own("AWS_REGION").unwrap_or_else(|| access.region.clone()),
+                ..access
+            }),
+            Some(auth) => auth,
+            None => {
+                let key = found.key_names.iter().find_map(|name| ours(name));
+                key.cloned().map_or(Auth::None, Auth::Key)
+            }
+        };
         let env = |name: &str| {
-            let own = own.and_then(|own| own.get(name)).cloned();
-            own.or_else(|| ours(name).map(|value| value.expose().to_owned()))
+            let its = kept.and_then(|kept| kept.env.get(name).cloned());
+            own(name).or(its).or_else(|| ours(name).map(|value| value.expose().to_owned()))
         };
         let access = Access { base_url: None, env: &env, auth: &auth };
         let mut route = found.route(&access).map_err(|error| unsent(&error.to_string()))?;
         route.protocol = plan.entry.protocol;
         route.model.clone_from(&plan.entry.id);
         route.dialect.clone_from(&plan.entry.dialect);
-        Ok(route)
+        let whose = kept.map_or_else(|| whose(&route), of_kept);
+        Ok((route, whose))
     }
 }
 
@@ -328,7 +366,8 @@ mod tests {
     fn the_processs_key_goes_to_the_catalogs_address_and_to_none_that_an_organisation_chose() {
         let route = |settings: &str| {
             let models = models(&[row("anthropic", settings)]);
-            models.route(&plan(&models, "anthropic", "claude-sonnet-4-5")).expect("a route")
+            let plan = plan(&models, "anthropic", "claude-sonnet-4-5");
+            models.route(&plan, None).expect("a route").0
         };
         let ours = route(r#"{"limits":{"requestsPerMinute":1}}"#);
         assert!(matches!(&ours.auth, Auth::Key(key) if key.expose() == "sk-1"), "{ours:?}");

@@ -14,7 +14,7 @@ use tracing::{Instrument, info_span, warn};
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
 use crate::ending::provider_error;
-use crate::providers::OrgModels;
+use crate::providers::{Blocked, OrgModels, Way};
 use crate::rate::Asks;
 use crate::runtime::Runtime;
 
@@ -60,26 +60,34 @@ impl<'r> TitleSlot<'r> {
 /// One request, not repeated: the next promotion tries again.
 async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPlan) -> Titled {
     let asks = Asks::of(org, &plan, models.limit(&plan.model.provider));
-    let route = models.route(&plan);
-    let mut said = Said::new(plan.turn, plan.message);
+    let mut said = Said::new(plan.turn.clone(), plan.message.clone());
     // Nobody sees the parts of its answer.
     let mut mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
-    let attempt = plan.started.attempt;
-    if let Some(asks) = &asks
-        && let Err(error) = asks.granted(runtime).await
-    {
-        warn!(%error, "a title's request could not ask for the provider's rate");
-        let error = SessionError {
-            code: "provider.transport".into(),
-            message: "the request for a title could not be made".into(),
-        };
-        return Titled { attempt, said, error: Some(error) };
-    }
-    let opened = match route {
-        Ok(route) => Box::pin(runtime.llm.on(route).send(plan.body)).await,
-        Err(error) => Err(error),
+    let attempt = plan.started.attempt.clone();
+    let granted = match &asks {
+        Some(asks) => asks.granted(runtime).await,
+        None => Ok(()),
     };
-    let mut stream = match opened {
+    let way = match granted {
+        Ok(()) => models.way(&plan).await,
+        Err(error) => Err(Blocked::Store(error)),
+    };
+    let Way { route, as_whom } = match way {
+        Ok(way) => way,
+        Err(Blocked::Refused(error)) => {
+            return Titled { attempt, said, error: Some(provider_error(&error)) };
+        }
+        Err(Blocked::Store(error)) => {
+            warn!(%error, "a title's request could not be made");
+            let error = SessionError {
+                code: "provider.transport".into(),
+                message: "the request for a title could not be made".into(),
+            };
+            return Titled { attempt, said, error: Some(error) };
+        }
+    };
+    let opened = Box::pin(runtime.llm.on(route).send(plan.body)).await;
+    let mut stream = match opened.map_err(|error| as_whom.told(error)) {
         Ok(stream) => stream,
         Err(error) => {
             if let Some(asks) = &asks {

@@ -19,6 +19,7 @@ use tracing::{Instrument, info_span};
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
 use crate::ending::provider_error;
+use crate::providers::{Blocked, Way};
 use crate::rate::Asks;
 use crate::toolbox::Ran;
 
@@ -173,18 +174,19 @@ impl<'r> Drain<'r> {
         let mut interrupts = control.interrupt.clone();
         let known = self.stage.interrupts_before;
         let runtime = self.stage.runtime;
-        let models = &self.stage.models;
-        let route = match models.route(plan) {
-            Ok(route) => route,
-            Err(error) => return Ok(Streamed::Failed(error)),
-        };
-        let limit = models.limit(&plan.model.provider);
+        let limit = self.stage.models.limit(&plan.model.provider);
         let asks = Asks::of(self.stage.session.org, plan, limit);
         if let Some(asks) = &asks
             && self.await_rate(asks, turn).await?
         {
             return Ok(Streamed::Interrupted);
         }
+        // After the wait, which may be long: a credential that was removed meanwhile is not used.
+        let Way { route, as_whom } = match self.stage.models.way(plan).await {
+            Ok(way) => way,
+            Err(Blocked::Refused(error)) => return Ok(Streamed::Failed(error)),
+            Err(Blocked::Store(error)) => return Err(error.into()),
+        };
         let llm = runtime.llm.on(route);
         let mut opening = Box::pin(llm.send(plan.body.clone()));
         let opened = loop {
@@ -203,7 +205,7 @@ impl<'r> Drain<'r> {
                 if let Some(asks) = &asks {
                     asks.refused(runtime, &error).await;
                 }
-                return Ok(Streamed::Failed(error));
+                return Ok(Streamed::Failed(as_whom.told(error)));
             }
         };
         loop {

@@ -8,6 +8,7 @@ use boot::telemetry::LogFormat;
 use tasks::CancellationToken;
 
 use crate::output::Screen;
+use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{ServeError, cluster, level_cmd, migrate, placement_cmd, roles, up};
@@ -51,6 +52,8 @@ pub enum Command {
     Migrate(migrate::MigrateArgs),
     /// Show the feature level, below which nothing newer is written, or raise it to end an upgrade
     FeatureLevel(level_cmd::LevelArgs),
+    /// Manage what credentials for model providers are sealed under
+    Credentials(CredentialsCommand),
     /// Run a gateway of a cluster
     Gateway(Box<roles::GatewayArgs>),
     /// Run a worker of a cluster
@@ -92,6 +95,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Serve(args) => server(|stop| up::execute(*args, Hints::Left, stop, &mut screen)),
         Command::Migrate(args) => server(|_| migrate::execute(args, &mut screen)),
         Command::FeatureLevel(args) => server(|_| level_cmd::execute(args, &mut screen)),
+        Command::Credentials(command) => server(|_| credentials_cmd::execute(command, &mut screen)),
         Command::Gateway(args) => server(|stop| roles::gateway(*args, stop)),
         Command::Worker(args) => server(|stop| roles::worker(*args, stop)),
         Command::Placement(PlacementCommand { what: What::Serve(args) }) => {

@@ -5,6 +5,7 @@
 mod admission;
 mod cluster;
 mod contract;
+mod credentials;
 mod fairness;
 mod faults;
 mod files;

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use credentials::{CredentialRow, Material, NewSecret, SecretChange};
+use credentials::{CredentialRow, Material, NewSecret, SecretChange, ServiceAccount};
 use http::StatusCode;
 use llm_client::{AwsAccess, Secret};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ impl From<CredentialRow> for CredentialView {
     }
 }
 
-/// A secret: `key`, or `aws`. No `Debug`: it is one.
+/// A secret: `key`, `aws` or `serviceAccount`. No `Debug`: it is one.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct CredentialRequest {
@@ -63,6 +63,8 @@ pub(super) struct CredentialRequest {
     active: Option<bool>,
     key: Option<String>,
     aws: Option<AwsRequest>,
+    /// The JSON that Google's console has written.
+    service_account: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -93,16 +95,17 @@ impl CredentialRequest {
             }
             Ok(())
         };
-        match (self.key.take(), self.aws.take()) {
-            (None, None) => Ok(None),
-            (Some(_), Some(_)) => {
-                Err(ApiError::invalid("a credential is `key` or `aws`, not both"))
+        match (self.key.take(), self.aws.take(), self.service_account.take()) {
+            (None, None, None) => Ok(None),
+            (None, None, Some(account)) => {
+                let account = ServiceAccount::read(&account)?;
+                Ok(Some(Material::ServiceAccount(Box::new(account))))
             }
-            (Some(key), None) => {
+            (Some(key), None, None) => {
                 checked("key", &key)?;
                 Ok(Some(Material::ApiKey(Secret::new(&key))))
             }
-            (None, Some(aws)) => {
+            (None, Some(aws), None) => {
                 let texts = [
                     ("aws.accessKeyId", Some(&aws.access_key_id)),
                     ("aws.secretAccessKey", Some(&aws.secret_access_key)),
@@ -120,6 +123,9 @@ impl CredentialRequest {
                     region: aws.region,
                     service: aws.service,
                 })))
+            }
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
+                Err(ApiError::invalid("a credential is one of `key`, `aws` and `serviceAccount`"))
             }
         }
     }
@@ -140,7 +146,8 @@ pub(super) async fn add(
     Body(mut request): Body<CredentialRequest>,
 ) -> Result<Json<CredentialView>, ApiError> {
     let material = request.material()?;
-    let material = material.ok_or_else(|| ApiError::invalid("`key` or `aws` is missing"))?;
+    let material =
+        material.ok_or_else(|| ApiError::invalid("`key`, `aws` or `serviceAccount` is missing"))?;
     let provider = request.provider.ok_or_else(|| ApiError::invalid("`provider` is missing"))?;
     if request.active == Some(false) {
         return Err(ApiError::invalid("a new credential is active; change it afterwards"));

@@ -114,7 +114,12 @@ async fn a_credential_goes_in_and_only_its_last_characters_come_out() -> Result<
     );
 
     for (bad, says) in [
-        (json!({ "provider": "acme" }), "`key` or `aws`"),
+        (json!({ "provider": "acme" }), "`key`, `aws` or"),
+        (
+            json!({ "provider": "acme", "serviceAccount": { "type": "authorized_user" } }),
+            "service_account",
+        ),
+        (json!({ "provider": "acme", "key": KEY, "serviceAccount": {} }), "one of"),
         (json!({ "key": KEY }), "`provider`"),
         (json!({ "provider": "a b", "key": KEY }), "provider's id"),
         (json!({ "provider": "acme", "key": "line\nbreak" }), "`key`"),

@@ -12,6 +12,7 @@ mod compaction;
 mod compaction_failures;
 mod context;
 mod corpus;
+mod credentials;
 mod crowd;
 mod failures;
 mod fencing;

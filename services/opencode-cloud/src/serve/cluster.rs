@@ -242,7 +242,10 @@ impl Cluster {
         ] {
             model.extend(value.iter().map(|value| format!("{flag}={value}")));
         }
-        Ok(Roles { members, cluster, model })
+        let keys = args.secrets.or_made_in(self.data.path())?;
+        secrets::parse(&keys)?;
+        let secrets = format!("--secrets-key={}", keys.trim_end().replace('\n', ","));
+        Ok(Roles { members, cluster, model, secrets })
     }
 
     /// Starts the members and founds their group at the first start of the data folder.
@@ -290,6 +293,7 @@ impl Cluster {
                 "worker".to_owned(),
                 format!("--port={port}"),
                 format!("--node=worker-{number}"),
+                roles.secrets.clone(),
                 format!("--data-dir={}", self.data.path().display()),
             ];
             match args.workspace_disk {
@@ -317,9 +321,6 @@ impl Cluster {
     }
 
     fn gateways(&mut self, args: &ClusterCommand, roles: &Roles) -> Result<(), ServeError> {
-        let keys = args.secrets.or_made_in(self.data.path())?;
-        secrets::parse(&keys)?;
-        let keys = format!("--secrets-key={}", keys.trim_end().replace('\n', ","));
         for number in 0..args.gateways {
             let port = if number == 0 { args.port } else { second_port(args.port, number)? };
             let mut words = vec![
@@ -327,7 +328,7 @@ impl Cluster {
                 format!("--port={port}"),
                 "--allow-local-paths".to_owned(),
                 format!("--blob-dir={}", self.data.path().join("blobs").display()),
-                keys.clone(),
+                roles.secrets.clone(),
             ];
             if let Ok(here) = std::env::current_dir() {
                 words.push(format!("--directory={}", here.display()));
@@ -452,6 +453,8 @@ struct Roles {
     members: Vec<Member>,
     cluster: Vec<String>,
     model: Vec<String>,
+    /// For gateways and workers.
+    secrets: String,
 }
 
 impl Process {

@@ -10,6 +10,7 @@
 pub mod args;
 mod bootstrap;
 pub mod cluster;
+pub mod credentials_cmd;
 mod error;
 mod gateway_role;
 pub mod level_cmd;

@@ -81,6 +81,9 @@ pub struct WorkerArgs {
     /// How sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
+    /// What credentials are sealed under.
+    #[command(flatten)]
+    pub secrets: SecretsArgs,
 }
 
 /// Arguments of `placement serve`.
@@ -231,7 +234,10 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let address = listener
         .local_addr()
         .map_err(|error| ServeError::stopped("the internal listener has no address", &error))?;
+    let keys = args.secrets.keys()?;
     let common = Common::connect(&args.cluster, &stop).await?;
+    let (store, clock) = (common.store.clone(), common.clock.clone());
+    let credentials = secrets::credentials(store, keys, address.ip().is_loopback(), clock)?;
     let model = models(&args.model).await?;
     let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
     let root = TaskGroup::root("worker");
@@ -243,6 +249,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             clock: common.clock,
             llm: model.client,
             models: model.configured,
+            credentials,
             settings: args.drains.settings(TimeZone::UTC)?,
             folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
             disk: args.data.workspace_disk.into(),

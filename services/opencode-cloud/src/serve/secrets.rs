@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys};
+use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys, Rewrapped};
 use domain::Clock;
 use llm_client::{Options, ReqwestTransport};
 use store::Store;
@@ -83,6 +83,30 @@ pub(crate) fn parse(text: &str) -> Result<MasterKeys, ServeError> {
     MasterKeys::parse(text).map_err(|error| ServeError::Usage(format!("--secrets-key: {error}")))
 }
 
+/// What became of the data keys, for people: one line each. What is left is said last.
+pub(crate) fn told(rewrapped: &Rewrapped) -> Vec<String> {
+    const MOST: usize = 5;
+    let Rewrapped { key, done, why, is_cut } = rewrapped;
+    let mut lines = vec![match done {
+        0 => format!("no data key was to be wrapped by `{key}` anew"),
+        1 => format!("1 data key is wrapped by `{key}` now"),
+        done => format!("{done} data keys are wrapped by `{key}` now"),
+    }];
+    for (why, orgs) in why {
+        let named: Vec<String> = orgs.iter().take(MOST).map(ToString::to_string).collect();
+        let more = if orgs.len() > MOST { ", …" } else { "" };
+        let count = orgs.len();
+        lines.push(format!("{count} left as before: {why} (of {}{more})", named.join(", ")));
+    }
+    if *is_cut {
+        lines.push("so many are left that the others were not tried".into());
+    }
+    if rewrapped.is_complete() {
+        lines.push(format!("no secrets key but `{key}` is needed any more"));
+    }
+    lines
+}
+
 /// The credentials of organisations, which may send a service `local` to one machine anywhere.
 pub(crate) fn credentials(
     store: Store,
@@ -102,6 +126,22 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn what_was_rewrapped_and_what_is_left_is_told() {
+        let whole = Rewrapped { key: "k2".into(), done: 2, ..Rewrapped::default() };
+        assert_eq!(
+            told(&whole),
+            ["2 data keys are wrapped by `k2` now", "no secrets key but `k2` is needed any more"]
+        );
+        let none = told(&Rewrapped { done: 0, ..whole.clone() });
+        assert_eq!(none[0], "no data key was to be wrapped by `k2` anew");
+        let why = [("the secrets key `k1` is missing".to_owned(), vec![domain::OrgId::FIRST; 7])];
+        let left = told(&Rewrapped { why: why.into(), is_cut: true, ..whole });
+        assert_eq!(left.len(), 3);
+        assert!(left[1].starts_with("7 left as before: the secrets key `k1` is missing (of "));
+        assert!(left[1].ends_with(", …)"), "{left:?}");
+    }
 
     #[test]
     fn a_key_is_made_once_for_its_owner_only_and_a_given_one_is_taken_instead() {

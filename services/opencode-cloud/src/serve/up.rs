@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use boot::{DataDir, Postgres, PostgresOptions, default_data_dir, ensure_free_space};
 use clap::Args;
+use credentials::Credentials;
 use domain::{Clock, SystemClock};
 use jiff::tz::TimeZone;
 use signals::{InProcess, Signals};
@@ -161,6 +162,7 @@ async fn serve_on(
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
     let is_local = address.ip().is_loopback();
     let credentials = secrets::credentials(store.clone(), Some(keys), is_local, clock.clone())?;
+    follow_key(&credentials, progress).await?;
     let model = models(&args.model).await?;
 
     let root = TaskGroup::root("up");
@@ -189,6 +191,7 @@ async fn serve_on(
             clock: clock.clone(),
             llm: model.client.clone(),
             models: model.configured.clone(),
+            credentials: credentials.clone(),
             settings: args.drains.settings(TimeZone::system())?,
             folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
             disk: args.data.workspace_disk.into(),
@@ -227,6 +230,22 @@ async fn serve_on(
         simulated.shutdown().await;
     }
     stopped
+}
+
+/// A new secrets key wraps what older ones did. What they do not open is left: only its turns need it.
+async fn follow_key(
+    credentials: &Credentials,
+    progress: &mut Progress<'_>,
+) -> Result<(), ServeError> {
+    let rewrapped = credentials.rewrap().await;
+    let rewrapped = rewrapped
+        .map_err(|error| ServeError::stopped("the secrets key cannot be followed", &error))?;
+    if rewrapped.done > 0 || !rewrapped.is_complete() {
+        for line in secrets::told(&rewrapped) {
+            progress.say(&format!("secrets: {line}"));
+        }
+    }
+    Ok(())
 }
 
 /// Waits for the end: asked for, or because a part of the service cannot go on.

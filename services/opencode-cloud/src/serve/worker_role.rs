@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Feed;
+use credentials::Credentials;
 use domain::Clock;
 use llm_client::{Client, Secret};
 use placement_api::Placement;
@@ -30,6 +31,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) llm: Client,
     pub(crate) models: ConfiguredModels,
+    pub(crate) credentials: Credentials,
     pub(crate) settings: DrainSettings,
     pub(crate) folders: Folders,
     pub(crate) disk: WorkspaceDisk,
@@ -102,7 +104,7 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         llm: setup.llm,
         tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
         blobs,
-        models: providers(setup.models),
+        models: providers(setup.models).with_credentials(setup.credentials),
         clock: setup.clock,
         settings: Arc::new(setup.settings),
         stored: StoredComponents::default(),

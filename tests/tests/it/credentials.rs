@@ -1,0 +1,103 @@
+//! A credential goes in over HTTP, and the model sees it in turns: of `up`, and of a cluster's worker, whatever becomes of
+//! the secrets key.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use credentials::MasterKeys;
+use journeys::{Api, World, oracle};
+use reqwest::Method;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+const KEY: &str = "sk-acme-0123456789abcdef";
+
+/// A provider that nobody has heard of is the simulated model, and the organisation has a key for it.
+async fn set_up(world: &World, api: &Api) -> Result<()> {
+    let settings = json!({ "overrides": { "api": world.model_url() } });
+    api.send(api.request(Method::PUT, "/platform/provider/acme").json(&settings)).await?.ok()?;
+    let new = json!({ "provider": "acme", "key": KEY });
+    let kept = api.post("/platform/credential", &new).await?.ok()?;
+    ensure!(kept["hint"] == "cdef" && !kept.to_string().contains(KEY), "{kept}");
+    Ok(())
+}
+
+/// A turn at that provider: the model saw the key, and nobody else does.
+async fn turn(world: &World, api: &Api, name: &str) -> Result<()> {
+    let session = api.session(&world.workspace(name)?).await?;
+    let prompt = json!({
+        "messageID": journeys::message_id(0),
+        "model": "acme/rocket-1",
+        "parts": [{ "type": "text", "text": format!("say 2 words for {name}") }],
+    });
+    api.post(&format!("/platform/session/{session}/message"), &prompt).await?.ok()?;
+    let message = prompt["messageID"].as_str().context("an id")?;
+    let outcome = api.outcome(&session, message, 20).await?;
+    let log = json!(api.log(&session).await?).to_string();
+    ensure!(outcome == "completed" && !log.contains(KEY), "{outcome}: {log}");
+    let asked = world.model().requests().pop().context("a request")?;
+    ensure!(asked.headers["credential"] == hex::encode(Sha256::digest(KEY)), "{asked:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn up_asks_with_a_kept_key_and_follows_a_new_secrets_key() -> Result<()> {
+    let world = World::new().await?;
+    let file = world.data().join("secrets.key");
+    let up = world.up().await?;
+    set_up(&world, up.api()).await?;
+    turn(&world, up.api(), "first").await?;
+    up.stop(&world).await?;
+
+    let (old, new) = (fs::read_to_string(&file)?, MasterKeys::generate("up-2"));
+    fs::write(&file, format!("{new}\n{old}\n"))?;
+    let up = world.up().await?;
+    turn(&world, up.api(), "second").await?;
+    let said = up.process().stderr();
+    ensure!(said.contains("1 data key is wrapped by `up-2` now"), "{said}");
+    up.stop(&world).await?;
+
+    fs::write(&file, new)?;
+    let up = world.up().await?;
+    turn(&world, up.api(), "third").await?;
+    oracle(up.api(), world.model()).await?;
+    up.stop(&world).await
+}
+
+#[tokio::test]
+async fn a_clusters_worker_asks_with_a_kept_key_and_the_secrets_key_is_changed_beside_it()
+-> Result<()> {
+    let world = World::new().await?;
+    let flags = ["--workers=1", "--gateways=1", "--placements=1"];
+    let keys = ["k1", "k2"].map(MasterKeys::generate);
+    // As in the middle of a change: all open both, and the older one wraps.
+    let both = format!("--secrets-key={},{}", keys[0], keys[1]);
+    let cluster = world.cluster(&[&flags[..], &[&both]].concat()).await?;
+    let api = cluster.gateway(0);
+    set_up(&world, api).await?;
+    turn(&world, api, "first").await?;
+
+    let gateway = cluster.of("gateway")?.pop().context("a gateway")?;
+    let line = fs::read(format!("/proc/{}/cmdline", gateway.pid))?;
+    let line = String::from_utf8(line)?;
+    let database = line.split('\0').find(|word| word.starts_with("--database-url="));
+    let database = database.context("the gateway's database")?;
+    let newest = format!("--secrets-key={},{}", keys[1], keys[0]);
+    let rewrap = ["credentials", "rewrap", database, &newest];
+    let cli = cluster.cli()?;
+    let told = cli.run(&["credentials", "rewrap", database, &format!("--secrets-key={}", keys[1])]);
+    let told = told.await?;
+    ensure!(
+        told.code == Some(1) && told.out.contains("the secrets key `k1` is missing"),
+        "{told:?}"
+    );
+    for count in ["1 data key is wrapped by `k2` now", "no data key was to be wrapped"] {
+        let told = cli.run(&rewrap).await?;
+        ensure!(told.out.starts_with(count), "{told:?}");
+        ensure!(told.out.ends_with("no secrets key but `k2` is needed any more\n"), "{told:?}");
+        ensure!(!format!("{told:?}").contains(&keys[1]), "the key is shown");
+    }
+    turn(&world, api, "second").await?;
+    oracle(api, world.model()).await?;
+    cluster.stop(&world).await
+}
