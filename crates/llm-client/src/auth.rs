@@ -6,8 +6,10 @@ use std::sync::Arc;
 use llm_protocol::Protocol;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
+use crate::client::Client;
 use crate::endpoint::{Endpoint, InvalidEndpoint, insert};
 use crate::error::LlmError;
+use crate::exchange::{Access, Exchange, Kept};
 use crate::secret::{Redactor, Secret, sensitive};
 use crate::sigv4::AwsAccess;
 use crate::transport::WireRequest;
@@ -34,6 +36,8 @@ pub enum Auth {
     SigV4(AwsAccess),
     /// A token that changes, fetched before each request and sent as `authorization: Bearer …`.
     Source(Arc<dyn TokenSource>),
+    /// A token that other credentials are exchanged for.
+    Exchanged(Arc<Exchange>),
 }
 
 /// Gives tokens that expire: of an OAuth grant, of a metadata server.
@@ -51,17 +55,26 @@ pub trait TokenSource: Send + Sync + fmt::Debug {
 }
 
 /// The credentials of one request, as they were sent.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) redactor: Redactor,
-    token: Option<(Arc<dyn TokenSource>, Secret)>,
+    token: Option<Token>,
+}
+
+/// A token that may have ended early, and who has given it.
+enum Token {
+    Of(Arc<dyn TokenSource>, Secret),
+    Exchanged(Arc<Access>, Kept),
 }
 
 impl Sent {
     /// Tells the source of the token, if there is one, that it was refused; whether another may do.
     pub(crate) fn refused(&self) -> bool {
-        let Some((source, token)) = &self.token else { return false };
-        source.refused(token);
+        match &self.token {
+            None => return false,
+            Some(Token::Of(source, token)) => source.refused(token),
+            Some(Token::Exchanged(access, kept)) => kept.forget(access),
+        }
         true
     }
 }
@@ -70,6 +83,7 @@ impl Auth {
     /// Adds the credentials, and then the endpoint's headers, which replace what has their name. `unix_ms` is now.
     pub(crate) async fn apply(
         &self,
+        client: &Client,
         protocol: Protocol,
         endpoint: &Endpoint,
         request: &mut WireRequest,
@@ -101,11 +115,18 @@ impl Auth {
                 let token = source.token().await?;
                 sent.redactor.add([token.clone()]);
                 bearer(headers, &token)?;
-                sent.token = Some((Arc::clone(source), token));
+                sent.token = Some(Token::Of(Arc::clone(source), token));
+            }
+            Self::Exchanged(exchange) => {
+                let (access, kept) = exchange.token(client, unix_ms).await?;
+                sent.redactor.add([access.token.clone()]);
+                access.add_headers(headers)?;
+                bearer(headers, &access.token)?;
+                sent.token = Some(Token::Exchanged(access, kept));
             }
         }
         add_required(protocol, headers);
-        endpoint.add_headers(headers)?;
+        endpoint.add_headers(headers, &request.body)?;
         if let Self::SigV4(access) = self {
             access.sign(request, unix_ms)?; // last: it covers the others
         }

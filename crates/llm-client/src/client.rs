@@ -14,6 +14,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATI
 use serde_json::Value;
 
 use crate::error::{LlmError, RetryAdvice};
+use crate::exchange::Exchanges;
 use crate::options::Options;
 use crate::reqwest_transport::ReqwestTransport;
 use crate::route::Route;
@@ -31,6 +32,7 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Client {
     pub(crate) transport: Arc<dyn ProviderTransport>,
     pub(crate) options: Arc<Options>,
+    pub(crate) exchanges: Arc<Exchanges>,
 }
 
 impl fmt::Debug for Client {
@@ -60,7 +62,7 @@ impl Client {
     /// A client over any transport.
     #[must_use]
     pub fn with_transport(transport: Arc<dyn ProviderTransport>, options: Options) -> Self {
-        Self { transport, options: Arc::new(options) }
+        Self { transport, options: Arc::new(options), exchanges: Arc::default() }
     }
 
     /// One request, one answer.
@@ -77,7 +79,7 @@ impl Client {
         let accept = HeaderValue::from_static(protocol.framing().media_type());
         headers.insert(ACCEPT, accept);
         let mut request = WireRequest { method: Method::POST, url, headers, body };
-        let sent = auth.apply(*protocol, endpoint, &mut request, now_unix_ms()).await?;
+        let sent = auth.apply(self, *protocol, endpoint, &mut request, now_unix_ms()).await?;
         let answer = tokio::time::timeout(
             self.options.first_byte_timeout,
             Box::pin(self.transport.send(request)),
@@ -150,7 +152,7 @@ fn not_a_stream(headers: &HeaderMap, body: &str) -> LlmError {
 }
 
 /// The start of a body, as far as it comes in time.
-async fn read_text(
+pub(crate) async fn read_text(
     mut body: futures::stream::BoxStream<'static, Result<Bytes, crate::TransportError>>,
     max_bytes: usize,
 ) -> String {

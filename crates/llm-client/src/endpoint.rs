@@ -1,5 +1,7 @@
 //! Where a provider is and how it knows us.
 
+use std::fmt;
+
 use llm_protocol::Protocol;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
@@ -21,7 +23,28 @@ pub struct Endpoint {
     pub path: Option<String>,
     /// Added to the query of every address (`api-version`).
     pub query: Vec<(String, String)>,
+    /// Headers that depend on what a request says.
+    pub by_body: Option<ByBody>,
 }
+
+/// Headers by a request's body, for a provider that wants to be told outside it what is in it. The function is pure,
+/// and gives nothing for a body that it does not know.
+#[derive(Clone, Copy)]
+pub struct ByBody(pub fn(&[u8]) -> Vec<(&'static str, &'static str)>);
+
+impl fmt::Debug for ByBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ByBody(…)")
+    }
+}
+
+impl PartialEq for ByBody {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for ByBody {}
 
 /// What a model's name may hold in a path as it is: RFC 3986's unreserved characters, and slashes.
 const IN_PATH: &AsciiSet =
@@ -37,6 +60,7 @@ impl Endpoint {
             headers: Vec::new(),
             path: None,
             query: Vec::new(),
+            by_body: None,
         }
     }
 
@@ -109,8 +133,15 @@ impl Endpoint {
         Ok(url)
     }
 
-    /// The headers that the user asks for.
-    pub(crate) fn add_headers(&self, headers: &mut HeaderMap) -> Result<(), InvalidEndpoint> {
+    /// The headers that the body asks for, then those of the user.
+    pub(crate) fn add_headers(
+        &self,
+        headers: &mut HeaderMap,
+        body: &[u8],
+    ) -> Result<(), InvalidEndpoint> {
+        for (name, value) in self.by_body.iter().flat_map(|ByBody(headers)| headers(body)) {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
         for (name, value) in &self.headers {
             insert(headers, name, value.expose())?;
         }
@@ -236,6 +267,6 @@ mod tests {
     fn a_header_that_cannot_be_sent_is_an_error() {
         let endpoint = Endpoint::new("http://h").with_header("x-a", Secret::new("a\nb"));
         let invalid = InvalidEndpoint::Header { name: "x-a".to_owned() };
-        assert_eq!(endpoint.add_headers(&mut HeaderMap::new()), Err(invalid));
+        assert_eq!(endpoint.add_headers(&mut HeaderMap::new(), b""), Err(invalid));
     }
 }

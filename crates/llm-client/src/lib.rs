@@ -12,6 +12,7 @@ mod client;
 mod dispatch;
 mod endpoint;
 mod error;
+mod exchange;
 mod llm;
 mod models;
 mod options;
@@ -27,8 +28,9 @@ mod transport;
 
 pub use auth::{Auth, TokenSource};
 pub use client::{Client, ClientError};
-pub use endpoint::{Endpoint, InvalidEndpoint, normalize_base_url};
+pub use endpoint::{ByBody, Endpoint, InvalidEndpoint, normalize_base_url};
 pub use error::{LlmError, RetryAdvice};
+pub use exchange::Exchange;
 pub use llm::Llm;
 pub use llm_protocol::retry;
 pub use models::LIST_MODELS_TIMEOUT;

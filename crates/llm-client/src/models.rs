@@ -52,7 +52,7 @@ impl Client {
         let (url, headers, body) = (endpoint.url("models")?, HeaderMap::new(), Bytes::new());
         let mut request = WireRequest { method: Method::GET, url, headers, body };
         let (auth, protocol, now) = (Auth::None, Protocol::OpenAiChat, now_unix_ms());
-        let sent = auth.apply(protocol, endpoint, &mut request, now).await?;
+        let sent = auth.apply(self, protocol, endpoint, &mut request, now).await?;
         let redactor = &sent.redactor;
         let sent = self.transport.send(request).await;
         let mut response = sent.map_err(|error| redacted(redactor, error.into()))?;

@@ -1,7 +1,10 @@
 //! GitHub Copilot. Its tokens come from a [`crate::TokenSource`]; who we are is a setting, since GitHub registers it.
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
 use super::{COMPATIBLE, Model, Provider, Reach, Setup, SetupError, Spoken, openai};
-use crate::Secret;
+use crate::{ByBody, Secret};
 
 pub(super) const PROVIDER: Provider = Provider {
     speaks,
@@ -23,6 +26,7 @@ fn speaks(model: &Model<'_>) -> Spoken {
 fn reach(setup: &Setup<'_>) -> Result<Reach, SetupError> {
     let mut reach = setup.at_its_url()?.with_bearer();
     reach.endpoint.path = Some(speaks(&setup.model).protocol.path(setup.model.id));
+    reach.endpoint.by_body = Some(ByBody(by_body));
     let intent = Secret::new("conversation-edits");
     reach.endpoint = reach.endpoint.with_header("openai-intent", intent);
     for (name, header) in [
@@ -34,4 +38,83 @@ fn reach(setup: &Setup<'_>) -> Result<Reach, SetupError> {
         }
     }
     Ok(reach)
+}
+
+/// As much of a body as its headers tell: in chat or in Responses.
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow, alias = "input")]
+    messages: Vec<Item<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    role: Option<&'a str>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+}
+
+/// Who goes on, by which requests are charged: a user with a prompt, or the agent with what its tools gave. And whether
+/// there is an image, which is refused unless it is said (`missing required Copilot-Vision-Request header`).
+fn by_body(body: &[u8]) -> Vec<(&'static str, &'static str)> {
+    let Ok(Body { messages }) = serde_json::from_slice(body) else { return Vec::new() };
+    let is_ours = |item: &&Item<'_>| matches!(item.role, Some("system" | "developer"));
+    let last = messages.iter().rev().find(|item| !is_ours(item));
+    let is_users = last.is_none_or(|item| item.role == Some("user"));
+    let mut headers = vec![("x-initiator", if is_users { "user" } else { "agent" })];
+    let parts = messages.iter().flat_map(|item| [item.content, item.output]).flatten();
+    let mut parts = parts
+        .filter_map(|content| serde_json::from_str::<Vec<Part<'_>>>(content.get()).ok())
+        .flatten();
+    if parts.any(|part| matches!(part.kind, "image_url" | "input_image")) {
+        headers.push(("copilot-vision-request", "true"));
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use llm_protocol::{LlmRequest, Media, Message, Part, Protocol, ToolCall, ToolResult};
+
+    use super::by_body;
+
+    #[test]
+    fn what_is_in_a_body_is_told_in_its_headers() {
+        const USER: (&str, &str) = ("x-initiator", "user");
+        const AGENT: (&str, &str) = ("x-initiator", "agent");
+        const VISION: (&str, &str) = ("copilot-vision-request", "true");
+        let (mime, data) = ("image/png".to_owned(), "iVBORw0KGgo=".to_owned());
+        let image = Part::Media(Media { mime, data, provider_metadata: None });
+        let mut looks = Message::user("look");
+        looks.content.push(image);
+        let call = Part::ToolCall(ToolCall::new("c1", "read", "{}"));
+        let result = Message::tool(vec![ToolResult::text("c1", "read", "image_url")]);
+        let called = vec![Message::user("look"), Message::assistant(vec![call]), result];
+        let mut updated = called.clone();
+        updated.push(Message::system("It is late."));
+        let mut steered = called.clone();
+        steered.push(Message::user("and now?"));
+        for (messages, expected) in [
+            (vec![Message::user("\"type\":\"image_url\"")], vec![USER]),
+            (vec![looks], vec![USER, VISION]),
+            (called, vec![AGENT]),
+            (updated, vec![AGENT]),
+            (steered, vec![USER]),
+        ] {
+            let request = LlmRequest::new("m", messages);
+            for protocol in [Protocol::OpenAiChat, Protocol::OpenAiResponses] {
+                let body = protocol.encode(&request);
+                assert_eq!(by_body(&body), expected, "{protocol:?} {request:?}");
+            }
+        }
+        assert_eq!(by_body(b""), []);
+    }
 }

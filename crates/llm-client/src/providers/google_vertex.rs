@@ -40,8 +40,9 @@ fn url(setup: &Setup<'_>, publisher: &str) -> Result<String, SetupError> {
     if setup.base_url.is_some() {
         return Ok(String::new());
     }
-    let project = setup.required("GOOGLE_VERTEX_PROJECT")?;
-    let (host, location) = (host(setup), location(setup));
+    let (project, location) = ("GOOGLE_VERTEX_PROJECT", location(setup));
+    let project = setup.part(project, setup.required(project)?)?;
+    let (location, host) = (setup.part("GOOGLE_VERTEX_LOCATION", location)?, host(setup));
     Ok(format!("https://{host}/v1/projects/{project}/locations/{location}/publishers/{publisher}"))
 }
 
@@ -49,10 +50,12 @@ fn location(setup: &Setup<'_>) -> String {
     setup.optional("GOOGLE_VERTEX_LOCATION").unwrap_or_else(|| "us-central1".to_owned())
 }
 
-/// The host of the location.
+/// The host of the location: a region, one of the multi-regions, or everywhere.
+/// <https://cloud.google.com/vertex-ai/generative-ai/docs/learn/locations>
 pub(super) fn host(setup: &Setup<'_>) -> String {
     match location(setup).as_str() {
         "global" => "aiplatform.googleapis.com".to_owned(),
+        multi @ ("us" | "eu") => format!("aiplatform.{multi}.rep.googleapis.com"),
         location => format!("{location}-aiplatform.googleapis.com"),
     }
 }

@@ -51,6 +51,14 @@ pub enum SetupError {
         /// The setting, by models.dev's name.
         name: String,
     },
+    /// A setting is no part of an address.
+    #[error("the provider `{provider}` has a `{name}` that is no name of anything: correct it")]
+    Invalid {
+        /// The provider.
+        provider: String,
+        /// The setting, by models.dev's name.
+        name: String,
+    },
     /// Nobody knows where it is.
     #[error("the provider `{provider}` has no base URL: set one in the provider's settings")]
     NoUrl {
@@ -63,7 +71,9 @@ impl SetupError {
     /// The error of a provider that goes by another name.
     #[must_use]
     pub fn for_provider(mut self, id: &str) -> Self {
-        let (Self::Missing { provider, .. } | Self::NoUrl { provider }) = &mut self;
+        let (Self::Missing { provider, .. }
+        | Self::Invalid { provider, .. }
+        | Self::NoUrl { provider }) = &mut self;
         id.clone_into(provider);
         self
     }
@@ -118,17 +128,34 @@ impl<'a> Setup<'a> {
         Ok(Reach { endpoint: Endpoint::new(base), auth: self.auth.clone() })
     }
 
-    /// `template` with each `${NAME}` replaced by the setting of this name.
+    /// The value of the setting `name`, as a part of an address.
     ///
     /// # Errors
-    /// One is missing.
+    /// It has a character that no name in an address has.
+    pub(super) fn part(&self, name: &str, value: String) -> Result<String, SetupError> {
+        let is_in_names =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | ':');
+        if value.chars().all(is_in_names) {
+            return Ok(value);
+        }
+        let (provider, name) = (self.provider.id.to_owned(), name.to_owned());
+        Err(SetupError::Invalid { provider, name })
+    }
+
+    /// `template` with each `${NAME}` replaced by the setting of this name. Within an address it is a part of a name: it
+    /// cannot lead elsewhere.
+    ///
+    /// # Errors
+    /// One is missing, or has a character that no name in an address has.
     pub fn fill(&self, template: &str) -> Result<String, SetupError> {
         let mut filled = String::new();
         let mut rest = template;
         while let Some((before, after)) = rest.split_once("${") {
             let Some((name, after)) = after.split_once('}') else { break };
             filled.push_str(before);
-            filled.push_str(&self.required(name)?);
+            let value = self.required(name)?;
+            let is_part = filled.contains("://");
+            filled.push_str(&if is_part { self.part(name, value)? } else { value });
             rest = after;
         }
         filled.push_str(rest);

@@ -34,6 +34,7 @@ fn told(id: &str, model: &str) -> (&'static str, String, String) {
         Auth::Key(_) => "key".to_owned(),
         Auth::Bearer(_) => "bearer".to_owned(),
         Auth::Header { name, value } => format!("{name}: {}", value.expose()),
+        Auth::Exchanged(exchange) => format!("exchanged at {}", exchange.url),
         other @ (Auth::None | Auth::SigV4(_) | Auth::Source(_)) => format!("{other:?}"),
     };
     (route.protocol.id(), url.to_string(), auth)
@@ -161,16 +162,18 @@ fn every_provider_is_reached_in_its_protocol_where_it_is() {
             "duo-chat-opus-4-5",
             "anthropic-messages",
             "https://cloud.gitlab.com/ai/v1/proxy/anthropic/v1/messages",
-            "bearer",
+            "exchanged at https://gitlab.com/api/v4/ai/third_party_agents/direct_access",
         ),
         (
             "gitlab",
             "duo-chat-gpt-5-1",
             "openai-responses",
             "https://cloud.gitlab.com/ai/v1/proxy/openai/v1/responses",
-            "bearer",
+            "exchanged at https://gitlab.com/api/v4/ai/third_party_agents/direct_access",
         ),
         ("ollama", "llama", chat, "http://127.0.0.1:11434/v1/chat/completions", "key"),
+        ("vllm", "llama", chat, "http://127.0.0.1:8000/v1/chat/completions", "key"),
+        ("llama.cpp", "llama", chat, "http://127.0.0.1:8080/v1/chat/completions", "key"),
     ];
     for (id, model, protocol, url, auth) in expected {
         assert_eq!(told(id, model), (protocol, url.to_owned(), auth.to_owned()), "{id}/{model}");
@@ -207,6 +210,8 @@ fn what_a_provider_has_of_its_own_is_in_its_dialect_and_headers() {
         names,
         [("openai-intent", "conversation-edits"), ("copilot-integration-id", "ours")]
     );
+    assert!(route("github-copilot", "gpt-4.1").endpoint.by_body.is_some());
+    assert_eq!(dialect("gitlab", "duo-chat-opus-4-6"), r#"{"model":"claude-opus-4-6"}"#);
     let shaped = Model { id: "gpt-4o", shape: Some("completions"), ..Model::default() };
     let spoken = (of("openai").unwrap().speaks)(&shaped);
     assert_eq!(spoken.protocol, Protocol::OpenAiChat);
@@ -244,6 +249,27 @@ fn a_setting_that_is_missing_is_named_and_one_url_takes_the_place_of_all() {
     let setup = Setup::new(setup.model, &env, &auth);
     assert_eq!(setup.fill("a${AWS_REGION}b${EMPTY").unwrap(), "aeu-west-1b${EMPTY");
     assert!(setup.fill("${EMPTY}").is_err());
+    for elsewhere in ["127.0.0.1/#", "a.b/c?d=", "me@host", "ä"] {
+        let env = |_: &str| Some(elsewhere.to_owned());
+        let setup = Setup::new(setup.model, &env, &auth);
+        let error = of("azure").unwrap().route(&setup).unwrap_err().to_string();
+        assert!(error.contains("`azure` has a `AZURE_RESOURCE_NAME` that is no name"), "{error}");
+        assert_eq!(setup.fill("${HOST}/v1").unwrap(), format!("{elsewhere}/v1"));
+    }
+    for (location, host) in [
+        ("global", "aiplatform.googleapis.com"),
+        ("eu", "aiplatform.eu.rep.googleapis.com"),
+        ("us", "aiplatform.us.rep.googleapis.com"),
+        ("us-east5", "us-east5-aiplatform.googleapis.com"),
+    ] {
+        let env = |name: &str| match name {
+            "GOOGLE_VERTEX_LOCATION" => Some(location.to_owned()),
+            name => env(name),
+        };
+        let route = of("google-vertex").unwrap().route(&Setup::new(setup.model, &env, &auth));
+        let url = route.unwrap().endpoint.base_url;
+        assert!(url.starts_with(&format!("https://{host}/v1/projects/proj/locations/{location}/")));
+    }
     let vertex = "https://${GOOGLE_VERTEX_ENDPOINT}/v1";
     assert_eq!(setup.fill(vertex).unwrap(), "https://europe-west4-aiplatform.googleapis.com/v1");
 }

@@ -4,6 +4,7 @@
 
 mod answers;
 mod dispatch;
+mod exchange;
 mod failures;
 mod routes;
 mod seam;
