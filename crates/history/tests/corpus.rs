@@ -114,13 +114,16 @@ fn a_body_of_another_encoder_is_never_passed_off_as_rebuilt() {
 }
 
 /// Where the text of each event that a model can see is in its payload; or the number that says what it sees.
-const SEEN: [(&str, &str); 12] = [
+const SEEN: [(&str, &str); 15] = [
     ("prompt.promoted", "/parts/0/text"),
     ("epoch.started", "/baseline"),
     ("context.updated", "/rendered"),
     ("notice.recorded", "/text"),
     ("turn.replied", "/parts/0/text"),
+    ("turn.replied", "/parts/0/metadata"),
+    ("turn.replied", "/parts/1/metadata"),
     ("tool.called", "/intent/arguments"),
+    ("tool.called", "/intent/metadata"),
     ("tool.settled", "/output"),
     ("compaction.started", "/prompt"),
     ("compaction.reminded", "/reminder"),

@@ -1,8 +1,8 @@
 //! Writes the corpus of (rows, body) that `crates/history/tests/corpus.rs` keeps rebuilding.
 //!
-//! Run by hand when a request has a shape that the corpus lacks:
-//! `cargo nextest run -p session --run-ignored only corpus`. A file that is there is never written again: it
-//! is what a build of its day has sent.
+//! Run by hand when a request has a shape that the corpus lacks, after a line for it in [`CASES`] and a function that
+//! lives through it: `cargo nextest run -p session --run-ignored only corpus`. A file that is there is never written
+//! again: it is what a build of its day has sent. Names begin with the protocol's id where it is not chat.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,19 @@ use anyhow::{Context, Result, ensure};
 use domain::Delivery::Steer;
 use domain::DrainOutcome::Completed;
 use domain::{Control, Permitted, SessionEvent};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
 use history::History;
+use llm_protocol::Protocol;
 use serde_json::{Value, json};
 use session::{DrainExit, Workspace, drain, drain_control};
 use simulated_model::Script;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::prompt_as;
+use crate::hosted::{self, Canned};
+use crate::protocols::{looks, speaking};
+use crate::scenarios::{With, send};
 use crate::scenarios_forks;
 use crate::tools::{calls, says, shell};
 use crate::world::{ORG, Session, World};
@@ -58,6 +64,23 @@ async fn keep(world: &World, session: &Session, name: &str) -> Result<()> {
     for request in world.model().requests() {
         received.insert(request.sha256, request.body.context("a body that was kept")?);
     }
+    write(world, session, name, &received).await
+}
+
+/// The same, of another provider than the model.
+async fn keep_of(world: &World, session: &Session, name: &str, provider: &Canned) -> Result<()> {
+    world.check_rows().await?;
+    let bodies = provider.bodies().into_iter();
+    let received = bodies.map(|body| (history::hash_hex(body.as_bytes()), body)).collect();
+    write(world, session, name, &received).await
+}
+
+async fn write(
+    world: &World,
+    session: &Session,
+    name: &str,
+    received: &BTreeMap<String, String>,
+) -> Result<()> {
     let (mut components, mut requests) = (BTreeMap::new(), Vec::new());
     let events = world.events(session).await?;
     for recorded in &events {
@@ -265,37 +288,101 @@ async fn agents(name: &str) -> Result<()> {
     keep(&world, &session, name).await
 }
 
+/// The protocol that a case's name begins with.
+fn protocol_of(name: &str) -> Result<Protocol> {
+    let mut known = Protocol::ALL.iter().copied();
+    known.find(|protocol| name.starts_with(protocol.id())).with_context(|| name.to_owned())
+}
+
+/// A thought that goes back with its state, two calls at once of which one fails, a reply that is cut and goes on, and
+/// something told in the middle.
+async fn reasoning(name: &str) -> Result<()> {
+    let world = speaking(protocol_of(name)?).await?;
+    let session = world.session().await?;
+    looks(&world, "look around")?;
+    prompt(&world, &session, "look around").await?;
+    world.clock.advance(Duration::from_hours(24));
+    let cut = Script { cut_after_chunks: Some(6), times: Some(1), ..says("story", 0, "a b c d e") };
+    world.script(cut)?;
+    prompt(&world, &session, "a story").await?;
+    prompt(&world, &session, "say 2 words").await?;
+    keep(&world, &session, name).await
+}
+
+/// A title, a draft that is no summary, its reminder, a checkpoint and what is told after it.
+async fn asides(name: &str) -> Result<()> {
+    let world = speaking(protocol_of(name)?).await?;
+    let session = world.session_titled("New session", false).await?;
+    looks(&world, "look around")?;
+    prompt(&world, &session, "look around").await?;
+    let refusal = says("<summary-request>", 0, "I would rather not.");
+    world.script(Script { times: Some(1), ..refusal })?;
+    world.compact(&session, Steer).await?;
+    run(&world, &session).await?;
+    prompt(&world, &session, "say 3 words").await?;
+    keep(&world, &session, name).await
+}
+
+/// A tool that the provider ran, told to itself again.
+async fn hosted(name: &str) -> Result<()> {
+    let protocol = protocol_of(name)?;
+    let (world, provider) = hosted::world(protocol).await?;
+    let session = world.session().await?;
+    for text in ["When was he born?", "Are you sure?"] {
+        provider.then(&hosted::runs(protocol));
+        prompt(&world, &session, text).await?;
+    }
+    keep_of(&world, &session, name, &provider).await
+}
+
+/// A conversation that goes from each provider to the next, and back to one that has signed something in it.
+async fn switch(name: &str) -> Result<()> {
+    let world = speaking(Protocol::OpenAiChat).await?;
+    let session = world.session().await?;
+    looks(&world, "look around")?;
+    let back = Protocol::ALL.iter().skip(1).take(1);
+    for (at, protocol) in Protocol::ALL.iter().chain(back).enumerate() {
+        let with = With { model: Some((protocol.id(), "simulated")), ..With::default() };
+        send(&world, &session, &format!("look around for the {at}. time"), with).await?;
+        run(&world, &session).await?;
+    }
+    keep(&world, &session, name).await
+}
+
+type Case = for<'a> fn(&'a str) -> LocalBoxFuture<'a, Result<()>>;
+
+const CASES: [(&str, Case); 23] = [
+    ("tools", |name| tools(name).boxed_local()),
+    ("context-update", |name| context_update(name).boxed_local()),
+    ("step-limit", |name| step_limit(name).boxed_local()),
+    ("continuation", |name| continuation(name).boxed_local()),
+    ("takeover", |name| takeover(name).boxed_local()),
+    ("compaction", |name| compaction(name).boxed_local()),
+    ("title", |name| title(name).boxed_local()),
+    ("fork", |name| fork(name).boxed_local()),
+    ("revert", |name| revert(name).boxed_local()),
+    ("move", |name| moved(name).boxed_local()),
+    ("agents", |name| agents(name).boxed_local()),
+    ("openai-responses-reasoning", |name| reasoning(name).boxed_local()),
+    ("openai-responses-asides", |name| asides(name).boxed_local()),
+    ("openai-responses-hosted", |name| hosted(name).boxed_local()),
+    ("anthropic-messages-reasoning", |name| reasoning(name).boxed_local()),
+    ("anthropic-messages-asides", |name| asides(name).boxed_local()),
+    ("anthropic-messages-hosted", |name| hosted(name).boxed_local()),
+    ("gemini-reasoning", |name| reasoning(name).boxed_local()),
+    ("gemini-asides", |name| asides(name).boxed_local()),
+    ("gemini-hosted", |name| hosted(name).boxed_local()),
+    ("bedrock-converse-reasoning", |name| reasoning(name).boxed_local()),
+    ("bedrock-converse-asides", |name| asides(name).boxed_local()),
+    ("switch", |name| switch(name).boxed_local()),
+];
+
 #[tokio::test]
 #[ignore = "writes files of the repository; see the module's first lines"]
 async fn the_corpus_is_written() -> Result<()> {
-    let names = [
-        "tools",
-        "context-update",
-        "step-limit",
-        "continuation",
-        "takeover",
-        "compaction",
-        "title",
-        "fork",
-        "revert",
-        "move",
-        "agents",
-    ];
-    for name in names {
+    for (name, live) in CASES {
         if !file(name).exists() {
-            match name {
-                "tools" => tools(name).await?,
-                "context-update" => context_update(name).await?,
-                "step-limit" => step_limit(name).await?,
-                "continuation" => continuation(name).await?,
-                "takeover" => takeover(name).await?,
-                "compaction" => compaction(name).await?,
-                "title" => title(name).await?,
-                "fork" => fork(name).await?,
-                "revert" => revert(name).await?,
-                "move" => moved(name).await?,
-                _ => agents(name).await?,
-            }
+            live(name).await.with_context(|| name.to_owned())?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use domain::DrainOutcome::Completed;
+use domain::DrainOutcome::{Completed, Interrupted};
 use domain::{ModelRef, SideOutcome};
 use llm_client::Endpoint;
 use llm_protocol::Protocol;
@@ -20,7 +20,7 @@ use crate::world::World;
 const THOUGHT: &str = "One command works. The file is not there.";
 
 /// A world whose providers are the protocols by their ids, all of them the simulated model.
-async fn speaking(default: Protocol) -> Result<World> {
+pub(crate) async fn speaking(default: Protocol) -> Result<World> {
     let mut world = World::new().await?;
     let setup = |protocol: &Protocol| {
         let endpoint = Endpoint::new(world.model_root());
@@ -33,7 +33,7 @@ async fn speaking(default: Protocol) -> Result<World> {
 }
 
 /// A thought, two calls at once of which one fails, and a last word.
-fn looks(world: &World, matches: &str) -> Result<()> {
+pub(crate) fn looks(world: &World, matches: &str) -> Result<()> {
     let missing = call("read", json!({ "path": "missing.txt" }));
     let looks = calls(matches, 0, vec![shell("echo hello"), missing]);
     world.script(Script { reasoning: Some(THOUGHT.into()), ..looks })?;
@@ -130,6 +130,46 @@ async fn a_whole_session_in_gemini() -> Result<()> {
 #[tokio::test]
 async fn a_whole_session_in_bedrock_converse() -> Result<()> {
     whole_session(Protocol::BedrockConverse).await
+}
+
+#[tokio::test]
+async fn an_interrupt_in_the_middle_of_a_stream_keeps_what_was_said_in_each_protocol() -> Result<()>
+{
+    let world = speaking(Protocol::OpenAiChat).await?;
+    for (at, protocol) in Protocol::ALL.iter().enumerate() {
+        let session = world.session().await?;
+        let story = format!("story {at}");
+        world.script(Script {
+            reasoning: Some(THOUGHT.into()),
+            hang_after_chunks: Some(16),
+            ..says(&story, 0, "once upon a time there was a king who had no crown")
+        })?;
+        let with = || With { model: Some((protocol.id(), "simulated")), ..With::default() };
+        send(&world, &session, &story, with()).await?;
+        let meanwhile = async {
+            world.until_kind(&session, "text.checkpointed").await?;
+            world.interrupt(&session).await
+        };
+        let (outcomes, asked) = tokio::join!(world.settle(&session), meanwhile);
+        ensure!(matches!(asked?, store::Interrupted::Applied { .. }), "{protocol:?}");
+        assert_eq!(outcomes?, [Interrupted], "{protocol:?}");
+        let asked = world.model().requests().pop().context("a request")?;
+        assert_eq!(
+            asked.outcome,
+            Outcome::ClientGone,
+            "{protocol:?}: the provider is told to stop"
+        );
+        let (_, said) = world.told(&session).await?.pop().context("a message")?;
+        let said = said.last().context("a part")?.clone();
+        ensure!(said.starts_with("once"), "{protocol:?}: {said}");
+        // An unsigned beginning of a thought is nothing that a provider takes back: what goes on is what was said.
+        send(&world, &session, "say 2 words", with()).await?;
+        assert_eq!(world.settle(&session).await?, [Completed], "{protocol:?}");
+        let told = bodies(&world)?.pop().context("a request")?;
+        ensure!(told.contains(&said), "{protocol:?} is not told {said}: {told}");
+        assert_eq!(world.answer(&session).await?, "w0 w1", "{protocol:?}");
+    }
+    world.check().await
 }
 
 #[tokio::test]

@@ -510,6 +510,23 @@ impl World {
 
     /// What must hold after every scenario.
     pub(crate) async fn check(&self) -> Result<()> {
+        let (attempts, answered) = self.check_rows().await?;
+        let sent = self.model().counts().by_sha256;
+        for (hash, count) in &sent {
+            let rows = attempts.get(hash).copied().unwrap_or_default();
+            ensure!(*count <= rows, "{count} requests of body {hash} for {rows} attempts");
+        }
+        for (hash, count) in &answered {
+            ensure!(sent.get(hash) >= Some(count), "{hash} was answered and not asked");
+        }
+        Ok(())
+    }
+
+    /// What must hold of rows alone, every body rebuilt from them; how many attempts there were of each body by its
+    /// hash, and how many of them were answered.
+    pub(crate) async fn check_rows(
+        &self,
+    ) -> Result<(BTreeMap<String, u64>, BTreeMap<String, u64>)> {
         let store = self.store();
         let violations = store.violations(ORG, true).await?;
         ensure!(violations.is_empty(), "{violations:#?}");
@@ -559,15 +576,7 @@ impl World {
                 }
             }
         }
-        let sent = self.model().counts().by_sha256;
-        for (hash, count) in &sent {
-            let rows = attempts.get(hash).copied().unwrap_or_default();
-            ensure!(*count <= rows, "{count} requests of body {hash} for {rows} attempts");
-        }
-        for (hash, count) in &answered {
-            ensure!(sent.get(hash) >= Some(count), "{hash} was answered and not asked");
-        }
-        Ok(())
+        Ok((attempts, answered))
     }
 }
 
