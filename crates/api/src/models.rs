@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use catalog::{CatalogModel, Feed, Modality, OrgSettings, ProviderEntry};
+use catalog::{CatalogModel, Feed, Freshness, Modality, OrgSettings, ProviderEntry, may_read};
 use domain::OrgId;
 use tracing::warn;
 
@@ -15,17 +15,25 @@ use crate::error::ApiError;
 pub struct ModelList {
     /// The catalog; none: only the default model is listed.
     pub catalog: Option<Arc<Feed>>,
-    /// The names of the environment variables in which the process has keys of providers, for all organisations.
+    /// The names of the variables that the environment has for providers, for all organisations: keys, accounts, regions.
     pub keys: BTreeSet<String>,
 }
 
 /// What an organisation is shown.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// Of the catalog, if there is one.
-    pub(crate) version: Option<String>,
+    /// The catalog that it is from, if there is one.
+    pub(crate) catalog: Option<ShownCatalog>,
     /// The provider of the default model first.
     pub(crate) providers: Vec<ShownProvider>,
+}
+
+/// Which catalog, and how fresh it is.
+#[derive(Debug)]
+pub(crate) struct ShownCatalog {
+    pub(crate) version: String,
+    pub(crate) updated: String,
+    pub(crate) freshness: Freshness,
 }
 
 /// A provider, as an organisation has it.
@@ -70,7 +78,7 @@ pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiErro
     let list = state.models();
     let Some(feed) = &list.catalog else {
         let own = ShownProvider { entry: own(state, None), source: Some(Source::Config) };
-        return Ok(Shown { version: None, providers: vec![own] });
+        return Ok(Shown { catalog: None, providers: vec![own] });
     };
     let rows = state.store().provider_settings(org).await?;
     let texts = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
@@ -79,6 +87,7 @@ pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiErro
         warn!(provider, %error, "the settings of a provider cannot be read: its models are not shown");
     }
     let credentials = state.store().credentials(org).await?;
+    // API keys have no users: turns use what is the organisation's.
     let usable =
         credentials.iter().filter(|it| it.active && it.fault.is_none() && it.owner.is_empty());
     let credentialed: BTreeSet<&str> = usable.map(|it| it.provider.as_str()).collect();
@@ -88,12 +97,19 @@ pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiErro
         if credentialed.contains(entry.id.as_str()) {
             return Some(Source::Api);
         }
-        if entry.key_names().any(|name| list.keys.contains(name)) {
+        // What the process has is for the catalog's addresses. Its values are the workers' business.
+        let env = |name: &str| {
+            let has = list.keys.contains(name) && may_read(&entry.id, &entry.env, name);
+            has.then(|| "set".to_owned())
+        };
+        if !settings.redirects(&entry.id)
+            && catalog::is_set_up(&catalog, &settings.overrides, &entry.id, &env)
+        {
             return Some(Source::Env);
         }
-        // A server of its own that names no key wants none.
-        let is_ours = settings.overrides.providers.contains_key(&entry.id);
-        (is_ours && entry.env.is_empty()).then_some(Source::Config)
+        // A server of its own may want no key, and one of which no variable is known wants none.
+        let wants_none = settings.has_address(&entry.id) || entry.env.is_empty();
+        wants_none.then_some(Source::Config)
     };
     let mut providers = Vec::new();
     let mut of_catalog = None;
@@ -107,10 +123,14 @@ pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiErro
     }
     let default = &state.settings().default_model;
     if settings.overrides.allows(&default.provider, &default.model) {
+        // Flags have set it up, if nothing else has.
+        let source = of_catalog.as_ref().and_then(source).or(Some(Source::Config));
         let entry = own(state, of_catalog);
-        providers.insert(0, ShownProvider { entry, source: Some(Source::Config) });
+        providers.insert(0, ShownProvider { entry, source });
     }
-    Ok(Shown { version: Some(catalog.version.clone()), providers })
+    let freshness = feed.freshness();
+    let (version, updated) = (catalog.version.clone(), catalog.updated.clone());
+    Ok(Shown { catalog: Some(ShownCatalog { version, updated, freshness }), providers })
 }
 
 /// The provider of the default model, which flags have set up, as the catalog has it; with that model whatever the

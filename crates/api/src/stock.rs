@@ -8,6 +8,7 @@ mod config;
 mod events;
 mod feed;
 mod files;
+mod listing;
 mod messages;
 mod place;
 mod sessions;
@@ -29,6 +30,8 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/config", config::config),
         Route::get("/config/providers", config::config_providers),
         Route::get("/provider", config::providers),
+        Route::get("/api/model", listing::models),
+        Route::get("/api/provider", listing::providers),
         Route::get("/agent", native::agents),
         Route::get("/path", config::path),
         Route::get("/project/current", config::current_project),

@@ -4,13 +4,18 @@ use std::sync::Arc;
 use domain::ModelRef;
 use llm_client::{Auth, Endpoint, Route};
 use llm_protocol::{Dialect, Protocol};
-use session_rules::{FixedModels, ModelFacts, Models, TurnPlan};
+use session_rules::{FixedModels, ModelFacts, Models, ResolvedModel, TurnPlan};
+
+/// Whose word prices are that were given by hand.
+const CONFIGURED: &str = "configured";
 
 /// The providers that this process was configured with by hand: they come before those of the catalog.
 #[derive(Debug, Clone)]
 pub struct ConfiguredModels {
     fixed: FixedModels,
     rules: Models,
+    /// What was said of models by hand, for those of the catalog too.
+    said: Vec<(ModelRef, ModelFacts)>,
     /// By id; the same providers as the rules'.
     providers: BTreeMap<String, ProviderSetup>,
 }
@@ -51,7 +56,7 @@ impl ConfiguredModels {
             fixed.with_provider(id, setup.protocol, setup.dialect.clone())
         });
         let rules = Models { default, source: Arc::new(fixed.clone()) };
-        Self { fixed, rules, providers }
+        Self { fixed, rules, said: Vec::new(), providers }
     }
 
     /// One provider with one default model.
@@ -64,6 +69,8 @@ impl ConfiguredModels {
     /// Says what is known of a model: its limits and prices.
     #[must_use]
     pub fn with_facts(mut self, model: ModelRef, facts: ModelFacts) -> Self {
+        self.said.retain(|(known, _)| *known != model);
+        self.said.push((model.clone(), facts.clone()));
         self.fixed = self.fixed.with_facts(model, facts);
         self.rules.source = Arc::new(self.fixed.clone());
         self
@@ -78,6 +85,26 @@ impl ConfiguredModels {
     /// As decisions see them.
     pub(crate) fn rules(&self) -> &Models {
         &self.rules
+    }
+
+    /// A model of the catalog, with what was said of it by hand in place of what the catalog says.
+    pub(crate) fn with_said(&self, mut model: ResolvedModel) -> ResolvedModel {
+        let choice = &model.reference;
+        let is_it =
+            |known: &ModelRef| (&known.provider, &known.model) == (&choice.provider, &choice.model);
+        let Some((_, facts)) = self.said.iter().find(|(known, _)| is_it(known)) else {
+            return model;
+        };
+        model.entry.context_limit = facts.context_limit.or(model.entry.context_limit);
+        if let Some(limit) = facts.output_limit {
+            model.entry.output_limit = Some(limit);
+            model.generation.max_tokens = Some(limit);
+        }
+        if let Some(prices) = &facts.prices {
+            model.prices = Some(prices.clone());
+            model.price_version = CONFIGURED.to_owned();
+        }
+        model
     }
 
     /// Whether it is one of these.

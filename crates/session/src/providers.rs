@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use catalog::{Access, Catalog, Feed, OrgSettings, ProviderOverride, RateLimits, Resolved};
+use catalog::{Access, Catalog, Feed, OrgSettings, Resolved};
 use credentials::{Credentials, Found};
 use domain::{ModelRef, OrgId, PriceTier, Prices, Rates, SessionError};
 use history::ModelEntry;
@@ -44,7 +44,7 @@ pub struct ProviderHub {
 struct Shared {
     configured: Arc<ConfiguredModels>,
     catalog: Option<Arc<Feed>>,
-    env: BTreeMap<String, Secret>,
+    env: Arc<BTreeMap<String, Secret>>,
     known: Mutex<HashMap<OrgId, (Instant, Arc<OrgModels>)>>,
 }
 
@@ -63,7 +63,7 @@ impl ProviderHub {
         catalog: Option<Arc<Feed>>,
         env: BTreeMap<String, Secret>,
     ) -> Self {
-        let known = Mutex::default();
+        let (known, env) = (Mutex::default(), Arc::new(env));
         let shared = Arc::new(Shared { configured: Arc::new(configured), catalog, env, known });
         Self { shared, credentials: None }
     }
@@ -98,8 +98,7 @@ impl ProviderHub {
         let settings = store.provider_settings(org).await?;
         let shared = &self.shared;
         let catalog = shared.catalog.as_ref().map(|feed| feed.current());
-        let mut models =
-            OrgModels::new(shared.configured.clone(), catalog, &shared.env, &settings);
+        let mut models = OrgModels::new(shared.configured.clone(), catalog, &shared.env, &settings);
         models.kept = self.credentials.clone().map(|credentials| (credentials, org));
         let models = Arc::new(models);
         let mut known = self.known();
@@ -138,14 +137,14 @@ struct Known {
     catalog: Option<Arc<Catalog>>,
     settings: OrgSettings,
     /// The process's own.
-    env: BTreeMap<String, Secret>,
+    env: Arc<BTreeMap<String, Secret>>,
 }
 
 impl OrgModels {
     fn new(
         configured: Arc<ConfiguredModels>,
         catalog: Option<Arc<Catalog>>,
-        env: &BTreeMap<String, Secret>,
+        env: &Arc<BTreeMap<String, Secret>>,
         rows: &[ProviderSetting],
     ) -> Self {
         let rows = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
@@ -191,8 +190,9 @@ impl OrgModels {
         let provider = &plan.model.provider;
         // The process's own are for addresses of the catalog, not for one that an organisation has chosen; and its
         // accounts are for its keys.
-        let is_ours = kept.is_none() && !self.known.is_own(provider);
-        let ours = |name: &str| self.known.env.get(name).filter(|_| is_ours);
+        let is_ours = kept.is_none() && !self.known.settings.redirects(provider);
+        let ours =
+            |name: &str| self.known.env.get(name).filter(|_| is_ours && found.may_read(name));
         let own = self.known.settings.env.get(provider);
         let own = |name: &str| own.and_then(|own| own.get(name)).cloned();
         let auth = match kept.map(|kept| kept.auth.clone()) {
@@ -222,17 +222,6 @@ impl OrgModels {
 }
 
 impl Known {
-    /// Whether the organisation has a say in where requests to the provider go.
-    fn is_own(&self, provider: &str) -> bool {
-        let over = self.settings.overrides.providers.get(provider);
-        let plain = |over: &ProviderOverride| {
-            let limits = RateLimits::default();
-            ProviderOverride { limits, ..over.clone() } == ProviderOverride::default()
-        };
-        !over.is_none_or(plain)
-            || self.settings.env.get(provider).is_some_and(|env| !env.is_empty())
-    }
-
     fn find(&self, choice: &ModelRef) -> Result<Resolved, SessionError> {
         let Some(catalog) = &self.catalog else {
             return Err(SessionError {
@@ -261,7 +250,7 @@ impl ModelSource for Known {
         if is_configured || self.catalog.is_none() {
             return self.configured.rules().source.resolve(choice);
         }
-        self.find(choice).map(|found| resolved(choice, found))
+        self.find(choice).map(|found| self.configured.with_said(resolved(choice, found)))
     }
 }
 
@@ -323,8 +312,9 @@ mod tests {
     fn models(rows: &[ProviderSetting]) -> OrgModels {
         let default = ModelRef::new("own", "m");
         let own = ConfiguredModels::single(default, Endpoint::new("http://127.0.0.1:9"));
-        let env = BTreeMap::from([("ANTHROPIC_API_KEY".to_owned(), Secret::new("sk-1"))]);
-        OrgModels::new(Arc::new(own), Some(catalog::shipped()), &env, rows)
+        let keys = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
+        let env = keys.map(|name| (name.to_owned(), Secret::new("sk-1"))).into();
+        OrgModels::new(Arc::new(own), Some(catalog::shipped()), &Arc::new(env), rows)
     }
 
     #[test]

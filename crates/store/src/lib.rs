@@ -53,7 +53,7 @@ mod workspace;
 mod write;
 
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
-pub use catalog_snapshot::CatalogSnapshot;
+pub use catalog_snapshot::{CatalogSnapshot, LastCatalog};
 pub use cluster::{ClusterRow, FEATURES};
 pub use control::{AdmittedControl, ControlAdmission, NewControl};
 pub use counts::CountedChange;

@@ -12,7 +12,9 @@ use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{ServeError, cluster, level_cmd, migrate, placement_cmd, roles, up};
-use crate::{CliError, config, explain_cmd, llm_cmd, rebuild_cmd, run, session_cmd, simulated};
+use crate::{
+    CliError, config, explain_cmd, llm_cmd, models_cmd, rebuild_cmd, run, session_cmd, simulated,
+};
 
 /// OpenCode sessions as a service.
 #[derive(Debug, Parser)]
@@ -44,6 +46,8 @@ pub enum Command {
     Rebuild(rebuild_cmd::RebuildArgs),
     /// Check the invariants that the stored rows show
     Check(rebuild_cmd::CheckArgs),
+    /// List the models that can be used, with what they take and cost
+    Models(models_cmd::ModelsArgs),
     /// Call a model in neutral JSON: a request on standard input, events on standard output
     Llm(llm_cmd::LlmArgs),
     /// Run the simulated model: a deterministic program that speaks the OpenAI chat protocol
@@ -85,6 +89,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Explain(args) => client(explain_cmd::execute(args, &mut screen)),
         Command::Rebuild(args) => client(rebuild_cmd::execute(args, &mut screen)),
         Command::Check(args) => client(rebuild_cmd::check(args, &mut screen)),
+        Command::Models(args) => client(models_cmd::execute(args, &mut screen)),
         Command::Llm(args) => {
             let env =
                 |name: &str| std::env::var_os(name).and_then(|value| value.into_string().ok());
@@ -169,6 +174,8 @@ mod tests {
             "explain trn_1 --body",
             "rebuild --check",
             "check --settled",
+            "models anthropic --json",
+            "models --all",
         ] {
             let words = format!("opencode-cloud {line} --url http://x:1 --key k");
             let parsed = Cli::try_parse_from(words.split(' '));

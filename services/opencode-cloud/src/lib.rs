@@ -19,6 +19,7 @@ mod config;
 mod error;
 mod explain_cmd;
 pub mod llm_cmd;
+pub mod models_cmd;
 pub mod output;
 mod rebuild_cmd;
 pub mod render;

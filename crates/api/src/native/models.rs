@@ -2,13 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
-use catalog::{CatalogModel, Limits, Modalities, ModelStatus, Prices, Rates};
+use catalog::{CatalogModel, Freshness, Limits, Modalities, ModelStatus, Prices, Rates};
 use serde::{Deserialize, Serialize};
 
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{CanRead, Params};
-use crate::models::{ShownProvider, shown};
+use crate::models::{ShownCatalog, ShownProvider, shown};
 use crate::stock::usd;
 
 /// Which are asked for.
@@ -27,9 +27,36 @@ pub(super) struct ModelsView {
     /// The catalog's version, which is that of its prices; none without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
+    /// Where that is from, and how fresh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    catalog: Option<CatalogView>,
     /// The one of a session that chose none.
     default: String,
     models: Vec<ModelView>,
+}
+
+#[derive(Debug, Serialize)]
+struct CatalogView {
+    /// When the newest thing in it was last changed, `2026-05-01`.
+    updated: String,
+    /// Its URL without the query, which may hold a token; none: it was shipped with the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    /// When it was last seen there, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen: Option<i64>,
+    /// Why this gateway could not renew it when it last tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+impl From<ShownCatalog> for CatalogView {
+    fn from(catalog: ShownCatalog) -> Self {
+        let ShownCatalog { version: _, updated, freshness } = catalog;
+        let Freshness { source, seen_ms, failure } = freshness;
+        let plain = |url: String| url.split(['?', '#']).next().unwrap_or_default().to_owned();
+        Self { updated, source: source.map(plain), seen: seen_ms, failure }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -115,7 +142,8 @@ pub(super) async fn list(
         entry.models.into_values().map(move |model| view(&id, model, source.is_some()))
     });
     Ok(Json(ModelsView {
-        version: shown.version,
+        version: shown.catalog.as_ref().map(|catalog| catalog.version.clone()),
+        catalog: shown.catalog.map(Into::into),
         default: format!("{}/{}", default.provider, default.model),
         models: models.collect(),
     }))

@@ -35,10 +35,6 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
         Some(field) => json!({ "field": field }),
         None => Value::Bool(false),
     };
-    let status = match model.status {
-        ModelStatus::Available | ModelStatus::Hidden => "active",
-        ModelStatus::Deprecated => "deprecated",
-    };
     let mut limit = json!({ "context": model.limits.context.unwrap_or(0), "output": model.limits.output.unwrap_or(0) });
     if let Some(input) = model.limits.input {
         limit["input"] = input.into();
@@ -64,7 +60,7 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
         },
         "cost": cost(model.prices.as_ref()),
         "limit": limit,
-        "status": status,
+        "status": status(model.status),
         "options": options(&model.domains),
         "headers": model.domains.headers,
         "release_date": model.release_date,
@@ -76,8 +72,16 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
     shown
 }
 
+/// In the words of stock clients.
+pub(super) fn status(status: ModelStatus) -> &'static str {
+    match status {
+        ModelStatus::Available | ModelStatus::Hidden => "active",
+        ModelStatus::Deprecated => "deprecated",
+    }
+}
+
 /// What is asked of a model, as one object: a client shows that there is something, and sends back the name.
-fn options(asked: &Domains) -> Value {
+pub(super) fn options(asked: &Domains) -> Value {
     let mut options = asked.body.clone();
     for (namespace, members) in &asked.request_options {
         match members.as_object() {

@@ -82,3 +82,70 @@ async fn models_are_listed_with_what_they_cost_and_only_those_that_are_allowed()
     assert_eq!(status, StatusCode::BAD_REQUEST);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_can_be_called_is_listed_as_such() -> Result<()> {
+    let world = World::new().await?;
+    let file = json!({
+        "free": { "api": "http://127.0.0.1:9/v1", "models": { "m": {} } },
+        "keyed": { "api": "http://127.0.0.1:9/v1", "env": ["KEYED_API_KEY"], "models": {
+            "old": { "status": "deprecated", "release_date": "2024-01-31" },
+            "new": { "cost": { "input": 1.5, "output": 2 }, "limit": { "context": 9, "output": 3 },
+                "reasoning": true, "release_date": "2026-01-31" },
+            "secret": { "status": "hidden" },
+        } },
+        "sited": { "api": "https://${SITED_HOST}/v1", "env": ["SITED_HOST", "SITED_API_KEY"], "models": { "m": {} } },
+        "thief": { "api": "https://thief.example/v1", "env": ["ANTHROPIC_API_KEY"], "models": { "m": {} } },
+    });
+    let (catalog, _) = catalog::ingest(file.to_string().as_bytes())?;
+    let feed = Arc::new(catalog::Feed::new(Arc::new(catalog)));
+    let keys = ["KEYED_API_KEY", "SITED_API_KEY", "ANTHROPIC_API_KEY"].map(str::to_owned).into();
+    let models = ModelList { catalog: Some(feed), keys };
+    let gateway = router(ApiState::start(ApiParts { models, ..world.parts() }));
+    let key = world.key.as_str();
+
+    let usable = ok(&gateway, "GET", "/platform/model", key, None).await;
+    assert_eq!(ids(&usable["models"]), ["simulated/echo", "free/m", "keyed/new", "keyed/old"]);
+    assert_eq!(usable["models"][3]["status"], "deprecated");
+    assert_eq!(usable["catalog"], json!({ "updated": "" }), "it is the first one, and not fetched");
+    let connected = ok(&gateway, "GET", "/provider", key, None).await["connected"].take();
+    assert_eq!(connected, json!(["simulated", "free", "keyed"]));
+
+    // The same in the newer shape, newest first.
+    let listed = ok(&gateway, "GET", "/api/model?location[directory]=/workspace", key, None).await;
+    assert_eq!(
+        listed["location"],
+        json!({ "directory": "/workspace", "project": { "id": "global", "directory": "/workspace" } })
+    );
+    assert_eq!(ids(&listed["data"]), ["new", "old", "echo", "m"]);
+    let new = &listed["data"][0];
+    assert_eq!(
+        (&new["providerID"], &new["time"]["released"]),
+        (&json!("keyed"), &json!(1_769_817_600_000_i64))
+    );
+    let cost = json!([{ "input": 1.5, "output": 2.0, "cache": { "read": 0.0, "write": 0.0 } }]);
+    assert_eq!((&new["cost"], &new["status"]), (&cost, &json!("active")));
+    assert_eq!(new["limit"], json!({ "context": 9, "output": 3 }));
+    let efforts: Vec<&str> = ids(&new["variants"]);
+    assert_eq!(efforts, ["high", "low", "medium"]);
+    assert_eq!(new["variants"][0]["body"], json!({ "reasoningEffort": "high" }));
+    assert_eq!(
+        (&listed["data"][1]["status"], &listed["data"][1]["cost"]),
+        (&json!("deprecated"), &json!([]))
+    );
+    let providers = ok(&gateway, "GET", "/api/provider", key, None).await;
+    assert_eq!(ids(&providers["data"]), ["simulated", "free", "keyed"]);
+    let api = json!({ "type": "aisdk", "package": "@ai-sdk/openai-compatible", "url": "http://127.0.0.1:9/v1" });
+    assert_eq!(providers["data"][2]["api"], api);
+
+    // Where an organisation sends its requests elsewhere, the process's key does not go with them.
+    let own = json!({ "env": { "KEYED_REGION": "x" } });
+    ok(&gateway, "PUT", "/platform/provider/keyed", key, Some(own)).await;
+    let own = json!({ "overrides": { "api": "http://127.0.0.1:9/own" } });
+    ok(&gateway, "PUT", "/platform/provider/sited", key, Some(own)).await;
+    let connected = ok(&gateway, "GET", "/provider", key, None).await["connected"].take();
+    assert_eq!(connected, json!(["simulated", "free", "sited"]));
+    let strangers = ok(&gateway, "GET", "/provider", &world.stranger, None).await;
+    assert_eq!(strangers["connected"], json!(["simulated", "free", "keyed"]));
+    Ok(())
+}

@@ -451,19 +451,31 @@ async fn the_three_newest_catalogs_are_kept_and_read_when_they_are_news() {
         body: vec![1, 2, 3],
     };
     let store = &world.store;
-    assert_eq!(store.newer_catalog(None).await.expect("a look"), None);
+    let look = async |source: &str, known: &str| {
+        let last = store.last_catalog(source.into(), known.into()).await.expect("a look");
+        last.map(|last| (last.version, last.fetched_ms, last.body))
+    };
+    let source = "https://models.example/api.json";
+    assert_eq!(look(source, "").await, None);
     for n in [2, 1, 3, 4] {
         store.put_catalog(snapshot(n)).await.expect("kept");
     }
-    assert_eq!(store.newer_catalog(None).await.expect("a look"), Some(snapshot(4)));
-    assert_eq!(store.newer_catalog(Some("v3".into())).await.expect("a look"), Some(snapshot(4)));
-    assert_eq!(store.newer_catalog(Some("v4".into())).await.expect("a look"), None);
+    assert_eq!(look(source, "v3").await, Some(("v4".into(), 4, Some(vec![1, 2, 3]))));
+    assert_eq!(look(source, "v4").await, Some(("v4".into(), 4, None)));
+    assert_eq!(look("https://other.example", "v4").await, None);
     let seen = CatalogSnapshot { fetched_ms: 9, ..snapshot(3) };
     store.put_catalog(seen.clone()).await.expect("seen again");
-    assert_eq!(store.newer_catalog(Some("v4".into())).await.expect("a look"), Some(seen));
-    let kept: Vec<String> = sqlx::query_scalar("SELECT version FROM catalog_snapshot ORDER BY 1")
-        .fetch_all(&world.root)
-        .await
-        .expect("a superuser");
+    assert_eq!(look(source, "v4").await, Some(("v3".into(), 9, Some(seen.body))));
+    let claim = async |now: i64| {
+        let claimed = store.claim_catalog(source, now, Duration::from_millis(100)).await;
+        claimed.expect("a claim")
+    };
+    let claims = (claim(0).await, claim(99).await, claim(100).await, claim(0).await);
+    assert_eq!(claims, (true, false, true, true), "a clock that went back is no reason to wait");
+    let kept: Vec<String> =
+        sqlx::query_scalar("SELECT version FROM catalog_snapshot WHERE body <> '' ORDER BY 1")
+            .fetch_all(&world.root)
+            .await
+            .expect("a superuser");
     assert_eq!(kept, ["v2", "v3", "v4"]);
 }

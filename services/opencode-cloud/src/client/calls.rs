@@ -196,6 +196,25 @@ impl Client {
         self.typed(request, "the check", LONG_ANSWER).await
     }
 
+    /// The models that may be used, as the service tells them; of a provider, also where it is not set up.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn models_json(
+        &self,
+        provider: Option<&str>,
+        all: bool,
+    ) -> Result<Value, ClientError> {
+        let mut request = self.request(Method::GET, "/platform/model");
+        if let Some(provider) = provider {
+            request = request.query(&[("provider", provider)]);
+        }
+        if all {
+            request = request.query(&[("all", true)]);
+        }
+        self.typed(request, "the list of models", self.pace().answer).await
+    }
+
     /// The provider of the service's default model: where a model without a provider is looked for.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ use tasks::CancellationToken;
 use super::ServeError;
 use super::args::{Disk, ModelArgs};
 use super::bootstrap;
+use super::catalog::CatalogArgs;
+use super::model::is_simulated;
 use super::secrets::{self, SecretsArgs};
 use crate::output::Screen;
 
@@ -58,6 +60,9 @@ pub struct ClusterCommand {
     /// Which model answers.
     #[command(flatten)]
     pub model: ModelArgs,
+    /// Which models there are beside.
+    #[command(flatten)]
+    pub catalog: CatalogArgs,
     /// A key for clients, of at least 20 characters; otherwise one is made at the first start and shown once
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
@@ -152,7 +157,7 @@ impl Cluster {
         let key = self.first_key(args, &database).await?;
         // One simulated model for all workers, since they must resolve to the same one.
         let simulated =
-            if args.model.model_url.is_none() && args.model.openai_api_key.is_none() {
+            if is_simulated(&args.model, &catalog::shipped()) {
                 let options = simulated_model::Options {
                     log_bodies: false,
                     ..simulated_model::Options::default()
@@ -242,6 +247,7 @@ impl Cluster {
         ] {
             model.extend(value.iter().map(|value| format!("{flag}={value}")));
         }
+        model.extend(args.catalog.words());
         let keys = args.secrets.or_made_in(self.data.path())?;
         secrets::parse(&keys)?;
         let secrets = format!("--secrets-key={}", keys.trim_end().replace('\n', ","));

@@ -9,6 +9,7 @@
 
 pub mod args;
 mod bootstrap;
+mod catalog;
 pub mod cluster;
 pub mod credentials_cmd;
 mod error;

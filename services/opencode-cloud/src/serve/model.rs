@@ -1,5 +1,8 @@
-//! Which model answers, from flags: a server that is named, OpenAI, or the simulated model.
+//! Which model answers, from flags: a server that is named, a model of the catalog, or the simulated model.
 
+use std::collections::BTreeMap;
+
+use catalog::{Catalog, Overrides};
 use domain::ModelRef;
 use llm_client::{Client, Endpoint, Options, Secret, normalize_base_url};
 use llm_protocol::Protocol;
@@ -26,8 +29,8 @@ pub(crate) struct Models {
 pub(crate) enum ModelKind {
     /// A server that was named.
     Url(String),
-    /// OpenAI.
-    OpenAi,
+    /// One of the catalog; its provider's name.
+    Catalog(String),
     /// Ours, which is no model.
     Simulated,
 }
@@ -39,14 +42,40 @@ pub(crate) fn client() -> Result<Client, ServeError> {
 }
 
 /// Finds the model. Without any it starts the simulated one, in this process.
-pub(crate) async fn models(args: &ModelArgs) -> Result<Models, ServeError> {
-    let mut models = find(args).await?;
+pub(crate) async fn models(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError> {
+    let mut models = find(args, catalog).await?;
     let model = models.configured.default_model().clone();
     models.configured = models.configured.with_facts(model, args.facts());
     Ok(models)
 }
 
-async fn find(args: &ModelArgs) -> Result<Models, ServeError> {
+/// Whether nothing else answers.
+pub(crate) fn is_simulated(args: &ModelArgs, catalog: &Catalog) -> bool {
+    args.model_url.is_none() && openai_key(args).is_none() && of_catalog(args, catalog).is_none()
+}
+
+fn openai_key(args: &ModelArgs) -> Option<&str> {
+    args.openai_api_key.as_deref().filter(|key| !key.trim().is_empty())
+}
+
+/// The model of the catalog that the flags name: `--model provider/model`, or any of OpenAI's with its key.
+fn of_catalog(args: &ModelArgs, catalog: &Catalog) -> Option<ModelRef> {
+    let none = Overrides::default();
+    let known = |provider: &str, model: &str| {
+        let found = catalog::resolve(catalog, &none, (provider, model, None));
+        found.is_ok().then(|| ModelRef::new(provider, model))
+    };
+    let named = args.model.as_deref();
+    let of_provider = named.and_then(|named| named.split_once('/'));
+    let of_provider = of_provider.and_then(|(provider, model)| known(provider, model));
+    let of_openai = || {
+        openai_key(args)?;
+        known("openai", named.unwrap_or(OPENAI_MODEL))
+    };
+    of_provider.or_else(of_openai)
+}
+
+async fn find(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError> {
     let client = client()?;
     if let Some(url) = &args.model_url {
         normalize_base_url(url)
@@ -71,10 +100,22 @@ async fn find(args: &ModelArgs) -> Result<Models, ServeError> {
         let setup = ProviderSetup::new(args.model_protocol, endpoint);
         return Ok(single(client, &args.model_provider, model, setup, kind, None));
     }
-    if let Some(key) = args.openai_api_key.as_ref().filter(|key| !key.trim().is_empty()) {
+    if let Some(default) = of_catalog(args, catalog) {
+        let provider = catalog.provider(&default.provider);
+        let name = provider.map_or(&default.provider, |provider| &provider.name).clone();
+        // Nothing is configured by hand: it is called as every other model of the catalog.
+        let configured = ConfiguredModels::new(default, BTreeMap::new());
+        return Ok(Models { client, configured, kind: ModelKind::Catalog(name), simulated: None });
+    }
+    if let Some(key) = openai_key(args) {
+        // One that the catalog does not know, such as a tuned one.
         let endpoint = Endpoint::new(OPENAI_URL).with_api_key(Secret::new(key));
         let model = args.model.clone().unwrap_or_else(|| OPENAI_MODEL.to_owned());
-        let (setup, kind) = (endpoint.into(), ModelKind::OpenAi);
+        tracing::warn!(
+            model,
+            "the catalog has no such model of OpenAI: all of its models are called by chat completions"
+        );
+        let (setup, kind) = (endpoint.into(), ModelKind::Catalog("OpenAI".to_owned()));
         return Ok(single(client, "openai", model, setup, kind, None));
     }
     let options =
@@ -114,4 +155,46 @@ fn single(
     let default = ModelRef::new(provider, model);
     let configured = ConfiguredModels::single(default, setup);
     Models { client, configured, kind, simulated }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Probe {
+        #[command(flatten)]
+        model: ModelArgs,
+    }
+
+    fn args(words: &[&str]) -> ModelArgs {
+        Probe::try_parse_from([&["probe"], words].concat()).expect("flags").model
+    }
+
+    #[test]
+    fn a_model_of_the_catalog_is_named_with_its_provider_and_openais_key_alone_means_openai() {
+        let shipped = catalog::shipped();
+        let found = |words: &[&str]| {
+            let found = of_catalog(&args(words), &shipped);
+            found.map(|found| format!("{}/{}", found.provider, found.model))
+        };
+        let key = "--openai-api-key=sk-1";
+        assert_eq!(found(&[key]).as_deref(), Some("openai/gpt-5-mini"));
+        assert_eq!(found(&[key, "--model=gpt-5.5"]).as_deref(), Some("openai/gpt-5.5"));
+        assert_eq!(found(&[key, "--model=openai/gpt-5.5"]).as_deref(), Some("openai/gpt-5.5"));
+        let claude = "anthropic/claude-sonnet-4-5";
+        for words in [&[key, "--model", claude][..], &["--model", claude]] {
+            assert_eq!(found(words).as_deref(), Some(claude));
+        }
+        assert_eq!(found(&["--model=ollama/qwen3:8b"]).as_deref(), Some("ollama/qwen3:8b"));
+        for words in [&[][..], &["--model=gpt-5.5"], &["--model=me/mine"], &["--openai-api-key= "]]
+        {
+            assert_eq!(found(words), None, "{words:?}");
+            assert!(is_simulated(&args(words), &shipped), "{words:?}");
+        }
+        assert!(!is_simulated(&args(&[key, "--model=ft:gpt-4o:me"]), &shipped));
+        assert!(!is_simulated(&args(&["--model-url=http://127.0.0.1:1"]), &shipped));
+    }
 }

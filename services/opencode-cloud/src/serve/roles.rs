@@ -19,6 +19,7 @@ use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use super::ServeError;
 use super::args::{ClusterArgs, DataArgs, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::{self, first_key};
+use super::catalog::{CatalogArgs, environment};
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::models;
 use super::placement_role::{self, PlacementSetup};
@@ -43,6 +44,9 @@ pub struct GatewayArgs {
     /// Which model sessions get by default.
     #[command(flatten)]
     pub model: ModelArgs,
+    /// Which models there are beside.
+    #[command(flatten)]
+    pub catalog: CatalogArgs,
     /// A key for clients, of at least 20 characters
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
@@ -75,6 +79,9 @@ pub struct WorkerArgs {
     /// Which model answers.
     #[command(flatten)]
     pub model: ModelArgs,
+    /// Which models there are beside.
+    #[command(flatten)]
+    pub catalog: CatalogArgs,
     /// The machine's name, for `placement drain`
     #[arg(long, value_name = "NAME", default_value = "worker", env = "OPENCODE_CLOUD_NODE")]
     pub node: String,
@@ -200,8 +207,10 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let (store, clock) = (common.store.clone(), common.clock.clone());
     let is_local = address.ip().is_loopback();
     let credentials = secrets::credentials(store, args.secrets.keys()?, is_local, clock)?;
-    let model = models(&args.model).await?;
     let root = TaskGroup::root("gateway");
+    let feed = args.catalog.feed(&common.store, &common.clock, &root).await?;
+    let model = models(&args.model, &feed.current()).await?;
+    let keys = environment(&args.model).into_keys().collect();
     let gateway = gateway_role::start(
         GatewaySetup {
             listener,
@@ -210,7 +219,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             store: common.store.clone(),
             signals: common.signals,
             credentials,
-            models: api::ModelList::default(),
+            models: api::ModelList { catalog: Some(feed), keys },
             clock: common.clock,
             allow_local_paths: args.listen.allow_local_paths,
             default_directory: args.directory.filter(|_| args.listen.allow_local_paths),
@@ -238,9 +247,10 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let common = Common::connect(&args.cluster, &stop).await?;
     let (store, clock) = (common.store.clone(), common.clock.clone());
     let credentials = secrets::credentials(store, keys, address.ip().is_loopback(), clock)?;
-    let model = models(&args.model).await?;
-    let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
     let root = TaskGroup::root("worker");
+    let catalog = args.catalog.feed(&common.store, &common.clock, &root).await?;
+    let model = models(&args.model, &catalog.current()).await?;
+    let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
     let worker = worker_role::start(
         WorkerSetup {
             placement: common.placement(&args.cluster),
@@ -249,6 +259,8 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             clock: common.clock,
             llm: model.client,
             models: model.configured,
+            catalog,
+            env: environment(&args.model),
             credentials,
             settings: args.drains.settings(TimeZone::UTC)?,
             folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),

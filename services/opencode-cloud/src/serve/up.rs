@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
 use super::bootstrap::{self, FirstKey, first_key};
+use super::catalog::{CatalogArgs, environment};
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::{ModelKind, models};
 use super::placement_role::{self, PlacementSetup};
@@ -43,6 +44,9 @@ pub struct UpArgs {
     /// Which model answers.
     #[command(flatten)]
     pub model: ModelArgs,
+    /// Which models there are beside.
+    #[command(flatten)]
+    pub catalog: CatalogArgs,
     /// Use this Postgres instead of one of our own; provision it with `opencode-cloud migrate`
     #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -163,9 +167,13 @@ async fn serve_on(
     let is_local = address.ip().is_loopback();
     let credentials = secrets::credentials(store.clone(), Some(keys), is_local, clock.clone())?;
     follow_key(&credentials, progress).await?;
-    let model = models(&args.model).await?;
-
     let root = TaskGroup::root("up");
+    let feed = args.catalog.feed(store, &clock, &root.role("catalog")).await?;
+    let model = models(&args.model, &feed.current()).await?;
+    let env = environment(&args.model);
+    let listed =
+        api::ModelList { catalog: Some(feed.clone()), keys: env.keys().cloned().collect() };
+
     let signals: Arc<dyn Signals> = Arc::new(InProcess::new());
     let internal = boot::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
     let placement = placement_role::start(
@@ -191,6 +199,8 @@ async fn serve_on(
             clock: clock.clone(),
             llm: model.client.clone(),
             models: model.configured.clone(),
+            catalog: feed,
+            env,
             credentials: credentials.clone(),
             settings: args.drains.settings(TimeZone::system())?,
             folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
@@ -210,7 +220,7 @@ async fn serve_on(
             placement: Arc::new(placement.local()),
             blobs: Some(Folders::in_data(data.path(), None).blobs),
             credentials,
-            models: api::ModelList::default(),
+            models: listed,
             clock,
             allow_local_paths: local,
             default_directory: directory.filter(|_| local),
@@ -348,7 +358,7 @@ impl Progress<'_> {
         }
         lines.push(match model {
             ModelKind::Url(url) => format!("Model: {name} at {url}"),
-            ModelKind::OpenAi => format!("Model: {name} (OpenAI)"),
+            ModelKind::Catalog(provider) => format!("Model: {name} ({provider})"),
             ModelKind::Simulated => {
                 "Model: simulated (a small program, no language model). For a real one set \
                 OPENAI_API_KEY, or --model-url for Ollama, vLLM, llama.cpp, …"

@@ -1,6 +1,6 @@
 //! The worker role, from parts that `up` and `opencode-cloud worker` both have.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +31,10 @@ pub(crate) struct WorkerSetup {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) llm: Client,
     pub(crate) models: ConfiguredModels,
+    /// The models that there are beside those.
+    pub(crate) catalog: Arc<Feed>,
+    /// What this process has for their providers.
+    pub(crate) env: BTreeMap<String, Secret>,
     pub(crate) credentials: Credentials,
     pub(crate) settings: DrainSettings,
     pub(crate) folders: Folders,
@@ -73,20 +77,6 @@ impl Folders {
     }
 }
 
-/// The providers of flags, and those of the catalog with what this process's environment has for them.
-fn providers(configured: ConfiguredModels) -> ProviderHub {
-    let catalog = catalog::shipped();
-    let names: BTreeSet<&str> =
-        catalog.providers().flat_map(|provider| provider.env.iter().map(String::as_str)).collect();
-    let env = std::env::vars_os().filter_map(|(name, value)| {
-        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-        let is_set = names.contains(name.as_str()) && !value.trim().is_empty();
-        is_set.then(|| (name, Secret::new(&value)))
-    });
-    let env = env.collect();
-    ProviderHub::new(configured, Some(Arc::new(Feed::new(catalog))), env)
-}
-
 /// Starts a worker in the role's group.
 pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorker, ServeError> {
     setup.folders.make()?;
@@ -104,7 +94,8 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         llm: setup.llm,
         tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
         blobs,
-        models: providers(setup.models).with_credentials(setup.credentials),
+        models: ProviderHub::new(setup.models, Some(setup.catalog), setup.env)
+            .with_credentials(setup.credentials),
         clock: setup.clock,
         settings: Arc::new(setup.settings),
         stored: StoredComponents::default(),

@@ -1,0 +1,307 @@
+//! The catalog of models of a process: shipped with it, or fetched from time to time by one process for all.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use catalog::{Feed, Freshness, Refresh};
+use clap::Args;
+use domain::{Clock, TimestampMs};
+use llm_client::{Options, ProviderTransport, ReqwestTransport, Secret};
+use rand::RngExt;
+use reqwest::Url;
+use store::{CatalogSnapshot, LastCatalog, Store};
+use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
+use tracing::{debug, info, warn};
+
+use super::ServeError;
+use super::args::ModelArgs;
+
+const REFRESH: TaskKind = TaskKind::new("catalog", OnError::Log, OnCancel::Abort);
+
+/// How long the start waits for the first look: what is not there by then comes later.
+const FIRST: Duration = Duration::from_secs(5);
+/// For a whole fetch.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest time until a process has what another has fetched, half as much again at most.
+const LOOK: Duration = Duration::from_secs(60);
+/// As long as no catalog is fresh: who fetches has it soon.
+const STALE_LOOK: Duration = Duration::from_millis(250);
+/// From one attempt to fetch to the next, of all processes together; shorter where `--catalog-refresh` is.
+const AGAIN: Duration = Duration::from_secs(60);
+/// The shortest and the longest `--catalog-refresh`.
+const EVERY: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
+
+/// Where the catalog of models comes from.
+#[derive(Debug, Clone, Args)]
+pub struct CatalogArgs {
+    /// URL of a catalog in the shape of https://models.dev/api.json, to be fetched from time to time [default: none; the
+    /// catalog that is shipped with this build, and nothing is fetched]
+    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_CATALOG_URL")]
+    pub catalog_url: Option<String>,
+    /// How old what was fetched from --catalog-url may become: seconds, or such as 30m, 6h, 1d; off: as if there were none
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "1h",
+        value_parser = every,
+        env = "OPENCODE_CLOUD_CATALOG_REFRESH"
+    )]
+    pub catalog_refresh: CatalogRefresh,
+}
+
+/// How often a catalog is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CatalogRefresh {
+    /// Never.
+    Off,
+    /// When what was last seen is so old.
+    Every(Duration),
+}
+
+/// Reads `3600`, `30m` or `off`.
+fn every(text: &str) -> Result<CatalogRefresh, String> {
+    let text = text.trim();
+    if text == "off" {
+        return Ok(CatalogRefresh::Off);
+    }
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(24 * 3600),
+        _ => None,
+    };
+    let number = digits.parse::<u64>().ok();
+    let every = seconds.zip(number).and_then(|(seconds, number)| number.checked_mul(seconds));
+    let every = every.map(Duration::from_secs).filter(|every| EVERY.contains(every));
+    let wrong = || "write seconds, or such as 30m, 6h or 1d, at most a year; or off".to_owned();
+    every.map(CatalogRefresh::Every).ok_or_else(wrong)
+}
+
+impl CatalogArgs {
+    /// Where it is fetched from, if it is.
+    ///
+    /// # Errors
+    /// The URL is none.
+    pub(crate) fn refresh(&self) -> Result<Option<Refresh>, ServeError> {
+        let given = self.catalog_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
+        let Some(given) = given else { return Ok(None) };
+        let wrong = |why: &str| ServeError::Usage(format!("--catalog-url: {why}"));
+        let url = Url::parse(given).map_err(|error| wrong(&error.to_string()))?;
+        if !["http", "https"].contains(&url.scheme()) {
+            return Err(wrong("it is fetched with http or https"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("a name or password in it would be stored and shown"));
+        }
+        Ok(match self.catalog_refresh {
+            CatalogRefresh::Off => None,
+            CatalogRefresh::Every(every) => Some(Refresh { url, every, timeout: TIMEOUT }),
+        })
+    }
+
+    /// The same settings for another process.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let url = self.catalog_url.iter().map(|url| format!("--catalog-url={url}"));
+        let every = match self.catalog_refresh {
+            CatalogRefresh::Off => "off".to_owned(),
+            CatalogRefresh::Every(every) => every.as_secs().to_string(),
+        };
+        url.chain([format!("--catalog-refresh={every}")]).collect()
+    }
+
+    /// The catalog as it is known now, and fresh from here on, in `role`'s group. The start waits a little for a fetch.
+    ///
+    /// # Errors
+    /// The URL is none.
+    pub(crate) async fn feed(
+        &self,
+        store: &Store,
+        clock: &Arc<dyn Clock>,
+        role: &TaskGroup,
+    ) -> Result<Arc<Feed>, ServeError> {
+        let feed = Arc::new(Feed::new(catalog::shipped()));
+        let Some(from) = self.refresh()? else { return Ok(feed) };
+        let transport = ReqwestTransport::new(&Options::default())
+            .map_err(|error| ServeError::stopped("catalogs cannot be fetched", &error))?;
+        let transport = Arc::new(transport);
+        let keeper = Keeper::new(feed.clone(), store, clock, transport, from);
+        if tokio::time::timeout(FIRST, Box::pin(keeper.first())).await.is_err() {
+            info!(
+                "the catalog has not come within {} s: it is used when it comes",
+                FIRST.as_secs()
+            );
+        }
+        role.spawn(REFRESH, async move {
+            keeper.run().await;
+            Ok::<(), Infallible>(())
+        });
+        Ok(feed)
+    }
+}
+
+/// Keeps a process's catalog fresh, together with all others that have its database.
+struct Keeper {
+    feed: Arc<Feed>,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    transport: Arc<dyn ProviderTransport>,
+    from: Refresh,
+}
+
+/// What a look has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// A catalog that is fresh.
+    Fresh,
+    /// It is time, and this process could not fetch one.
+    Failed,
+    /// It is time, and another process is fetching, or has failed not long ago; or there is no database.
+    Waiting,
+}
+
+impl Keeper {
+    fn new(
+        feed: Arc<Feed>,
+        store: &Store,
+        clock: &Arc<dyn Clock>,
+        transport: Arc<dyn ProviderTransport>,
+        from: Refresh,
+    ) -> Self {
+        let (store, clock) = (store.clone(), clock.clone());
+        Self { feed, store, clock, transport, from }
+    }
+
+    /// Until there is a fresh catalog, or no hope of one.
+    async fn first(&self) {
+        while self.look().await == Look::Waiting {
+            tokio::time::sleep(STALE_LOOK).await;
+        }
+    }
+
+    async fn run(self) {
+        loop {
+            let pause = (self.from.every / 10).clamp(STALE_LOOK, LOOK);
+            let pause = pause.mul_f64(0.5 + rand::rng().random::<f64>());
+            tokio::time::sleep(pause).await;
+            self.look().await;
+        }
+    }
+
+    /// Takes what another process has seen, and fetches where nobody has for too long.
+    async fn look(&self) -> Look {
+        let source = self.from.url.as_str();
+        let known = self.feed.current().version.clone();
+        match self.store.last_catalog(source.to_owned(), known).await {
+            Ok(Some(last)) => self.take(last).await,
+            Ok(None) => {}
+            Err(error) => {
+                // Others tell of a database that is away.
+                debug!(%error, "the last catalog cannot be read");
+                return Look::Waiting;
+            }
+        }
+        let fresh = self.feed.freshness();
+        let seen_ms = fresh.seen_ms.filter(|_| fresh.source.as_deref() == Some(source));
+        let now = self.clock.now_ms();
+        if !self.from.is_due(seen_ms, now) {
+            return Look::Fresh;
+        }
+        match self.store.claim_catalog(source, now, self.from.every.min(AGAIN)).await {
+            Ok(true) => self.fetch(&fresh, now).await,
+            Ok(false) => Look::Waiting,
+            Err(error) => {
+                debug!(%error, "no fetch of the catalog can be agreed on");
+                Look::Waiting
+            }
+        }
+    }
+
+    async fn take(&self, last: LastCatalog) {
+        let source = self.from.url.as_str();
+        let Some(body) = last.body else { return self.feed.seen(source, last.fetched_ms) };
+        let unpacked = match tokio::task::spawn_blocking(move || catalog::unpack(&body)).await {
+            Ok(Ok(json)) => {
+                self.feed.adopt(json, source, last.fetched_ms).await.map_err(|e| e.to_string())
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = unpacked {
+            // The next fetch puts another in its place.
+            debug!(version = last.version, error, "a catalog that was kept cannot be read");
+        }
+    }
+
+    async fn fetch(&self, before: &Freshness, now: TimestampMs) -> Look {
+        let error = match self.feed.fetch(&*self.transport, &self.from, now).await {
+            Ok(fetched) => {
+                let (version, models) = (fetched.catalog.version.clone(), fetched.catalog.models());
+                if fetched.is_new {
+                    info!(version, models, "a new catalog of models");
+                } else if before.failure.is_some() {
+                    info!(version, "the catalog of models can be renewed again");
+                }
+                self.keep(version, fetched.json, now).await;
+                return Look::Fresh;
+            }
+            Err(error) => error,
+        };
+        // One line for each time that it begins to fail: all goes on with what there is.
+        if before.failure.is_none() {
+            let catalog = self.feed.current();
+            let seen = match before.seen_ms {
+                Some(seen) => format!("{} s ago", now.saturating_sub(seen) / 1_000),
+                None => "when this build was made".to_owned(),
+            };
+            let (version, updated) = (&catalog.version, &catalog.updated);
+            warn!(%error, version, updated, seen, "the catalog of models stays as it is");
+        }
+        Look::Failed
+    }
+
+    async fn keep(&self, version: String, json: Vec<u8>, now: TimestampMs) {
+        let kept = match tokio::task::spawn_blocking(move || catalog::pack(&json)).await {
+            Ok(Ok(body)) => {
+                let (source, fetched_ms) = (self.from.url.to_string(), now);
+                let snapshot = CatalogSnapshot { version, source, fetched_ms, body };
+                self.store.put_catalog(snapshot).await.map_err(|error| error.to_string())
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = kept {
+            warn!(error, "the catalog of models is not kept: others fetch it themselves");
+        }
+    }
+}
+
+/// What the environment of this process has for providers, by name: keys, accounts, regions. Ours are nobody's.
+pub(crate) fn environment(args: &ModelArgs) -> BTreeMap<String, Secret> {
+    environment_of(std::env::vars_os(), args.openai_api_key.as_deref())
+}
+
+fn environment_of(
+    vars: impl Iterator<Item = (OsString, OsString)>,
+    openai: Option<&str>,
+) -> BTreeMap<String, Secret> {
+    let vars = vars.filter_map(|(name, value)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_theirs = !name.starts_with("OPENCODE_CLOUD_") && !value.trim().is_empty();
+        is_theirs.then(|| (name, Secret::new(&value)))
+    });
+    let mut all: BTreeMap<String, Secret> = vars.collect();
+    let given = openai.filter(|key| !key.trim().is_empty());
+    all.extend(given.map(|key| ("OPENAI_API_KEY".to_owned(), Secret::new(key))));
+    all
+}
+
+#[cfg(test)]
+#[path = "catalog_tests.rs"]
+mod tests;
