@@ -142,7 +142,15 @@ impl RouteArgs {
         let key = self.key.clone().or_else(known).filter(|key| !key.trim().is_empty());
         let auth = key.map_or(Auth::None, |key| Auth::Key(Secret::new(&key)));
         let access = Access { base_url: self.base_url.as_deref(), env, auth: &auth };
-        resolved.route(&access).map_err(|error| CliError::Usage(error.to_string()))
+        let route = resolved.route(&access).map_err(|error| CliError::Usage(error.to_string()))?;
+        // A server of one's own may want none, and a header may be one.
+        let own = self.base_url.is_some() || !self.header.is_empty();
+        match resolved.key_names.first() {
+            Some(name) if !own && matches!(route.auth, Auth::None) => Err(CliError::Usage(
+                format!("`{}` needs a key: pass --key KEY, or set {name}", resolved.provider),
+            )),
+            Some(_) | None => Ok(route),
+        }
     }
 
     fn of_protocol(

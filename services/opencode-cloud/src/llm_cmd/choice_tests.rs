@@ -61,6 +61,8 @@ fn what_is_missing_is_said() {
     let words = ["llm", "--protocol", "smoke-signals"];
     assert_eq!(Line::try_parse_from(words).expect_err("none").exit_code(), 2);
     assert_eq!(Line::try_parse_from(["llm"]).expect_err("neither").exit_code(), 2);
+    let both = ["llm", "--provider", "openai", "--protocol", "openai-chat"];
+    assert_eq!(Line::try_parse_from(both).expect_err("both").exit_code(), 2);
 }
 
 #[test]
@@ -82,6 +84,10 @@ fn a_provider_of_the_catalog_knows_the_rest() {
         "{:?}",
         route.auth
     );
+    let without = refused(args(line).route(&choice, &|_| None));
+    assert_eq!(without, "`openai` needs a key: pass --key KEY, or set OPENAI_API_KEY");
+    let own = "--provider openai --model gpt-5 --base-url http://127.0.0.1:1";
+    assert!(args(own).route(&choice, &|_| None).is_ok(), "a server of one's own may want none");
     assert!(refused(chosen("--provider openai --model no-such", request(""))).contains("no model"));
     assert!(refused(chosen("--provider nobody --model m", request(""))).contains("no provider"));
 }

@@ -78,11 +78,23 @@ fn read(input: impl Read) -> Result<LlmRequest, CliError> {
         let most = MAX_REQUEST_BYTES >> 20;
         return Err(CliError::Usage(format!("the request on standard input exceeds {most} MiB")));
     }
-    serde_json::from_str(&text).map_err(|error| {
+    parse(&text).map_err(|why| {
         CliError::Usage(format!(
-            "standard input is no request: {error}; `opencode-cloud llm schema` says what is"
+            "standard input is no request: {why}; `opencode-cloud llm schema` says what is"
         ))
     })
+}
+
+/// Reads a request; else says where in it what is wrong: `messages[0].content[1]: unknown part type …`.
+fn parse(text: &str) -> Result<LlmRequest, String> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let request = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let place = if path == "." { String::new() } else { format!("{path}: ") };
+        format!("{place}{}", error.into_inner())
+    })?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(request)
 }
 
 async fn stream(
@@ -120,4 +132,64 @@ fn failed(error: &LlmError, screen: &mut Screen) -> Result<u8, CliError> {
 fn line(event: &impl Serialize, screen: &mut Screen) -> Result<(), CliError> {
     let text = serde_json::to_string(event).expect("events are always written");
     Ok(screen.out.line(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_in_a_request_is_said_with_its_place() {
+        let user = |part: &str| {
+            format!(
+                r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"a"}},{part}]}}]}}"#
+            )
+        };
+        let assistant =
+            |part: &str| format!(r#"{{"messages":[{{"role":"assistant","content":[{part}]}}]}}"#);
+        let cases = [
+            (user(r#"{"type":"sound"}"#), "messages[0].content[1]: unknown part type `sound`"),
+            (user(r#"{"type":"text"}"#), "messages[0].content[1]: a `text` part needs `text`"),
+            (
+                user(r#"{"type":"text","text":7}"#),
+                "messages[0].content[1].text: invalid type: integer `7`",
+            ),
+            (
+                user(r#"{"type":"tool-call","id":"c","name":"t","input":{}}"#),
+                "messages[0]: a message of role `user` cannot carry a `tool-call` part",
+            ),
+            (
+                assistant(r#"{"type":"tool-call","id":"c","input":{}}"#),
+                "messages[0].content[0]: a `tool-call` part needs `name`",
+            ),
+            (
+                r#"{"messages":[{"role":"owner","content":[]}]}"#.to_owned(),
+                "messages[0].role: unknown variant `owner`",
+            ),
+            (r#"{"model":"m"}"#.to_owned(), "missing field `messages`"),
+            (
+                r#"{"messages":[],"generation":{"maxTokens":"many"}}"#.to_owned(),
+                r#"generation.maxTokens: invalid type: string "many""#,
+            ),
+            (
+                r#"{"messages":[],"toolChoice":{"tool":1}}"#.to_owned(),
+                "toolChoice.tool: invalid type: integer `1`",
+            ),
+            (
+                r#"{"messages":[],"tools":[{"name":"t"}]}"#.to_owned(),
+                "tools[0]: missing field `inputSchema`",
+            ),
+            (r#"{"messages":[]} {}"#.to_owned(), "trailing characters"),
+            ("hello".to_owned(), "expected value"),
+            (String::new(), "EOF while parsing"),
+        ];
+        for (text, expected) in cases {
+            let error = parse(&text).expect_err(&text);
+            assert!(error.starts_with(expected), "{error} instead of {expected}");
+            assert!(!error.contains('\n'), "{error}");
+        }
+        let raw = r#"{"name":"t","inputSchema":{"b": 1.0}}"#;
+        let read = parse(&format!(r#"{{"messages":[],"tools":[{raw}]}}"#)).expect("a request");
+        assert_eq!(read.tools[0].input_schema.get(), r#"{"b": 1.0}"#);
+    }
 }
