@@ -32,7 +32,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let sessions: Vec<String> = sessions.into_iter().map(String::from).collect();
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     r#"SELECT c.session_id, c.seq, c.more, (
@@ -50,7 +50,7 @@ impl Store {
                     org.0,
                     &sessions,
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 rows.into_iter()
                     .map(|row| {

@@ -28,7 +28,7 @@ impl Store {
         org: OrgId,
         session: SessionId,
     ) -> Result<Vec<(String, String)>, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     r#"SELECT e.key AS "key?", e.value AS "value?" FROM session_head h
@@ -37,7 +37,7 @@ impl Store {
                     org.0,
                     session.as_str(),
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 if rows.is_empty() {
                     return Err(StoreError::NotFound);

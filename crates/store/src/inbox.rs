@@ -71,7 +71,7 @@ impl Store {
         session: SessionId,
         limit: i64,
     ) -> Result<Vec<InboxRow>, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     r#"SELECT i.id AS "id?", i.kind AS "kind?", i.delivery AS "delivery?",
@@ -84,7 +84,7 @@ impl Store {
                     session.as_str(),
                     limit,
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 if rows.is_empty() {
                     return Err(StoreError::NotFound);

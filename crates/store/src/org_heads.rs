@@ -27,9 +27,8 @@ impl Store {
         newest: i64,
         busy: i64,
     ) -> Result<Vec<OrgHead>, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
+        self.read(org, move |connection| {
+            Box::pin(async move {
             let rows = sqlx::query!(
                 r#"(SELECT id AS "id!", location_id AS "location_id!", next_seq AS "next_seq!", ready AS "ready!"
                     FROM session_head WHERE org_id = $1 ORDER BY id LIMIT $2)
@@ -40,9 +39,8 @@ impl Store {
                 newest,
                 busy,
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             rows.into_iter()
                 .map(|row| {
                     Ok(OrgHead {
@@ -56,6 +54,7 @@ impl Store {
                     })
                 })
                 .collect()
+            })
         })
         .await
     }
@@ -71,20 +70,19 @@ impl Store {
         session: SessionId,
         time: TimestampMs,
     ) -> Result<Seq, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let seq = sqlx::query_scalar!(
-                r#"SELECT coalesce(max(seq), 0) AS "seq!" FROM session_event
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let seq = sqlx::query_scalar!(
+                    r#"SELECT coalesce(max(seq), 0) AS "seq!" FROM session_event
                    WHERE org_id = $1 AND session_id = $2 AND time_ms < $3"#,
-                org.0,
-                session.as_str(),
-                time,
-            )
-            .fetch_one(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            Ok(Seq(seq))
+                    org.0,
+                    session.as_str(),
+                    time,
+                )
+                .fetch_one(&mut *connection)
+                .await?;
+                Ok(Seq(seq))
+            })
         })
         .await
     }

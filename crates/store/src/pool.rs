@@ -88,6 +88,10 @@ const SESSION_SETTINGS: [(&str, &str); 9] = [
     ("jit", "off"),
 ];
 
+/// A gateway's transactions of several statements lock no head and no Location: only who makes the same project, key or
+/// credential waits for one that stopped. So it may be slow for longer, as it is on a machine that is busy elsewhere.
+const GATEWAY_SETTINGS: [(&str, &str); 1] = [("idle_in_transaction_session_timeout", "5s")];
+
 impl Store {
     /// Connects lazily: the first call that needs a connection opens it.
     ///
@@ -99,12 +103,15 @@ impl Store {
             let connect: PgConnectOptions = url.parse()?;
             Ok(connect.options(SESSION_SETTINGS))
         };
-        let pool = |role: &str, connections: u32| -> Result<PgPool, StoreError> {
-            Ok(PgPoolOptions::new()
+        let pool_of = |connections: u32, connect: PgConnectOptions| {
+            PgPoolOptions::new()
                 .max_connections(connections)
                 .acquire_timeout(options.acquire_timeout)
                 .test_before_acquire(false)
-                .connect_lazy_with(connect(role)?))
+                .connect_lazy_with(connect)
+        };
+        let pool = |role: &str, connections: u32| -> Result<PgPool, StoreError> {
+            Ok(pool_of(connections, connect(role)?))
         };
         let lane = |connections: u32| -> Result<Lane, StoreError> {
             Ok(Lane::new(connect("oc_app")?, connections, options.acquire_timeout))
@@ -113,7 +120,10 @@ impl Store {
         let (gateways, drains) =
             (lane(options.gateway_connections)?, lane(options.drain_connections)?);
         Ok(Self {
-            gateway: pool("oc_app", options.gateway_connections)?,
+            gateway: pool_of(
+                options.gateway_connections,
+                connect("oc_app")?.options(GATEWAY_SETTINGS),
+            ),
             drain: pool("oc_app", options.drain_connections)?,
             sched: pool("oc_sched", 4)?,
             admissions: Batches::new(gateways.clone(), patience),
@@ -191,3 +201,14 @@ impl Store {
 fn begin(org: OrgId) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!("BEGIN; SET LOCAL oc.org = '{org}'"))
 }
+
+/// The same for a transaction that can lock no row, so that it holds up neither a takeover nor anybody else. Its holder
+/// may stop for as long as a snapshot may be kept from vacuum, not only for as long as others may wait.
+pub(crate) fn begin_reading(org: OrgId) -> AssertSqlSafe<String> {
+    AssertSqlSafe(format!(
+        "BEGIN READ ONLY; SET LOCAL oc.org = '{org}'; SET LOCAL idle_in_transaction_session_timeout = '{READ_IDLE}'"
+    ))
+}
+
+/// See [`begin_reading`].
+const READ_IDLE: &str = "20s";

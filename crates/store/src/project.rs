@@ -92,14 +92,14 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn projects(&self, org: OrgId) -> Result<Vec<ProjectRow>, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     "SELECT id, worktree, created_ms FROM project WHERE org_id = $1
                      ORDER BY created_ms, id LIMIT 1000",
                     org.0,
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 rows.into_iter().map(|row| project(&row.id, row.worktree, row.created_ms)).collect()
             })
@@ -112,14 +112,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn project(&self, org: OrgId, id: ProjectId) -> Result<ProjectRow, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let row = sqlx::query!(
                     "SELECT id, worktree, created_ms FROM project WHERE org_id = $1 AND id = $2",
                     org.0,
                     id.as_str(),
                 )
-                .fetch_optional(&mut **tx)
+                .fetch_optional(&mut *connection)
                 .await?
                 .ok_or(StoreError::NotFound)?;
                 project(&row.id, row.worktree, row.created_ms)
@@ -193,7 +193,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] without it.
     pub async fn location(&self, org: OrgId, id: LocationId) -> Result<LocationRow, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let row = sqlx::query!(
                     "SELECT id, project_id, kind, directory, fence, seed_location, seed_tree FROM location
@@ -201,7 +201,7 @@ impl Store {
                     org.0,
                     id.as_str(),
                 )
-                .fetch_optional(&mut **tx)
+                .fetch_optional(&mut *connection)
                 .await?
                 .ok_or(StoreError::NotFound)?;
                 let seed = seed(row.seed_location, row.seed_tree)?;

@@ -259,7 +259,7 @@ impl Store {
         project: Option<ProjectId>,
         limit: i64,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     "SELECT s.*, h.ready, h.next_seq FROM session s
@@ -270,7 +270,7 @@ impl Store {
                     project.as_ref().map(ProjectId::as_str),
                     limit,
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 rows.into_iter().map(|row| session_row!(org, row.id.parse()?, row)).collect()
             })

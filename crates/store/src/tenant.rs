@@ -1,14 +1,14 @@
 //! How a gateway reads and changes what one organisation has: a function of the database that names the tenant
-//! itself (one round trip), or several statements in a transaction that does.
+//! itself (one round trip), or statements in a transaction that does; one that only reads may be slow.
 
 use std::pin::Pin;
 
 use domain::{EventId, IdMint, OrgId, Stamp, TimestampMs};
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
 
 use crate::cluster::SINCE_2;
 use crate::lane::OnConnection;
-use crate::pool::Tx;
+use crate::pool::{Tx, begin_reading};
 use crate::{Store, StoreError};
 
 /// What happens in a transaction: it borrows it, and neither begins nor ends it.
@@ -29,6 +29,31 @@ impl Store {
             Ok(done)
         })
         .await
+    }
+}
+
+impl Store {
+    /// Runs `work`, which only reads, to its end in a transaction that sees `org`: a round trip more than its
+    /// statements before them, and one after. Nobody waits for such a transaction, so it may be idle for longer than
+    /// others: a machine that is busy elsewhere is no reason to fail.
+    pub(crate) async fn read<T, W>(&self, org: OrgId, work: W) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut PgConnection) -> OnConnection<'c, T> + Send + 'static,
+    {
+        self.lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let mut tx = connection.begin_with(begin_reading(org)).await?;
+                    let done = work(&mut tx).await;
+                    match (done, tx.rollback().await) {
+                        (done, Ok(())) => done,
+                        (Err(StoreError::Database(error)), _) => Err(error.into()),
+                        (_, Err(error)) => Err(error.into()),
+                    }
+                })
+            })
+            .await
     }
 }
 

@@ -85,7 +85,7 @@ impl Store {
         org: OrgId,
         session: SessionId,
     ) -> Result<Vec<SessionRef>, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     "SELECT h.id, h.location_id FROM session_tree($1, $2) AS t
@@ -93,7 +93,7 @@ impl Store {
                     org.0,
                     session.as_str(),
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 rows.into_iter()
                     .map(|row| {
@@ -115,7 +115,7 @@ impl Store {
         org: OrgId,
         session: SessionId,
     ) -> Result<TreeUsage, StoreError> {
-        self.in_tenant(org, move |tx| {
+        self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     "SELECT s.id, s.input_tokens, s.output_tokens, s.reasoning_tokens,
@@ -124,7 +124,7 @@ impl Store {
                     org.0,
                     session.as_str(),
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 let mut tree = TurnUsage::default();
                 let mut own = None;
@@ -160,7 +160,7 @@ impl Store {
                     org.0,
                     session.as_str(),
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 let (mut session_expected, mut tree_expected) =
                     (Expected::default(), Expected::default());

@@ -79,34 +79,33 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] when it is neither.
     pub async fn attempt(&self, org: OrgId, id: String) -> Result<AttemptRow, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
-            let row = sqlx::query!(
-                "SELECT * FROM provider_attempt WHERE org_id = $1 AND (id = $2 OR turn_id = $2)
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                let row = sqlx::query!(
+                    "SELECT * FROM provider_attempt WHERE org_id = $1 AND (id = $2 OR turn_id = $2)
                  ORDER BY ordinal DESC LIMIT 1",
-                org.0,
-                id,
-            )
-            .fetch_optional(&mut *tx)
-            .await?
-            .ok_or(StoreError::NotFound)?;
-            tx.commit().await?;
-            Ok(AttemptRow {
-                id: row.id.parse()?,
-                session: row.session_id.parse()?,
-                turn: row.turn_id.parse()?,
-                ordinal: row.ordinal,
-                seq: Seq(row.seq),
-                wire_version: row.wire_version,
-                body_hash: row.body_hash,
-                epoch: row.epoch,
-                through: Seq(row.through_seq),
-                components: row.components,
-                outcome: row.outcome,
-                estimate: row.price_version.zip(row.estimate_nanos),
-                tokens: row.input_tokens.zip(row.output_tokens),
-                cost: row.cost_nanos,
+                    org.0,
+                    id,
+                )
+                .fetch_optional(&mut *connection)
+                .await?
+                .ok_or(StoreError::NotFound)?;
+                Ok(AttemptRow {
+                    id: row.id.parse()?,
+                    session: row.session_id.parse()?,
+                    turn: row.turn_id.parse()?,
+                    ordinal: row.ordinal,
+                    seq: Seq(row.seq),
+                    wire_version: row.wire_version,
+                    body_hash: row.body_hash,
+                    epoch: row.epoch,
+                    through: Seq(row.through_seq),
+                    components: row.components,
+                    outcome: row.outcome,
+                    estimate: row.price_version.zip(row.estimate_nanos),
+                    tokens: row.input_tokens.zip(row.output_tokens),
+                    cost: row.cost_nanos,
+                })
             })
         })
         .await
@@ -117,9 +116,8 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn turns(&self, org: OrgId, session: SessionId) -> Result<Vec<TurnRow>, StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.tenant(org).await?;
+        self.read(org, move |connection| {
+            Box::pin(async move {
             let rows = sqlx::query!(
                 "SELECT id, seq, status, outcome, kind, input_tokens, output_tokens, reasoning_tokens,
                      cache_read_tokens, cache_write_tokens, cost_nanos FROM provider_turn
@@ -127,9 +125,8 @@ impl Store {
                 org.0,
                 session.as_str(),
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             rows.into_iter()
                 .map(|row| {
                     Ok(TurnRow {
@@ -149,6 +146,7 @@ impl Store {
                     })
                 })
                 .collect()
+            })
         })
         .await
     }

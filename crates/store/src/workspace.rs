@@ -63,7 +63,7 @@ impl Store {
     /// # Errors
     /// When the database fails.
     pub async fn workspace_packs(&self, at: LocationRef) -> Result<Vec<PackRow>, StoreError> {
-        self.in_tenant(at.org, move |tx| {
+        self.read(at.org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     "SELECT token, ordinal, tree, parent, pack, bytes, created_ms FROM workspace_pack
@@ -71,7 +71,7 @@ impl Store {
                     at.org.0,
                     at.location.as_str(),
                 )
-                .fetch_all(&mut **tx)
+                .fetch_all(&mut *connection)
                 .await?;
                 rows.into_iter()
                     .map(|row| {

@@ -1,7 +1,15 @@
-//! What gateways read in one statement.
+//! What gateways read: in one statement, or in a transaction that may take its time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use domain::{MessageId, RecordedEvent, Seq};
-use store::{Admission, MessageRow, StoreError};
+use store::{Admission, MessageRow, Store, StoreError, StoreOptions};
+use testkit::TestDatabase;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
 
 use crate::script::every_kind;
 use crate::world::World;
@@ -96,4 +104,95 @@ async fn statements_go_on_after_postgres_has_ended_their_connections() {
     }
     world.store.close().await;
     assert!(matches!(read().await, Err(StoreError::Database(sqlx::Error::PoolClosed))));
+}
+
+/// A way to the database on which whoever has begun a transaction is slow to say what it wants.
+struct SlowWay {
+    store: Store,
+    /// Messages to the database, each of which is answered before the next.
+    trips: Arc<AtomicUsize>,
+}
+
+impl SlowWay {
+    async fn to(database: &TestDatabase, after_begin: Duration) -> Self {
+        let url = database.store_url();
+        let (head, rest) = url.rsplit_once('@').expect("a credential");
+        let (host, name) = rest.split_once('/').expect("a database");
+        let (listener, host) =
+            (TcpListener::bind("127.0.0.1:0").await.expect("a port"), host.to_owned());
+        let port = listener.local_addr().expect("an address").port();
+        let trips = Arc::<AtomicUsize>::default();
+        let counted = trips.clone();
+        tasks_of(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(&host).await.expect("the database");
+                tasks_of(carry(client, server, after_begin, counted.clone()));
+            }
+        });
+        let options = StoreOptions {
+            gateway_connections: 1,
+            ..StoreOptions::new(format!("{head}@127.0.0.1:{port}/{name}"))
+        };
+        Self { store: Store::connect(&options).expect("a URL"), trips }
+    }
+
+    /// The round trips of a call that was made before, so that its statements are known.
+    async fn trips_of<T>(&self, call: impl AsyncFn(&Store) -> Result<T, StoreError>) -> usize {
+        call(&self.store).await.expect("an answer");
+        let before = self.trips.load(Ordering::SeqCst);
+        call(&self.store).await.expect("an answer");
+        self.trips.load(Ordering::SeqCst) - before
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "they end with the test's runtime")]
+fn tasks_of(task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(task);
+}
+
+async fn carry(client: TcpStream, server: TcpStream, wait: Duration, trips: Arc<AtomicUsize>) {
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
+    tasks_of(async move { drop(copy(&mut from_server, &mut to_client).await) });
+    let (mut bytes, mut begun) = (vec![0; 64 * 1024], false);
+    while let Ok(length @ 1..) = from_client.read(&mut bytes).await {
+        if begun {
+            sleep(wait).await;
+        }
+        trips.fetch_add(1, Ordering::SeqCst);
+        begun = bytes[..length].windows(5).any(|word| word == b"BEGIN");
+        if to_server.write_all(&bytes[..length]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Others' transactions are ended after a second, since somebody may wait for their locks.
+#[tokio::test]
+async fn a_read_may_stop_for_longer_than_anybody_would_wait_for_a_lock() {
+    let world = World::new().await;
+    let session = world.session().await;
+    let slow = SlowWay::to(&world.database, Duration::from_millis(1_300)).await;
+    let entries = slow.store.entries(world.org, session.session.clone()).await;
+    assert_eq!(entries.expect("an answer"), []);
+}
+
+#[tokio::test]
+async fn the_round_trips_of_reads_are_counted() {
+    let world = World::new().await;
+    let session = world.session().await;
+    let way = SlowWay::to(&world.database, Duration::ZERO).await;
+    let (org, id) = (world.org, || session.session.clone());
+    assert_eq!(way.trips_of(async |store| store.session(org, id()).await).await, 1);
+    assert_eq!(way.trips_of(async |store| store.entries(org, id()).await).await, 3);
+    assert_eq!(way.trips_of(async |store| store.inbox(org, id(), 9).await).await, 3);
+    assert_eq!(
+        way.trips_of(async |store| store.project(org, world.project.clone()).await).await,
+        3
+    );
+    // What it does not find leaves the connection as it was.
+    let nobody: domain::SessionId = "ses_nobody".parse().expect("an id");
+    let missing = way.store.entries(org, nobody).await;
+    assert!(matches!(missing, Err(StoreError::NotFound)), "{missing:?}");
+    assert_eq!(way.trips_of(async |store| store.session(org, id()).await).await, 1);
 }
