@@ -20,8 +20,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Builder;
 
 use crate::output::Reporter;
+
+/// The service's own: what `streams` and `decode` measure is allocated as there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What to measure.
 #[derive(Debug, Parser)]
@@ -63,32 +68,52 @@ enum What {
     Snapshot(scenario::snapshot::Args),
     /// How long until the sessions of a killed worker drain again
     Takeover(scenario::takeover::Args),
+    /// How many requests two workers send to a provider in any minute, under a limit
+    Rate(scenario::rate::Args),
+    /// What decoding a stream costs, against parsing its frames into `serde_json::Value`
+    Decode(scenario::decode::Args),
+    /// Memory of a process that reads a thousand streams at once through `llm-client`
+    Streams(scenario::streams::Args),
+    /// What `streams` reads from: a process of its own
+    #[command(hide = true)]
+    StreamsServer(scenario::streams::server::Args),
+    /// What `streams` measures: a process of its own
+    #[command(hide = true)]
+    StreamsClient(scenario::streams::client::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // One thread: the driver is not what is measured, and its threads waking one another took part of it.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let measured = matches!(cli.what, What::StreamsClient(_));
+    let mut runtime =
+        if measured { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
     };
     let mut out = Reporter::new();
+    let bin = || run::executable(&cli.bin);
     let ran = runtime.block_on(async {
-        let bin = run::executable(&cli.bin)?;
-        match cli.what {
-            What::Admit(args) => scenario::admit::run(&bin, &args, &mut out).await,
-            What::Start(args) => scenario::start::run(&bin, &args, &mut out).await,
-            What::Turns(args) => scenario::turns::run(&bin, &args, &mut out).await,
-            What::Commits(args) => scenario::commits::run(&bin, &args, &mut out).await,
+        match &cli.what {
+            What::Admit(args) => scenario::admit::run(&bin()?, args, &mut out).await,
+            What::Start(args) => scenario::start::run(&bin()?, args, &mut out).await,
+            What::Turns(args) => scenario::turns::run(&bin()?, args, &mut out).await,
+            What::Commits(args) => scenario::commits::run(&bin()?, args, &mut out).await,
             What::ContextCommits(args) => {
-                scenario::context_commits::run(&bin, &args, &mut out).await
+                scenario::context_commits::run(&bin()?, args, &mut out).await
             }
-            What::History(args) => scenario::history::run(&bin, &args, &mut out).await,
-            What::Buffers(args) => scenario::buffers::run(&bin, &args, &mut out).await,
-            What::Fairness(args) => scenario::fairness::run(&bin, &args, &mut out).await,
-            What::Idle(args) => scenario::idle::run(&bin, &args, &mut out).await,
-            What::Snapshot(args) => scenario::snapshot::run(&bin, &args, &mut out).await,
-            What::Takeover(args) => scenario::takeover::run(&bin, &args, &mut out).await,
+            What::History(args) => scenario::history::run(&bin()?, args, &mut out).await,
+            What::Buffers(args) => scenario::buffers::run(&bin()?, args, &mut out).await,
+            What::Fairness(args) => scenario::fairness::run(&bin()?, args, &mut out).await,
+            What::Idle(args) => scenario::idle::run(&bin()?, args, &mut out).await,
+            What::Snapshot(args) => scenario::snapshot::run(&bin()?, args, &mut out).await,
+            What::Takeover(args) => scenario::takeover::run(&bin()?, args, &mut out).await,
+            What::Rate(args) => scenario::rate::run(&bin()?, args, &mut out).await,
+            What::Decode(args) => scenario::decode::run(args, &mut out),
+            What::Streams(args) => scenario::streams::run(args, &mut out).await,
+            What::StreamsServer(args) => scenario::streams::server::run(args).await,
+            What::StreamsClient(args) => scenario::streams::client::run(args).await,
         }
     });
     match ran {

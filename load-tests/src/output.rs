@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use anyhow::Context;
+use anyhow::bail;
 use serde_json::{Map, Value, json};
 
 use crate::run::probe::Probe;
@@ -69,29 +69,45 @@ fn rounded(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
+/// What tells how fast the machine was.
+enum Pace {
+    Unknown,
+    Probed(Probe),
+    /// Nothing of the run waits for a disk.
+    NoDisk,
+}
+
 /// Prints figures with the probe of their run.
 pub(crate) struct Reporter {
-    probe: Option<Probe>,
+    pace: Pace,
 }
 
 impl Reporter {
     pub(crate) fn new() -> Self {
-        Self { probe: None }
+        Self { pace: Pace::Unknown }
     }
 
     /// The probe for the figures from here on.
     pub(crate) fn probed(&mut self, probe: Probe) {
-        self.probe = Some(probe);
+        self.pace = Pace::Probed(probe);
     }
 
-    /// Prints one line. Refuses a figure without a probe: it could not be compared with any other's.
+    /// The figures from here on have nothing to do with a disk, and carry no probe.
+    pub(crate) fn touches_no_disk(&mut self) {
+        self.pace = Pace::NoDisk;
+    }
+
+    /// Prints one line. Refuses a figure before the probe: it could not be compared with any other's.
     pub(crate) fn print(&mut self, figure: Figure) -> anyhow::Result<()> {
-        let probe = self.probe.as_ref().context("a figure was to be printed before the probe")?;
+        let figure = match &self.pace {
+            Pace::Unknown => bail!("a figure was to be printed before the probe"),
+            Pace::Probed(probe) => figure
+                .with("probe_p50_ms", probe.commit_p50_ms)
+                .with("probe_p99_ms", probe.commit_p99_ms),
+            Pace::NoDisk => figure,
+        };
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        let figure = figure
-            .with("probe_p50_ms", probe.commit_p50_ms)
-            .with("probe_p99_ms", probe.commit_p99_ms)
-            .with("cores", cores as f64);
+        let figure = figure.with("cores", cores as f64);
         let mut out = std::io::stdout().lock();
         serde_json::to_writer(&mut out, &Value::Object(figure.line))?;
         out.write_all(b"\n")?;

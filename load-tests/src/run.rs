@@ -15,7 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use boot::{GuardedChild, GuardedCommand, StopSignal};
 use hyper::Method;
 use tempfile::TempDir;
@@ -87,6 +87,17 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(mut self, patience: Duration) -> anyhow::Result<()> {
+        let Ok(status) = tokio::time::timeout(patience, self.child.wait()).await else {
+            self.stop().await?;
+            bail!("it did not end within {} s", patience.as_secs());
+        };
+        let status = status?;
+        ensure!(status.success(), "it ended with {status}");
+        Ok(())
     }
 
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {

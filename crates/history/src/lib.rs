@@ -18,6 +18,7 @@ mod rebuild;
 mod revert;
 mod side;
 mod view;
+mod weight;
 
 pub use components::{Components, ModelEntry, hash_hex};
 pub use files::Unsaved;

@@ -4,12 +4,16 @@ use std::sync::Arc;
 use domain::Seq;
 use llm_protocol::{Message, Role};
 
+use crate::weight;
+
 /// Every message that was ever part of a session's conversation, in order. Only grows.
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
     pub(crate) messages: Vec<Message>,
     /// The event that each came with.
     places: Vec<Seq>,
+    /// What the messages take in memory.
+    bytes: usize,
 }
 
 /// What a request shows of the conversation: since a Compaction, its checkpoint and what came after what it
@@ -25,13 +29,21 @@ pub struct View {
 
 impl Conversation {
     pub(crate) fn push(&mut self, seq: Seq, message: Message) {
+        self.bytes += weight::message(&message);
         self.messages.push(message);
         self.places.push(seq);
     }
 
     pub(crate) fn truncate(&mut self, messages: usize) {
+        let gone = self.messages.iter().skip(messages).map(weight::message);
+        self.bytes -= gone.sum::<usize>();
         self.messages.truncate(messages);
         self.places.truncate(messages);
+    }
+
+    /// About how many bytes of memory the messages take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// All of it.

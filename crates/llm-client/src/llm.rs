@@ -40,7 +40,9 @@ impl Llm {
         if request.model.is_empty() {
             request.to_mut().model.clone_from(&self.route.model);
         }
-        self.route.protocol.encode_for(&request, &self.route.dialect).into()
+        let mut body = self.route.protocol.encode_for(&request, &self.route.dialect);
+        body.shrink_to_fit(); // it may wait for long, beside many: without what it had to spare while it grew
+        body.into()
     }
 
     /// Encodes the request, sends it once, and returns the stream of the answer as soon as a success begins.

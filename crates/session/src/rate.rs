@@ -40,8 +40,13 @@ impl Asks {
         })
     }
 
-    /// Asks once. `None`: the request may be sent at once; else how long to wait before asking again.
-    async fn ask(&self, runtime: &Runtime) -> Result<Option<Duration>, store::StoreError> {
+    /// Asks once, having waited so often. `None`: the request may be sent at once; else how long to wait before asking
+    /// again.
+    async fn ask(
+        &self,
+        runtime: &Runtime,
+        waited: i32,
+    ) -> Result<Option<Duration>, store::StoreError> {
         let Self { org, provider, limit, tokens } = self;
         let asked = Instant::now();
         let grant = runtime.store.take_provider_rate(*org, provider.clone(), *limit, *tokens);
@@ -55,16 +60,18 @@ impl Asks {
                     wait_ms = wait.as_millis(),
                     "a request waits for the provider's rate"
                 );
-                // Those who wait do not all come back at the same moment.
-                Some(wait + wait.mul_f64(rand::rng().random::<f64>() / 10.0))
+                // Those who wait do not all come back at the same moment: rather sooner, who has waited before.
+                Some(wait + wait.mul_f64(rand::rng().random::<f64>().powi(waited + 1) / 10.0))
             }
         })
     }
 
     /// Waits for a request that runs beside the drain.
     pub(crate) async fn granted(&self, runtime: &Runtime) -> Result<(), store::StoreError> {
-        while let Some(wait) = self.ask(runtime).await? {
+        let mut waited = 0;
+        while let Some(wait) = self.ask(runtime, waited).await? {
             sleep(wait).await;
+            waited += 1;
         }
         Ok(())
     }
@@ -90,10 +97,12 @@ impl<'r> Drain<'r> {
         asks: &Asks,
         turn: &mut Turn<'r>,
     ) -> Result<bool, Stop> {
-        while let Some(wait) = asks.ask(self.stage.runtime).await? {
+        let mut waited = 0;
+        while let Some(wait) = asks.ask(self.stage.runtime, waited).await? {
             if self.finish_bodies(turn, wait).await? {
                 return Ok(true);
             }
+            waited += 1;
         }
         Ok(false)
     }

@@ -7,8 +7,10 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::{Hint, Received, Signals, Subscription, Topic};
 
-/// How many hints a slow reader may be behind before it loses the oldest.
-const QUEUE: usize = 1_024;
+/// How many hints a worker may be behind before it loses the oldest.
+const WORKER_QUEUE: usize = 1_024;
+/// The same for who follows a session. A queue is memory from its first reader on, and many sessions have one.
+const SESSION_QUEUE: usize = 256;
 
 type Topics = Mutex<HashMap<Topic, broadcast::Sender<Arc<Hint>>>>;
 
@@ -29,6 +31,13 @@ impl InProcess {
     #[must_use]
     pub fn topics(&self) -> usize {
         locked(&self.topics).len()
+    }
+}
+
+fn queue(topic: &Topic) -> usize {
+    match topic {
+        Topic::Worker(_) => WORKER_QUEUE,
+        Topic::Session(..) => SESSION_QUEUE,
     }
 }
 
@@ -71,7 +80,7 @@ impl Signals for InProcess {
     async fn subscribe(&self, topic: Topic) -> Subscription {
         let receiver = locked(&self.topics)
             .entry(topic.clone())
-            .or_insert_with(|| broadcast::Sender::new(QUEUE))
+            .or_insert_with(|| broadcast::Sender::new(queue(&topic)))
             .subscribe();
         let forget = Forget { topics: self.topics.clone(), topic };
         let reader = Reader { receiver, _forget: forget };
@@ -117,7 +126,7 @@ mod tests {
         let signals = InProcess::new();
         let topic = Topic::Worker(Incarnation::random());
         let mut slow = signals.subscribe(topic.clone()).await;
-        let sent = i64::try_from(QUEUE).expect("small") + 10;
+        let sent = i64::try_from(WORKER_QUEUE).expect("small") + 10;
         for seq in 0..sent {
             signals.publish(&topic, hint(seq));
         }

@@ -1,32 +1,38 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use domain::SessionRef;
 use history::History;
 
 /// Folds of sessions that were drained here lately. An event never changes, so a fold of a prefix of a
-/// log stays true; a drain reads only what is new. Bounded by messages, which is what takes memory.
+/// log stays true; a drain reads only what is new. Bounded by what they take in memory.
 #[derive(Default)]
 pub(crate) struct HistoryCache {
     entries: HashMap<SessionRef, Entry>,
-    messages: usize,
+    /// By when they were used last.
+    order: BTreeMap<u64, SessionRef>,
+    bytes: usize,
     uses: u64,
 }
 
 struct Entry {
     history: History,
-    messages: usize,
+    bytes: usize,
     used: u64,
 }
 
+/// What an entry takes beside its history: the session's ids, here and in the order.
+const ENTRY_BYTES: usize = 512;
+
 impl HistoryCache {
-    /// The most messages that all entries hold together: short ones take some 4 KiB each with what a session
-    /// has besides, and a worker is to stay below 150 MiB.
-    const BOUND: usize = if cfg!(test) { 100 } else { 20_000 };
+    /// The most that all entries take together: a thousand short sessions, or some long ones. Many small texts take
+    /// up to twice that of the process's memory, and a worker is to stay below 150 MiB.
+    const BOUND: usize = if cfg!(test) { 100_000 } else { 32 << 20 };
 
     pub(crate) fn take(&mut self, session: &SessionRef) -> History {
         match self.entries.remove(session) {
             Some(entry) => {
-                self.messages -= entry.messages;
+                self.order.remove(&entry.used);
+                self.bytes -= entry.bytes;
                 entry.history
             }
             None => History::new(),
@@ -34,18 +40,18 @@ impl HistoryCache {
     }
 
     pub(crate) fn put(&mut self, session: SessionRef, history: History) {
-        // An empty history holds little, but its entry is not free.
-        let messages = history.conversation().messages().len() + 1;
-        self.uses += 1;
-        self.messages += messages;
-        let entry = Entry { history, messages, used: self.uses };
-        if let Some(old) = self.entries.insert(session, entry) {
-            self.messages -= old.messages;
+        self.take(&session);
+        let bytes = history.bytes() + ENTRY_BYTES;
+        if bytes > Self::BOUND {
+            return;
         }
-        while self.messages > Self::BOUND {
-            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
-            let Some(session) = oldest.map(|(session, _)| session.clone()) else { break };
-            self.take(&session);
+        self.uses += 1;
+        self.bytes += bytes;
+        self.order.insert(self.uses, session.clone());
+        self.entries.insert(session, Entry { history, bytes, used: self.uses });
+        while self.bytes > Self::BOUND {
+            let Some((_, oldest)) = self.order.pop_first() else { break };
+            self.take(&oldest);
         }
     }
 }
@@ -65,11 +71,23 @@ mod tests {
             location: location.clone(),
             session: SessionId::mint(&mut mint),
         };
+        let each = History::new().bytes() + ENTRY_BYTES;
+        let most = HistoryCache::BOUND / each;
         let mut cache = HistoryCache::default();
-        for _ in 0..HistoryCache::BOUND + 10 {
+        let (first, second) = (session(), session());
+        cache.put(first.clone(), History::new());
+        cache.put(second.clone(), History::new());
+        for _ in 2..most {
             cache.put(session(), History::new());
         }
-        assert_eq!(cache.messages, HistoryCache::BOUND);
-        assert_eq!(cache.entries.len(), HistoryCache::BOUND);
+        assert_eq!(cache.entries.len(), most);
+        cache.put(first.clone(), History::new()); // used again
+        cache.put(session(), History::new());
+        assert!(cache.entries.contains_key(&first) && !cache.entries.contains_key(&second));
+        assert_eq!((cache.entries.len(), cache.order.len()), (most, most));
+        assert_eq!(cache.bytes, most * each);
+        let left: Vec<_> = cache.entries.keys().cloned().collect();
+        left.iter().for_each(|session| drop(cache.take(session)));
+        assert_eq!((cache.bytes, cache.order.len()), (0, 0));
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use domain::{MessageId, RecordedEvent, Seq, SessionRef};
 use signals::Delta;
@@ -25,7 +25,8 @@ pub(crate) enum Want {
 pub(super) struct Followed {
     pub(super) session: SessionRef,
     state: Mutex<State>,
-    frames: broadcast::Sender<Frame>,
+    /// Made for the first who wants it: its queue takes 40 KiB, and most only wait for an end.
+    frames: OnceLock<broadcast::Sender<Frame>>,
     /// The same without live text.
     events: broadcast::Sender<Frame>,
     /// Read on: the log is longer than what was sent.
@@ -64,7 +65,7 @@ impl Followed {
         Arc::new(Self {
             session,
             state: Mutex::new(state),
-            frames: broadcast::Sender::new(QUEUE),
+            frames: OnceLock::new(),
             events: broadcast::Sender::new(EVENT_QUEUE),
             poke: Notify::new(),
             phase: watch::Sender::new(Phase::Starting),
@@ -80,7 +81,10 @@ impl Followed {
         }
         let state = self.lock();
         let (live, frames) = match want {
-            Want::Everything => (state.live.snapshot(), self.frames.subscribe()),
+            Want::Everything => {
+                let frames = self.frames.get_or_init(|| broadcast::Sender::new(QUEUE));
+                (state.live.snapshot(), frames.subscribe())
+            }
             Want::Events => (Vec::new(), self.events.subscribe()),
         };
         if want == Want::Everything && state.heard > state.tail {
@@ -96,11 +100,15 @@ impl Followed {
 
     /// Whether someone is to see every event as soon as it is committed.
     pub(super) fn is_watched(&self) -> bool {
-        self.frames.receiver_count() > 0
+        self.watchers() > 0
+    }
+
+    fn watchers(&self) -> usize {
+        self.frames.get().map_or(0, broadcast::Sender::receiver_count)
     }
 
     pub(super) fn followers(&self) -> usize {
-        self.frames.receiver_count() + self.events.receiver_count()
+        self.watchers() + self.events.receiver_count()
     }
 
     /// The reader knows that the log reaches to `tail` and what is live there: followers may join.
@@ -211,17 +219,20 @@ impl Followed {
 
     fn send_added(&self, added: Added) {
         if let Added::New(delta) = added
-            && self.frames.receiver_count() > 0
+            && let Some(frames) = self.frames.get()
+            && frames.receiver_count() > 0
         {
             // An error means that the last follower is just leaving.
-            let _ = self.frames.send(Frame::Delta(Arc::new(Framed::new(delta))));
+            let _ = frames.send(Frame::Delta(Arc::new(Framed::new(delta))));
         }
     }
 
     fn send(&self, frame: Frame) {
         // Errors mean that nobody follows just now: the next to join reads Postgres.
         let _ = self.events.send(frame.clone());
-        let _ = self.frames.send(frame);
+        if let Some(frames) = self.frames.get() {
+            let _ = frames.send(frame);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,0 +1,88 @@
+//! About how much memory a fold takes, for who keeps some and must know when they are too many.
+
+use llm_protocol::{Media, Message, Part, RawJson, TextPart, ToolContent};
+
+use crate::History;
+use crate::revert::Savepoint;
+
+/// What the allocator adds to a text, and what a vector has to spare.
+const SPARE: usize = 32;
+/// What else is remembered for a message: a savepoint with its ids, files that were captured with it.
+const BESIDE: usize = size_of::<Savepoint>() + 3 * (30 + SPARE);
+
+fn text(text: &str) -> usize {
+    text.len() + SPARE
+}
+
+fn raw(json: Option<&RawJson>) -> usize {
+    json.map_or(0, |json| text(json.get()))
+}
+
+fn content(content: &ToolContent) -> usize {
+    size_of::<ToolContent>()
+        + match content {
+            ToolContent::Text { text: shown } => text(shown),
+            ToolContent::Media { mime, data } => text(mime) + text(data),
+        }
+}
+
+fn part(part: &Part) -> usize {
+    size_of::<Part>()
+        + match part {
+            Part::Text(TextPart { text: said, provider_metadata })
+            | Part::Reasoning(TextPart { text: said, provider_metadata }) => {
+                text(said) + raw(provider_metadata.as_ref())
+            }
+            Part::Media(Media { mime, data, provider_metadata }) => {
+                text(mime) + text(data) + raw(provider_metadata.as_ref())
+            }
+            Part::ToolCall(call) => {
+                let texts = text(&call.id) + text(&call.name) + text(&call.arguments);
+                texts + raw(call.provider_metadata.as_ref())
+            }
+            Part::ToolResult(result) => {
+                let given: usize = result.content.iter().map(content).sum();
+                let texts = text(&result.id) + text(&result.name);
+                given + texts + raw(result.provider_metadata.as_ref())
+            }
+        }
+}
+
+/// Of a message in a conversation.
+pub(crate) fn message(message: &Message) -> usize {
+    size_of::<Message>() + BESIDE + message.content.iter().map(part).sum::<usize>()
+}
+
+impl History {
+    /// About how many bytes of memory it takes. Costs no more for a long one.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let epoch = self.epoch().map_or(0, |epoch| text(&epoch.baseline) + text(&epoch.snapshot));
+        size_of::<Self>() + self.conversation().bytes() + epoch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::Seq;
+    use llm_protocol::ToolResult;
+
+    use super::*;
+    use crate::Conversation;
+
+    #[test]
+    fn what_is_pushed_weighs_what_is_in_it_and_nothing_once_it_is_taken_back() {
+        let mut conversation = Conversation::default();
+        conversation.push(Seq(1), Message::user("hi"));
+        let short = conversation.bytes();
+        assert!(short > 0);
+        let result = ToolResult::text("call", "read", "x".repeat(100_000));
+        conversation.push(Seq(2), Message::tool(vec![result]));
+        let long = conversation.bytes();
+        assert!((100_000..101_500).contains(&(long - short)), "{}", long - short);
+        conversation.truncate(1);
+        assert_eq!(conversation.bytes(), short);
+        conversation.truncate(0);
+        assert_eq!(conversation.bytes(), 0);
+    }
+}
