@@ -1,0 +1,66 @@
+//! A server of npm's registry beside a test: a folder here with a pinned package and a `server.mjs` that prints its
+//! port and ends with its input. A source file that the tests of several crates include.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+const FILES: [&str; 3] = ["package.json", "package-lock.json", "server.mjs"];
+const ADVICE: &str = "npm cannot bring a server that this test speaks to: install nodejs and npm (./dev test does) and \
+                      allow npm to reach its registry";
+
+pub(crate) struct Served {
+    pub(crate) url: String,
+    /// It ends with its input.
+    _process: Child,
+    /// It may say more, and would end if nobody could hear it.
+    _said: Lines<BufReader<ChildStdout>>,
+}
+
+/// Starts the server of the folder `name`, whose package is `package`.
+pub(crate) async fn serve(name: &str, package: &str) -> Served {
+    let folder = installed(name, package).await;
+    let mut node = Command::new("node");
+    node.arg("server.mjs").current_dir(folder).kill_on_drop(true);
+    node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut process = node.spawn().expect(ADVICE);
+    let mut said = BufReader::new(process.stdout.take().expect("an output")).lines();
+    let line = timeout(Duration::from_secs(30), said.next_line()).await;
+    let port = line.expect("it starts").expect("it writes").expect("its port");
+    Served { url: format!("http://127.0.0.1:{port}"), _process: process, _said: said }
+}
+
+/// The server's folder, installed once below cargo's target folder.
+async fn installed(name: &str, package: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut folders = here.map(|folder| folder.join("tests/third-party").join(name));
+    let from = folders.find(|folder| folder.is_dir()).expect("this repository");
+    let test = std::env::current_exe().expect("a test is a program");
+    let target = test.ancestors().nth(3).expect("a test lives in TARGET/PROFILE/deps");
+    let folder = target.join(name);
+    fs::create_dir_all(&folder).expect("a folder");
+    // Tests of one run take turns: the first installs it.
+    let turn = File::create(folder.join("turn")).expect("a file");
+    turn.lock().expect("a lock");
+    let read = |folder: &Path, file| fs::read(folder.join(file)).unwrap_or_default();
+    let done = folder.join("node_modules").join(package).is_dir()
+        && FILES.iter().all(|file| read(&from, file) == read(&folder, file));
+    if !done {
+        for file in FILES {
+            fs::copy(from.join(file), folder.join(file)).expect("a copy");
+        }
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        npm.current_dir(&folder).stdin(Stdio::null()).kill_on_drop(true);
+        let output = timeout(Duration::from_secs(120), npm.output()).await;
+        let output = output.expect(ADVICE).expect(ADVICE);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{ADVICE}: {said}");
+    }
+    folder
+}
