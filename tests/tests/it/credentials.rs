@@ -85,8 +85,8 @@ async fn a_clusters_worker_asks_with_a_kept_key_and_the_secrets_key_is_changed_b
     let newest = format!("--secrets-key={},{}", keys[1], keys[0]);
     let rewrap = ["credentials", "rewrap", database, &newest];
     let cli = cluster.cli()?;
-    let told = cli.run(&["credentials", "rewrap", database, &format!("--secrets-key={}", keys[1])]);
-    let told = told.await?;
+    let alone = format!("--secrets-key={}", keys[1]);
+    let told = cli.run(&["credentials", "rewrap", database, &alone]).await?;
     ensure!(
         told.code == Some(1) && told.out.contains("the secrets key `k1` is missing"),
         "{told:?}"
