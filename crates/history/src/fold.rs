@@ -63,7 +63,8 @@ struct State {
     /// The models that something was told of, without their variants.
     noticed: Arc<BTreeSet<(String, String)>>,
     revert: Option<Reverting>,
-    /// Where a Revert was staged last.
+    /// Where a Revert was staged that is neither cleared nor committed, at whatever message it is staged now; 0
+    /// without one.
     staged: Seq,
     /// What was reverted for good, by its first event and the one that said so.
     dead: Arc<Vec<(Seq, Seq)>>,
@@ -248,11 +249,11 @@ impl History {
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
                 state.just_compacted = false;
-                let savepoint = state.savepoint(&self.conversation, &started.message);
                 if started.notice.is_some() {
                     let ModelRef { provider, model, .. } = started.model.clone();
                     Arc::make_mut(&mut state.noticed).insert((provider, model));
                 }
+                let savepoint = state.savepoint(&self.conversation, &started.message);
                 self.savepoints.push(Savepoint { turn: Some(started.turn.clone()), ..savepoint });
                 let (turn, message) = (started.turn.clone(), started.message.clone());
                 state.open = Some(OpenTurn::new(turn, message, started.agent.clone()));
@@ -375,10 +376,15 @@ impl History {
                 state.revert = Some(Reverting::Staging(Arc::new(staging.clone())));
             }
             SessionEvent::RevertStaged(staged) => {
-                state.staged = seq;
+                if state.staged == Seq(0) {
+                    state.staged = seq;
+                }
                 state.revert = Some(Reverting::Staged(Arc::new(staged.clone())));
             }
-            SessionEvent::RevertCleared(_) => state.revert = None,
+            SessionEvent::RevertCleared(_) => {
+                state.revert = None;
+                state.staged = Seq(0);
+            }
             SessionEvent::RevertCommitted(committed) => self.commit(seq, committed),
             SessionEvent::WakeRequested(wake) => {
                 state.narrow = wake.scope == WakeScope::Steer;
@@ -392,6 +398,7 @@ impl History {
     fn commit(&mut self, seq: Seq, committed: &RevertCommitted) {
         let state = &mut self.state;
         state.revert = None;
+        state.staged = Seq(0);
         let Some(to) = self.savepoints.iter().rfind(|to| to.seq == committed.from) else { return };
         state.view = to.view.without(to.at, self.conversation.messages.len());
         state.epoch.clone_from(&to.epoch);

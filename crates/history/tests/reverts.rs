@@ -2,12 +2,13 @@
 //! the fold of it all.
 
 use domain::{
-    CallId, CompactionEnded, CompactionReason, CompactionStarted, ContextUpdated, DrainEnded,
-    DrainOutcome, EpochStarted, FencingToken, FileChange, FileStatus, IdMint, LocationId,
-    MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, ProjectId, PromptPart, PromptPromoted,
-    RecordedEvent, ReplyPart, RevertCommitted, RevertPaths, Seq, SessionEvent, SessionMoved,
-    SideOutcome, SnapshotTree, Stamp, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind,
-    ToolSettled, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    CallId, CompactionEnded, CompactionReason, CompactionStarted, ContextUpdated, Delivery,
+    DeliveryChanged, DrainEnded, DrainOutcome, EpochStarted, FencingToken, FileChange, FileStatus,
+    IdMint, LocationId, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, ProjectId,
+    PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, ReplyPart, RevertCleared,
+    RevertCommitted, RevertPaths, RevertStaged, Seq, SessionEvent, SessionMoved, SideOutcome,
+    SnapshotTree, Stamp, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled,
+    ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
     WorkspaceRestored, WorkspaceSnapshotted,
 };
 use history::History;
@@ -86,8 +87,8 @@ impl Told {
             model: model(),
             epoch: 1,
             step: 1,
-        });
             notice: None,
+        });
         (turn, message)
     }
 
@@ -193,6 +194,34 @@ impl Told {
         message
     }
 
+    /// Synthetic input that somebody wants answered, or that waits.
+    fn notes(&mut self, wake: bool) -> MessageId {
+        let message = MessageId::mint(&mut self.mint);
+        self.push(PromptAdmitted {
+            message: message.clone(),
+            delivery: Delivery::Steer,
+            parts: Vec::new(),
+            agent: None,
+            model: None,
+            wake,
+            digest: String::new(),
+            synthetic: Some("a note".into()),
+        });
+        message
+    }
+
+    fn stages(&mut self, message: &MessageId) {
+        let to = self.history.savepoint(message).expect("it can be reverted to");
+        let (message, from, back) = (message.clone(), to.seq, to.back());
+        let (original, paths) = (None, RevertPaths::Only(Vec::new()));
+        let files = Vec::new();
+        self.push(RevertStaged { message, from, original, paths, files, more: 0, back });
+    }
+
+    fn held(&self) -> Vec<MessageId> {
+        self.history.held().map(|input| input.prompt.message.clone()).collect()
+    }
+
     fn reverts(&mut self, message: &MessageId) {
         let to = self.history.savepoint(message).expect("it can be reverted to");
         let (message, from, back) = (message.clone(), to.seq, to.back());
@@ -290,6 +319,32 @@ fn reverts_nest_and_cross_each_other() {
     told.reverts(&prompts[1]);
     told.prompt("seven");
     assert_eq!(told.shown(), ["one", "re one", "seven"]);
+}
+
+#[test]
+fn what_a_revert_holds_is_held_until_it_is_cleared_or_committed_wherever_it_is_staged() {
+    let mut told = Told::new();
+    let first = told.prompt("one");
+    told.answer("two");
+    let second = told.prompt("three");
+    let before = told.notes(false);
+    assert_eq!(told.held(), []);
+    told.stages(&second);
+    let note = told.notes(false);
+    assert_eq!(told.held(), std::slice::from_ref(&note), "not {before}");
+    told.stages(&first);
+    let (later, _wanted) = (told.notes(false), told.notes(true));
+    assert_eq!(told.held(), [note.clone(), later.clone()]);
+    told.push(DeliveryChanged { message: later, delivery: Delivery::Queue, wake: true });
+    assert_eq!(told.held(), [note], "somebody wants the other one now");
+    told.push(RevertCleared { error: None });
+    assert_eq!(told.held(), []);
+    told.stages(&second);
+    assert_eq!(told.held(), [], "the next Revert is another one");
+    let newest = told.notes(false);
+    assert_eq!(told.held(), [newest]);
+    told.reverts(&second);
+    assert_eq!(told.held(), []);
 }
 
 #[test]

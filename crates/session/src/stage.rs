@@ -9,7 +9,7 @@ use crate::control::DrainControl;
 use crate::providers::OrgModels;
 use crate::runtime::Runtime;
 use crate::toolbox::Toolbox;
-use crate::workspace::{Restored, Workspace};
+use crate::workspace::Workspace;
 
 /// Where a drain acts: what its decisions are made of besides its log, and the hands that carry them out.
 pub(crate) struct Stage<'r> {
@@ -76,8 +76,8 @@ impl<'r> Stage<'r> {
             session: self.session,
             workspace: match (self.workspace.unavailable(), self.workspace.made_anew()) {
                 (Some(error), _) => WorkspaceState::Missing(error),
-                (None, Some(Restored { token, tree })) if self.is_current => {
-                    WorkspaceState::Restored { token: *token, tree: tree.as_ref() }
+                (None, Some((token, tree))) if self.is_current => {
+                    WorkspaceState::Restored { token, tree }
                 }
                 (None, _) => WorkspaceState::Here,
             },

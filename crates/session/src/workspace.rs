@@ -20,11 +20,11 @@ pub struct Workspace {
     tools: Arc<OnceLock<ToolFacts>>,
 }
 
-/// The files were made anew when this worker took the Location.
+/// The files were made anew when this worker took the Location, or earlier and are there still.
 #[derive(Debug, Clone)]
-pub(crate) struct Restored {
-    pub(crate) token: FencingToken,
-    pub(crate) tree: Option<SnapshotTree>,
+struct Restored {
+    token: FencingToken,
+    tree: Option<SnapshotTree>,
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +61,8 @@ impl Workspace {
         self
     }
 
-    /// Its files were made anew under `token`, from `tree` if there was a Workspace Snapshot: what no row has is gone.
+    /// Its files were made anew under `token`, from `tree` if there was a Workspace Snapshot: what no row had is gone.
+    /// This holds as long as these files are there, under later tokens too: each session is told of it once.
     #[must_use]
     pub fn restored(self, token: FencingToken, tree: Option<SnapshotTree>) -> Self {
         Self { restored: Some(Restored { token, tree }), ..self }
@@ -74,8 +75,10 @@ impl Workspace {
         Self { in_project: true, ..self }
     }
 
-    pub(crate) fn made_anew(&self) -> Option<&Restored> {
-        self.restored.as_ref()
+    /// Under which token its files were made anew, and of which Workspace Snapshot.
+    #[must_use]
+    pub fn made_anew(&self) -> Option<(FencingToken, Option<&SnapshotTree>)> {
+        self.restored.as_ref().map(|restored| (restored.token, restored.tree.as_ref()))
     }
 
     pub(crate) fn is_in_project(&self) -> bool {

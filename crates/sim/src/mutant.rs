@@ -59,6 +59,8 @@ mutants! {
         MoveKeepsClaim,
         /// A staged Revert does not hold synthetic input back.
         StagedHoldsNothing,
+        /// What a Revert holds is forgotten when it is staged at another message.
+        RestagedForgetsHeld,
     }
 }
 
@@ -87,6 +89,8 @@ mutants! {
         RowBeforePack,
         /// A capture that failed is told as one that found nothing new.
         FailureIsAsBefore,
+        /// A worker forgets under which token it has made files anew.
+        MadeAnewForgotten,
     }
 }
 

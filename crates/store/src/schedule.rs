@@ -29,7 +29,8 @@ pub struct HeadState {
 
 impl Store {
     /// Makes `token` the fence of its Location and fences every drain of an earlier holder: a new
-    /// token's first act. Nothing starts there before it returns.
+    /// token's first act. Nothing starts there before it returns. The fence before it: 0 if nobody has been
+    /// there, `token` if it was the fence already. One round trip.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] when a higher token has been here.
@@ -37,25 +38,22 @@ impl Store {
         &self,
         at: LocationRef,
         token: FencingToken,
-    ) -> Result<(), StoreError> {
-        let store = self.clone();
-        tasks::detached(async move {
-            let mut tx = store.drain_tx(at.org).await?;
-            let ours = sqlx::query_scalar!(
-                r#"SELECT raise_fence($1, $2, $3) AS "ours!""#,
-                at.org.0,
-                at.location.as_str(),
-                token.0,
-            )
-            .fetch_one(&mut *tx)
-            .await?;
-            if !ours {
-                return Err(StoreError::Superseded);
-            }
-            tx.commit().await?;
-            Ok(())
-        })
-        .await
+    ) -> Result<FencingToken, StoreError> {
+        self.drain_lane()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let before = sqlx::query_scalar!(
+                        "SELECT take_fence($1, $2, $3)",
+                        at.org.0,
+                        at.location.as_str(),
+                        token.0,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
+                    before.map(FencingToken).ok_or(StoreError::Superseded)
+                })
+            })
+            .await
     }
 
     /// Ready sessions of all tenants in the order of organisation, Location and session, beginning after

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! shared   <workspaces>/<org>/<location>
-//! own      <workspaces>/<org>/<location>.<token>      .restoring beside it: its files are not whole yet
+//! own      <workspaces>/<org>/<location>.<token>
+//! beside   ….restoring   its files are not whole yet
+//!          ….anew        under which token they were made anew, and of which tree: kept as long as the files are
 //! ```
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use domain::{FencingToken, LocationId};
+use domain::{FencingToken, LocationId, SnapshotTree};
 
 /// Whether workers that may take over from each other see the same workspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +29,35 @@ pub(crate) struct Directory {
     /// It is as its last holder, this worker, has left it. Otherwise it is to be made the newest snapshot, then
     /// [`whole`] is to be said.
     pub(crate) whole: bool,
+    /// Of one that is whole: how its files were made anew before. A session that nobody has worked on since does not
+    /// know of it.
+    pub(crate) anew: Option<Anew>,
+}
+
+/// Files were made anew, without what no snapshot had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Anew {
+    /// Under which token.
+    pub(crate) token: FencingToken,
+    /// Of what; `None` without a snapshot.
+    pub(crate) tree: Option<SnapshotTree>,
+}
+
+impl Directory {
+    /// One that is as it was left, unless it does not say how it was made: then nobody knows what its sessions have to
+    /// be told, and it is made anew.
+    fn left(root: PathBuf) -> io::Result<Self> {
+        let found = read_anew(&root)?;
+        Ok(match found {
+            Found::Nothing => Self { root, whole: true, anew: None },
+            Found::Anew(anew) => Self { root, whole: true, anew: Some(anew) },
+            Found::Damaged => Self { root, whole: false, anew: None },
+        })
+    }
+
+    fn unfilled(root: PathBuf) -> Self {
+        Self { root, whole: false, anew: None }
+    }
 }
 
 /// Finds or makes the directory of a token. What this worker had of the Location before becomes it. `last`: the token
@@ -40,30 +71,36 @@ pub(crate) fn own(
     std::fs::create_dir_all(folder)?;
     let root = folder.join(format!("{location}.{}", token.0));
     let earlier = earlier(folder, location, token)?;
-    let is_whole = |root: &Path| root.is_dir() && !marker(root).exists();
+    let is_whole = |root: &Path| root.is_dir() && !restoring(root).exists();
     if is_whole(&root) {
-        return Ok(Directory { root, whole: true });
+        return Directory::left(root);
     }
     if !root.is_dir() {
         let whole = earlier.iter().find(|(held, path)| Some(*held) == last && is_whole(path));
         if let Some((_, path)) = whole {
-            std::fs::rename(path, &root)?;
-            return Ok(Directory { root, whole: true });
-        }
-        std::fs::write(marker(&root), "")?;
-        match earlier.last() {
-            Some((_, path)) => {
-                std::fs::rename(path, &root)?;
-                remove_marker(path)?;
+            // First: a directory without it would be taken for one that was never made anew.
+            match std::fs::copy(anew(path), anew(&root)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _copied => {}
             }
+            std::fs::rename(path, &root)?;
+            remove(&anew(path))?;
+            return Directory::left(root);
+        }
+        std::fs::write(restoring(&root), "")?;
+        match earlier.iter().rfind(|(_, path)| path.is_dir()) {
+            Some((_, path)) => std::fs::rename(path, &root)?,
             None => std::fs::create_dir(&root)?,
         }
     }
-    for (_, path) in earlier.iter().filter(|(_, path)| path.is_dir()) {
-        std::fs::remove_dir_all(path)?;
-        remove_marker(path)?;
+    for (_, path) in &earlier {
+        if path.is_dir() {
+            std::fs::remove_dir_all(path)?;
+        }
+        remove(&restoring(path))?;
+        remove(&anew(path))?;
     }
-    Ok(Directory { root, whole: false })
+    Ok(Directory::unfilled(root))
 }
 
 /// Finds or makes the directory that workers share. It is whole unless its first holder, which was to fill it, has not.
@@ -77,8 +114,8 @@ pub(crate) fn shared(
 ) -> io::Result<Option<Directory>> {
     let root = folder.join(location.as_str());
     if root.is_dir() {
-        let whole = !marker(&root).exists();
-        return Ok(Some(Directory { root, whole }));
+        let filled = !restoring(&root).exists();
+        return Ok(Some(if filled { Directory::left(root)? } else { Directory::unfilled(root) }));
     }
     // The first holder makes the directory before it raises the fence, so that a later one that does not see it
     // knows that it is on another disk.
@@ -87,31 +124,77 @@ pub(crate) fn shared(
     }
     std::fs::create_dir_all(folder)?;
     if seeded {
-        std::fs::write(marker(&root), "")?;
+        std::fs::write(restoring(&root), "")?;
     }
     std::fs::create_dir(&root)?;
-    Ok(Some(Directory { root, whole: !seeded }))
+    Ok(Some(Directory { root, whole: !seeded, anew: None }))
 }
 
-/// The directory's files are what they are to be. Blocking.
-pub(crate) fn whole(root: &Path) -> io::Result<()> {
-    remove_marker(root)
+/// The directory's files are what they are to be. `made`: how, if something may be gone with it. Blocking.
+pub(crate) fn whole(root: &Path, made: Option<&Anew>) -> io::Result<()> {
+    match made {
+        Some(Anew { token, tree }) => {
+            let tree = tree.as_ref().map_or(NO_TREE, SnapshotTree::as_str);
+            std::fs::write(anew(root), format!("{} {tree}\n", token.0))?;
+        }
+        None => remove(&anew(root))?,
+    }
+    remove(&restoring(root))
 }
 
-fn marker(root: &Path) -> PathBuf {
+/// Says that there was no snapshot.
+const NO_TREE: &str = "-";
+
+enum Found {
+    Nothing,
+    Anew(Anew),
+    Damaged,
+}
+
+fn read_anew(root: &Path) -> io::Result<Found> {
+    let text = match std::fs::read(anew(root)) {
+        Ok(bytes) => String::from_utf8(bytes).unwrap_or_default(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+    };
+    Ok(parse(&text).map_or(Found::Damaged, Found::Anew))
+}
+
+fn parse(text: &str) -> Option<Anew> {
+    let (token, tree) = text.strip_suffix('\n')?.split_once(' ')?;
+    let tree = match tree {
+        NO_TREE => None,
+        tree => Some(SnapshotTree::try_from(tree.to_owned()).ok()?),
+    };
+    Some(Anew { token: FencingToken(token.parse().ok()?), tree })
+}
+
+const RESTORING: &str = ".restoring";
+const ANEW: &str = ".anew";
+
+fn restoring(root: &Path) -> PathBuf {
+    beside(root, RESTORING)
+}
+
+fn anew(root: &Path) -> PathBuf {
+    beside(root, ANEW)
+}
+
+fn beside(root: &Path, suffix: &str) -> PathBuf {
     let mut name = root.as_os_str().to_owned();
-    name.push(".restoring");
+    name.push(suffix);
     name.into()
 }
 
-fn remove_marker(root: &Path) -> io::Result<()> {
-    match std::fs::remove_file(marker(root)) {
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _done => Ok(()),
     }
 }
 
-/// This worker's directories of the Location under earlier tokens, the oldest first.
+/// This worker's directories of the Location under earlier tokens, the oldest first; also those of which only what was
+/// beside them is left.
 fn earlier(
     folder: &Path,
     location: &LocationId,
@@ -122,15 +205,18 @@ fn earlier(
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let held = name.to_str().and_then(|name| name.strip_prefix(&prefix)?.parse().ok());
-        if let Some(held) = held.map(FencingToken)
+        let rest = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        let held = rest.map(|rest| {
+            rest.strip_suffix(RESTORING).or_else(|| rest.strip_suffix(ANEW)).unwrap_or(rest)
+        });
+        if let Some(held) = held.and_then(|held| held.parse().ok()).map(FencingToken)
             && held < token
-            && entry.file_type()?.is_dir()
         {
-            found.push((held, entry.path()));
+            found.push((held, folder.join(format!("{prefix}{}", held.0))));
         }
     }
     found.sort_unstable();
+    found.dedup();
     Ok(found)
 }
 
@@ -169,18 +255,25 @@ mod tests {
         }
     }
 
+    /// Makes a directory's files anew under `token`, of no snapshot.
+    fn remake(root: &Path, token: i64) -> Option<Anew> {
+        let made = Some(Anew { token: FencingToken(token), tree: None });
+        whole(root, made.as_ref()).expect("whole");
+        made
+    }
+
     #[test]
     fn what_this_worker_left_last_is_whole_and_anything_else_is_to_be_restored() {
         let disk = Disk::new();
         let first = disk.own(1, 0);
         assert!(!first.whole, "an empty directory, until a snapshot says so");
-        whole(&first.root).expect("whole");
+        whole(&first.root, None).expect("whole");
         std::fs::write(first.root.join("a"), "a").expect("a file");
         let again = disk.own(1, 1);
         assert!(again.whole, "the same token again");
         let next = disk.own(5, 1);
         assert!(next.whole && next.root.join("a").exists(), "nobody else was there");
-        assert_eq!(disk.names(), [".5"]);
+        assert_eq!((next.anew, disk.names()), (None, vec![".5".to_owned()]));
         let back = disk.own(9, 7);
         assert!(!back.whole && back.root.join("a").exists(), "somebody else was there");
         assert_eq!(disk.names(), [".9", ".9.restoring"]);
@@ -189,8 +282,59 @@ mod tests {
         let later = disk.own(12, 9);
         assert!(!later.whole, "and was not whole when it was left");
         assert_eq!(disk.names(), [".12", ".12.restoring"]);
-        whole(&later.root).expect("whole");
+        whole(&later.root, None).expect("whole");
         assert_eq!(disk.names(), [".12"]);
+    }
+
+    #[test]
+    fn how_files_were_made_anew_is_known_as_long_as_they_are_there() {
+        let disk = Disk::new();
+        let made = remake(&disk.own(3, 1).root, 3);
+        assert_eq!(disk.own(3, 3).anew, made, "the worker has started again");
+        let next = disk.own(7, 3);
+        assert_eq!((next.whole, &next.anew), (true, &made), "nobody else was there");
+        assert_eq!(disk.names(), [".7", ".7.anew"]);
+        assert_eq!(disk.own(8, 7).anew, made);
+        let tree = SnapshotTree::try_from("ab".repeat(32)).expect("a tree");
+        let other = Some(Anew { token: FencingToken(15), tree: Some(tree) });
+        let back = disk.own(15, 12);
+        assert_eq!((back.whole, &back.anew), (false, &None), "somebody else was there");
+        assert_eq!(disk.names(), [".15", ".15.restoring"]);
+        whole(&back.root, other.as_ref()).expect("whole");
+        assert_eq!(disk.own(20, 15).anew, other);
+    }
+
+    #[test]
+    fn a_death_between_two_tokens_forgets_nothing() {
+        let disk = Disk::new();
+        let first = disk.own(3, 1);
+        remake(&first.root, 3);
+        // It died before the directory was renamed.
+        let next = first.root.with_extension("7");
+        std::fs::copy(anew(&first.root), anew(&next)).expect("a copy");
+        let later = disk.own(9, 7);
+        assert!(!later.whole, "what was left is not of the last token");
+        assert_eq!(disk.names(), [".9", ".9.restoring"], "and leaves nothing");
+        // After it.
+        remake(&later.root, 9);
+        let next = later.root.with_extension("11");
+        std::fs::copy(anew(&later.root), anew(&next)).expect("a copy");
+        std::fs::rename(&later.root, &next).expect("renamed");
+        let found = disk.own(13, 11);
+        let token = found.anew.map(|anew| anew.token);
+        assert_eq!((found.whole, token), (true, Some(FencingToken(9))));
+    }
+
+    #[test]
+    fn a_directory_that_does_not_say_how_it_was_made_is_made_anew() {
+        for text in ["", "3", "3 -", "x -\n", "3 ab\n"] {
+            let disk = Disk::new();
+            let first = disk.own(3, 1);
+            remake(&first.root, 3);
+            std::fs::write(anew(&first.root), text).expect("a file");
+            assert!(!disk.own(3, 3).whole, "{text:?}");
+            assert!(!disk.own(7, 3).whole, "{text:?}");
+        }
     }
 
     #[test]
@@ -203,7 +347,7 @@ mod tests {
         let made = shared(true, true).expect("made");
         assert!(!made.whole);
         assert!(!shared(false, true).expect("found").whole, "its first holder died");
-        whole(&made.root).expect("whole");
+        whole(&made.root, None).expect("whole");
         assert!(shared(false, true).expect("found").whole);
     }
 }

@@ -2,13 +2,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{FencingToken, LocationRef, SessionError, SnapshotTree};
+use domain::{FencingToken, LocationRef, SessionError};
 use sandbox::LocationLock;
 use session::{Files, FilesOptions, Runtime, Workspace};
 use store::{LocationKind, LocationRow, StoreError};
 use tracing::{debug, warn};
 
-use crate::disk::{self, Directory, WorkspaceDisk};
+use crate::disk::{self, Anew, Directory, WorkspaceDisk};
 use crate::executor::chain;
 use crate::options::WorkerOptions;
 
@@ -32,6 +32,14 @@ struct Place {
     root: PathBuf,
     /// Its files are what they are to be.
     whole: bool,
+    /// How they were made anew before.
+    anew: Option<Anew>,
+}
+
+impl Place {
+    fn of(Directory { root, whole, anew }: Directory) -> Self {
+        Self { root, whole, anew }
+    }
 }
 
 /// Takes a Location over: makes or finds its files, raises its fence, and ends what an earlier owner's
@@ -51,7 +59,7 @@ pub(crate) async fn take_over(
     let own = row.kind == LocationKind::Managed && options.disk == WorkspaceDisk::Own;
     // On a shared disk before the fence; see there.
     let mut found = if own { None } else { Some(find_files(options, at, &row).await) };
-    store.raise_fence(at.clone(), token).await?;
+    let last = store.raise_fence(at.clone(), token).await?;
     let lock = match lock(options, at, token).await {
         Ok(lock) => lock,
         Err(message) => {
@@ -61,7 +69,7 @@ pub(crate) async fn take_over(
         }
     };
     if own {
-        found = Some(own_files(runtime, options, at, token, &row).await?);
+        found = Some(own_files(runtime, options, at, token, last).await?);
     }
     let place = match found {
         Some(Ok(place)) => place,
@@ -81,14 +89,14 @@ pub(crate) async fn take_over(
         settings: runtime.settings.snapshots.clone(),
     });
     let mut workspace = Workspace::at(place.root.clone(), shown.clone(), Some(lock));
+    let mut anew = place.anew;
     if !place.whole {
-        match restore(&files, place.root).await {
-            Ok(tree) => {
-                debug!(location.id = %at.location, ?tree, "the workspace is made anew");
-                // Of a Location where nobody was before, nothing can be gone.
-                if row.fence != 0 {
-                    workspace = workspace.restored(token, tree);
-                }
+        // Of a Location where nobody was before, nothing can be gone.
+        let first = last.0 == 0;
+        match restore(&files, place.root, (!first).then_some(token)).await {
+            Ok(made) => {
+                debug!(location.id = %at.location, ?made, "the workspace is made anew");
+                anew = made;
             }
             Err(message) => {
                 warn!(location.id = %at.location, %message, "the workspace cannot be restored");
@@ -97,14 +105,23 @@ pub(crate) async fn take_over(
             }
         }
     }
+    // As long as these files are there: a session that slept meanwhile is told when it wakes.
+    if let Some(Anew { token, tree }) = anew {
+        workspace = workspace.restored(token, tree);
+    }
     if row.kind == LocationKind::Local {
         workspace = workspace.in_project();
     }
     Ok(workspace.with_files(files))
 }
 
-/// Makes the files those of the newest Workspace Snapshot, and says that they are whole.
-async fn restore(files: &Files, root: PathBuf) -> Result<Option<SnapshotTree>, String> {
+/// Makes the files those of the newest Workspace Snapshot, and says that they are whole. `token`: under which something
+/// may be gone with it; that is kept beside them.
+async fn restore(
+    files: &Files,
+    root: PathBuf,
+    token: Option<FencingToken>,
+) -> Result<Option<Anew>, String> {
     let mut tried = 1;
     let tree = loop {
         match files.restore_newest().await {
@@ -124,10 +141,12 @@ async fn restore(files: &Files, root: PathBuf) -> Result<Option<SnapshotTree>, S
         }
     };
     files.save().await;
-    let marked = tokio::task::spawn_blocking(move || disk::whole(&root)).await;
-    let marked = marked.map_err(|error| error.to_string())?;
-    marked.map_err(|error| format!("the workspace's folder cannot be written: {error}"))?;
-    Ok(tree)
+    let made = token.map(|token| Anew { token, tree });
+    let kept = made.clone();
+    blocking(move || disk::whole(&root, kept.as_ref()))
+        .await
+        .map_err(|error| format!("the workspace's folder cannot be written: {error}"))?;
+    Ok(made)
 }
 
 /// The directory that all workers see.
@@ -136,7 +155,7 @@ async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow
         LocationKind::Local => {
             let root = PathBuf::from(&row.directory);
             if is_directory(&root).await {
-                Ok(Place { root, whole: true })
+                Ok(Place { root, whole: true, anew: None })
             } else {
                 Err(unavailable(format!(
                     "the directory {} does not exist on this worker; create it, or use another",
@@ -149,7 +168,7 @@ async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow
             let (location, first, seeded) =
                 (at.location.clone(), row.fence == 0, row.seed.is_some());
             match blocking(move || disk::shared(&folder, &location, first, seeded)).await {
-                Ok(Some(Directory { root, whole })) => Ok(Place { root, whole }),
+                Ok(Some(found)) => Ok(Place::of(found)),
                 Ok(None) => Err(unavailable(
                     "the workspace is on another worker's disk and cannot be taken over \
                      without a shared --workspace-dir; start that worker again, give all workers \
@@ -162,22 +181,21 @@ async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow
     }
 }
 
-/// The directory of this token on this worker's own disk.
+/// The directory of this token on this worker's own disk. `last`: the token that was there before.
 async fn own_files(
     runtime: &Runtime,
     options: &WorkerOptions,
     at: &LocationRef,
     token: FencingToken,
-    row: &LocationRow,
+    last: FencingToken,
 ) -> Result<Found, StoreError> {
     let packs = runtime.store.workspace_packs(at.clone()).await?;
     let newest = packs.iter().map(|pack| pack.token).max();
-    let last = FencingToken(row.fence);
     let last = Some(last).filter(|last| newest.is_none_or(|newest| newest <= *last));
     let folder = options.workspace_dir.join(at.org.to_string());
     let location = at.location.clone();
     Ok(match blocking(move || disk::own(&folder, &location, token, last)).await {
-        Ok(Directory { root, whole }) => Ok(Place { root, whole }),
+        Ok(found) => Ok(Place::of(found)),
         Err(error) => Err(unmade(options, &error)),
     })
 }

@@ -155,12 +155,14 @@ impl History {
         self.state.revert.as_ref()
     }
 
-    /// The synthetic input that waits for the end of a staged Revert: it is about work that may be gone by then.
+    /// The synthetic input that waits for the end of a staged Revert, since whenever one is staged: it is about work
+    /// that may be gone by then. What somebody has woken the session for does not wait.
     pub fn held(&self) -> impl Iterator<Item = &PendingInput> {
         let is_staged = matches!(self.state.revert, Some(Reverting::Staged(_)));
         let since = if is_staged { self.state.staged } else { Seq(i64::MAX) };
-        let held =
-            move |input: &&PendingInput| input.seq > since && input.prompt.synthetic.is_some();
+        let held = move |input: &&PendingInput| {
+            input.seq > since && input.prompt.synthetic.is_some() && !input.prompt.wake
+        };
         self.state.pending.iter().filter(held)
     }
 

@@ -94,11 +94,11 @@ impl Checker {
                 self.files.staging(&staging.original)?;
             }
             SessionEvent::RevertStaged(staged) => {
-                self.inbox.staged(true);
+                self.inbox.holds = true;
                 self.files.staged(staged.original.as_ref())?;
             }
             SessionEvent::RevertCleared(_) => {
-                self.inbox.staged(false);
+                self.inbox.cleared();
                 self.files.cleared();
             }
             SessionEvent::RevertCommitted(committed) => {

@@ -33,7 +33,8 @@ pub(super) struct Inbox {
     pub(super) holds: bool,
     /// The control that was delivered last.
     pub(super) last_control: Option<MessageId>,
-    /// What waits for the end of a staged Revert, and goes with it if it is committed.
+    /// What waits for the end of a staged Revert, at whatever message it is staged by then, and goes with it if it
+    /// is committed.
     held: Vec<MessageId>,
     /// What goes with a Revert in this very write.
     goes: Vec<MessageId>,
@@ -114,6 +115,7 @@ impl Inbox {
         if changed.wake {
             input.wake_seq = seq;
             self.last_wake = seq;
+            self.held.retain(|held| *held != changed.message); // somebody wants it now
         }
         Ok(())
     }
@@ -131,11 +133,13 @@ impl Inbox {
                 input.wake_seq = seq;
             }
         }
+        let inputs = &self.inputs;
+        self.held.retain(|held| inputs.get(held).is_some_and(|input| input.wake_seq == 0));
     }
 
-    /// Whether a Revert is staged.
-    pub(super) fn staged(&mut self, is: bool) {
-        self.holds = is;
+    /// No Revert is staged any more, and nothing has gone with it.
+    pub(super) fn cleared(&mut self) {
+        self.holds = false;
         self.held.clear();
     }
 

@@ -114,7 +114,7 @@ impl Checker {
         self.told.is_whole()?;
         self.inbox.is_whole()?;
         if head.staged_seq == 0 {
-            self.inbox.staged(false);
+            self.inbox.holds = false;
         }
         if head.handed_over || !head.open {
             self.sides.no_title("a drain has stopped")?;

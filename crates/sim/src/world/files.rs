@@ -11,6 +11,7 @@ use session_rules::PutBack;
 
 use super::World;
 use crate::fault::Fault;
+use crate::mutant::ShellMutant;
 
 /// Paths that calls write to.
 const PATHS: usize = 4;
@@ -33,7 +34,9 @@ pub(super) struct Disk {
     ordinal: i64,
     /// All files were looked at under this token.
     seen: Option<i64>,
-    /// Under which token the files were made anew, and of what.
+    /// Whose disk it is, where each worker has its own.
+    on: Option<usize>,
+    /// Under which token the files were made anew, and of what. Known as long as these files are there.
     pub(super) restored: Option<(FencingToken, Option<SnapshotTree>)>,
 }
 
@@ -167,9 +170,18 @@ impl World {
         changes(files(from), files(to).unwrap_or(&BTreeMap::new()))
     }
 
-    /// Another worker has a Location, with a disk of its own: its files are made anew.
-    pub(super) fn another_disk(&mut self, at: usize, token: i64) {
+    /// A worker with a disk of its own takes a Location whose fence was `before`: unless it was there last, its files
+    /// are made anew.
+    pub(super) fn own_disk(&mut self, at: usize, worker: usize, before: i64, token: i64) {
+        let forgets = self.is(ShellMutant::MadeAnewForgotten);
         let disk = &mut self.disks[at];
+        if disk.on.replace(worker) == Some(worker) {
+            disk.restored = disk.restored.take().filter(|_| !forgets);
+            return;
+        }
+        if before == 0 {
+            return;
+        }
         let newest = disk.tree.as_ref().and_then(|tree| self.trees.get(tree));
         let content = newest.cloned().unwrap_or_default();
         if content != disk.content {
@@ -208,6 +220,19 @@ impl World {
                     self.told_lost.extend(restored.lost.iter().cloned());
                     let first = forgotten.first();
                     first.map(|call| format!("files: the effect of {call} is gone, and not told"))
+                }
+                SessionEvent::TurnStarted(started) => {
+                    let there = &self.disks[at].content.done;
+                    let mut calls = self.checkers[session].calls_with_effects();
+                    let unknown = calls.find(|call| {
+                        self.effects.contains(*call)
+                            && !there.contains(*call)
+                            && !self.told_lost.contains(*call)
+                    });
+                    let turn = &started.turn;
+                    unknown.map(|call| {
+                        format!("files: {turn} begins, and nobody has said that {call} is gone")
+                    })
                 }
                 _ => None,
             };

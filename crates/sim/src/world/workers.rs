@@ -194,7 +194,7 @@ impl World {
                 continue;
             }
             if self.own_disks && before < token {
-                self.another_disk(location, token);
+                self.own_disk(location, worker, before, token);
             }
             if held != Some(token) {
                 self.trace.count(token);

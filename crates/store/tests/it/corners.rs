@@ -8,6 +8,7 @@ use domain::{
 use store::{Creation, DrainEnd, Hold, InboxChange, StoreError, Written};
 
 use crate::files::{control, last, moved, stage};
+use crate::reverts::{staged_again, staged_anew};
 use crate::script::{TestTurn, ended, promoted};
 use crate::world::{World, name};
 
@@ -24,6 +25,8 @@ pub(crate) enum Corner {
     WaitingPrompt,
     IdOfAReply,
     MoveWithWork,
+    StagedAgain,
+    StagedAnew,
 }
 
 impl Corner {
@@ -38,6 +41,8 @@ impl Corner {
             Self::WaitingPrompt => waiting_prompt(world).await,
             Self::IdOfAReply => id_of_a_reply(world).await,
             Self::MoveWithWork => move_with_work(world).await,
+            Self::StagedAgain => staged_again(world).await,
+            Self::StagedAnew => staged_anew(world).await,
         }
     }
 }
@@ -130,6 +135,7 @@ async fn waiting_prompt(world: &World) {
     stage(world, &session, &first.message, from, &RevertedTo::default()).await;
     let undo = control(world, &session, Control::Unrevert).await;
     let next = world.admit(&session, "go on").await;
+    let stored = world.admit_only(&session, "for later").await;
     let note = PromptAdmitted { synthetic: Some("CI".into()), ..world.prompt("CI is red") };
     world.try_admit(&session, &note).await.expect("admitted");
     let id = || session.session.clone();
@@ -138,10 +144,10 @@ async fn waiting_prompt(world: &World) {
     assert!(matches!(done, Ok(InboxChange::Done { .. })), "{done:?}");
     let waits = world.store.inbox(world.org, id(), 10).await.expect("an inbox");
     let waits: Vec<MessageId> = waits.into_iter().map(|input| input.id).collect();
-    assert_eq!(waits, [undo, next.message]);
+    assert_eq!(waits, [undo, next.message, stored.message]);
     let kinds = world.kinds(&session).await;
     assert_eq!(kinds[kinds.len() - 2..], ["revert.committed", "input.cancelled"]);
-    assert_eq!(world.head(&session).await.pending, 2);
+    assert_eq!(world.head(&session).await.pending, 3);
 }
 
 /// Its row would stand in the way of the prompt's promotion, for good.
@@ -217,4 +223,14 @@ async fn a_prompt_under_the_id_of_a_reply_is_refused() {
 #[tokio::test]
 async fn a_session_that_moves_with_work_is_handed_over() {
     in_a_world_of_its_own(Corner::MoveWithWork).await;
+}
+
+#[tokio::test]
+async fn what_a_revert_holds_is_held_when_it_is_staged_at_another_message() {
+    in_a_world_of_its_own(Corner::StagedAgain).await;
+}
+
+#[tokio::test]
+async fn what_waits_from_before_a_revert_is_not_held() {
+    in_a_world_of_its_own(Corner::StagedAnew).await;
 }

@@ -42,7 +42,7 @@ impl Mutant {
     }
 }
 
-const MUTANTS: [Mutant; 28] = [
+const MUTANTS: [Mutant; 30] = [
     mutant(
         "a drain's write does not prove its claim",
         "write_drain",
@@ -73,10 +73,15 @@ const MUTANTS: [Mutant; 28] = [
         "i.wake_seq > h.parked_seq",
         "false",
     ),
-    mutant("a lower token is taken for the fence", "raise_fence", "AND fence < p_token", ""),
+    mutant(
+        "a lower token is taken for the fence",
+        "take_fence",
+        "IF known >= p_token",
+        "IF known = p_token",
+    ),
     mutant(
         "a new token leaves the claims",
-        "raise_fence",
+        "take_fence",
         "SET claim = claim + 1",
         "SET claim = claim",
     ),
@@ -204,6 +209,15 @@ const MUTANTS: [Mutant; 28] = [
         .shown_by(Corner::LowerToken),
     mutant("a staged Revert holds whatever waits", "held_inputs", "AND i.kind = 'synthetic'", "")
         .shown_by(Corner::WaitingPrompt),
+    mutant("staged again, a Revert forgets what it holds", "is_held", "OR (", "OR (false AND ")
+        .shown_by(Corner::StagedAgain),
+    mutant(
+        "what waits for one Revert is held by the next",
+        "is_held",
+        "AND NOT EXISTS",
+        "OR EXISTS",
+    )
+    .shown_by(Corner::StagedAnew),
 ];
 
 impl Mutant {

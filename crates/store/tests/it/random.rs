@@ -209,7 +209,7 @@ async fn whatever_workers_and_clients_do_the_oracle_finds_nothing() {
 
 async fn fence(world: &World, at: &LocationId, token: i64) -> Result<(), StoreError> {
     let at = LocationRef { org: world.org, location: at.clone() };
-    world.store.raise_fence(at, FencingToken(token)).await
+    world.store.raise_fence(at, FencingToken(token)).await.map(drop)
 }
 
 /// Reverts and what ends them, at a session that is seldom busy.

@@ -181,6 +181,55 @@ async fn a_revert_and_its_end_want_an_idle_session() {
     world.assert_sound(false).await;
 }
 
+/// A note about work that is gone twice over is in nobody's way, and goes with it.
+pub(crate) async fn staged_again(world: &World) {
+    world.fence(1).await;
+    let (session, kept, gone) = with_staged(world).await;
+    let first = last_promotion(world, &session).await;
+    world.try_admit(&session, &synthetic(world)).await.expect("admitted");
+    stage(world, &session, &kept.message, first, &first_epoch()).await;
+    world.try_admit(&session, &synthetic(world)).await.expect("admitted");
+    stage(world, &session, &gone.message, first, &first_epoch()).await;
+    assert_eq!(world.head(&session).await.pending, 2);
+    let known = world.kinds(&session).await.len();
+    assert!(matches!(commit(world, &session).await, Ok(InboxChange::Done { .. })));
+    let kinds = world.kinds(&session).await;
+    assert_eq!(kinds[known..], ["revert.committed", "input.cancelled", "input.cancelled"]);
+    assert_eq!(world.head(&session).await.pending, 0);
+    world.assert_sound(true).await;
+}
+
+/// What was stored while nothing was staged, or while a Revert was that has ended, is not about what a later one takes
+/// away.
+pub(crate) async fn staged_anew(world: &World) {
+    world.fence(1).await;
+    let (session, _, gone) = with_staged(world).await;
+    let first = last_promotion(world, &session).await;
+    world.try_admit(&session, &synthetic(world)).await.expect("admitted");
+    let end = ControlAdmitted { control: Control::Unrevert, ..world.compaction() };
+    world.try_control(&session, &end).await.expect("admitted");
+    let (message, error) = (end.message, None);
+    let cleared = RevertCleared { error: None };
+    // The Revert ends, and before anybody looks again it is staged once more.
+    let events = [
+        ControlDelivered { message, error }.into(),
+        cleared.into(),
+        staged(&gone.message, first, &first_epoch()),
+        ended(DrainOutcome::Completed),
+    ];
+    world.drain(&session, 1, &events, DrainEnd::Close).await;
+    let revert = Control::Revert { message: gone.message, files: true };
+    let again = ControlAdmitted { control: revert, ..world.compaction() };
+    assert!(is_busy(&world.try_control(&session, &again).await), "the note comes first");
+    commit(world, &session).await.expect("committed");
+    assert_eq!(world.head(&session).await.pending, 1, "it waits on");
+    world.assert_sound(true).await;
+}
+
+async fn last_promotion(world: &World, session: &SessionRef) -> Seq {
+    last(world, session, "prompt.promoted").await
+}
+
 #[tokio::test]
 async fn nothing_wakes_what_a_staged_revert_holds() {
     let world = World::new().await;

@@ -191,7 +191,27 @@ async fn on_disks_of_their_own_the_newest_snapshot_goes_where_the_location_goes(
     let back = world.take_over(&a, &session, 4).await?;
     assert_eq!((read(&back, "kept")?.as_deref(), read(&back, "late")?), (Some("kept"), None));
     let left = std::fs::read_dir(a.workspace_dir.join(ORG.to_string()))?.count();
-    assert_eq!(left, 1, "nothing is left of earlier tokens");
+    assert_eq!(left, 2, "the directory and how it was made; nothing of earlier tokens");
+    Ok(())
+}
+
+#[tokio::test]
+async fn that_files_were_made_anew_is_told_under_every_later_token_of_the_same_disk() -> Result<()>
+{
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let (a, b) = (world.worker("a", WorkspaceDisk::Own), world.worker("b", WorkspaceDisk::Own));
+    let first = world.take_over(&a, &session, 1).await?;
+    assert_eq!(first.made_anew(), None, "nobody was there before");
+    let captured = world.capture(&session, 1, root(&first)?).await?;
+    let tree = captured.tree.to_string().try_into()?;
+    let other = world.take_over(&b, &session, 3).await?;
+    assert_eq!(other.made_anew(), Some((FencingToken(3), Some(&tree))));
+    // Neither the worker's end nor a newer token makes it undone.
+    let again = world.take_over(&b, &session, 6).await?;
+    assert_eq!(again.made_anew(), Some((FencingToken(3), Some(&tree))));
+    let back = world.take_over(&a, &session, 8).await?;
+    assert_eq!(back.made_anew(), Some((FencingToken(8), Some(&tree))), "its files were old");
     Ok(())
 }
 

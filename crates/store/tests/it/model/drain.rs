@@ -18,7 +18,7 @@ impl Pair<'_> {
         let token = (newest + 2).saturating_sub_unsigned(self.rng.below(4)).max(1);
         let at = self.locations[location].clone();
         let real = match self.world.store.raise_fence(at, FencingToken(token)).await {
-            Ok(()) => "ours",
+            Ok(_) => "ours",
             Err(StoreError::Superseded) => "superseded",
             Err(error) => panic!("{error:?}"),
         };
