@@ -1,7 +1,7 @@
 //! As whom a request goes to its provider: with the credential that the organisation keeps for it, else with what the
 //! process has. One that is kept and cannot be used is an error: another key would be another account's.
 
-use credentials::{CredentialKind, CredentialsError};
+use credentials::{CredentialKind, CredentialsError, EnvelopeError};
 use llm_client::{Auth, LlmError, Route};
 use llm_protocol::{ErrorReason, ProviderError, truncate};
 use session_rules::TurnPlan;
@@ -100,8 +100,10 @@ fn unusable(provider: &str, error: CredentialsError) -> Blocked {
     warn!(provider, %error, "an organisation's credential cannot be used");
     let why = if matches!(error, CredentialsError::NoSecretsKey) {
         "this worker was started without the secrets key; start it with the --secrets-key of the gateways".to_owned()
+    } else if matches!(error, CredentialsError::Envelope(EnvelopeError::MissingKey(_))) {
+        format!("{error}, on all gateways and workers")
     } else {
-        format!("{error}; or put another in its place (PATCH /platform/credential/…)")
+        format!("{error}; put another in its place (PATCH /platform/credential/…)")
     };
     let message = format!("the organisation's credential for `{provider}` cannot be opened: {why}");
     Blocked::Refused(LlmError::unsent(ErrorReason::Authentication, &message))
