@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    fn view(catalog: serde_json::Value) -> ModelsView {
+    fn view(catalog: &serde_json::Value) -> ModelsView {
         let answer = json!({
             "version": "models.dev:ab", "catalog": catalog, "default": "simulated/simulated", "models": [
                 { "id": "simulated/simulated", "name": "s", "status": "available", "connected": true, "limits": {} },
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn models_are_a_table_of_what_they_take_and_cost() {
-        let text = list(&view(json!({ "updated": "2026-05-12" })));
+        let text = list(&view(&json!({ "updated": "2026-05-12" })));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "MODEL                CONTEXT  OUTPUT  USD/1M IN  OUT  VARIANTS");
         assert_eq!(
@@ -189,13 +189,13 @@ mod tests {
 
     #[test]
     fn the_catalog_is_told_with_its_age() {
-        let shipped = origin(&view(json!({ "updated": "2026-05-12" })));
+        let shipped = origin(&view(&json!({ "updated": "2026-05-12" })));
         assert_eq!(
             shipped,
             "catalog models.dev:ab, last changed 2026-05-12, shipped with the service"
         );
         let failing = json!({ "updated": "", "source": "http://c.example/api.json", "seen": 0, "failure": "status 502" });
-        let failing = origin(&view(failing));
+        let failing = origin(&view(&failing));
         assert!(failing.starts_with("catalog models.dev:ab, seen at http://c.example/api.json 19"));
         assert!(failing.ends_with(", and not since: status 502"), "{failing}");
     }
