@@ -124,9 +124,9 @@ impl Material {
         let string =
             |value: &Value| value.as_str().map(str::to_owned).ok_or(EnvelopeError::Refused);
         Ok(match kind {
-            CredentialKind::ApiKey => match &value["serviceAccount"] {
-                Value::Null => Self::ApiKey(secret(&value["key"])?),
-                account => {
+            CredentialKind::ApiKey => match value.get("serviceAccount") {
+                None => Self::ApiKey(secret(&value["key"])?),
+                Some(account) => {
                     let account = ServiceAccount::of_json(account);
                     Self::ServiceAccount(Box::new(account.map_err(|_| EnvelopeError::Refused)?))
                 }
