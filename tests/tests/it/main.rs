@@ -11,6 +11,7 @@ mod fairness;
 mod faults;
 mod files;
 mod life;
+mod providers;
 mod refusals;
 mod stock;
 mod streams;
