@@ -12,6 +12,7 @@ mod faults;
 mod files;
 mod life;
 mod providers;
+mod rates;
 mod refusals;
 mod stock;
 mod streams;
