@@ -19,7 +19,6 @@ mod revert;
 mod side;
 mod view;
 mod weight;
-mod weight;
 
 pub use components::{Components, ModelEntry, hash_hex};
 pub use files::Unsaved;
