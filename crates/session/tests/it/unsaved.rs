@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::Completed;
-use domain::{CallId, NoticeKind, SessionEvent};
+use domain::{CallId, NoticeKind, SessionEvent, TurnId};
 use serde_json::json;
 use session::Files;
 use simulated_model::Script;
@@ -123,6 +123,37 @@ async fn a_drain_that_ends_in_its_first_write_has_saved_nothing() -> Result<()> 
     says_again(&world, &session, "one").await?;
     let (settled, gone) = lost(&world, &session).await?;
     assert_eq!((settled.len(), gone), (1, vec![settled]));
+    world.check().await
+}
+
+#[tokio::test]
+async fn what_is_captured_before_a_call_is_of_the_turn_whose_calls_no_capture_has() -> Result<()> {
+    let world = world().await?;
+    let session = world.session().await?;
+    hold(&world, &session, "here")?;
+    let write = |path: &str| call("write", json!({"path": path, "content": "one\n"}));
+    world.script(calls("job", 0, vec![write("a.txt")]))?;
+    world.script(Script { delay_ms: 300, ..calls("job", 1, vec![write("b.txt")]) })?;
+    world.script(says("job", 2, "done"))?;
+    let comes_back = outage(&world)?;
+    world.prompt(&session, "job").await?;
+    let (outcomes, ()) = futures::try_join!(world.settle(&session), async {
+        // Nothing of the first turn could be captured, and the second one's call comes when it could be.
+        world.until_requests(2).await?;
+        comes_back()
+    })?;
+    assert_eq!(outcomes, [Completed]);
+    let (mut turns, mut captures) = (Vec::new(), Vec::new());
+    for event in world.events(&session).await? {
+        match event.event {
+            SessionEvent::TurnStarted(started) => turns.push(started.turn),
+            SessionEvent::WorkspaceSnapshotted(taken) => captures.push((taken.turn, taken.base)),
+            _ => {}
+        }
+    }
+    let [first, second, _] = &turns[..] else { anyhow::bail!("three turns, not {turns:?}") };
+    let of = |turn: &TurnId| (Some(turn.clone()), false);
+    assert_eq!(captures, [of(first), of(second)]);
     world.check().await
 }
 

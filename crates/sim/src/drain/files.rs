@@ -76,7 +76,9 @@ impl Drain {
     pub(super) fn before_changes(&mut self, world: &mut World) {
         let idle = !self.files.is_running() && self.files.done.is_none();
         if idle && self.may_change_files(world) && world.wants_base(self.at, self.token) {
-            self.begin_capture(None, world);
+            // What calls did that no capture has is in this one, and is theirs.
+            let owed = self.history.unsaved().last().map(|unsaved| unsaved.turn.clone());
+            self.begin_capture(owed, world);
         }
     }
 
