@@ -42,8 +42,7 @@ pub fn fork(
         }
         None => gone.hidden.unwrap_or(Seq(log.last().map_or(1, |event| event.seq.0 + 1))),
     };
-    let past = if mutated!(ForkTakesOneMore) { Seq(end.0 + 1) } else { end };
-    let log = &log[..log.partition_point(|event| event.seq < past)];
+    let log = &log[..log.partition_point(|event| event.seq < end)];
     let mut copy = Copy {
         kept: kept(log, &gone),
         shown: shown(log),
@@ -83,7 +82,7 @@ impl Gone {
     }
 
     fn has(&self, seq: Seq) -> bool {
-        self.ranges.iter().any(|range| range.contains(&seq)) && !mutated!(ForkKeepsReverted)
+        self.ranges.iter().any(|range| range.contains(&seq))
     }
 }
 
@@ -305,7 +304,7 @@ struct Ids<'m> {
 macro_rules! anew {
     ($name:ident, $known:ident, $id:ty) => {
         fn $name(&mut self, id: &$id) -> $id {
-            let fresh = || if mutated!(ForkKeepsIds) { id.clone() } else { <$id>::mint(self.mint) };
+            let fresh = || <$id>::mint(self.mint);
             self.$known.entry(id.clone()).or_insert_with(fresh).clone()
         }
     };

@@ -59,8 +59,6 @@ mutants! {
         MoveKeepsClaim,
         /// A staged Revert does not hold synthetic input back.
         StagedHoldsNothing,
-        /// A Fork counts what waits at the session that it is of.
-        ForkKeepsPending,
         /// What a Revert holds is forgotten when it is staged at another message.
         RestagedForgetsHeld,
     }
@@ -91,8 +89,6 @@ mutants! {
         RowBeforePack,
         /// A capture that failed is told as one that found nothing new.
         FailureIsAsBefore,
-        /// A Fork's own Location begins with the newest files, not with those of the cut.
-        ForkHasNewestFiles,
         /// A worker forgets under which token it has made files anew.
         MadeAnewForgotten,
     }
