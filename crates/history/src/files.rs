@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallId, FencingToken, RevertPaths, Seq, SnapshotTree, ToolClass, ToolSettled, TurnId,
-    WorkspaceRestored, WorkspaceSnapshotted,
+    CallId, FencingToken, RevertPaths, Seq, SnapshotTree, ToolSettled, TurnId, WorkspaceRestored,
+    WorkspaceSnapshotted,
 };
 
 use crate::CallState;
@@ -72,7 +72,7 @@ impl Capture {
 impl Files {
     /// A call has its result. Whether it failed says nothing of what it has changed until then.
     pub(crate) fn settled(&mut self, seq: Seq, call: &CallState, settled: &ToolSettled) {
-        if call.class == ToolClass::Pure || call.bodies == 0 || seq <= self.since {
+        if !call.may_have_changed_files() || seq <= self.since {
             return;
         }
         let unsaved = Arc::make_mut(&mut self.unsaved);

@@ -61,6 +61,13 @@ pub struct CallState {
     pub settled: Option<ToolSettled>,
 }
 
+impl CallState {
+    /// Whether it has begun, and is one that changes files.
+    pub(crate) fn may_have_changed_files(&self) -> bool {
+        self.class != ToolClass::Pure && self.bodies > 0
+    }
+}
+
 impl OpenTurn {
     pub(crate) fn new(turn: TurnId, message: MessageId, agent: String) -> Self {
         Self {
@@ -132,6 +139,12 @@ impl OpenTurn {
             }
             _ => {}
         }
+    }
+
+    /// Whether a call that changes files has begun, and has no result yet.
+    pub(crate) fn is_changing_files(&self) -> bool {
+        let is_at_it = |call: &CallState| call.settled.is_none() && call.may_have_changed_files();
+        self.calls.iter().any(|(_, call)| is_at_it(call))
     }
 
     /// A call by its id.

@@ -42,7 +42,8 @@ pub fn fork(
         }
         None => gone.hidden.unwrap_or(Seq(log.last().map_or(1, |event| event.seq.0 + 1))),
     };
-    let log = &log[..log.partition_point(|event| event.seq < end)];
+    let past = if mutated!(ForkTakesOneMore) { Seq(end.0 + 1) } else { end };
+    let log = &log[..log.partition_point(|event| event.seq < past)];
     let mut copy = Copy {
         kept: kept(log, &gone),
         shown: shown(log),
@@ -82,7 +83,7 @@ impl Gone {
     }
 
     fn has(&self, seq: Seq) -> bool {
-        self.ranges.iter().any(|range| range.contains(&seq))
+        self.ranges.iter().any(|range| range.contains(&seq)) && !mutated!(ForkKeepsReverted)
     }
 }
 
@@ -304,7 +305,7 @@ struct Ids<'m> {
 macro_rules! anew {
     ($name:ident, $known:ident, $id:ty) => {
         fn $name(&mut self, id: &$id) -> $id {
-            let fresh = || <$id>::mint(self.mint);
+            let fresh = || if mutated!(ForkKeepsIds) { id.clone() } else { <$id>::mint(self.mint) };
             self.$known.entry(id.clone()).or_insert_with(fresh).clone()
         }
     };

@@ -101,6 +101,12 @@ mutants! {
     NoticedAgain,
     /// Synthetic input that a staged Revert held waits on when it is committed.
     HeldOutlivesRevert,
+    /// A Fork shows what was reverted for good.
+    ForkKeepsReverted,
+    /// A Fork has the message that it was to end before.
+    ForkTakesOneMore,
+    /// A Fork's turns have the ids of those that they are copies of.
+    ForkKeepsIds,
 }
 
 /// Puts a mistake into the decisions of this thread, or takes it out.

@@ -59,6 +59,8 @@ mutants! {
         MoveKeepsClaim,
         /// A staged Revert does not hold synthetic input back.
         StagedHoldsNothing,
+        /// A Fork counts what waits at the session that it is of.
+        ForkKeepsPending,
         /// What a Revert holds is forgotten when it is staged at another message.
         RestagedForgetsHeld,
     }
@@ -89,6 +91,8 @@ mutants! {
         RowBeforePack,
         /// A capture that failed is told as one that found nothing new.
         FailureIsAsBefore,
+        /// A Fork's own Location begins with the newest files, not with those of the cut.
+        ForkHasNewestFiles,
         /// A worker forgets under which token it has made files anew.
         MadeAnewForgotten,
     }

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{FencingToken, MessageId, ModelRef, RevertPaths, Seq, SnapshotTree, TurnUsage};
+use domain::{
+    FencingToken, MessageId, ModelRef, RevertPaths, Seq, SnapshotTree, TurnId, TurnUsage,
+};
 
 use super::{EpochState, History, PendingControl, PendingInput};
 use crate::files::{Unsaved, changed_since, tree_before};
@@ -123,6 +125,14 @@ impl History {
     #[must_use]
     pub fn unsaved(&self) -> &[Unsaved] {
         &self.state.files.unsaved
+    }
+
+    /// The turn whose calls may have changed files that no committed Capture has: the open one, if such a call of it has
+    /// begun and has no result yet; otherwise that of the newest unsaved call.
+    #[must_use]
+    pub fn changing_turn(&self) -> Option<&TurnId> {
+        let open = self.state.open.as_ref().filter(|open| open.is_changing_files());
+        open.map(|open| &open.turn).or_else(|| self.unsaved().last().map(|unsaved| &unsaved.turn))
     }
 
     /// Settled calls whose effects on files are gone, and of which the model has not been told.

@@ -32,8 +32,8 @@ impl FileSlot {
 
     /// A call that may change files has come, one of which nobody knows which if it may change `any`: what is before it
     /// is captured, if nobody has looked yet. Where people work too, each drain looks before its first that may change any:
-    /// what they have changed is not its doing. `owed`: the turn whose calls no capture has yet; what they did is in this
-    /// one, and is theirs.
+    /// what they have changed is not its doing. `owed`: the turn whose calls no capture has yet, ended or still at it; what they
+    /// did is in this one, and is theirs.
     pub(crate) fn before_changes(&mut self, any: bool, owed: Option<TurnId>) {
         let Some(files) = &self.files else { return };
         let theirs = any && !self.looked && files.is_peoples();

@@ -29,7 +29,7 @@ impl<'r> Drain<'r> {
     pub(crate) fn before_changes(&mut self, turn: &Turn<'r>) {
         if self.may_change_files(turn) {
             let any = self.has_unintended(turn, |class| class == ToolClass::Unsafe);
-            let owed = self.log.history().unsaved().last().map(|unsaved| unsaved.turn.clone());
+            let owed = self.log.history().changing_turn().cloned();
             self.files.before_changes(any, owed);
         }
     }

@@ -1,5 +1,6 @@
 //! What a model is told of its calls' effects when their files are gone: all that no capture has, and nothing else.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -18,11 +19,23 @@ async fn world() -> Result<World> {
     World::with(|settings| settings.snapshots.back_off = Duration::ZERO).await
 }
 
+/// Where object storage has the packs, and where they are while it takes none.
+fn packs(world: &World) -> Result<[PathBuf; 2]> {
+    let packs = world.folder(&format!("blobs/o/{ORG}"))?.join("snapshot");
+    std::fs::create_dir_all(&packs)?;
+    let aside = packs.with_extension("aside");
+    Ok([packs, aside])
+}
+
 /// Object storage that takes no pack until the answer is called.
 fn outage(world: &World) -> Result<impl FnOnce() -> Result<()>> {
-    let packs = world.folder(&format!("blobs/o/{ORG}"))?.join("snapshot");
+    let [packs, aside] = packs(world)?;
+    std::fs::rename(&packs, &aside)?;
     std::fs::write(&packs, "no folder")?;
-    Ok(move || Ok(std::fs::remove_file(&packs)?))
+    Ok(move || {
+        std::fs::remove_file(&packs)?;
+        Ok(std::fs::rename(&aside, &packs)?)
+    })
 }
 
 /// The session where a worker captures its files.
@@ -154,6 +167,47 @@ async fn what_is_captured_before_a_call_is_of_the_turn_whose_calls_no_capture_ha
     let [first, second, _] = &turns[..] else { anyhow::bail!("three turns, not {turns:?}") };
     let of = |turn: &TurnId| (Some(turn.clone()), false);
     assert_eq!(captures, [of(first), of(second)]);
+    world.check().await
+}
+
+#[tokio::test]
+async fn what_is_captured_while_a_call_is_at_it_is_of_its_turn() -> Result<()> {
+    let world = world().await?;
+    let session = world.session().await?;
+    hold(&world, &session, "here")?;
+    world.script(calls("before", 0, vec![shell("echo x > there.txt")]))?;
+    world.script(says("before", 1, "done"))?;
+    world.prompt(&session, "before").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    // The next who looks can capture nothing before the first call; before the second one, while the first is still at
+    // it, it can.
+    hold(&world, &session, "here")?;
+    let since = world.events(&session).await?.len();
+    let [packs, aside] = packs(&world)?.map(|path| path.display().to_string());
+    drop(outage(&world)?);
+    let slow = shell(&format!("echo x > a.txt; rm {packs}; mv {aside} {packs}; sleep 2"));
+    let write = call("write", json!({"path": "b.txt", "content": "one\n"}));
+    world.script(Script { chunk_delay_ms: 300, ..calls("job", 0, vec![slow, write]) })?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let (mut turns, mut captures, mut files) = (Vec::new(), Vec::new(), Vec::new());
+    for event in world.events(&session).await?.split_off(since) {
+        match event.event {
+            SessionEvent::TurnStarted(started) => turns.push(started.turn),
+            SessionEvent::WorkspaceSnapshotted(taken) => {
+                captures.push((taken.turn, taken.base));
+                files.extend(taken.files.into_iter().map(|file| file.path));
+            }
+            _ => {}
+        }
+    }
+    let first = turns.first().context("a turn")?;
+    ensure!(
+        captures.iter().all(|capture| *capture == (Some(first.clone()), false)),
+        "{captures:?}"
+    );
+    ensure!(files.contains(&"a.txt".into()) && files.contains(&"b.txt".into()), "{files:?}");
     world.check().await
 }
 

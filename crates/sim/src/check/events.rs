@@ -19,7 +19,7 @@ impl Checker {
     ) -> Result<(), Violation> {
         let seq = recorded.seq.0;
         let claim = recorded.claim.map(|claim| claim.0);
-        self.told.before(&recorded.event)?;
+        self.told.before(&recorded.event, seq)?;
         #[expect(clippy::wildcard_enum_match_arm, reason = "nothing is said of the others")]
         match &recorded.event {
             SessionEvent::SessionCreated(created) => {

@@ -8,12 +8,14 @@
 //! sides     Compactions and titles, which run beside the conversation        I9
 //! requests  attempts, and what came to the provider                          I9
 //! files     what is captured before what, what is gone, what is put back     snapshots
+//! forks     what a session begins with that is a Fork                            Forks
 //! told      epochs, what was told of the context, requests that were sent    I7, prefix
 //! ```
 
 mod drains;
 mod events;
 mod files;
+mod forks;
 mod inbox;
 mod requests;
 mod sides;
@@ -24,6 +26,7 @@ use domain::{AttemptId, CallId, MessageId, TurnId};
 
 use self::drains::Drains;
 use self::files::Files;
+pub(crate) use self::forks::copies;
 use self::inbox::Inbox;
 use self::requests::Attempts;
 use self::sides::Sides;
@@ -55,6 +58,7 @@ use ensure;
 #[derive(Debug, Clone)]
 pub(crate) struct Checker {
     seen: usize,
+    limit: usize,
     drains: Drains,
     inbox: Inbox,
     turns: Turns,
@@ -71,6 +75,7 @@ impl Checker {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             seen: 0,
+            limit,
             drains: Drains::default(),
             inbox: Inbox::default(),
             turns: Turns::default(),

@@ -1,8 +1,17 @@
+use std::sync::Arc;
+
 use domain::{
     AttemptId, ContextUpdated, EpochReason, EpochStarted, PromptPart, PromptPromoted, SessionEvent,
 };
 
 use super::{Violation, ensure};
+
+/// The messages of a request, and what else it was made of.
+#[derive(Debug, Clone)]
+struct Sent {
+    components: String,
+    messages: Arc<[u8]>,
+}
 
 /// What requests have been made of.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +23,11 @@ pub(super) struct Told {
     /// What was told last of the context, and the snapshot after it.
     update: Option<(String, String)>,
     /// The messages of the last request, and what else it was made of.
-    body: Option<(String, Vec<u8>)>,
+    body: Option<Sent>,
+    /// What the last request was, from each place of the log on.
+    bodies: Vec<(i64, Option<Sent>)>,
+    /// The log as far as it is known.
+    place: i64,
     /// What tells each summary from others, with its place.
     summaries: Vec<(i64, String)>,
     /// Prompts by their places, and those that were reverted for good.
@@ -35,7 +48,8 @@ impl Told {
     }
 
     /// A summary and the epoch that it begins are written at once.
-    pub(super) fn before(&self, event: &SessionEvent) -> Result<(), Violation> {
+    pub(super) fn before(&mut self, event: &SessionEvent, seq: i64) -> Result<(), Violation> {
+        self.place = seq;
         let begins = matches!(event, SessionEvent::EpochStarted(_));
         ensure!(!self.ends || begins, "I7: a summary without its epoch");
         Ok(())
@@ -72,8 +86,13 @@ impl Told {
         self.newest = epoch;
         self.ends = false;
         self.update = None;
-        self.body = None;
+        self.sent(None);
         Ok(())
+    }
+
+    fn sent(&mut self, sent: Option<Sent>) {
+        self.body.clone_from(&sent);
+        self.bodies.push((self.place, sent));
     }
 
     pub(super) fn updated(&mut self, update: &ContextUpdated, seq: i64) -> Result<(), Violation> {
@@ -89,14 +108,14 @@ impl Told {
     pub(super) fn moved(&mut self) {
         self.epoch = 0;
         self.update = None;
-        self.body = None;
+        self.sent(None);
     }
 
     /// The log from `from` on never happened for the model, which is back in an epoch, or in none.
     pub(super) fn reverted(&mut self, from: i64, epoch: Option<i32>) {
         self.epoch = epoch.unwrap_or(0);
         self.update = None;
-        self.body = None;
+        self.sent(None);
         self.summaries.retain(|(seq, _)| *seq < from);
         let gone = self.prompts.iter().filter(|(seq, _)| *seq >= from);
         self.dead.extend(gone.map(|(_, text)| text.clone()));
@@ -115,10 +134,10 @@ impl Told {
         let tail = b"],\"tools\":";
         let messages = body.windows(tail.len()).rposition(|window| window == tail);
         let messages = &body[..messages.unwrap_or(0)];
-        if let Some((before, prefix)) = &self.body
-            && before == components
+        if let Some(before) = &self.body
+            && before.components == components
         {
-            let extends = messages.starts_with(prefix);
+            let extends = messages.starts_with(&before.messages);
             ensure!(extends, "prefix: {attempt} does not begin with the last request");
         }
         let text = String::from_utf8_lossy(messages);
@@ -128,8 +147,41 @@ impl Told {
         let dead = self.dead.iter().find(|dead| text.contains(dead.as_str()));
         ensure!(dead.is_none(), "revert: {attempt} shows what was reverted: {dead:?}");
         if !summary {
-            self.body = Some((components.to_owned(), messages.to_vec()));
+            let (components, messages) = (components.to_owned(), messages.into());
+            self.sent(Some(Sent { components, messages }));
         }
         Ok(())
+    }
+
+    /// A Fork's event that is a copy of one that `parent` knows.
+    pub(super) fn copied(&mut self, event: &SessionEvent, seq: i64, parent: &Self) {
+        self.place = seq;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "a model is told nothing by the others")]
+        match event {
+            SessionEvent::PromptPromoted(promoted) => self.promoted(promoted, seq),
+            SessionEvent::EpochStarted(started) => {
+                self.epoch = started.epoch;
+                self.newest = self.newest.max(started.epoch);
+                self.update = None;
+            }
+            SessionEvent::ContextUpdated(update) => {
+                self.update = Some((update.rendered.clone(), update.snapshot.clone()));
+            }
+            SessionEvent::CompactionEnded(ended) => {
+                let checkpoint = ended.checkpoint.as_deref().unwrap_or_default();
+                let mut known = parent.summaries.iter().map(|(_, summary)| summary);
+                let summary = known.rfind(|summary| checkpoint.contains(summary.as_str()));
+                self.summaries.extend(summary.map(|summary| (seq, summary.clone())));
+            }
+            _ => {}
+        }
+    }
+
+    /// All of it is copied, `kept` of the prompts, from a log up to `through`.
+    pub(super) fn forked(&mut self, parent: &Self, kept: &[String], through: i64) {
+        let last = parent.bodies.iter().rfind(|(place, _)| *place <= through);
+        self.sent(last.and_then(|(_, sent)| sent.clone()));
+        let theirs = parent.prompts.iter().map(|(_, text)| text).chain(&parent.dead);
+        self.dead = theirs.filter(|text| !kept.contains(text)).cloned().collect();
     }
 }

@@ -78,6 +78,12 @@ impl Turns {
         Ok(())
     }
 
+    /// A turn that is another session's, and over.
+    pub(super) fn copied(&mut self, started: &TurnStarted) {
+        self.steps = started.step;
+        self.noticed |= started.notice.is_some();
+    }
+
     /// An attempt of a turn, of a Compaction or of a title has ended.
     pub(super) fn attempt_ended(
         &mut self,

@@ -77,7 +77,7 @@ impl Drain {
         let idle = !self.files.is_running() && self.files.done.is_none();
         if idle && self.may_change_files(world) && world.wants_base(self.at, self.token) {
             // What calls did that no capture has is in this one, and is theirs.
-            let owed = self.history.unsaved().last().map(|unsaved| unsaved.turn.clone());
+            let owed = self.history.changing_turn().cloned();
             self.begin_capture(owed, world);
         }
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     Delivery, DrainEnd, EventId, IdMint, LocationId, MessageId, RecordedEvent, RevertStaged, Seq,
-    SessionEvent, Stamp, Taken, TimestampMs, TurnId,
+    SessionEvent, SessionForked, Stamp, Taken, TimestampMs, TurnId,
 };
 
 use crate::mutant::{Mutant, StoreMutant};
@@ -271,6 +271,29 @@ impl SimStore {
             revert: None,
             open_turns: Vec::new(),
         });
+    }
+
+    /// `fork_session`: what the Fork of `parent` begins with is one statement.
+    pub fn fork(
+        &mut self,
+        parent: usize,
+        location: usize,
+        (created, forked): (SessionEvent, SessionForked),
+        copied: Vec<(TimestampMs, SessionEvent)>,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) {
+        self.create(location, created, mint, now);
+        let session = self.sessions.len() - 1;
+        self.record(session, None, forked.into(), mint, now);
+        for (time, event) in copied {
+            self.record(session, None, event, mint, time);
+        }
+        let pending = self.sessions[parent].head.pending;
+        let keeps = self.is(StoreMutant::ForkKeepsPending);
+        let head = &mut self.sessions[session].head;
+        head.last_id = head.last_id.max(mint.last());
+        head.pending = if keeps { pending } else { 0 };
     }
 
     /// `ready_sessions_at`.

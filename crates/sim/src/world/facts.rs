@@ -20,8 +20,12 @@ pub(super) const EPOCH: i64 = 1_795_000_000_000;
 /// Actions of one history, at most.
 pub(super) const MAX_STEPS: u64 = 50_000;
 pub(super) const WORKERS: usize = 3;
+/// Those that there are from the beginning.
 pub(super) const LOCATIONS: usize = 2;
 pub(super) const SESSIONS: usize = 3;
+/// Forks, at most; each may have a Location of its own.
+pub(super) const FORKS: usize = 2;
+pub(super) const PLACES: usize = LOCATIONS + FORKS;
 /// How often a worker looks by itself, and placement.
 pub(super) const SWEEP: i64 = 500;
 /// How long a lease lasts after its last heartbeat.
@@ -47,7 +51,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     pub(super) fn new(mint: &mut IdMint) -> Self {
-        let locations: Vec<LocationId> = (0..LOCATIONS).map(|_| LocationId::mint(mint)).collect();
+        let locations: Vec<LocationId> = (0..PLACES).map(|_| LocationId::mint(mint)).collect();
         let session = |_| {
             let session = SessionId::mint(mint);
             let at = |location: &LocationId| SessionRef {
@@ -57,7 +61,7 @@ impl Facts {
             };
             locations.iter().map(at).collect()
         };
-        let sessions = (0..SESSIONS).map(session).collect();
+        let sessions = (0..SESSIONS + FORKS).map(session).collect();
         let default = ModelRef::new("simulated", "simulated");
         let classes = [ToolClass::Pure, ToolClass::Keyed, ToolClass::Probe, ToolClass::Unsafe];
         let definition = |name: &&str| ToolDefinition {
@@ -90,17 +94,28 @@ impl Facts {
     }
 
     /// The first event of a session: two have no title, and the last is a child of the first.
-    pub(super) fn created(&self, session: usize) -> SessionCreated {
+    pub(super) fn begun(&self, session: usize) -> SessionCreated {
         let last = session == SESSIONS - 1;
+        let parent = last.then(|| self.sessions[0][0].session.clone());
+        self.created(session % LOCATIONS, false, parent)
+    }
+
+    /// The first event of a session at a Location.
+    pub(super) fn created(
+        &self,
+        location: usize,
+        named: bool,
+        parent: Option<SessionId>,
+    ) -> SessionCreated {
         SessionCreated {
             project: self.project.clone(),
-            location: self.locations[session % LOCATIONS].clone(),
+            location: self.locations[location].clone(),
             directory: "/workspace".into(),
             title: "New session".into(),
             agent: "build".into(),
             model: None,
-            parent: last.then(|| self.sessions[0][0].session.clone()),
-            named: false,
+            parent,
+            named,
         }
     }
 

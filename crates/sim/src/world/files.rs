@@ -137,6 +137,7 @@ impl World {
     pub(super) fn touch(&mut self, at: usize, call: &CallId) {
         let path = format!("file{}", self.rng.index(PATHS));
         self.touched += 1;
+        self.writers.insert(self.touched, call.clone());
         let content = &mut self.disks[at].content;
         content.files.insert(path, self.touched);
         content.done.insert(call.clone());
@@ -168,6 +169,24 @@ impl World {
     pub(crate) fn diff(&self, from: &SnapshotTree, to: &SnapshotTree) -> Vec<FileChange> {
         let files = |tree| self.trees.get(tree).map(|content: &Content| &content.files);
         changes(files(from), files(to).unwrap_or(&BTreeMap::new()))
+    }
+
+    /// Who has written the files of a tree.
+    pub(super) fn writers_of(&self, tree: &SnapshotTree) -> impl Iterator<Item = &CallId> {
+        let files = self.trees.get(tree).into_iter().flat_map(|content| content.files.values());
+        files.filter_map(|version| self.writers.get(version))
+    }
+
+    /// The newest snapshot of a Location whose row is written.
+    pub(super) fn newest_tree(&self, at: usize) -> Option<SnapshotTree> {
+        self.disks[at].tree.clone()
+    }
+
+    /// A Location begins with the files of another one.
+    pub(super) fn seed(&mut self, at: usize, tree: &SnapshotTree) {
+        let files = self.trees.get(tree).map(|content| content.files.clone()).unwrap_or_default();
+        let content = Content { files, done: BTreeSet::new() };
+        self.disks[at] = Disk { content, tree: Some(tree.clone()), ..Disk::default() };
     }
 
     /// A worker with a disk of its own takes a Location whose fence was `before`: unless it was there last, its files
@@ -220,6 +239,13 @@ impl World {
                     self.told_lost.extend(restored.lost.iter().cloned());
                     let first = forgotten.first();
                     first.map(|call| format!("files: the effect of {call} is gone, and not told"))
+                }
+                SessionEvent::SessionMoved(moved) => {
+                    let to = self.facts.locations.iter().position(|at| *at == moved.to);
+                    if let Some(to) = to {
+                        self.visitors[to].insert(session);
+                    }
+                    None
                 }
                 SessionEvent::TurnStarted(started) => {
                     let there = &self.disks[at].content.done;

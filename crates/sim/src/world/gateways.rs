@@ -7,7 +7,7 @@ use domain::{
 };
 use history::hash_hex;
 
-use super::facts::{ENTRIES, EPOCH, LOCATIONS, SESSIONS};
+use super::facts::{ENTRIES, EPOCH, LOCATIONS};
 use super::{Action, World};
 use crate::fault::Fault;
 use crate::mutant::ShellMutant;
@@ -50,11 +50,12 @@ impl World {
             return;
         }
         self.after(100, 1_600, Action::Client);
-        let session = self.rng.index(SESSIONS);
+        let sessions = self.store.sessions.len();
+        let session = self.rng.index(sessions);
         if self.reverts && self.rng.chance(50) {
             // Only an idle session has it done.
             let idle = |session: &usize| !self.store.sessions[*session].head.ready();
-            if let Some(session) = (0..SESSIONS).rev().find(idle) {
+            if let Some(session) = (0..sessions).rev().find(idle) {
                 let control = self.with_mint(|world, mint, _| world.control(session, mint));
                 return self.admit(session, control);
             }
@@ -64,11 +65,12 @@ impl World {
                 let prompt = self.with_mint(Self::prompt);
                 self.admit(session, prompt);
             }
-            50..=54 => self.ask_again(),
+            50..=51 => self.ask_again(),
+            52..=54 => self.fork(session),
             // Mostly of work that runs: of any other it changes nothing.
             55..=68 => {
                 let open = |session: &usize| self.store.sessions[*session].head.open;
-                let running = (0..SESSIONS).find(open).filter(|_| session > 0);
+                let running = (0..sessions).find(open).filter(|_| session > 0);
                 self.interrupt(running.unwrap_or(session));
             }
             69..=74 => self.cancel(session),
@@ -95,7 +97,10 @@ impl World {
     }
 
     /// What `f` does with ids of now; later ones come after them.
-    fn with_mint<T>(&mut self, f: impl FnOnce(&mut Self, &mut IdMint, TimestampMs) -> T) -> T {
+    pub(super) fn with_mint<T>(
+        &mut self,
+        f: impl FnOnce(&mut Self, &mut IdMint, TimestampMs) -> T,
+    ) -> T {
         let now = EPOCH + self.now;
         let mut mint = IdMint::seeded(self.mint.last(), now, self.scheduled);
         let made = f(self, &mut mint, now);
@@ -211,7 +216,8 @@ impl World {
         }
         let (session, mut asked) =
             self.acknowledged[self.rng.index(self.acknowledged.len())].clone();
-        let session = if self.rng.chance(50) { (session + 1) % SESSIONS } else { session };
+        let session =
+            if self.rng.chance(50) { (session + 1) % self.store.sessions.len() } else { session };
         asked.differ();
         let admitted = self.ask(session, &asked);
         let lost = self.is(ShellMutant::AckBeforeCommit);
@@ -240,7 +246,7 @@ impl World {
     }
 
     /// Any prompt or answer that the session's log names, whatever has become of it.
-    fn any_message(&mut self, session: usize) -> Option<MessageId> {
+    pub(super) fn any_message(&mut self, session: usize) -> Option<MessageId> {
         let log = &self.store.sessions[session].events;
         let mut messages = Vec::new();
         for RecordedEvent { event, .. } in log {

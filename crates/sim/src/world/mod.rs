@@ -7,12 +7,14 @@
 //! workers    sweeps, leases, drains that start and end; placement
 //! files      what Locations have, and their snapshots
 //! gateways   what clients ask for, and hints
+//! forks      sessions that begin with the conversation of another
 //! trouble    what goes wrong, until faults stop
 //! ```
 
 mod desk;
 mod facts;
 mod files;
+mod forks;
 mod gateways;
 mod trouble;
 mod workers;
@@ -23,7 +25,7 @@ use domain::{CallId, IdMint, RecordedEvent, SnapshotTree, Stamp};
 use history::History;
 use session_rules::Site;
 
-use self::facts::{EPOCH, Facts, LOCATIONS, MAX_STEPS, QUIET, SESSIONS, SETTLED, WORKERS};
+use self::facts::{EPOCH, Facts, LOCATIONS, MAX_STEPS, PLACES, QUIET, SESSIONS, SETTLED, WORKERS};
 pub(crate) use self::files::{Capture, Taken};
 use self::files::{Content, Disk};
 use self::gateways::Asked;
@@ -74,6 +76,10 @@ pub(crate) struct World {
     /// Whose effects sessions know to be gone.
     told_lost: BTreeSet<CallId>,
     touched: u64,
+    /// The call that has written each version of a file.
+    writers: BTreeMap<u64, CallId>,
+    /// The sessions that have ever been at a Location.
+    visitors: Vec<BTreeSet<usize>>,
     disks: Vec<Disk>,
     /// Whether workers die much more than usual.
     deadly: bool,
@@ -124,6 +130,11 @@ fn crash_points(seed: u64, rng: &mut Rng) -> Vec<(Site, When, i64)> {
         .collect()
 }
 
+/// The sessions that begin at a Location.
+fn visitors(location: usize) -> BTreeSet<usize> {
+    (0..SESSIONS).filter(|session| session % LOCATIONS == location).collect()
+}
+
 /// The site for which the history of `seed` waits.
 fn rare(seed: u64) -> Site {
     let turn = seed / When::ALL.len() as u64 % RARE.len() as u64;
@@ -137,7 +148,7 @@ impl World {
         let facts = Facts::new(&mut mint);
         let mut store = SimStore::new(facts.locations.clone(), mutant);
         for session in 0..SESSIONS {
-            let created = facts.created(session);
+            let created = facts.begun(session);
             store.create(session % LOCATIONS, created.into(), &mut mint, EPOCH);
         }
         let crash_points = crash_points(seed, &mut rng);
@@ -155,15 +166,17 @@ impl World {
             steps: 0,
             drains: 0,
             workers: (0..WORKERS).map(|_| Worker::new()).collect(),
-            assigned: vec![None; LOCATIONS],
+            assigned: vec![None; PLACES],
             heard: vec![0; WORKERS],
             last_token: 0,
-            places: (0..LOCATIONS).map(|_| Place::default()).collect(),
+            places: (0..PLACES).map(|_| Place::default()).collect(),
             provider: Provider::default(),
             effects: BTreeSet::new(),
             told_lost: BTreeSet::new(),
             touched: 0,
-            disks: vec![Disk::default(); LOCATIONS],
+            writers: BTreeMap::new(),
+            disks: vec![Disk::default(); PLACES],
+            visitors: (0..PLACES).map(visitors).collect(),
             deadly: seed % 8 == 7,
             reverts: matches!(
                 rare(seed),
@@ -282,7 +295,7 @@ impl World {
     }
 
     fn check(&mut self, writer: Option<u64>) {
-        for session in 0..SESSIONS {
+        for session in 0..self.store.sessions.len() {
             self.check_session(session, writer);
         }
     }

@@ -1,6 +1,6 @@
 //! What goes wrong, until faults stop.
 
-use super::facts::{LOCATIONS, WORKERS};
+use super::facts::{LOCATIONS, SESSIONS, WORKERS};
 use super::{Action, World};
 use crate::fault::Fault;
 
@@ -74,7 +74,7 @@ impl World {
             }
             55..=74 => {
                 self.faults.note(Fault::TokenRace);
-                let location = self.rng.index(LOCATIONS);
+                let location = self.rng.index(LOCATIONS + self.store.sessions.len() - SESSIONS);
                 self.assign(location);
             }
             75..=84 => {

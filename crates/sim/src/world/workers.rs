@@ -6,7 +6,7 @@ use domain::Seq;
 use history::History;
 use session_rules::Closed;
 
-use super::facts::{EPOCH, LEASE, LOCATIONS, SWEEP, WORKERS};
+use super::facts::{EPOCH, LEASE, PLACES, SWEEP, WORKERS};
 use super::{Action, World};
 use crate::drain::{Drain, Exit, Flow};
 
@@ -180,7 +180,7 @@ impl World {
 
     /// What placement says that a worker has.
     fn leases(&mut self, worker: usize) {
-        for location in 0..LOCATIONS {
+        for location in 0..PLACES {
             let token = match self.assigned[location] {
                 Some(assigned) if assigned.worker == worker => assigned.token,
                 _ => {
@@ -240,7 +240,7 @@ impl World {
     }
 
     pub(super) fn place_all(&mut self) {
-        for location in 0..LOCATIONS {
+        for location in 0..PLACES {
             let now = self.now;
             let silent = |assigned: &Assigned| now - self.heard[assigned.worker] > LEASE;
             let gone = self.assigned[location].as_ref().is_none_or(silent);

@@ -1,0 +1,107 @@
+//! What a Fork begins with, told from both logs.
+
+use std::collections::BTreeSet;
+
+use domain::{PromptPart, PromptPromoted, RecordedEvent, Seq, SessionEvent, TurnUsage};
+use history::History;
+
+use super::{Checker, Violation, ensure};
+
+/// Events that say what a Fork is, and of what.
+const OWN: usize = 2;
+
+/// What a Fork's events have copied is the conversation as it was at the cut, under ids of its own, and nothing else of
+/// the session whose `log` that is.
+pub(crate) fn copies(
+    log: &[RecordedEvent],
+    through: Seq,
+    events: &[RecordedEvent],
+) -> Result<(), Violation> {
+    let end = usize::try_from(through.0).unwrap_or(0);
+    let mut then = History::new();
+    then.extend(&log[..end.min(log.len())]);
+    let mut fork = History::new();
+    fork.extend(events);
+    let copied = || events.iter().skip(OWN).map(|copied| &copied.event);
+    // What is not over at the cut is left out.
+    if then.open_turn().is_none() && then.compacting().is_none() {
+        let (ours, theirs) = (shown(&fork), shown(&then));
+        ensure!(ours == theirs, "fork: it shows {ours}, and then {theirs} was shown");
+    }
+    let epoch = |history: &History| history.epoch().map(|epoch| format!("{epoch:?}"));
+    if let Some(known) = epoch(&then) {
+        ensure!(epoch(&fork).as_ref() == Some(&known), "fork: its epoch is not that of the cut");
+    }
+    ensure!(fork.entries() == then.entries(), "fork: its entries are not those of the cut");
+    let idle = fork.pending().is_empty() && fork.controls().is_empty() && fork.revert().is_none();
+    ensure!(idle && fork.open_turn().is_none(), "fork: it has work from the other session");
+    let own = ids(copied());
+    let others = ids(log.iter().map(|event| &event.event));
+    let shared = own.intersection(&others).next();
+    ensure!(shared.is_none(), "fork: {shared:?} is the other session's");
+    copied().try_for_each(costs_nothing)
+}
+
+fn costs_nothing(event: &SessionEvent) -> Result<(), Violation> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these say what was used")]
+    let used = match event {
+        SessionEvent::TurnSettled(settled) => settled.usage,
+        SessionEvent::CompactionEnded(ended) => ended.usage,
+        SessionEvent::AttemptStarted(started) => {
+            return Err(format!("fork: attempt {} is another session's", started.attempt));
+        }
+        _ => TurnUsage::default(),
+    };
+    ensure!(used == TurnUsage::default(), "fork: it begins with the costs of another");
+    Ok(())
+}
+
+fn shown(history: &History) -> String {
+    format!("{:?}", history.view().shown(history.conversation()))
+}
+
+/// All ids of messages, parts, turns and calls.
+fn ids<'a>(events: impl IntoIterator<Item = &'a SessionEvent>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for event in events {
+        let payload = event.payload();
+        let is_id =
+            |word: &&str| ["msg_", "prt_", "trn_"].iter().any(|prefix| word.starts_with(prefix));
+        found.extend(payload.split('"').filter(is_id).map(str::to_owned));
+    }
+    found
+}
+
+impl Checker {
+    /// Of a session whose first `events` are a copy of what `parent` has seen up to `through`. Its requests go on from
+    /// the bytes of then, and never show what is not copied.
+    pub(crate) fn of_fork(parent: &Self, events: &[RecordedEvent], through: Seq) -> Self {
+        let mut fork = Self::new(parent.limit);
+        for RecordedEvent { seq, event, .. } in events {
+            fork.seen += 1;
+            fork.told.copied(event, seq.0, &parent.told);
+            #[expect(
+                clippy::wildcard_enum_match_arm,
+                reason = "nothing is to be known of the others"
+            )]
+            match event {
+                SessionEvent::SessionCreated(created) => {
+                    fork.sides.created(created.named, created.parent.is_some());
+                }
+                SessionEvent::PromptPromoted(_) => fork.turns.steps = 0,
+                SessionEvent::TurnStarted(started) => fork.turns.copied(started),
+                _ => {}
+            }
+        }
+        let kept: Vec<String> =
+            events.iter().filter_map(|event| texts(&event.event)).flatten().collect();
+        fork.told.forked(&parent.told, &kept, through.0);
+        fork
+    }
+}
+
+/// The texts of a prompt.
+fn texts(event: &SessionEvent) -> Option<Vec<String>> {
+    let SessionEvent::PromptPromoted(PromptPromoted { parts, .. }) = event else { return None };
+    Some(parts.iter().map(|PromptPart::Text { text, .. }| text.clone()).collect())
+}
