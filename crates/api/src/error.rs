@@ -87,6 +87,16 @@ impl ApiError {
         })
     }
 
+    /// The same, of the files as they were before the session's first snapshot.
+    pub(crate) fn not_captured_then() -> Self {
+        Self::Refused(SessionError {
+            code: "workspace.not_captured".to_owned(),
+            message: "the files as they were at that message were never captured, so they cannot be copied: fork at a \
+                      later message, or share them"
+                .to_owned(),
+        })
+    }
+
     /// What a control could not do.
     pub(crate) fn refused(error: SessionError, session: &SessionId) -> Self {
         match error.code.as_str() {

@@ -73,8 +73,9 @@ async fn forked(
     let (location, files) = match request.files {
         Files::Shared => (store.location(org, row.at.location.clone()).await?, None),
         Files::Copy => {
-            let tree = tree(state, &row, &log, through).await?;
-            (own_location(state, &row, &fork, &tree).await?, Some(tree))
+            let begin = begin(state, &row, &log, through).await?;
+            let tree = begin.tree.clone();
+            (own_location(state, &row, &fork, begin).await?, Some(tree))
         }
     };
     let named = is_titled(&log);
@@ -174,20 +175,48 @@ async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>,
     }
 }
 
-/// The files as they were at the cut; as they are, when the session has never changed any.
-async fn tree(
+/// The files as they were at the cut, where the session was then; as they are, when it has changed none there.
+///
+/// # Errors
+/// 409 when no snapshot has them.
+async fn begin(
     state: &ApiState,
     row: &SessionRow,
     log: &[RecordedEvent],
     through: Seq,
-) -> Result<SnapshotTree, ApiError> {
+) -> Result<Seed, ApiError> {
+    let cut = log.partition_point(|event| event.seq <= through);
+    // What is captured after the next Move is elsewhere.
+    let moved = log.iter().enumerate().skip(cut).find_map(|(n, event)| {
+        if let SessionEvent::SessionMoved(moved) = &event.event {
+            Some((n, &moved.from))
+        } else {
+            None
+        }
+    });
+    let (end, location) = moved.unwrap_or((log.len(), &row.at.location));
+    let seed = |tree: SnapshotTree| Seed { location: location.clone(), tree };
     let mut history = history::History::new();
-    history.extend(log);
+    history.extend(&log[..end]);
     if let Some(tree) = history.tree_before(Seq(through.0 + 1)) {
-        return Ok(tree.clone());
+        return Ok(seed(tree.clone()));
     }
-    let newest = state.store().workspace_packs(row.at.location_ref()).await?.pop();
-    Ok(newest.ok_or_else(ApiError::not_captured)?.tree)
+    let first = log[cut..end].iter().find_map(|event| {
+        if let SessionEvent::WorkspaceSnapshotted(taken) = &event.event {
+            Some(taken)
+        } else {
+            None
+        }
+    });
+    match first {
+        // What it has, no call has changed.
+        Some(taken) if taken.base => return Ok(seed(taken.tree.clone())),
+        Some(_) => return Err(ApiError::not_captured_then()),
+        None => {}
+    }
+    let at = LocationRef { org: row.at.org, location: location.clone() };
+    let newest = state.store().workspace_packs(at).await?.pop();
+    Ok(seed(newest.ok_or_else(ApiError::not_captured)?.tree))
 }
 
 /// A new workspace with files to begin with. The same one when it is asked for again.
@@ -195,16 +224,15 @@ async fn own_location(
     state: &ApiState,
     row: &SessionRow,
     fork: &SessionId,
-    tree: &SnapshotTree,
+    begin: Seed,
 ) -> Result<LocationRow, ApiError> {
     let (store, org, now) = (state.store(), row.at.org, state.clock().now_ms());
     let directory = format!("{MANAGED}/{fork}");
     let project = row.project.clone();
     let kind = LocationKind::Managed;
     let location = store.ensure_location(org, project, kind, directory, now).await?;
-    let seed = Seed { location: row.at.location.clone(), tree: tree.clone() };
     let at = LocationRef { org, location: location.id.clone() };
-    store.seed_location(at, seed).await?;
+    store.seed_location(at, begin).await?;
     Ok(location)
 }
 

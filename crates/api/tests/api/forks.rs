@@ -1,11 +1,15 @@
 //! Sessions that begin with a copy of another's conversation.
 
 use anyhow::Result;
-use domain::{FencingToken, FileChange, FileStatus, SnapshotTree, WorkspaceSnapshotted};
+use axum::Router;
+use domain::{
+    FencingToken, FileChange, FileStatus, LocationId, SnapshotTree, WorkspaceSnapshotted,
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::drain::{at, begin};
+use crate::drain::{at, begin, deliver};
+use crate::moves::moves;
 use crate::native::session;
 use crate::world::{SseReader, World, call, ok, request, send};
 
@@ -18,7 +22,7 @@ fn texts(messages: &Value) -> Vec<String> {
 }
 
 /// A session of two exchanges, of which the first has a tool call.
-async fn two_exchanges(world: &World, gateway: &axum::Router) -> Result<String> {
+async fn two_exchanges(world: &World, gateway: &Router) -> Result<String> {
     let (_, session) = session(world, gateway).await;
     let post = format!("/platform/session/{session}/message");
     for (id, text) in [("msg_one", "one?"), ("msg_two", "two?")] {
@@ -106,6 +110,49 @@ async fn a_fork_has_the_conversation_up_to_the_cut_and_nothing_of_what_it_cost()
     Ok(())
 }
 
+fn tree(digit: &str) -> SnapshotTree {
+    SnapshotTree::try_from(digit.repeat(64)).expect("a tree")
+}
+
+/// Another prompt, `id`, whose turn has changed a file: the snapshot after it is `digit`'s, the one before `parent`'s.
+async fn changes(
+    world: &World,
+    gateway: &Router,
+    session: &str,
+    id: &str,
+    (parent, digit): (Option<&str>, &str),
+) -> Result<()> {
+    let body = Some(json!({ "id": id, "text": "go" }));
+    ok(gateway, "POST", &format!("/platform/session/{session}/message"), &world.key, body).await;
+    let turn = begin(world, &at(world, session).await?).await?;
+    let taken = WorkspaceSnapshotted {
+        token: FencingToken(1),
+        ordinal: i64::from(u8::from_str_radix(digit, 16)?),
+        tree: tree(digit),
+        parent: parent.map(tree),
+        pack: None,
+        bytes: 0,
+        turn: Some(turn.turn.clone()),
+        base: false,
+        files: vec![FileChange {
+            path: "a.txt".into(),
+            status: FileStatus::Modified,
+            additions: 1,
+            deletions: 1,
+            patch: None,
+        }],
+        more: 0,
+    };
+    turn.write(world, taken).await?;
+    turn.finish(world, "gone", None).await
+}
+
+/// What the Location of a session begins with.
+async fn seed(world: &World, session: &str) -> Result<Option<store::Seed>> {
+    let location = at(world, session).await?.location;
+    Ok(world.store.location(world.org, location).await?.seed)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_with_files_of_its_own_begins_with_those_at_the_cut() -> Result<()> {
     let world = World::new().await?;
@@ -113,53 +160,49 @@ async fn a_fork_with_files_of_its_own_begins_with_those_at_the_cut() -> Result<(
     let session = two_exchanges(&world, &gateway).await?;
     let path = format!("/platform/session/{session}/fork");
     let copy = || Some(json!({ "id": "ses_copy", "files": "copy" }));
-    let (status, refused) = call(&gateway, "POST", &path, &world.key, copy()).await;
-    assert_eq!(
-        (status, &refused["error"]["reason"]),
-        (StatusCode::CONFLICT, &json!("workspace.not_captured"))
-    );
-    let tree = |digit: &str| SnapshotTree::try_from(digit.repeat(64)).expect("a tree");
-    let at = at(&world, &session).await?;
-    for (n, digit) in [(1, "a"), (2, "b")] {
-        let body = Some(json!({ "id": format!("msg_more_{n}"), "text": "go" }));
-        ok(&gateway, "POST", &format!("/platform/session/{session}/message"), &world.key, body)
-            .await;
-        let turn = begin(&world, &at).await?;
-        let taken = WorkspaceSnapshotted {
-            token: FencingToken(1),
-            ordinal: n,
-            tree: tree(digit),
-            parent: (n > 1).then(|| tree("a")),
-            pack: None,
-            bytes: 0,
-            turn: Some(turn.turn.clone()),
-            base: n == 1,
-            files: vec![FileChange {
-                path: "a.txt".into(),
-                status: FileStatus::Modified,
-                additions: 1,
-                deletions: 1,
-                patch: None,
-            }],
-            more: 0,
-        };
-        turn.write(&world, taken).await?;
-        turn.finish(&world, "gone", None).await?;
-    }
+    let before = |fork: &str, message: &str| {
+        Some(json!({ "id": fork, "files": "copy", "messageID": message }))
+    };
+    let refused = async |body| {
+        let (status, refused) = call(&gateway, "POST", &path, &world.key, body).await;
+        assert_eq!(
+            (status, &refused["error"]["reason"]),
+            (StatusCode::CONFLICT, &json!("workspace.not_captured")),
+            "{refused}"
+        );
+    };
+    refused(copy()).await;
+    changes(&world, &gateway, &session, "msg_more_1", (None, "a")).await?;
+    changes(&world, &gateway, &session, "msg_more_2", (Some("a"), "b")).await?;
+    let here = at(&world, &session).await?.location;
     let fork = ok(&gateway, "POST", &path, &world.key, copy()).await;
     assert_eq!(fork["directory"], "/workspace/ses_copy");
     assert_eq!(fork, ok(&gateway, "POST", &path, &world.key, copy()).await);
     let shared = Some(json!({ "id": "ses_copy" }));
     assert_eq!(call(&gateway, "POST", &path, &world.key, shared).await.0, StatusCode::CONFLICT);
-    let seed = async |session: &str| -> Result<Option<store::Seed>> {
-        let location = crate::drain::at(&world, session).await?.location;
-        Ok(world.store.location(world.org, location).await?.seed)
+    let of = |location: &LocationId, digit: &str| {
+        Some(store::Seed { location: location.clone(), tree: tree(digit) })
     };
-    let expected = store::Seed { location: at.location.clone(), tree: tree("b") };
-    assert_eq!(seed("ses_copy").await?, Some(expected));
-    let before = Some(json!({ "id": "ses_then", "files": "copy", "messageID": "msg_more_2" }));
-    ok(&gateway, "POST", &path, &world.key, before).await;
-    assert_eq!(seed("ses_then").await?.map(|seed| seed.tree), Some(tree("a")));
+    assert_eq!(seed(&world, "ses_copy").await?, of(&here, "b"));
+    ok(&gateway, "POST", &path, &world.key, before("ses_then", "msg_more_2")).await;
+    assert_eq!(seed(&world, "ses_then").await?, of(&here, "a"));
+    // What was there before the first snapshot nobody knows.
+    refused(before("ses_first", "msg_more_1")).await;
+    // It goes on elsewhere, and what it had changed here stays here.
+    let elsewhere = tempfile::tempdir()?;
+    let body = Some(json!({ "directory": elsewhere.path().canonicalize()? }));
+    ok(&gateway, "POST", &format!("/platform/session/{session}/move"), &world.key, body).await;
+    deliver(&world, &at(&world, &session).await?, moves(here.clone())).await?;
+    changes(&world, &gateway, &session, "msg_there", (Some("c"), "d")).await?;
+    let there = at(&world, &session).await?.location;
+    for (fork, message, expected) in [
+        ("ses_left_then", "msg_more_2", of(&here, "a")),
+        ("ses_there", "msg_there", of(&there, "c")),
+    ] {
+        ok(&gateway, "POST", &path, &world.key, before(fork, message)).await;
+        assert_eq!(seed(&world, fork).await?, expected, "{message}");
+    }
+    refused(before("ses_first", "msg_more_1")).await;
     Ok(())
 }
 

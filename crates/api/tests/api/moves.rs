@@ -14,7 +14,9 @@ use crate::native::session;
 use crate::world::{SseReader, World, call, ok, request, send};
 
 /// What a worker writes of a Move.
-fn moves(from: domain::LocationId) -> impl FnOnce(&PendingControl, &History) -> Vec<SessionEvent> {
+pub(crate) fn moves(
+    from: domain::LocationId,
+) -> impl FnOnce(&PendingControl, &History) -> Vec<SessionEvent> {
     move |control, _| {
         let Control::Move { project, location, directory, carry } = control.control.clone() else {
             panic!("{control:?}")
