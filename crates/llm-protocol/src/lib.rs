@@ -37,6 +37,7 @@ pub mod schema;
 pub mod sse;
 mod state;
 mod text;
+mod thinking;
 
 pub use cache::{Breakpoints, CacheMarks, CachePolicy, MessageMarks};
 pub use classify::{

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::anthropic_messages::{STATE_KEY, hosted};
+use crate::anthropic_messages::{hosted, is_anthropics};
 use crate::event::LlmEvent;
 use crate::json::RawJson;
 use crate::message::ToolCall;
@@ -45,8 +45,7 @@ impl Open {
 /// Anthropic signs all reasoning that it takes back, wherever its models run; what it broke off is unsigned and it
 /// refuses that. Servers that speak its protocol and sign nothing take theirs back as it is.
 fn signed(owner: &StateOwner, signature: &str) -> Option<RawJson> {
-    let is_anthropics = owner.key() == STATE_KEY || owner.model().contains("claude");
-    if signature.is_empty() && is_anthropics {
+    if signature.is_empty() && is_anthropics(owner) {
         return None;
     }
     owner.write(&[("signature", signature)])

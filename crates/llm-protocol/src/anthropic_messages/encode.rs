@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::anthropic_messages::messages::{messages, system};
+use crate::anthropic_messages::is_anthropics;
+use crate::anthropic_messages::messages::{WireMessage, messages, system};
 use crate::anthropic_messages::options::{OPTIONS, asked};
 use crate::cache::{Breakpoints, CacheControl};
 use crate::protocol::body::{Body, Source};
 use crate::request::{LlmRequest, ToolChoice};
+use crate::thinking::is_round_without_thought;
 
 /// Writes the body of a streamed message.
 ///
@@ -18,6 +20,7 @@ use crate::request::{LlmRequest, ToolChoice};
 ///   ran go back verbatim; those of another are a call and its result.
 /// - Arguments that are no JSON object are sent as `{"invalid_json": "…"}`; ids of calls are rewritten where they are
 ///   not accepted or repeat. A failed result has `is_error`.
+/// - Thinking with a budget is not asked for in a round of calls that began without it ([`crate::thinking`]).
 /// - At most four places are marked for the prompt cache ([`Breakpoints`]).
 /// - An answer is bounded to 4,096 tokens where nobody said; `seed` is not sent: the protocol has none.
 /// - `providerOptions["anthropic"]` is read in the names of the AI SDK (`thinking`, `effort`, …); fields of
@@ -26,14 +29,17 @@ use crate::request::{LlmRequest, ToolChoice};
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
     let Source { request, dialect, owner } = source;
     let marks = Breakpoints::of(request);
-    let asked = asked(request, dialect);
+    let messages = messages(request, dialect, owner, &marks);
+    let cannot_think = is_anthropics(owner)
+        && is_round_without_thought(messages.iter().map(WireMessage::in_round));
+    let asked = asked(request, dialect, cannot_think);
     let tools = OPTIONS.offer(request, ours(request, &marks));
     body.entry("model", dialect.name_of(&request.model))?;
     let system = system(request, &marks);
     if !system.is_empty() {
         body.entry("system", &system)?;
     }
-    body.entry("messages", &messages(request, dialect, owner, &marks))?;
+    body.entry("messages", &messages)?;
     let called = request.called_tools();
     if !tools.is_empty() {
         body.entry("tools", &tools)?;

@@ -15,11 +15,29 @@ use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolR
 use crate::message_json::can_carry;
 use crate::request::{LlmRequest, SystemPart};
 use crate::state::StateOwner;
+use crate::thinking::Written;
 
 #[derive(Serialize)]
 pub(super) struct WireMessage<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
+}
+
+impl WireMessage<'_> {
+    /// What it is in a round of calls. The blocks of hosted tools say nothing of thinking.
+    pub(super) fn in_round(&self) -> Written {
+        let is_answer = |block: &Block<'_>| {
+            matches!(block, Block::Typed { block: Typed::ToolResult { .. }, .. })
+        };
+        let mut own = self.content.iter().filter(|block| !matches!(block, Block::Exact(_)));
+        match self.role {
+            USER => Written::User { answers: self.content.iter().any(is_answer) },
+            ASSISTANT => {
+                Written::Assistant { thought: matches!(own.next(), Some(Block::Thought(_))) }
+            }
+            _ => Written::Instructions,
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -21,6 +21,7 @@ pub use decode::Decoder;
 
 use crate::framing::Framing;
 use crate::protocol::Spec;
+use crate::state::StateOwner;
 
 /// The version of the bytes that are written; see [`crate::openai_chat::WIRE_VERSION`].
 /// `tests/encode_anthropic_messages.rs` fails when bytes change under the same version.
@@ -30,6 +31,11 @@ pub const WIRE_VERSION: u32 = 1;
 pub const ID: &str = "anthropic-messages";
 
 const STATE_KEY: &str = "anthropic";
+
+/// Whether it is one of Anthropic's models, wherever it runs, and none that only speaks their protocol.
+fn is_anthropics(owner: &StateOwner) -> bool {
+    owner.key() == STATE_KEY || owner.model().contains("claude")
+}
 
 pub(crate) const SPEC: Spec = Spec {
     id: ID,

@@ -6,6 +6,7 @@ use crate::anthropic_messages::{ID, STATE_KEY};
 use crate::dialect::Dialect;
 use crate::options::{BodyFields, OptionTable};
 use crate::request::{ControlNames, LlmRequest, ToolChoice};
+use crate::thinking::{is_demanded, without_thinking_betas, without_thinking_edits};
 
 pub(super) const OPTIONS: OptionTable = OptionTable {
     id: ID,
@@ -40,7 +41,12 @@ pub(super) struct Asked<'a> {
     pub(super) one_at_a_time: bool,
 }
 
-pub(super) fn asked<'a>(request: &LlmRequest, dialect: &'a Dialect) -> Asked<'a> {
+/// `cannot_think`: the conversation ends in a round of calls that began without a thought.
+pub(super) fn asked<'a>(
+    request: &LlmRequest,
+    dialect: &'a Dialect,
+    cannot_think: bool,
+) -> Asked<'a> {
     let mut fields = OPTIONS.fields(request, dialect);
     let one_at_a_time = fields.take(ONE_AT_A_TIME) == Some(Value::Bool(true));
     for name in ["container", "context_management", "mcp_servers", "metadata", "thinking"] {
@@ -48,14 +54,28 @@ pub(super) fn asked<'a>(request: &LlmRequest, dialect: &'a Dialect) -> Asked<'a>
             fields.set(name, snake_members(value));
         }
     }
-    if is_forced(&request.tool_choice) && thinks(&fields) {
-        fields.take("thinking"); // a tool that must be called and thinking exclude each other: a 400
+    let is_demanded = fields.get("thinking").is_some_and(is_demanded);
+    // A tool that must be called and thinking exclude each other, too: a 400.
+    if (is_demanded && cannot_think) || (thinks(&fields) && is_forced(&request.tool_choice)) {
+        leave_out_thinking(&mut fields);
     }
     let max_tokens_field = dialect.max_tokens_field.as_deref().unwrap_or("max_tokens");
     let max_tokens = fields.take(max_tokens_field).and_then(|value| value.as_u64());
     let max_tokens = max_tokens.or(request.generation.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
     let controls = controls(request, max_tokens_field, max_tokens, &fields);
     Asked { controls, fields, one_at_a_time }
+}
+
+/// With what is refused, or means nothing, without it.
+fn leave_out_thinking(fields: &mut BodyFields) {
+    fields.take("thinking");
+    let edits = fields.take("context_management").and_then(without_thinking_edits);
+    let betas = fields.take("anthropic_beta").and_then(without_thinking_betas);
+    for (name, value) in [("context_management", edits), ("anthropic_beta", betas)] {
+        if let Some(value) = value {
+            fields.set(name, value);
+        }
+    }
 }
 
 /// Thinking is part of the bounded answer, so the bound is above its budget; and with it the provider accepts no

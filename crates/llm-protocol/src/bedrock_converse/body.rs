@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::bedrock_converse::content::{CachePoint, Content};
-use crate::bedrock_converse::encode::messages;
+use crate::bedrock_converse::encode::{WireMessage, messages};
 use crate::bedrock_converse::tools::{config, ours};
 use crate::bedrock_converse::{ID, STATE_KEY};
 use crate::cache::Breakpoints;
@@ -11,10 +11,13 @@ use crate::dialect::Dialect;
 use crate::options::{BodyFields, OptionTable};
 use crate::protocol::body::{Body, Source};
 use crate::request::{ControlNames, LlmRequest, SystemPart};
+use crate::thinking::{is_demanded, is_round_without_thought, without_thinking_betas};
 
 const INFERENCE: &str = "inferenceConfig";
 /// Fields for the model itself, which Converse does not know.
 const ADDITIONAL: &str = "additionalModelRequestFields";
+/// The two names under which Claude takes it, among those fields.
+const THINKING: [&str; 2] = ["reasoning_config", "thinking"];
 /// An option, no field: see [`reason`].
 const REASONING: &str = "reasoningConfig";
 /// What an answer may have beside its reasoning where nothing is said.
@@ -41,19 +44,23 @@ const OPTIONS: OptionTable = OptionTable {
 /// - Roles alternate: neighbours of one role become one message. Instructions in the middle are wrapped.
 /// - Arguments are sent as a JSON object; a failed result has the status `error`.
 /// - Blank texts and messages of nothing are left out: they are refused.
+/// - Claude is not asked to think in a round of calls that began without it ([`crate::thinking`]).
 /// - Options: `bedrock` in the names of the AI SDK, `bedrock-converse` as fields of the body.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
     let Source { request, dialect, owner } = source;
     let marks = Breakpoints::of(request);
     let point = CachePoint::of(marks.ttl_seconds);
     body.entry("modelId", &request.model)?;
-    body.entry("messages", &messages(&request.messages, (&marks.messages, point), owner))?;
+    let messages = messages(&request.messages, (&marks.messages, point), owner);
+    body.entry("messages", &messages)?;
     let system = system(&request.system, (&marks.system, point));
     if !system.is_empty() {
         body.entry("system", &system)?;
     }
     let mut fields = OPTIONS.fields(request, dialect);
-    controls(request, dialect, &mut fields);
+    let cannot_think = is_claude(&request.model)
+        && is_round_without_thought(messages.iter().map(WireMessage::in_round));
+    controls(request, dialect, cannot_think, &mut fields);
     let ours = ours(request, marks.tool.map(|tool| (tool, point)));
     if let Some(tools) = config(request, OPTIONS.offer(request, ours)) {
         body.entry("toolConfig", &tools)?;
@@ -73,8 +80,9 @@ fn system<'a>(parts: &'a [SystemPart], (marks, point): (&[usize], CachePoint)) -
     blocks
 }
 
-/// Puts the generation controls below what the options say of them, and takes out what the dialect omits.
-fn controls(request: &LlmRequest, dialect: &Dialect, fields: &mut BodyFields) {
+/// Puts the generation controls below what the options say of them, and takes out what the dialect omits, and thinking
+/// with a budget where the model cannot.
+fn controls(request: &LlmRequest, dialect: &Dialect, cannot_think: bool, fields: &mut BodyFields) {
     let inference = request.generation.named(&ControlNames {
         max_tokens: "maxTokens",
         temperature: "temperature",
@@ -90,7 +98,7 @@ fn controls(request: &LlmRequest, dialect: &Dialect, fields: &mut BodyFields) {
         add_top_k(&request.model, top_k, &mut additional);
     }
     if let Some(Value::Object(config)) = fields.take(REASONING) {
-        reason(&request.model, &config, &mut inference, &mut additional);
+        reason((&request.model, cannot_think), &config, &mut inference, &mut additional);
     }
     if let Some(Value::String(tier)) = fields.get("serviceTier") {
         let tier = json!({ "type": tier });
@@ -101,6 +109,9 @@ fn controls(request: &LlmRequest, dialect: &Dialect, fields: &mut BodyFields) {
             Some(Value::Object(asked)) => own.extend(asked),
             None => {}
             Some(_) => continue, // null: it is not to be sent
+        }
+        if cannot_think {
+            own = own.into_iter().filter_map(without_thinking).collect();
         }
         own.retain(|key, value| !value.is_null() && !is_omitted(key, dialect));
         if !own.is_empty() {
@@ -129,7 +140,7 @@ fn add_top_k(model: &str, top_k: u64, additional: &mut Map<String, Value>) {
 /// whole answer must have room for more than the budget.
 /// <https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-extended-thinking.html>
 fn reason(
-    model: &str,
+    (model, cannot_think): (&str, bool),
     config: &Map<String, Value>,
     inference: &mut Map<String, Value>,
     additional: &mut Map<String, Value>,
@@ -143,7 +154,7 @@ fn reason(
         }
         return;
     }
-    if !model.contains("anthropic") && !model.contains("claude") {
+    if !is_claude(model) {
         additional.insert(REASONING.to_owned(), Value::Object(config.clone()));
         return;
     }
@@ -152,11 +163,13 @@ fn reason(
     if let Some(budget) = budget {
         thinking.insert("budget_tokens".to_owned(), budget.into());
     }
-    additional.insert("reasoning_config".to_owned(), Value::Object(thinking));
+    let thinking = Value::Object(thinking);
+    let thinks = kind != "disabled" && !(cannot_think && is_demanded(&thinking));
+    additional.insert(THINKING[0].to_owned(), thinking);
     if let Some(effort) = effort {
         additional.insert("output_config".to_owned(), json!({ "effort": effort }));
     }
-    if kind == "disabled" {
+    if !thinks {
         return;
     }
     inference.remove("temperature");
@@ -167,5 +180,18 @@ fn reason(
         if asked.is_none_or(|asked| asked <= budget) {
             inference.insert("maxTokens".to_owned(), room.saturating_add(budget).into());
         }
+    }
+}
+
+fn is_claude(model: &str) -> bool {
+    model.contains("anthropic") || model.contains("claude")
+}
+
+/// A field for Claude when it cannot think.
+fn without_thinking((name, value): (String, Value)) -> Option<(String, Value)> {
+    match name.as_str() {
+        name if THINKING.contains(&name) && is_demanded(&value) => None,
+        "anthropic_beta" => without_thinking_betas(value).map(|betas| (name, betas)),
+        _ => Some((name, value)),
     }
 }

@@ -13,11 +13,25 @@ use crate::media::not_shown;
 use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 use crate::message_json::can_carry;
 use crate::state::StateOwner;
+use crate::thinking::Written;
 
 #[derive(Serialize)]
 pub(super) struct WireMessage<'a> {
     role: &'static str,
     content: Vec<Content<'a>>,
+}
+
+impl WireMessage<'_> {
+    /// What it is in a round of calls. The blocks of hosted tools say nothing of thinking.
+    pub(super) fn in_round(&self) -> Written {
+        let is_answer = |block: &Content<'_>| matches!(block, Content::ToolResult { .. });
+        let mut own = self.content.iter().filter(|block| !matches!(block, Content::Verbatim(_)));
+        if self.role == "user" {
+            Written::User { answers: self.content.iter().any(is_answer) }
+        } else {
+            Written::Assistant { thought: matches!(own.next(), Some(Content::Reasoning(_))) }
+        }
+    }
 }
 
 /// What we keep of an answer for its provider.
