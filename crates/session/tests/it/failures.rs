@@ -8,7 +8,7 @@ use domain::{AttemptOutcome, Delivery, SessionEvent, TurnOutcome};
 use simulated_model::Script;
 
 use crate::tools::{calls, says, shell};
-use crate::world::{Session, World};
+use crate::world::{SOON, Session, World};
 
 fn refuses(matches: &str, status: u16, times: u32) -> Script {
     let (matches, status, times) = (matches.into(), Some(status), Some(times));
@@ -111,7 +111,7 @@ async fn a_stream_that_breaks_before_any_output_is_tried_again() -> Result<()> {
 
 #[tokio::test]
 async fn a_call_that_nobody_saw_does_not_make_a_broken_stream_visible() -> Result<()> {
-    let world = World::with(|settings| settings.intent_delay = Duration::from_secs(60)).await?;
+    let world = World::new().await?;
     let session = world.session().await?;
     let work = calls("work", 0, vec![shell("echo x >> ran"), shell("echo y >> ran")]);
     let cut_after_chunks = Some(100_000); // just before the finish: the first call is whole
@@ -160,8 +160,9 @@ async fn a_stream_that_breaks_after_text_is_continued_and_nothing_is_said_twice(
 async fn a_stream_that_breaks_beside_a_running_tool_keeps_its_call_and_result() -> Result<()> {
     let world = World::with(|settings| {
         // The tool must go on while the drain backs off.
-        settings.rules.retry.base = Duration::from_millis(1_000);
-        settings.result_delay = Duration::from_millis(20);
+        settings.rules.retry.base = Duration::from_millis(2_000);
+        settings.intent_delay = SOON;
+        settings.result_delay = SOON;
     })
     .await?;
     let session = world.session().await?;

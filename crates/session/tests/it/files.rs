@@ -13,9 +13,9 @@ use serde_json::json;
 use signals::{Hint, Received, SessionHint, Topic};
 use simulated_model::Script;
 
-use crate::recovery::life;
+use crate::recovery::{dies_once, life};
 use crate::tools::{call, calls, says, shell};
-use crate::world::{ORG, Session, World};
+use crate::world::{ORG, Session, World, until};
 
 /// What the log says was captured.
 async fn captures(world: &World, session: &Session) -> Result<Vec<WorkspaceSnapshotted>> {
@@ -393,7 +393,7 @@ async fn a_worker_with_another_disk_has_what_was_committed_and_says_what_is_gone
 #[tokio::test]
 async fn on_a_shared_disk_what_was_not_captured_is_the_next_workers() -> Result<()> {
     let world = world().await?;
-    let (session, _) = session(&world).await?;
+    let (session, files) = session(&world).await?;
     world.script(calls(
         "job",
         0,
@@ -403,7 +403,11 @@ async fn on_a_shared_disk_what_was_not_captured_is_the_next_workers() -> Result<
     world.script(says("job", 1, "done"))?;
     world.prompt(&session, "job").await?;
     // The batch is settled, and the request behind it never answered: no write could carry its capture.
-    assert!(life(&world, &session, 3, Duration::from_millis(100)).await?.is_none());
+    dies_once(&world, &session, async {
+        world.until_requests(2).await?;
+        until(|| files.counts().looks >= 2).await
+    })
+    .await?;
     assert_eq!(told(&world, &session).await?, ["base"]);
     world.take_over(&session).await?;
     let (workspace, _) = world.hold(&session, &session.root);

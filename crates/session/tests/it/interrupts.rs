@@ -9,11 +9,11 @@ use simulated_model::Script;
 use tokio::time::sleep;
 
 use crate::tools::{calls, says, shell};
-use crate::world::World;
+use crate::world::{SOON, World};
 
 #[tokio::test]
 async fn while_it_streams_the_text_so_far_is_kept_and_the_next_prompt_sees_it() -> Result<()> {
-    let world = World::new().await?;
+    let world = World::with(|settings| settings.checkpoint_every = SOON).await?;
     let session = world.session().await?;
     world.script(Script {
         hang_after_chunks: Some(4),
@@ -38,7 +38,7 @@ async fn while_it_streams_the_text_so_far_is_kept_and_the_next_prompt_sees_it() 
 
 #[tokio::test]
 async fn while_a_tool_runs_its_process_dies_and_the_call_is_settled() -> Result<()> {
-    let world = World::new().await?;
+    let world = World::with(|settings| settings.result_delay = SOON).await?;
     let session = world.session().await?;
     world.script(calls(
         "work",
@@ -48,7 +48,7 @@ async fn while_a_tool_runs_its_process_dies_and_the_call_is_settled() -> Result<
     world.prompt(&session, "work").await?;
     let meanwhile = async {
         session.until_file("pid").await?;
-        world.until_kind(&session, "turn.replied").await?;
+        world.until_kind(&session, "tool.settled").await?;
         world.interrupt(&session).await
     };
     let (outcomes, asked) = tokio::join!(world.settle(&session), meanwhile);

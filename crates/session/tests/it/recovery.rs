@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
 use domain::DrainOutcome::{Completed, Failed, Interrupted};
 use domain::{NoticeKind, RecordedEvent, SessionEvent, ToolOutcomeKind, TurnOutcome};
@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{call, calls, says, shell};
-use crate::world::{ORG, Session, World};
+use crate::world::{ORG, SOON, Session, World};
 
 /// Signals of a worker that is to die: its drain is stopped within its last commit's hint, so that nothing
 /// of it runs on, however fast it is.
@@ -75,6 +75,21 @@ pub(crate) async fn life(
         biased;
         () = death => Ok(None),
         (exit, _) = run => Ok(Some(exit).filter(|exit| !matches!(exit, DrainExit::Fenced))),
+    }
+}
+
+/// A worker that dies once `due` has come.
+pub(crate) async fn dies_once(
+    world: &World,
+    session: &Session,
+    due: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let worker = world.another_worker()?;
+    let (_drain, control) = drain_control(CancellationToken::new());
+    tokio::select! {
+        biased;
+        came = due => came,
+        (exit, _) = session.run(&worker, control, History::new()) => bail!("it ended before: {exit:?}"),
     }
 }
 
@@ -189,7 +204,7 @@ async fn a_turn_of_which_nothing_is_durable_starts_over() -> Result<()> {
     world.script(Script { times: Some(1), hang: true, ..says("story", 0, "never") })?;
     world.script(says("story", 0, "the end"))?;
     world.prompt(&session, "story").await?;
-    assert!(life(&world, &session, 1, Duration::from_millis(20)).await?.is_none());
+    dies_once(&world, &session, world.until_requests(1)).await?;
     world.take_over(&session).await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     let roles: Vec<_> = world.told(&session).await?.into_iter().map(|(role, _)| role).collect();
@@ -201,7 +216,7 @@ async fn a_turn_of_which_nothing_is_durable_starts_over() -> Result<()> {
 
 #[tokio::test]
 async fn text_that_was_checkpointed_is_kept_and_continued() -> Result<()> {
-    let world = World::new().await?;
+    let world = World::with(|settings| settings.checkpoint_every = SOON).await?;
     let session = world.session().await?;
     world.script(Script {
         times: Some(1),
@@ -368,16 +383,27 @@ async fn a_hand_over_at_a_boundary_is_no_recovery() -> Result<()> {
 
 #[tokio::test]
 async fn an_interrupt_of_work_whose_worker_died_is_applied_without_a_call() -> Result<()> {
-    let world = World::new().await?;
-    for (prompt, commits) in [("poison", 1), ("story", 2), ("work", 2)] {
+    let world = World::with(|settings| settings.checkpoint_every = SOON).await?;
+    for (prompt, due) in
+        [("poison", None), ("story", Some("text.checkpointed")), ("work", Some("tool.called"))]
+    {
         world.model().set_scripts(vec![
             Script { matches: "poison".into(), hang: true, ..Script::default() },
             Script { hang_after_chunks: Some(3), ..says("story", 0, "once upon a time") },
             calls("work", 0, vec![shell("sleep 60"), call("read", json!({"path": "a.txt"}))]),
         ])?;
         let session = world.session().await?;
+        let before = world.model().counts().requests;
         world.prompt(&session, prompt).await?;
-        assert!(life(&world, &session, commits, Duration::from_millis(20)).await?.is_none());
+        // Its request has arrived: none is on its way any more when they are counted.
+        let due = async {
+            world.until_requests(before + 1).await?;
+            match due {
+                Some(kind) => world.until_kind(&session, kind).await,
+                None => Ok(()),
+            }
+        };
+        dies_once(&world, &session, due).await?;
         world.interrupt(&session).await?;
         let asked = world.model().counts().requests;
         world.take_over(&session).await?;

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::scenarios::{error_code, turns_started};
 use crate::tools::{call, calls, says, shell};
-use crate::world::{ORG, Session, World};
+use crate::world::{ORG, PATIENCE, SOON, Session, World};
 
 async fn turns(world: &World, session: &Session) -> Result<Vec<TurnSettled>> {
     let settled = |event| match event {
@@ -47,7 +47,7 @@ async fn told(deltas: &mut signals::Subscription, wanted: DeltaKind) -> Result<S
             }
         }
     };
-    timeout(Duration::from_secs(10), first).await.context("nothing was told")?
+    timeout(PATIENCE, first).await.context("nothing was told")?
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn an_interrupt_while_it_reasons_keeps_what_was_reasoned() -> Result<()> {
 
 #[tokio::test]
 async fn text_is_told_while_its_stream_pauses() -> Result<()> {
-    let world = World::with(|settings| settings.checkpoint_every = Duration::from_secs(60)).await?;
+    let world = World::new().await?;
     let session = world.session().await?;
     world.script(Script { hang_after_chunks: Some(3), ..says("story", 0, "once upon a time") })?;
     let topic = Topic::Session(ORG, session.at.session.clone());
@@ -160,7 +160,7 @@ async fn text_is_told_while_its_stream_pauses() -> Result<()> {
 
 #[tokio::test]
 async fn an_interrupt_of_a_stream_ends_the_calls_that_run_beside_it() -> Result<()> {
-    let world = World::new().await?;
+    let world = World::with(|settings| settings.intent_delay = SOON).await?;
     let session = world.session().await?;
     world.script(Script {
         gate: Some("never".into()),
@@ -184,7 +184,7 @@ async fn an_interrupt_of_a_stream_ends_the_calls_that_run_beside_it() -> Result<
 
 #[tokio::test]
 async fn a_call_is_settled_before_its_withheld_reply_fails() -> Result<()> {
-    let world = World::new().await?;
+    let world = World::with(|settings| settings.intent_delay = SOON).await?;
     let session = world.session().await?;
     // Held before its finish: the first call runs by then, the second is not known to be whole.
     world.script(Script {

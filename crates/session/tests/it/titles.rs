@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use domain::DrainOutcome::{Completed, Interrupted};
 use domain::{
-    Clock as _, IdMint, SessionCreated, SessionEvent, SessionId, SessionRef, SessionRenamed,
-    SideOutcome, Stamp, TitledBy, TurnUsage,
+    Clock as _, IdMint, RecordedEvent, SessionCreated, SessionEvent, SessionId, SessionRef,
+    SessionRenamed, SideOutcome, Stamp, TitledBy, TurnUsage,
 };
 use history::History;
 use session::{ModelFacts, Rates, drain_control};
@@ -15,9 +15,11 @@ use store::NewSession;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::says;
-use crate::world::{ORG, Session, World};
+use crate::world::{ORG, SOON, Session, World};
 
 const TITLE: &str = "<title-request>";
+/// Longer than a test may take.
+const LONG: Duration = Duration::from_hours(1);
 
 fn titles(script: Script) -> Script {
     Script { matches: TITLE.into(), ..script }
@@ -209,15 +211,28 @@ async fn one_that_failed_is_made_of_the_first_prompt_at_the_next_promotion() -> 
 
 #[tokio::test]
 async fn a_drain_with_nothing_else_to_do_waits_for_it_but_not_for_long() -> Result<()> {
-    let world = World::with(|settings| settings.title_wait = Duration::from_millis(80)).await?;
+    let mut world = World::with(|settings| settings.title_wait = SOON).await?;
     let session = world.session_titled("New session", false).await?;
     world.script(titles(Script { hang: true, times: Some(1), ..Script::default() }))?;
     world.prompt(&session, "say 2 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!(outcomes(&world, &session).await?, [SideOutcome::Lost]);
-    world.script(titles(Script { delay_ms: 20, ..Script::default() }))?;
+    // This one comes when nothing else is left to do.
+    world.settings.title_wait = LONG;
+    world.worker = world.another_worker()?;
+    world.script(titles(Script { gate: Some("door".into()), ..Script::default() }))?;
     world.prompt(&session, "say 3 words").await?;
-    assert_eq!(world.settle(&session).await?, [Completed]);
+    let settled = |events: &[RecordedEvent]| {
+        let turns = events.iter().filter(|event| event.event.kind() == "turn.settled");
+        (turns.count() == 2).then_some(())
+    };
+    let meanwhile = async {
+        world.until(&session, settled).await?;
+        anyhow::Ok(world.model().open_gate("door")?)
+    };
+    let (outcomes, opened) = tokio::join!(world.settle(&session), meanwhile);
+    opened?;
+    assert_eq!(outcomes?, [Completed]);
     assert_eq!(title(&world, &session).await?, "say 2 words");
     let kinds = world.kinds(&session).await?;
     assert_eq!(kinds.last(), Some(&"drain.ended"));
@@ -226,7 +241,7 @@ async fn a_drain_with_nothing_else_to_do_waits_for_it_but_not_for_long() -> Resu
 
 #[tokio::test]
 async fn an_interrupt_does_not_wait_for_it() -> Result<()> {
-    let world = World::with(|settings| settings.title_wait = Duration::from_secs(60)).await?;
+    let world = World::with(|settings| settings.title_wait = LONG).await?;
     let session = world.session_titled("New session", false).await?;
     world.script(titles(Script { hang: true, times: Some(1), ..Script::default() }))?;
     world.prompt(&session, "say 2 words").await?;

@@ -6,7 +6,7 @@ use domain::{SessionEvent, ToolOutcomeKind};
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
 
-use crate::world::{Session, World};
+use crate::world::{SOON, Session, World};
 
 pub(crate) fn call(name: &str, arguments: Value) -> ScriptedCall {
     ScriptedCall { name: name.into(), arguments, id: None }
@@ -160,7 +160,7 @@ async fn a_large_output_is_kept_whole_and_can_be_read() -> Result<()> {
 
 #[tokio::test]
 async fn a_call_that_closed_early_runs_beside_its_stream() -> Result<()> {
-    let world = World::new().await?;
+    let world = World::with(|settings| settings.intent_delay = SOON).await?;
     let session = world.session().await?;
     // Held before its finish, with the second call still open.
     world.script(Script {
@@ -185,7 +185,7 @@ async fn a_call_that_closed_early_runs_beside_its_stream() -> Result<()> {
 
 #[tokio::test]
 async fn a_result_does_not_wait_long_for_its_batch() -> Result<()> {
-    let world = World::new().await?;
+    let world = World::with(|settings| settings.result_delay = SOON).await?;
     let session = world.session().await?;
     let slow = shell("until [ -e go ]; do sleep 0.01; done; echo slow");
     world.script(calls("batch", 0, vec![slow, shell("echo fast")]))?;

@@ -1,18 +1,19 @@
 //! What a model is told of its calls' effects when their files are gone: all that no capture has, and nothing else.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::Completed;
-use domain::{CallId, NoticeKind, SessionEvent, TurnId};
+use domain::{CallId, NoticeKind, RecordedEvent, SessionEvent, TurnId};
 use serde_json::json;
 use session::Files;
 use simulated_model::Script;
 
-use crate::recovery::life;
+use crate::recovery::dies_once;
 use crate::tools::{call, calls, says, shell};
-use crate::world::{ORG, Session, World};
+use crate::world::{ORG, SOON, Session, World, until};
 
 /// A world whose captures are tried again at once.
 async fn world() -> Result<World> {
@@ -117,15 +118,24 @@ async fn what_a_drains_last_capture_did_not_save_is_told_on_another_disk() -> Re
 async fn a_drain_that_ends_in_its_first_write_has_saved_nothing() -> Result<()> {
     let world = world().await?;
     let session = world.session_titled("x", false).await?;
-    hold(&world, &session, "here")?;
+    let files = hold(&world, &session, "here")?;
     let title = Script { matches: "<title-request>".into(), hang: true, ..Script::default() };
     world.script(Script { times: Some(1), ..title })?;
     world.script(calls("job", 0, vec![shell("echo x > x.txt")]))?;
     world.script(says("job", 1, "done"))?;
     let comes_back = outage(&world)?;
     world.prompt(&session, "job").await?;
-    // It dies when nothing but a title is waited for.
-    assert!(life(&world, &session, 4, Duration::from_millis(100)).await?.is_none());
+    // It dies when nothing but a title is waited for, and the last capture has failed.
+    let settled = |events: &[RecordedEvent]| {
+        let turns = events.iter().filter(|event| event.event.kind() == "turn.settled");
+        (turns.count() == 2).then_some(())
+    };
+    dies_once(&world, &session, async {
+        world.until_requests(3).await?;
+        world.until(&session, settled).await?;
+        until(|| files.counts().failed >= 2).await
+    })
+    .await?;
     comes_back()?;
     world.take_over(&session).await?;
     hold(&world, &session, "here")?;
@@ -143,17 +153,19 @@ async fn a_drain_that_ends_in_its_first_write_has_saved_nothing() -> Result<()> 
 async fn what_is_captured_before_a_call_is_of_the_turn_whose_calls_no_capture_has() -> Result<()> {
     let world = world().await?;
     let session = world.session().await?;
-    hold(&world, &session, "here")?;
+    let files = hold(&world, &session, "here")?;
     let write = |path: &str| call("write", json!({"path": path, "content": "one\n"}));
     world.script(calls("job", 0, vec![write("a.txt")]))?;
-    world.script(Script { delay_ms: 300, ..calls("job", 1, vec![write("b.txt")]) })?;
+    world.script(Script { gate: Some("back".into()), ..calls("job", 1, vec![write("b.txt")]) })?;
     world.script(says("job", 2, "done"))?;
     let comes_back = outage(&world)?;
     world.prompt(&session, "job").await?;
     let (outcomes, ()) = futures::try_join!(world.settle(&session), async {
         // Nothing of the first turn could be captured, and the second one's call comes when it could be.
         world.until_requests(2).await?;
-        comes_back()
+        until(|| files.counts().failed >= 2).await?;
+        comes_back()?;
+        anyhow::Ok(world.model().open_gate("back")?)
     })?;
     assert_eq!(outcomes, [Completed]);
     let (mut turns, mut captures) = (Vec::new(), Vec::new());
@@ -172,7 +184,8 @@ async fn what_is_captured_before_a_call_is_of_the_turn_whose_calls_no_capture_ha
 
 #[tokio::test]
 async fn what_is_captured_while_a_call_is_at_it_is_of_its_turn() -> Result<()> {
-    let world = world().await?;
+    let mut world = world().await?;
+    Arc::make_mut(&mut world.worker.settings).intent_delay = SOON;
     let session = world.session().await?;
     hold(&world, &session, "here")?;
     world.script(calls("before", 0, vec![shell("echo x > there.txt")]))?;

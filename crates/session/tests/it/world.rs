@@ -36,7 +36,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Nothing here takes as long on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a test may take. What is written when it is due is never due, so that the writes of a drain are the same
+/// on any machine.
+const NEVER: Duration = Duration::from_hours(1);
+/// How soon that is due where a test is about it.
+pub(crate) const SOON: Duration = Duration::from_millis(30);
 /// How often heads and logs are looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -61,6 +66,16 @@ impl Clock for TestClock {
     fn monotonic(&self) -> Duration {
         self.system.monotonic()
     }
+}
+
+/// Waits until `holds`, which then goes on to hold.
+pub(crate) async fn until(mut holds: impl FnMut() -> bool) -> Result<()> {
+    let held = async {
+        while !holds() {
+            sleep(LOOK).await;
+        }
+    };
+    timeout(PATIENCE, held).await.context("it never came")
 }
 
 pub(crate) struct World {
@@ -109,10 +124,10 @@ impl World {
                 },
                 ..RuleSettings::default()
             },
-            intent_delay: Duration::from_millis(30),
-            result_delay: Duration::from_millis(200),
-            checkpoint_every: Duration::from_millis(50),
-            stop_tools: Duration::from_secs(2),
+            intent_delay: NEVER,
+            result_delay: NEVER,
+            checkpoint_every: NEVER,
+            stop_tools: PATIENCE,
             ..DrainSettings::default()
         };
         change(&mut settings);
@@ -654,7 +669,7 @@ impl Session {
                 sleep(LOOK).await;
             }
         };
-        timeout(Duration::from_secs(3), gone).await.context("the tool's process lives on")
+        timeout(PATIENCE, gone).await.context("the tool's process lives on")
     }
 }
 
