@@ -11,6 +11,8 @@ use sandbox::{
 use tokio_util::sync::CancellationToken;
 
 const TESTBED: &str = env!("CARGO_BIN_EXE_sandbox-testbed");
+/// Nothing here takes as long on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn sandbox() -> ProcessSandbox {
     let environment = Environment::from_vars(std::env::vars_os());
@@ -18,7 +20,7 @@ fn sandbox() -> ProcessSandbox {
 }
 
 fn script(script: &str) -> Command {
-    Command::shell(script, std::env::temp_dir(), Duration::from_secs(30))
+    Command::shell(script, std::env::temp_dir(), PATIENCE)
 }
 
 async fn run(command: Command) -> Outcome {
@@ -136,7 +138,7 @@ async fn a_dropped_run_is_killed_whole() {
         _ = sandbox.run(script(&family(&marker)), &cancel) => panic!("it cannot end by itself"),
         () = running => {}
     }
-    wait_until("all are gone", Duration::from_secs(2), || marked(&marker).is_empty());
+    wait_until("all are gone", PATIENCE, || marked(&marker).is_empty());
 }
 
 #[tokio::test]
@@ -153,9 +155,9 @@ async fn what_a_command_leaves_in_the_background_ends_with_it() {
 fn nothing_outlives_a_sigkilled_worker() {
     let marker = marker();
     let mut worker = host(&[&family(&marker)]);
-    wait_until("the family runs", Duration::from_secs(5), || marked(&marker).len() == FAMILY);
+    wait_until("the family runs", PATIENCE, || marked(&marker).len() == FAMILY);
     worker.kill().unwrap();
-    wait_until("all are gone", Duration::from_secs(2), || marked(&marker).is_empty());
+    wait_until("all are gone", PATIENCE, || marked(&marker).is_empty());
     worker.wait().unwrap();
 }
 
@@ -219,13 +221,13 @@ fn a_new_owner_kills_what_a_stuck_worker_left_and_the_old_one_can_start_nothing(
     let (old, new) = (lock_in(directory.path(), 1), lock_in(directory.path(), 2));
     let marker = marker();
     let mut stuck = host(&[&family(&marker), old.path.to_str().unwrap(), "1"]);
-    wait_until("the family runs", Duration::from_secs(5), || marked(&marker).len() == FAMILY);
+    wait_until("the family runs", PATIENCE, || marked(&marker).len() == FAMILY);
     let stuck_pid = rustix::process::Pid::from_child(&stuck);
     rustix::process::kill_process(stuck_pid, rustix::process::Signal::STOP).unwrap();
     let killed = lock::acquire_or_kill(&new, Duration::from_millis(100)).unwrap();
     assert!(killed.len() >= FAMILY, "the supervisor and all of the family but one: {killed:?}");
     assert!(!killed.contains(&i32::try_from(stuck.id()).unwrap()), "the worker itself lives");
-    wait_until("all are gone", Duration::from_secs(2), || marked(&marker).is_empty());
+    wait_until("all are gone", PATIENCE, || marked(&marker).is_empty());
     stuck.kill().unwrap();
     stuck.wait().unwrap();
 
@@ -246,9 +248,9 @@ fn a_stopped_supervisor_does_not_keep_a_new_owner_out() {
     let marker = marker();
     let stopping = marking(&marker, "kill -STOP $PPID; sleep 1000 & sleep 1000; :");
     let mut stuck = host(&[&stopping, old.path.to_str().unwrap(), "1"]);
-    wait_until("it runs", Duration::from_secs(5), || marked(&marker).len() == 3);
+    wait_until("it runs", PATIENCE, || marked(&marker).len() == 3);
     lock::acquire_or_kill(&new, Duration::ZERO).unwrap();
-    wait_until("all are gone", Duration::from_secs(2), || marked(&marker).is_empty());
+    wait_until("all are gone", PATIENCE, || marked(&marker).is_empty());
     stuck.kill().unwrap();
     stuck.wait().unwrap();
 }

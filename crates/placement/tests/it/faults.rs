@@ -73,7 +73,7 @@ async fn leader(members: &[Running]) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_dies_no_token_has_two_owners_and_tokens_only_grow() {
-    let (mut world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let (mut world, dir) = (World::mortal(), TempDir::new().expect("a folder"));
     world.timing.snapshot_every = 50;
     world.timing.keep_entries = 5;
     let mut members = world.group(3, dir.path()).await;
@@ -138,17 +138,16 @@ async fn whoever_dies_no_token_has_two_owners_and_tokens_only_grow() {
             assert_eq!(settled.get(&lease.location), expected);
         }
     }
+    // A run in which nothing happened proves nothing.
+    while told.lock().expect("no panic under it").answers <= 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     for member in members {
         member.stop().await;
     }
     let told = told.lock().expect("no panic under it");
     assert_eq!(told.wrong, Vec::<String>::new());
-    // A run in which nothing happened proves nothing.
     assert!(terms.len() > ROUNDS, "leaders of {terms:?} only");
     let moved = told.owners.len() - LOCATIONS;
-    assert!(
-        moved >= LOCATIONS / 2 && told.answers > 200,
-        "{moved} moves, {} answers",
-        told.answers
-    );
+    assert!(moved >= LOCATIONS / 2, "{moved} moves");
 }

@@ -14,15 +14,20 @@ use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::net::TcpListener;
 
 pub(crate) const SECRET: &str = "a cluster secret";
-/// Shorter than the design's, so that tests are short; the proportions are the same.
-pub(crate) const SUSPICION: Duration = Duration::from_millis(800);
+/// Nothing here takes as long on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// In a [`World::mortal`]: many times what a heartbeat may be late on a busy machine.
+pub(crate) const SUSPICION: Duration = Duration::from_secs(2);
+/// How often a worker is heard of.
+const BEAT: Duration = Duration::from_millis(100);
 
+/// Shorter than the design's, so that tests are short; but nobody is dead who is only slow.
 pub(crate) fn timing() -> Timing {
     Timing {
-        heartbeat: Duration::from_millis(60),
-        election_min: Duration::from_millis(250),
-        election_max: Duration::from_millis(500),
-        suspicion: SUSPICION,
+        heartbeat: Duration::from_millis(150),
+        election_min: Duration::from_millis(600),
+        election_max: Duration::from_millis(1_200),
+        suspicion: Duration::from_hours(1),
         sweep: Duration::from_millis(200),
         ..Timing::default()
     }
@@ -79,6 +84,13 @@ impl World {
         }
     }
 
+    /// One in which silent workers are declared dead.
+    pub(crate) fn mortal() -> Self {
+        let mut world = Self::new();
+        world.timing.suspicion = SUSPICION;
+        world
+    }
+
     pub(crate) fn options(&self, id: u64, url: &str, dir: &Path) -> Options {
         Options {
             id,
@@ -99,13 +111,13 @@ impl World {
     pub(crate) async fn single(&self, dir: &Path) -> PlacementNode {
         let options = Options { single: true, ..self.options(1, "http://unused", dir) };
         let node = PlacementNode::start(options).await.expect("starts");
-        within(Duration::from_secs(5), node.ready()).await;
+        within(PATIENCE, node.ready()).await;
         node
     }
 
     /// A member that is served at `port` (0: any that is free).
     pub(crate) async fn member(&self, id: u64, port: u16, dir: &Path) -> Running {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a free port");
+        let listener = bound(port).await;
         let port = listener.local_addr().expect("bound").port();
         let url = format!("http://127.0.0.1:{port}");
         let node = PlacementNode::start(self.options(id, &url, dir)).await.expect("starts");
@@ -127,9 +139,21 @@ impl World {
         let all: Vec<Member> = members.iter().map(Running::member).collect();
         admin(&members[..1]).init(&all).await.expect("founded");
         for member in &members {
-            within(Duration::from_secs(5), member.node.ready()).await;
+            within(PATIENCE, member.node.ready()).await;
         }
         members
+    }
+}
+
+/// A listener at `port` (0: any that is free). Where it was stopped, somebody else may be for a moment.
+async fn bound(port: u16) -> TcpListener {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match TcpListener::bind(("127.0.0.1", port)).await {
+            Ok(listener) => return listener,
+            Err(error) => assert!(Instant::now() < end, "{port}: {error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -168,7 +192,7 @@ pub(crate) fn client(members: &[Running]) -> Arc<HttpPlacement> {
 
 /// Places, as often as it takes while a leader is elected.
 pub(crate) async fn place(placement: &dyn Placement, nth: usize) -> Placed {
-    let end = Instant::now() + Duration::from_secs(8);
+    let end = Instant::now() + PATIENCE;
     loop {
         match placement.place(request(nth)).await {
             Ok(placed) => return placed,
@@ -178,9 +202,21 @@ pub(crate) async fn place(placement: &dyn Placement, nth: usize) -> Placed {
     }
 }
 
+/// Sends a heartbeat, as often as it takes while a leader is elected.
+pub(crate) async fn hear(placement: &dyn Placement, beat: Heartbeat) -> HeartbeatReply {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match placement.heartbeat(beat.clone()).await {
+            Ok(reply) => return reply,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Waits until the group's status satisfies `wanted`.
 pub(crate) async fn until(node: &PlacementNode, wanted: impl Fn(&Status) -> bool) -> Status {
-    let end = Instant::now() + Duration::from_secs(8);
+    let end = Instant::now() + PATIENCE;
     loop {
         let status = node.status();
         if wanted(&status) {
@@ -242,7 +278,7 @@ impl FakeWorker {
                 let beat = Heartbeat { released: released.clone(), ..beat(&worker, version) };
                 let answer = placement.heartbeat(beat).await;
                 take_in(&mut known.lock().expect("no panic under it"), answer, &released);
-                tokio::time::sleep(SUSPICION / 8).await;
+                tokio::time::sleep(BEAT).await;
             }
             #[expect(unreachable_code, reason = "names the error type")]
             Ok::<(), std::convert::Infallible>(())
@@ -252,7 +288,7 @@ impl FakeWorker {
     }
 
     pub(crate) async fn until(&self, wanted: impl Fn(&Known) -> bool) {
-        let end = Instant::now() + Duration::from_secs(8);
+        let end = Instant::now() + PATIENCE;
         while !wanted(&self.known.lock().expect("no panic under it")) {
             assert!(Instant::now() < end, "not reached: {}", self.worker.node);
             tokio::time::sleep(Duration::from_millis(5)).await;

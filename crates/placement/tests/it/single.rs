@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::{Generation, Incarnation};
 use placement::{DiskError, NodeError, Options, PlacementNode};
@@ -11,11 +10,11 @@ use signals::{Hint, Received, Signals, Subscription, Topic, WorkerHint};
 use tempfile::TempDir;
 
 use crate::harness::{
-    FakeWorker, World, beat, location, place, request, session, until, within, worker,
+    FakeWorker, PATIENCE, World, beat, location, place, request, session, until, within, worker,
 };
 
 async fn hint(subscription: &mut Subscription) -> WorkerHint {
-    match within(Duration::from_secs(5), subscription.next()).await {
+    match within(PATIENCE, subscription.next()).await {
         Some(Received::Hint(Hint::Worker(hint))) => hint,
         other => panic!("{other:?}"),
     }
@@ -51,7 +50,7 @@ async fn leases_survive_a_restart_and_are_announced() {
     assert_eq!((none.leases, none.version), (None, news.version));
 
     node.shutdown().await;
-    let gone = within(Duration::from_secs(3), local.place(request(1))).await;
+    let gone = within(PATIENCE, local.place(request(1))).await;
     assert!(matches!(gone, Err(PlacementError::Unreachable { .. })), "{gone:?}");
 
     let node = world.single(dir.path()).await;
@@ -65,7 +64,7 @@ async fn leases_survive_a_restart_and_are_announced() {
 
 #[tokio::test]
 async fn a_silent_worker_is_superseded_and_its_locations_go_to_others() {
-    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let (world, dir) = (World::mortal(), TempDir::new().expect("a folder"));
     let node = world.single(dir.path()).await;
     let dead = FakeWorker::start(&world, "dead", Arc::new(node.local())).await;
     let mut before = Vec::new();
