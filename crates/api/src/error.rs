@@ -209,6 +209,8 @@ impl From<CredentialsError> for ApiError {
             },
             error @ (CredentialsError::NoSecretsKey
             | CredentialsError::Envelope(_)
+            | CredentialsError::Unreadable { .. }
+            | CredentialsError::CannotSeal { .. }
             | CredentialsError::NotConfigured { .. }
             | CredentialsError::SignIn(_)
             | CredentialsError::Ended(_)) => Self::Refused(SessionError {

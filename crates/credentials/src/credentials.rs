@@ -12,6 +12,7 @@ use store::{
 };
 
 use crate::envelope::Row;
+use crate::lost::unreadable;
 use crate::material::Material;
 use crate::service_account::{AccountSource, ServiceAccount};
 use crate::settings::{Addresses, ProviderSettings};
@@ -118,28 +119,38 @@ impl Credentials {
         let user = user.map(str::to_owned);
         let found = self.store().credential_for(org, provider.to_owned(), user).await?;
         let Some(stored) = found else { return Ok(None) };
-        let CredentialRow { id, owner, kind, version, .. } = stored.row.clone();
-        let mut env = BTreeMap::new();
-        let auth = if kind == CredentialKind::OAuth {
-            Auth::Source(Arc::new(self.signed_in(org, &stored)?))
-        } else {
-            let row = Row { org, id: &id, version };
-            let bytes = self.vault().open_with(&stored.key, &row, &stored.sealed)?;
-            match Material::from_bytes(kind, &bytes)? {
-                Material::ApiKey(key) => Auth::Key(key),
-                Material::Aws(access) => {
-                    env.insert("AWS_REGION".to_owned(), access.region.clone());
-                    Auth::SigV4(access)
-                }
-                Material::ServiceAccount(account) => {
-                    let project = account.project_id.clone();
-                    env.extend(project.map(|id| ("GOOGLE_VERTEX_PROJECT".to_owned(), id)));
-                    Auth::Source(Arc::new(self.account(org, &id, version, *account)))
-                }
-                Material::OAuth(_) => return Err(crate::EnvelopeError::Refused.into()),
-            }
-        };
+        let (auth, env) = self.opened(org, &stored).map_err(unreadable(&stored.row))?;
+        let CredentialRow { id, owner, kind, .. } = stored.row;
         Ok(Some(Found { id, owner, kind, auth, env }))
+    }
+
+    /// What a route is given of a credential, with its own environment.
+    fn opened(
+        &self,
+        org: OrgId,
+        stored: &SealedCredential,
+    ) -> Result<(Auth, BTreeMap<String, String>), CredentialsError> {
+        let CredentialRow { id, kind, version, .. } = &stored.row;
+        let mut env = BTreeMap::new();
+        if *kind == CredentialKind::OAuth {
+            return Ok((Auth::Source(Arc::new(self.signed_in(org, stored)?)), env));
+        }
+        let row = Row { org, id, version: *version };
+        let bytes = self.vault().open_with(&stored.key, &row, &stored.sealed)?;
+        let auth = match Material::from_bytes(*kind, &bytes)? {
+            Material::ApiKey(key) => Auth::Key(key),
+            Material::Aws(access) => {
+                env.insert("AWS_REGION".to_owned(), access.region.clone());
+                Auth::SigV4(access)
+            }
+            Material::ServiceAccount(account) => {
+                let project = account.project_id.clone();
+                env.extend(project.map(|id| ("GOOGLE_VERTEX_PROJECT".to_owned(), id)));
+                Auth::Source(Arc::new(self.account(org, id, *version, *account)))
+            }
+            Material::OAuth(_) => return Err(crate::EnvelopeError::Refused.into()),
+        };
+        Ok((auth, env))
     }
 
     /// The tokens of a sign-in, which all turns of this process share.
@@ -300,7 +311,8 @@ impl Credentials {
     }
 
     /// Wraps every data key with the current master key, in all organisations, one commit each: stopped half-way, it
-    /// goes on with the next call. After it, if none is left, the older master keys are not needed any more.
+    /// goes on with the next call. After it, if none is left, the older master keys are not needed any more. Data keys that cannot be opened and seal nothing any
+    /// more are removed.
     ///
     /// # Errors
     /// The store fails, or there is no secrets key. A data key that cannot be unwrapped is counted, and left.

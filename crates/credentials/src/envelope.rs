@@ -29,6 +29,11 @@ pub enum EnvelopeError {
     /// The master key that wraps a data key is not among ours.
     #[error("the secrets key `{0}` is missing: give it again, after the current one")]
     MissingKey(String),
+    /// A master key of this name is among ours, and does not unwrap the data key.
+    #[error(
+        "the secrets key `{0}` is not the one of this name that wrapped the data key, or that was changed: give the one of then"
+    )]
+    OtherKey(String),
     /// The bytes are not what was sealed for this row.
     #[error("a stored secret cannot be opened: it was changed, or is of another row")]
     Refused,
@@ -76,6 +81,14 @@ impl MasterKeys {
     #[must_use]
     pub fn generate(id: &str) -> String {
         format!("{id}:{}", STANDARD.encode(Key::random().0))
+    }
+
+    /// The same, with an id that begins so and is nobody's else: two of them are never mistaken for one another.
+    #[must_use]
+    pub fn generate_like(prefix: &str) -> String {
+        let mut name = [0; 4];
+        aws_lc_rs::rand::fill(&mut name).expect("the system gives random bytes");
+        Self::generate(&format!("{prefix}-{:08x}", u32::from_be_bytes(name)))
     }
 
     /// `ID:BASE64` of 32 bytes, the current one first; more are separated by commas or lines.
@@ -126,12 +139,13 @@ impl MasterKeys {
     }
 
     /// # Errors
-    /// The master key is missing, or the wrapped key is not this organisation's.
+    /// The master key is missing or another one of its name, or the wrapped key is not this organisation's.
     pub(crate) fn unwrap(&self, org: OrgId, key: &WrappedKey) -> Result<DataKey, EnvelopeError> {
         let master = self.0.iter().find(|(id, _)| *id == key.key_id);
         let (_, master) = master.ok_or_else(|| EnvelopeError::MissingKey(key.key_id.clone()))?;
-        let bytes = master.open(&wrapping(org, key.id), &key.wrapped)?;
-        let bytes = bytes.try_into().map_err(|_| EnvelopeError::Refused)?;
+        let other = || EnvelopeError::OtherKey(key.key_id.clone());
+        let bytes = master.open(&wrapping(org, key.id), &key.wrapped).map_err(|_| other())?;
+        let bytes = bytes.try_into().map_err(|_| other())?;
         Ok(DataKey { id: key.id, key: Key(bytes) })
     }
 }
@@ -215,7 +229,10 @@ mod tests {
             changed.bytes.truncate(n);
             assert_eq!(refused(row("crd_a", 1), &changed), EnvelopeError::Refused, "{n} bytes");
         }
-        assert_eq!(master.unwrap(OrgId::random(), &wrapped).err(), Some(EnvelopeError::Refused));
+        let other = Some(EnvelopeError::OtherKey("k1".into()));
+        assert_eq!(master.unwrap(OrgId::random(), &wrapped).err(), other);
+        let namesake = MasterKeys::parse(&MasterKeys::generate("k1")).expect("a key");
+        assert_eq!(namesake.unwrap(ORG, &wrapped).err(), other);
     }
 
     #[test]

@@ -1,6 +1,7 @@
+use domain::OrgId;
 use store::StoreError;
 
-use crate::EnvelopeError;
+use crate::{EnvelopeError, StoredSecret};
 
 /// Why a credential, a sign-in or a setting is not what was asked for. No text of it holds a secret.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,24 @@ pub enum CredentialsError {
     /// A stored secret cannot be opened.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
+    /// The same, of one that people can set again.
+    #[error("{}", .secret.unreadable(.why))]
+    Unreadable {
+        /// Which it is.
+        secret: Box<StoredSecret>,
+        /// Why.
+        why: EnvelopeError,
+    },
+    /// The data key that new secrets of an organisation are sealed with cannot be opened.
+    #[error(
+        "the organisation can keep no secret: {why}, on all gateways and workers; if that key is lost, whoever runs the service sees `opencode-cloud credentials reset-key --org {org}`"
+    )]
+    CannotSeal {
+        /// The organisation.
+        org: OrgId,
+        /// Why.
+        why: EnvelopeError,
+    },
     /// The organisation has not set up an OAuth client of the provider, or not for this method.
     #[error("signing in to {provider} is not set up: {missing} is missing in its settings")]
     NotConfigured {
@@ -53,7 +72,9 @@ impl CredentialsError {
     pub fn code(&self) -> Option<&'static str> {
         match self {
             Self::NoSecretsKey => Some("provider.secrets-key-missing"),
-            Self::Envelope(_) => Some("provider.secret-unreadable"),
+            Self::Envelope(_) | Self::Unreadable { .. } | Self::CannotSeal { .. } => {
+                Some("provider.secret-unreadable")
+            }
             Self::NotConfigured { .. } => Some("provider.sign-in-not-set-up"),
             Self::SignIn(_) | Self::Ended(_) => Some("provider.sign-in-failed"),
             Self::NotFound(_)
@@ -63,6 +84,14 @@ impl CredentialsError {
             | Self::Unavailable(_)
             | Self::Store(_) => None,
         }
+    }
+
+    /// Says which secret it is that does not open.
+    pub(crate) fn about(self, secret: impl FnOnce() -> StoredSecret) -> Self {
+        if let Self::Envelope(why) = self {
+            return Self::Unreadable { secret: Box::new(secret()), why };
+        }
+        self
     }
 
     /// An error of the store about `what`.

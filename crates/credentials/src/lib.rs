@@ -17,6 +17,7 @@ mod credentials;
 mod envelope;
 mod error;
 mod flow;
+mod lost;
 mod material;
 mod service_account;
 mod settings;
@@ -32,6 +33,7 @@ pub use credentials::{
 };
 pub use envelope::{EnvelopeError, MasterKeys};
 pub use error::CredentialsError;
+pub use lost::{SecretsState, StoredSecret};
 pub use material::{Material, SessionToken, Tokens};
 pub use service_account::ServiceAccount;
 pub use settings::{Addresses, ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings};

@@ -8,7 +8,7 @@ use crate::envelope::Row;
 use crate::flow::{OAuthClient, Transport};
 use crate::settings::{Addresses, ProviderSettings};
 use crate::vault::Vault;
-use crate::{CredentialsError, EnvelopeError};
+use crate::{CredentialsError, EnvelopeError, StoredSecret};
 
 /// How often a change is tried that others come in between of.
 const TRIES: u32 = 3;
@@ -140,9 +140,29 @@ impl Setups {
         let Some(sealed) = &setting.sealed else { return Ok(None) };
         let id = row_id(&setting.provider);
         let row = Row { org, id: &id, version: setting.version };
-        let bytes = self.vault.open(&row, sealed).await?;
-        let text = String::from_utf8(bytes).map_err(|_| EnvelopeError::Refused)?;
+        let opened =
+            self.vault.open(&row, sealed).await.and_then(|bytes| {
+                Ok(String::from_utf8(bytes).map_err(|_| EnvelopeError::Refused)?)
+            });
+        let client = || StoredSecret::Client { provider: setting.provider.clone() };
+        let text = opened.map_err(|error| error.about(client))?;
         Ok(Some(Secret::new(&text)))
+    }
+
+    /// The providers whose client has a secret that does not open, with why.
+    pub(crate) async fn unreadable(
+        &self,
+        org: OrgId,
+    ) -> Result<Vec<(StoredSecret, EnvelopeError)>, CredentialsError> {
+        let mut found = Vec::new();
+        for setting in self.vault.store.provider_settings(org).await? {
+            match self.secret(org, &setting).await {
+                Ok(_) => {}
+                Err(CredentialsError::Unreadable { secret, why }) => found.push((*secret, why)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
     }
 }
 

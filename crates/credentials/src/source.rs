@@ -22,8 +22,9 @@ use llm_client::{LlmError, Secret, TokenSource};
 use llm_protocol::{Delivery, ErrorReason};
 use store::{CredentialKind, Renewed, SealedCredential, StoreError};
 
-use crate::envelope::Row;
+use crate::envelope::{DataKey, Row};
 use crate::flow::{FlowError, OAuthClient};
+use crate::lost::unreadable;
 use crate::material::{Material, Tokens};
 use crate::setup::Setups;
 use crate::vault::Vault;
@@ -135,7 +136,8 @@ impl OAuthSource {
                     unavailable(&error.to_string())
                 }
             })?;
-            self.see(&stored).map_err(|error| refused(&error.to_string()))?;
+            let seen = self.see(&stored).map_err(unreadable(&stored.row));
+            seen.map_err(|error| refused(&error.to_string()))?;
             let (version, tokens) = {
                 let held = shared.held();
                 if let Some(token) = held.usable(shared.now()) {
@@ -173,6 +175,14 @@ impl Shared {
 
     /// Under the lease of `version`.
     async fn refresh(&self, version: i64, before: Tokens) -> Result<Secret, LlmError> {
+        // Before anybody is asked: what cannot be written would be lost.
+        let key = match self.vault.data_key(self.org).await {
+            Ok(key) => key,
+            Err(CredentialsError::Store(error)) => {
+                return self.give_up(version, &unavailable(&error.to_string())).await;
+            }
+            Err(error) => return self.give_up(version, &refused(&error.to_string())).await,
+        };
         let client = match self.setups.client(self.org, &self.provider).await {
             Ok(client) => client,
             Err(error) => return self.give_up(version, &refused(&error.to_string())).await,
@@ -182,7 +192,7 @@ impl Shared {
             Err(error) if error.ends_the_grant() => return self.end(version, &error).await,
             Err(error) => return self.give_up(version, &of(&error)).await,
         };
-        self.keep(version, tokens).await?;
+        self.keep(version, &key, tokens).await?;
         if let Some(error) = error {
             if error.ends_the_grant() {
                 return self.end(version + 1, &error).await;
@@ -194,9 +204,7 @@ impl Shared {
     }
 
     /// Writes what the provider gave as the version after `version`, and holds it.
-    async fn keep(&self, version: i64, tokens: Tokens) -> Result<(), LlmError> {
-        let failed = |error: CredentialsError| unavailable(&error.to_string());
-        let key = self.vault.data_key(self.org).await.map_err(failed)?;
+    async fn keep(&self, version: i64, key: &DataKey, tokens: Tokens) -> Result<(), LlmError> {
         let material = Material::OAuth(tokens.clone());
         let row = Row { org: self.org, id: &self.id, version: version + 1 };
         let sealed = key.seal(&row, &material.to_bytes());

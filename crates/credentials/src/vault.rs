@@ -7,7 +7,7 @@ use domain::{Clock, OrgId};
 use store::{Sealed, Store, StoreError, WrappedKey};
 
 use crate::envelope::{DataKey, Row};
-use crate::{CredentialsError, MasterKeys};
+use crate::{CredentialsError, EnvelopeError, MasterKeys};
 
 /// Data keys that are looked for at once.
 const BATCH: i64 = 1_000;
@@ -32,15 +32,40 @@ impl Vault {
     /// The data key that new secrets of an organisation are sealed with.
     pub(crate) async fn data_key(&self, org: OrgId) -> Result<DataKey, CredentialsError> {
         let keys = self.keys()?;
+        let unwrap = |wrapped: &WrappedKey| {
+            keys.unwrap(org, wrapped).map_err(|why| CredentialsError::CannotSeal { org, why })
+        };
         if let Some(wrapped) = self.store.newest_secret(org).await? {
-            return Ok(keys.unwrap(org, &wrapped)?);
+            return unwrap(&wrapped);
         }
         let (key, wrapped) = keys.new_data_key(org, 1);
         if self.store.add_secret(org, wrapped, self.clock.now_ms()).await? {
             return Ok(key);
         }
         // Another process was first.
-        Ok(keys.unwrap(org, &self.store.secret(org, 1).await?)?)
+        unwrap(&self.store.secret(org, 1).await?)
+    }
+
+    /// The number of an organisation's newest data key, and why it does not open, if it does not. `None`: there is no
+    /// data key yet.
+    pub(crate) async fn newest(
+        &self,
+        org: OrgId,
+    ) -> Result<Option<(i32, Option<EnvelopeError>)>, CredentialsError> {
+        let keys = self.keys()?;
+        let newest = self.store.newest_secret(org).await?;
+        Ok(newest.map(|wrapped| (wrapped.id, keys.unwrap(org, &wrapped).err())))
+    }
+
+    /// Makes a data key after `newest`, which does not open. `false`: another process has made one meanwhile.
+    pub(crate) async fn replace(&self, org: OrgId, newest: i32) -> Result<bool, CredentialsError> {
+        let (_, wrapped) = self.keys()?.new_data_key(org, newest + 1);
+        Ok(self.store.add_secret(org, wrapped, self.clock.now_ms()).await?)
+    }
+
+    /// The id of the master key that wraps what is new.
+    pub(crate) fn master(&self) -> Result<&str, CredentialsError> {
+        Ok(self.keys()?.current())
     }
 
     /// Opens what `wrapped` has sealed for `row`.
@@ -72,7 +97,7 @@ impl Vault {
         loop {
             let stale = self.store.secrets_not_under(told.key.clone(), BATCH).await?;
             let is_whole = i64::try_from(stale.len()).is_ok_and(|count| count < BATCH);
-            let before = (told.done, left.len());
+            let before = (told.done, told.removed, left.len());
             for (org, id) in stale {
                 if left.contains(&(org, id)) {
                     continue;
@@ -90,6 +115,8 @@ impl Vault {
                             told.done += 1;
                         }
                     }
+                    // Nobody misses one that seals nothing.
+                    Err(_) if self.store.remove_unused_secret(org, id).await? => told.removed += 1,
                     Err(error) => {
                         left.insert((org, id));
                         told.why.entry(error.to_string()).or_default().push(org);
@@ -97,7 +124,7 @@ impl Vault {
                 }
             }
             // What is left fills the list: nobody sees what is behind it.
-            told.is_cut = !is_whole && before == (told.done, left.len());
+            told.is_cut = !is_whole && before == (told.done, told.removed, left.len());
             if is_whole || told.is_cut {
                 return Ok(told);
             }
@@ -112,6 +139,8 @@ pub struct Rewrapped {
     pub key: String,
     /// How many it wraps now.
     pub done: u64,
+    /// How many could not be opened and sealed nothing any more: they are gone.
+    pub removed: u64,
     /// Whose data keys are left, by why: they open as before, with the key that wraps them.
     pub why: BTreeMap<String, Vec<OrgId>>,
     /// So many are left that not all were tried.

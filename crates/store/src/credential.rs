@@ -285,6 +285,32 @@ impl Store {
         .await
     }
 
+    /// The same with their secrets, sealed.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn sealed_credentials(
+        &self,
+        org: OrgId,
+    ) -> Result<Vec<SealedCredential>, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                let rows = sqlx::query!(
+                    "SELECT c.id, c.owner, c.provider, c.label, c.kind, c.hint, c.sealed, c.secret_id, c.version,
+                         c.expires_ms, c.active, c.fault, c.created_ms, c.updated_ms, s.key_id, s.wrapped
+                     FROM credential c JOIN organisation_secret s ON s.org_id = c.org_id AND s.id = c.secret_id
+                     WHERE c.org_id = $1 ORDER BY c.provider, c.owner, c.label LIMIT $2",
+                    org.0,
+                    MAX_CREDENTIALS,
+                )
+                .fetch_all(&mut **tx)
+                .await?;
+                rows.into_iter().map(|row| sealed_credential!(row)).collect()
+            })
+        })
+        .await
+    }
+
     /// The id and version of the credential of this label, if there is one.
     ///
     /// # Errors

@@ -140,6 +140,31 @@ impl Store {
         .await
     }
 
+    /// Forgets a data key that seals nothing any more, unless it is the organisation's newest. `false`: it stays.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn remove_unused_secret(&self, org: OrgId, id: i32) -> Result<bool, StoreError> {
+        self.in_tenant(org, move |tx| {
+            Box::pin(async move {
+                // What is sealed meanwhile is referred to: then this fails, or that.
+                let removed = sqlx::query!(
+                    "DELETE FROM organisation_secret s WHERE s.org_id = $1 AND s.id = $2
+                         AND EXISTS (SELECT FROM organisation_secret n WHERE n.org_id = $1 AND n.id > $2)
+                         AND NOT EXISTS (SELECT FROM credential c WHERE c.org_id = $1 AND c.secret_id = $2)
+                         AND NOT EXISTS (SELECT FROM oauth_attempt o WHERE o.org_id = $1 AND o.secret_id = $2)
+                         AND NOT EXISTS (SELECT FROM provider_setting p WHERE p.org_id = $1 AND p.secret_id = $2)",
+                    org.0,
+                    id,
+                )
+                .execute(&mut **tx)
+                .await?;
+                Ok(removed.rows_affected() == 1)
+            })
+        })
+        .await
+    }
+
     /// At most `limit` data keys, of all organisations, that another master key than `key_id` wraps.
     ///
     /// # Errors

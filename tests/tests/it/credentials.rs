@@ -5,6 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use credentials::MasterKeys;
+use domain::OrgId;
 use journeys::{Api, World, oracle};
 use reqwest::Method;
 use serde_json::json;
@@ -32,7 +33,7 @@ async fn turn(world: &World, api: &Api, name: &str) -> Result<()> {
     });
     api.post(&format!("/platform/session/{session}/message"), &prompt).await?.ok()?;
     let message = prompt["messageID"].as_str().context("an id")?;
-    let outcome = api.outcome(&session, message, 20).await?;
+    let outcome = api.outcome(&session, message, 60).await?;
     let log = json!(api.log(&session).await?).to_string();
     ensure!(outcome == "completed" && !log.contains(KEY), "{outcome}: {log}");
     let asked = world.model().requests().pop().context("a request")?;
@@ -61,6 +62,54 @@ async fn up_asks_with_a_kept_key_and_follows_a_new_secrets_key() -> Result<()> {
     let up = world.up().await?;
     turn(&world, up.api(), "third").await?;
     oracle(up.api(), world.model()).await?;
+    up.stop(&world).await
+}
+
+#[tokio::test]
+async fn up_whose_secrets_key_is_lost_keeps_new_credentials_once_it_is_told_to() -> Result<()> {
+    let world = World::new().await?;
+    let up = world.up().await?;
+    set_up(&world, up.api()).await?;
+    let id = up.api().get("/platform/credential").await?.ok()?;
+    let id = id[0]["id"].as_str().context("a credential")?.to_owned();
+    let cli = up.cli()?;
+    up.stop(&world).await?;
+
+    fs::remove_file(world.data().join("secrets.key"))?;
+    let up = world.up().await?;
+    let said = up.process().stderr();
+    ensure!(said.contains("1 left as before: the secrets key `up-"), "{said}");
+    let change = json!({ "key": KEY });
+    let path = format!("/platform/credential/{id}");
+    let request = || up.api().request(Method::PATCH, &path).json(&change);
+    let refused = up.api().send(request()).await?;
+    let told = refused.body.to_string();
+    ensure!(refused.status >= 400 && told.contains("credentials reset-key --org"), "{told}");
+    up.stop(&world).await?;
+
+    let (org, data) = (OrgId::FIRST.to_string(), world.data().display().to_string());
+    let reset = ["credentials", "reset-key", "--org", &org, "--data-dir", &data];
+    let again = format!("set it again (PATCH {path})");
+    for _ in 0..2 {
+        let looked = cli.run(&reset).await?;
+        ensure!(looked.code == Some(1) && looked.out.contains(&again), "{looked:?}");
+        ensure!(looked.out.contains("--yes"), "{looked:?}");
+    }
+    let done = cli.run(&[&reset[..], &["--yes"]].concat()).await?;
+    ensure!(done.code == Some(0) && done.out.contains("sealed with its data key 2"), "{done:?}");
+    let looked = cli.run(&reset).await?;
+    ensure!(looked.code == Some(0) && looked.out.contains(&again), "{looked:?}");
+
+    let up = world.up().await?;
+    let request = up.api().request(Method::PATCH, &path).json(&change);
+    up.api().send(request).await?.ok()?;
+    turn(&world, up.api(), "again").await?;
+    oracle(up.api(), world.model()).await?;
+    up.stop(&world).await?;
+    // Nobody misses the old one.
+    let up = world.up().await?;
+    let said = up.process().stderr();
+    ensure!(said.contains("seals nothing any more: 1"), "{said}");
     up.stop(&world).await
 }
 

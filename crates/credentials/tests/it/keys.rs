@@ -89,8 +89,8 @@ async fn secrets_need_the_key_that_they_were_sealed_under_until_they_are_rewrapp
     let newer = MasterKeys::generate("k2");
     let alone = world.process_with(Some(&newer));
     let missing = alone.auth(org, None, "acme").await;
-    let Err(CredentialsError::Envelope(error)) = missing else { panic!("{missing:?}") };
-    assert_eq!(error, EnvelopeError::MissingKey("k1".into()));
+    let Err(CredentialsError::Unreadable { why, .. }) = missing else { panic!("{missing:?}") };
+    assert_eq!(why, EnvelopeError::MissingKey("k1".into()));
     let left = alone.rewrap().await.expect("an answer");
     assert!(left.done == 0 && !left.is_complete(), "{left:?}");
     let why: Vec<_> = left.why.into_iter().collect();
@@ -148,4 +148,113 @@ async fn a_clients_secret_stays_until_it_is_removed() {
     process.remove_provider(world.org, "acme").await.expect("removed");
     let gone = process.remove_provider(world.org, "acme").await;
     assert!(matches!(gone, Err(CredentialsError::NotFound(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn an_organisation_whose_master_key_is_lost_goes_on_with_another_data_key() {
+    let world = World::new().await;
+    let (before, org) = (world.process(), world.org);
+    let empty = before.secrets_state(org).await.expect("an answer");
+    assert_eq!(empty, None, "nothing was kept yet");
+    assert!(matches!(before.reset_key(org).await, Err(CredentialsError::NotFound(_))));
+    let team = before.add(org, new("", "team", "sk-team-0123456789")).await.expect("kept");
+    let ann = before.add(org, new("ann", "own", "sk-ann-0123456789")).await.expect("kept");
+    let settings = crate::world::settings("https://id.example", "c1");
+    let secret = ClientSecret::Set(Secret::new("the-client-secret"));
+    before.set_provider(org, "acme", &settings, &secret).await.expect("set");
+
+    // All that is left is another key: nothing opens, nothing new can be sealed, and both say what to do.
+    let newer = MasterKeys::generate("k2");
+    let after = world.process_with(Some(&newer));
+    let stuck = after.add(org, new("", "second", "sk-2")).await.expect_err("sealed");
+    assert_eq!(stuck.code(), Some("provider.secret-unreadable"));
+    for part in ["`k1` is missing", &format!("credentials reset-key --org {org}")] {
+        assert!(stuck.to_string().contains(part), "{stuck}");
+    }
+    let kept = after.set_provider(org, "acme", &settings, &ClientSecret::Keep).await;
+    let says = kept.expect_err("opened").to_string();
+    assert!(
+        says.contains("OAuth client") && says.contains("PUT /platform/provider/acme"),
+        "{says}"
+    );
+    let missing = EnvelopeError::MissingKey("k1".into());
+    let state = after.secrets_state(org).await.expect("an answer").expect("a data key");
+    assert_eq!(
+        (state.key.as_str(), state.data_key, &state.stuck),
+        ("k2", 1, &Some(missing.clone()))
+    );
+    assert!(state.unreadable.iter().all(|(_, why)| *why == missing), "{state:?}");
+    let told: Vec<String> = state
+        .unreadable
+        .iter()
+        .map(|(secret, _)| format!("{secret}: {}", secret.again()))
+        .collect();
+    let (team_id, ann_id) = (&team.id, &ann.id);
+    let expected = [
+        "the secret of the OAuth client at `acme`: set it again (PUT /platform/provider/acme)"
+            .to_owned(),
+        format!(
+            "the organisation's credential {team_id} for `acme` (team): set it again (PATCH /platform/credential/{team_id})"
+        ),
+        format!(
+            "the credential {ann_id} of ann for `acme` (own): set it again (PATCH /platform/credential/{ann_id})"
+        ),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(
+        after.secrets_state(org).await.expect("an answer"),
+        Some(state),
+        "a look changes nothing"
+    );
+
+    after.reset_key(org).await.expect("reset");
+    after.reset_key(org).await.expect("nothing to do");
+    let state = after.secrets_state(org).await.expect("an answer").expect("a data key");
+    assert_eq!((state.data_key, &state.stuck, state.unreadable.len()), (2, &None, 3));
+    // What is new is sealed and opens; what is old stays as it is, and is never passed over for another key.
+    let second = NewSecret { provider: "other".into(), ..new("", "second", "sk-2-0123456789") };
+    after.add(org, second).await.expect("kept");
+    assert!(after.auth(org, None, "other").await.expect("an answer").is_some());
+    let old = after.auth(org, None, "acme").await.expect_err("opened");
+    assert!(old.to_string().contains(&format!("PATCH /platform/credential/{team_id}")), "{old}");
+
+    // Whoever finds the old key gives it again, and has everything.
+    let both = world.process_with(Some(&format!("{newer},{}", world.keys)));
+    let whole = both.secrets_state(org).await.expect("an answer").expect("a data key");
+    assert_eq!((whole.data_key, whole.stuck, whole.unreadable), (2, None, Vec::new()));
+    assert!(both.auth(org, Some("ann"), "acme").await.expect("an answer").is_some());
+
+    // It stays lost: the secrets are set again, one by one.
+    let material = Some(Material::ApiKey(Secret::new("sk-team-9876543210")));
+    let change = SecretChange { material, ..SecretChange::default() };
+    after.change(org, team.id.parse().expect("an id"), change).await.expect("set again");
+    let found = after.auth(org, None, "acme").await.expect("an answer").expect("a credential");
+    assert!(matches!(&found.auth, Auth::Key(key) if key.expose() == "sk-team-9876543210"));
+    after.set_provider(org, "acme", &settings, &secret).await.expect("set again");
+    let left = after.rewrap().await.expect("an answer");
+    assert_eq!((left.removed, left.is_complete()), (0, false), "ann's is still there: {left:?}");
+    after.remove(org, ann.id.parse().expect("an id")).await.expect("removed");
+    let state = after.secrets_state(org).await.expect("an answer").expect("a data key");
+    assert_eq!(state.unreadable, []);
+    // Nobody needs the lost key any more, nor asks for it.
+    let done = after.rewrap().await.expect("an answer");
+    assert_eq!((done.removed, done.is_complete()), (1, true), "{done:?}");
+    let found = after.auth(org, None, "acme").await.expect("an answer");
+    assert!(found.is_some());
+}
+
+#[tokio::test]
+async fn two_who_reset_at_once_make_one_data_key() {
+    let world = World::new().await;
+    world.process().add(world.org, new("", "team", "sk-team")).await.expect("kept");
+    let keys = MasterKeys::generate("k2");
+    let processes = [world.process_with(Some(&keys)), world.process_with(Some(&keys))];
+    let resets = processes.iter().map(|process| process.reset_key(world.org));
+    for reset in futures::future::join_all(resets).await {
+        // Whoever came second found one that opens, or was told to look.
+        assert!(matches!(reset, Ok(()) | Err(CredentialsError::Conflict(_))), "{reset:?}");
+    }
+    let state = processes[0].secrets_state(world.org).await.expect("an answer");
+    let state = state.expect("a data key");
+    assert_eq!((state.data_key, state.stuck), (2, None));
 }

@@ -195,11 +195,11 @@ async fn a_process_that_died_while_it_refreshed_is_waited_for_and_no_longer() {
     let row = process.list(world.org).await.expect("a list").remove(0);
     // Another process has taken the lease, and is gone.
     let lease = Duration::from_millis(700);
+    let began = std::time::Instant::now();
     assert!(world.store.take_refresh(world.org, row.id, 1, lease).await.expect("taken"));
     world.pass(Duration::from_secs(90));
     script.answer(200, json!({ "access_token": "access-2", "token_type": "Bearer" }));
     let source = world.source(&process).await;
-    let began = std::time::Instant::now();
     assert_eq!(source.token().await.expect("a token").expose(), "access-2");
     assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
     assert_eq!(script.asked().len(), 1);
@@ -234,4 +234,23 @@ async fn a_turn_that_is_cut_off_in_a_refresh_loses_nothing() {
     let token = world.source(&other).await.token().await.expect("a token");
     assert_eq!(token.expose(), "access-2");
     assert_eq!(script.asked().len(), 1, "it was written though nobody waited");
+}
+
+#[tokio::test]
+async fn a_process_that_cannot_seal_what_it_would_get_asks_for_nothing() {
+    let world = World::new().await;
+    let process = world.process();
+    let script = start(&world, &process, false).await;
+    with_tokens(&world, &process).await;
+    let source = world.source(&process).await;
+    // Elsewhere the key of this process was given up.
+    let lost = world.process_with(Some(&credentials::MasterKeys::generate("k2")));
+    lost.reset_key(world.org).await.expect("reset");
+    world.pass(Duration::from_secs(50));
+    assert_eq!(source.token().await.expect("the old one").expose(), "access-1");
+    world.pass(Duration::from_secs(60));
+    let error = source.token().await.expect_err("it has ended");
+    assert_eq!(error.reason, ErrorReason::Authentication);
+    assert!(error.provider_message.contains("the secrets key `k2` is missing"), "{error}");
+    assert_eq!(script.asked(), Vec::<String>::new(), "a refresh token may be good once");
 }

@@ -310,6 +310,22 @@ async fn a_data_key_is_made_once_and_rewrapped_once() {
     assert!(!store.rewrap_secret(org, "a".into(), wrapped(1, "c")).await.expect("an answer"));
     assert_eq!(store.secret(org, 1).await.expect("there"), wrapped(1, "b"));
     assert_eq!(store.secrets_not_under("b".into(), 10).await.expect("ids"), []);
+    // One that seals something stays, and so does the newest.
+    assert!(store.add_secret(org, wrapped(2, "b"), 2).await.expect("an answer"));
+    assert_eq!(keep(&world, credential("", "team")).await, Kept::Kept);
+    let found = store.sealed_credentials(org).await.expect("a list");
+    assert_eq!(found.len(), 1);
+    assert_eq!((&found[0].sealed, &found[0].key), (&sealed("one"), &wrapped(1, "b")));
+    let remove = async |id| store.remove_unused_secret(org, id).await.expect("an answer");
+    assert!(!remove(1).await);
+    let sealed = Sealed { secret: 2, ..sealed("two") };
+    let renewed = Renewed { from: 1, sealed, hint: String::new(), expires_ms: None };
+    let id = found[0].row.id.clone();
+    assert!(store.renew_credential(org, id, renewed, 3).await.expect("an answer"));
+    assert!(!store.remove_unused_secret(OrgId::random(), 1).await.expect("an answer"));
+    assert!(remove(1).await);
+    assert!(!remove(1).await);
+    assert!(!remove(2).await);
     // What asks across organisations sees no key.
     let mut sched =
         PgConnection::connect(&world.database.url("oc_sched")).await.expect("a connection");

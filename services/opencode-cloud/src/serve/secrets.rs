@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys, Rewrapped};
-use domain::Clock;
+use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys, Rewrapped, SecretsState};
+use domain::{Clock, OrgId};
 use llm_client::{Options, ReqwestTransport};
 use store::Store;
 
@@ -60,7 +60,7 @@ impl SecretsArgs {
             Err(_) => {}
         }
         // Whole or not at all: half a key would make its secrets unreadable for ever.
-        let text = MasterKeys::generate("up-1");
+        let text = MasterKeys::generate_like("up");
         let new = path.with_extension("key.new");
         let _stale = std::fs::remove_file(&new);
         let written = std::fs::File::options()
@@ -86,12 +86,16 @@ pub(crate) fn parse(text: &str) -> Result<MasterKeys, ServeError> {
 /// What became of the data keys, for people: one line each. What is left is said last.
 pub(crate) fn told(rewrapped: &Rewrapped) -> Vec<String> {
     const MOST: usize = 5;
-    let Rewrapped { key, done, why, is_cut } = rewrapped;
+    let Rewrapped { key, done, removed, why, is_cut } = rewrapped;
     let mut lines = vec![match done {
         0 => format!("no data key was to be wrapped by `{key}` anew"),
         1 => format!("1 data key is wrapped by `{key}` now"),
         done => format!("{done} data keys are wrapped by `{key}` now"),
     }];
+    if *removed > 0 {
+        lines
+            .push(format!("removed, since it does not open and seals nothing any more: {removed}"));
+    }
     for (why, orgs) in why {
         let named: Vec<String> = orgs.iter().take(MOST).map(ToString::to_string).collect();
         let more = if orgs.len() > MOST { ", …" } else { "" };
@@ -103,6 +107,37 @@ pub(crate) fn told(rewrapped: &Rewrapped) -> Vec<String> {
     }
     if rewrapped.is_complete() {
         lines.push(format!("no secrets key but `{key}` is needed any more"));
+    }
+    lines
+}
+
+/// What of an organisation's secrets opens, for people: one line each.
+pub(crate) fn told_of(org: OrgId, state: &SecretsState) -> Vec<String> {
+    let SecretsState { key, data_key, stuck, unreadable } = state;
+    let mut lines = vec![match stuck {
+        Some(why) => {
+            format!("{org} can keep no secret: its data key {data_key} does not open: {why}")
+        }
+        None => format!(
+            "{org} can keep secrets: its data key {data_key} opens with the keys that were given"
+        ),
+    }];
+    match unreadable.len() {
+        0 => lines.push("all that it keeps opens".into()),
+        1 => lines.push("1 secret does not open, and stays as it is until it is set again:".into()),
+        count => lines.push(format!(
+            "{count} secrets do not open, and stay as they are until they are set again:"
+        )),
+    }
+    lines.extend(unreadable.iter().map(|(secret, why)| {
+        // Why is said once, where it is the same.
+        let why = if stuck.as_ref() == Some(why) { String::new() } else { format!(" ({why})") };
+        format!("  {secret}{why}: {}", secret.again())
+    }));
+    if stuck.is_some() {
+        lines.push(format!(
+            "if that key is not lost, give it after `{key}`, and nothing is to be set again; if it is, --yes makes a new data key for what is kept from now on"
+        ));
     }
     lines
 }
@@ -125,6 +160,8 @@ pub(crate) fn credentials(
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use credentials::{EnvelopeError, StoredSecret};
+
     use super::*;
 
     #[test]
@@ -134,13 +171,37 @@ mod tests {
             told(&whole),
             ["2 data keys are wrapped by `k2` now", "no secrets key but `k2` is needed any more"]
         );
-        let none = told(&Rewrapped { done: 0, ..whole.clone() });
+        let none = told(&Rewrapped { done: 0, removed: 1, ..whole.clone() });
         assert_eq!(none[0], "no data key was to be wrapped by `k2` anew");
+        assert_eq!(none[1], "removed, since it does not open and seals nothing any more: 1");
         let why = [("the secrets key `k1` is missing".to_owned(), vec![domain::OrgId::FIRST; 7])];
         let left = told(&Rewrapped { why: why.into(), is_cut: true, ..whole });
         assert_eq!(left.len(), 3);
         assert!(left[1].starts_with("7 left as before: the secrets key `k1` is missing (of "));
         assert!(left[1].ends_with(", …)"), "{left:?}");
+    }
+
+    #[test]
+    fn what_a_lost_key_costs_is_told_by_name() {
+        let missing = EnvelopeError::MissingKey("k1".into());
+        let client = StoredSecret::Client { provider: "acme".into() };
+        let lost = SecretsState {
+            key: "k2".into(),
+            data_key: 1,
+            stuck: Some(missing.clone()),
+            unreadable: vec![(client.clone(), missing.clone()), (client, EnvelopeError::Refused)],
+        };
+        let org = OrgId::FIRST;
+        let told = told_of(org, &lost);
+        let again = "set it again (PUT /platform/provider/acme)";
+        assert_eq!(told.len(), 5, "{told:?}");
+        assert!(told[0].ends_with(&format!("its data key 1 does not open: {missing}")), "{told:?}");
+        assert!(told[1].starts_with("2 secrets do not open"), "{told:?}");
+        assert_eq!(told[2], format!("  the secret of the OAuth client at `acme`: {again}"));
+        assert!(told[3].ends_with(&format!("({}): {again}", EnvelopeError::Refused)), "{told:?}");
+        assert!(told[4].contains("give it after `k2`") && told[4].contains("--yes"), "{told:?}");
+        let fine = SecretsState { stuck: None, unreadable: Vec::new(), ..lost };
+        assert_eq!(told_of(org, &fine)[1..], ["all that it keeps opens"]);
     }
 
     #[test]
@@ -153,7 +214,12 @@ mod tests {
         let mode =
             std::fs::metadata(folder.path().join(FILE)).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_eq!(parse(&made).expect("a key").current(), "up-1");
+        let name = parse(&made).expect("a key").current().to_owned();
+        assert!(name.starts_with("up-"), "{name}");
+        // A folder that lost its key gets one that is not taken for it.
+        std::fs::remove_file(folder.path().join(FILE)).expect("removed");
+        let next = args.or_made_in(folder.path()).expect("made anew");
+        assert_ne!(parse(&next).expect("a key").current(), name);
 
         let given = SecretsArgs { secrets_key: Some(MasterKeys::generate("k2")) };
         let taken = given.or_made_in(folder.path()).expect("given");

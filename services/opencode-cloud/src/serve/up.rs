@@ -97,7 +97,7 @@ pub async fn execute(
         Some(url) => (None, StoreOptions::new(url.clone())),
         None => {
             progress.say("starting Postgres");
-            let (postgres, options) = own_postgres(&data, &mut progress).await?;
+            let (postgres, options) = own_postgres(&data, |text| progress.say(text)).await?;
             (Some(postgres), options)
         }
     };
@@ -250,7 +250,7 @@ async fn follow_key(
     let rewrapped = credentials.rewrap().await;
     let rewrapped = rewrapped
         .map_err(|error| ServeError::stopped("the secrets key cannot be followed", &error))?;
-    if rewrapped.done > 0 || !rewrapped.is_complete() {
+    if rewrapped.done > 0 || rewrapped.removed > 0 || !rewrapped.is_complete() {
         for line in secrets::told(&rewrapped) {
             progress.say(&format!("secrets: {line}"));
         }
@@ -278,9 +278,9 @@ async fn wait(
 }
 
 /// Starts our own Postgres and brings it to this build's schema.
-async fn own_postgres(
+pub(crate) async fn own_postgres(
     data: &DataDir,
-    progress: &mut Progress<'_>,
+    mut say: impl FnMut(&str),
 ) -> Result<(Postgres, StoreOptions), ServeError> {
     let postgres = Postgres::start(data, &PostgresOptions::default()).await?;
     let connection = postgres.connection();
@@ -289,7 +289,7 @@ async fn own_postgres(
         serve: connection.password_for("oc_app"),
     };
     let url = connection.socket_url();
-    progress.say("checking the schema");
+    say("checking the schema");
     let admin = connection.superuser_url(boot::DATABASE);
     let migrated = async {
         store::provision(&admin, &passwords).await?;
