@@ -8,10 +8,10 @@ use bytes::Bytes;
 use futures::StreamExt;
 use llm_protocol::{
     Delivery, ErrorReason, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
+    value_of,
 };
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
-use serde_json::Value;
 
 use crate::error::{LlmError, RetryAdvice};
 use crate::exchange::Exchanges;
@@ -141,7 +141,7 @@ fn advice(headers: &HeaderMap) -> Option<RetryAdvice> {
 
 /// Some gateways answer 200 with an error in JSON.
 fn not_a_stream(headers: &HeaderMap, body: &str) -> LlmError {
-    let json = serde_json::from_str::<Value>(body).unwrap_or_default();
+    let json = value_of(body).unwrap_or_default();
     if let Some(error) = json.get("error").filter(|error| !error.is_null()) {
         let error = classify_in_stream(error);
         return LlmError::accepted(error.reason, &error.message);

@@ -5,13 +5,16 @@ use std::borrow::Cow;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::json::RawJson;
+use crate::surrogates;
 
 /// The arguments as a JSON object, with the model's bytes if they are one. Nothing (or `null`) is the empty object;
 /// anything else is `{"invalid_json": "<the model's text>"}`, so that the model sees what it wrote.
 pub(crate) fn object(arguments: &str) -> Cow<'_, RawValue> {
     if let Ok(raw) = serde_json::from_str::<&RawValue>(arguments) {
         if raw.get().starts_with('{') {
-            return Cow::Borrowed(raw);
+            // Providers refuse a body with halves of surrogate pairs in it, for as long as they are in the conversation.
+            let whole = surrogates::whole(raw.get()).map(RawValue::from_string);
+            return whole.and_then(Result::ok).map_or(Cow::Borrowed(raw), Cow::Owned);
         }
         if raw.get() == "null" {
             return Cow::Owned(empty());
@@ -42,6 +45,7 @@ mod tests {
         let cases = [
             (r#"{"b": 1.0,"a":"é"}"#, r#"{"b": 1.0,"a":"é"}"#),
             (" {} \n", "{}"),
+            (r#"{"a":"\ud83d!"}"#, r#"{"a":"\ufffd!"}"#),
             ("", "{}"),
             (" ", "{}"),
             ("null", "{}"),

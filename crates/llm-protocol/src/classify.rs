@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::google_error::google_reason;
+use crate::surrogates::value_of;
 
 /// Classifies an answer whose status is not a success.
 ///
@@ -140,7 +141,7 @@ struct Stated {
 
 impl Stated {
     fn from_body(body: &str) -> Self {
-        match serde_json::from_str::<Value>(body) {
+        match value_of(body) {
             // Gemini wraps its error in a list of one.
             Ok(Value::Array(items)) if !items.is_empty() => Self::from_object(&items[0], body),
             Ok(value) => Self::from_object(&value, body),

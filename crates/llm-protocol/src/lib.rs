@@ -36,6 +36,7 @@ pub mod retry;
 pub mod schema;
 pub mod sse;
 mod state;
+mod surrogates;
 mod text;
 mod thinking;
 
@@ -54,3 +55,4 @@ pub use message::{Media, Message, Part, Role, TextPart, ToolCall, ToolContent, T
 pub use protocol::{Decoder, Protocol};
 pub use request::{Generation, LlmRequest, SystemPart, ToolChoice, ToolDefinition};
 pub use state::StateOwner;
+pub use surrogates::value_of;

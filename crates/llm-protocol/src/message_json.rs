@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::json::{RawJson, compact};
 use crate::message::{Media, Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
+use crate::surrogates;
 
 /// Why a neutral message was refused.
 #[derive(Debug, thiserror::Error)]
@@ -199,10 +200,12 @@ impl Serialize for ToolCall {
 }
 
 /// The text as raw JSON, if it is exactly one value: white space around it would be lost on the way back,
-/// and so would `null`, which reads as absent.
+/// and so would `null`, which reads as absent. Not every reader takes halves of surrogate pairs.
 fn clean_json(text: &str) -> Option<&RawValue> {
     let raw: &RawValue = serde_json::from_str(text).ok()?;
-    (raw.get().len() == text.len() && text != "null").then_some(raw)
+    let is_clean =
+        raw.get().len() == text.len() && text != "null" && surrogates::whole(text).is_none();
+    is_clean.then_some(raw)
 }
 
 #[cfg(test)]
@@ -226,6 +229,10 @@ mod tests {
         assert_eq!(
             call("{\"a\":"),
             r#"{"type":"tool-call","id":"c","name":"t","inputText":"{\"a\":"}"#
+        );
+        assert_eq!(
+            call(r#"{"a":"\ud83d"}"#),
+            r#"{"type":"tool-call","id":"c","name":"t","inputText":"{\"a\":\"\\ud83d\"}"}"#
         );
         for odd in ["", " {}", "{}\n", "null", "\"text\"", "[1]", "é\u{1F600}"] {
             call(odd);

@@ -10,6 +10,7 @@ use crate::event::{FinishReason, LlmEvent};
 use crate::json::RawJson;
 use crate::message::{ToolContent, ToolResult};
 use crate::state::StateOwner;
+use crate::surrogates::Halves;
 use crate::text::Text;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -26,6 +27,7 @@ const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
+    halves: Halves,
     /// The blocks that are open, by their index. A server opens one at a time.
     open: Vec<(u64, Open)>,
     parts: usize,
@@ -49,6 +51,7 @@ impl Decoder {
     pub fn new(owner: StateOwner) -> Self {
         Self {
             owner,
+            halves: Halves::default(),
             open: Vec::new(),
             parts: 0,
             calls: 0,
@@ -73,7 +76,8 @@ impl Decoder {
         if self.done || data.is_empty() {
             return Ok(events);
         }
-        let frame = Frame::parse(data)?;
+        let mut mended = None;
+        let (frame, data) = self.halves.read(data, &mut mended, Frame::parse, Frame::keeps_raw)?;
         let index = frame.index.unwrap_or(0);
         match frame.kind.as_deref() {
             Some("content_block_delta") => {

@@ -113,6 +113,17 @@ impl<'a> Frame<'a> {
     }
 }
 
+impl Frame<'_> {
+    /// Whether it holds values whose text is kept.
+    pub(super) fn keeps_raw(&self) -> bool {
+        let block = self.content_block.as_ref();
+        let raw = |block: &Block<'_>| {
+            [block.data, block.input, block.content].iter().any(Option::is_some)
+        };
+        self.error.is_some() || block.is_some_and(raw)
+    }
+}
+
 /// The text of a frame's block, which only those of hosted tools are kept as.
 pub(super) fn block_text(data: &str) -> Option<&RawValue> {
     #[derive(Deserialize)]

@@ -9,6 +9,7 @@ use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::state::StateOwner;
+use crate::surrogates::Halves;
 
 /// Turns the frames of one answer into events.
 ///
@@ -17,6 +18,7 @@ use crate::state::StateOwner;
 #[derive(Debug)]
 pub struct Decoder {
     blocks: Blocks,
+    halves: Halves,
     reason: Option<FinishReason>,
     usage: Option<Usage>,
     done: bool,
@@ -24,7 +26,8 @@ pub struct Decoder {
 
 impl Decoder {
     pub(crate) fn new(owner: StateOwner) -> Self {
-        Self { blocks: Blocks::new(owner), reason: None, usage: None, done: false }
+        let (blocks, halves) = (Blocks::new(owner), Halves::default());
+        Self { blocks, halves, reason: None, usage: None, done: false }
     }
 
     /// Takes one event, as [`crate::Framing::AwsEventStream`] writes it.
@@ -36,7 +39,9 @@ impl Decoder {
         if self.done {
             return Ok(events);
         }
-        match parse(frame)? {
+        let mut mended = None;
+        let (frame, _) = self.halves.read(frame, &mut mended, parse, Frame::keeps_raw)?;
+        match frame {
             Frame::Start(begun) => {
                 if let Some(start) = begun.start {
                     self.blocks.start(begun.content_block_index, start, &mut events)?;

@@ -22,6 +22,23 @@ pub(super) enum Frame<'a> {
     Unknown,
 }
 
+impl Frame<'_> {
+    /// Whether it holds values whose text is kept.
+    pub(super) fn keeps_raw(&self) -> bool {
+        match self {
+            Self::Delta(more) => {
+                more.delta.as_ref().is_some_and(|delta| delta.tool_result.is_some())
+            }
+            Self::Start(_)
+            | Self::Stop(_)
+            | Self::MessageStop(_)
+            | Self::Metadata(_)
+            | Self::Exception(..)
+            | Self::Unknown => false,
+        }
+    }
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for Frame<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Union;

@@ -11,6 +11,7 @@ use crate::gemini::frame::{Candidate, CodeResult, Frame, FunctionCall, WirePart,
 use crate::json::RawJson;
 use crate::message::{ToolCall, ToolContent, ToolResult};
 use crate::state::StateOwner;
+use crate::surrogates::Halves;
 use crate::text::Text;
 
 /// No answer has as many calls; a stream that does is broken.
@@ -28,6 +29,7 @@ const CODE_EXECUTION: &str = "code_execution";
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
+    halves: Halves,
     open: Option<OpenPart>,
     parts: usize,
     calls: usize,
@@ -52,6 +54,7 @@ impl Decoder {
     pub fn new(owner: StateOwner) -> Self {
         Self {
             owner,
+            halves: Halves::default(),
             open: None,
             parts: 0,
             calls: 0,
@@ -73,7 +76,8 @@ impl Decoder {
         if data.is_empty() {
             return Ok(events);
         }
-        let frame = Frame::parse(data)?;
+        let mut mended = None;
+        let (frame, _) = self.halves.read(data, &mut mended, Frame::parse, Frame::keeps_raw)?;
         if let Some(error) = frame.error {
             let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
             return Err(classify_in_stream(&error).into());

@@ -98,6 +98,21 @@ impl<'a> Frame<'a> {
     }
 }
 
+impl Frame<'_> {
+    /// Whether it holds values whose text is kept.
+    pub(super) fn keeps_raw(&self) -> bool {
+        let candidates = self.candidates.iter().flatten();
+        let content = candidates.filter_map(|candidate| candidate.content.as_ref());
+        let mut parts = content.flat_map(|content| content.parts.iter().flatten());
+        self.error.is_some()
+            || parts.any(|part| {
+                part.function_call.is_some()
+                    || part.executable_code.is_some()
+                    || part.code_execution_result.is_some()
+            })
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct WireUsage {

@@ -11,6 +11,7 @@ use crate::openai_chat::details::Details;
 use crate::openai_chat::frame::{Choice, Content, Frame, Piece, finish_reason};
 use crate::openai_chat::tool_calls::ToolCalls;
 use crate::state::StateOwner;
+use crate::surrogates::Halves;
 
 /// Turns the frames of one answer into events.
 ///
@@ -19,6 +20,7 @@ use crate::state::StateOwner;
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
+    halves: Halves,
     details: Details,
     open: Option<OpenPart>,
     parts: usize,
@@ -47,6 +49,7 @@ impl Decoder {
     pub fn new(owner: StateOwner) -> Self {
         Self {
             owner,
+            halves: Halves::default(),
             details: Details::default(),
             open: None,
             parts: 0,
@@ -73,7 +76,8 @@ impl Decoder {
             self.close_parts(&mut events);
             return Ok(events);
         }
-        let frame = parse(data)?;
+        let mut mended = None;
+        let (frame, data) = self.halves.read(data, &mut mended, parse, |_| false)?;
         if let Some(error) = frame.error {
             return Err(classify_in_stream(&error).into());
         }

@@ -14,6 +14,7 @@ use crate::openai_responses::item::{
 };
 use crate::openai_responses::parts::{Part, Parts};
 use crate::state::StateOwner;
+use crate::surrogates::Halves;
 
 /// Turns the frames of one answer into events.
 ///
@@ -22,6 +23,7 @@ use crate::state::StateOwner;
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
+    halves: Halves,
     slots: Slots,
     parts: Parts,
     calls: Calls,
@@ -36,6 +38,7 @@ impl Decoder {
     pub fn new(owner: StateOwner) -> Self {
         Self {
             owner,
+            halves: Halves::default(),
             slots: Slots::default(),
             parts: Parts::default(),
             calls: Calls::default(),
@@ -56,7 +59,9 @@ impl Decoder {
         if self.is_done() || data.is_empty() || data == "[DONE]" {
             return Ok(events);
         }
-        let mut frame = Frame::parse(data)?;
+        let mut mended = None;
+        let (mut frame, data) =
+            self.halves.read(data, &mut mended, Frame::parse, Frame::keeps_raw)?;
         let kind = frame.kind.take();
         let id = frame.item_id.take();
         let place = Place { index: frame.output_index, id: id.as_deref() };

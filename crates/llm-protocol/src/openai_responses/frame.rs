@@ -74,6 +74,14 @@ impl<'a> Frame<'a> {
     }
 }
 
+impl Frame<'_> {
+    /// Whether it holds values whose text is kept.
+    pub(super) fn keeps_raw(&self) -> bool {
+        let failed = self.response.as_ref().is_some_and(|response| response.error.is_some());
+        self.item.is_some() || self.error.is_some() || failed
+    }
+}
+
 fn is_json_but_no_object(data: &str) -> bool {
     serde_json::from_str::<&RawValue>(data).is_ok_and(|value| !value.get().starts_with('{'))
 }
