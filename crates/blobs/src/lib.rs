@@ -7,7 +7,8 @@
 //! A blob is whole or absent: a folder's is written beside its place, synced and renamed. Blob first, then the
 //! row that names it, so that no row points to a missing blob.
 //!
-//! Absent: listing, and who may read what. The caller proves the organisation, and rows say which blobs exist.
+//! Absent: who may read what. The caller proves the organisation, and rows say which blobs are of use; a list is for
+//! whoever deletes the others.
 
 mod key;
 
@@ -19,7 +20,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::stream::{Stream, StreamExt};
 use object_store::local::LocalFileSystem;
+use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 pub use key::BlobKey;
@@ -50,10 +53,19 @@ pub enum BlobError {
     /// The store does not do what was asked; it may later.
     #[error("cannot {action} blob {key}")]
     Store {
-        /// `store` or `read`.
+        /// `store`, `read` or `delete`.
         action: &'static str,
         /// Which.
         key: BlobKey,
+        /// What the store or the system said.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The store does not say what it has; it may later.
+    #[error("cannot list the blobs in {place}")]
+    List {
+        /// Where.
+        place: String,
         /// What the store or the system said.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
@@ -67,6 +79,15 @@ pub enum BlobError {
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
+}
+
+/// A blob that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// When it was stored last, by the store's clock: Unix milliseconds.
+    pub stored_ms: i64,
 }
 
 impl Blobs {
@@ -144,6 +165,44 @@ impl Blobs {
         let head = self.store.head(key.path()).await;
         head.map(|meta| meta.size).map_err(|error| failed("read", key, error.into()))
     }
+
+    /// The organisations that have blobs, as the store spells them.
+    pub async fn organisations(&self) -> Result<Vec<String>, BlobError> {
+        let root = StorePath::from("o");
+        let listed = self.store.list_with_delimiter(Some(&root)).await;
+        let listed = listed.map_err(|error| unlisted(&root, error))?;
+        let names = listed.common_prefixes.iter();
+        Ok(names.filter_map(|place| Some(place.filename()?.to_owned())).collect())
+    }
+
+    /// The blobs of one kind, in no order. What is stored or deleted meanwhile may be among them.
+    pub fn list(
+        &self,
+        org: &str,
+        kind: &str,
+    ) -> impl Stream<Item = Result<Listed, BlobError>> + Send + use<> {
+        let place = StorePath::from_iter(["o", org, kind]);
+        let list = self.store.list(Some(&place));
+        list.map(move |found| match found {
+            Ok(meta) => Ok(Listed {
+                name: meta.location.filename().unwrap_or_default().to_owned(),
+                stored_ms: meta.last_modified.timestamp_millis(),
+            }),
+            Err(error) => Err(unlisted(&place, error)),
+        })
+    }
+
+    /// Deletes a blob. One that is not there is deleted.
+    pub async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
+        match self.store.delete(key.path()).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed("delete", key, error.into())),
+        }
+    }
+}
+
+fn unlisted(place: &StorePath, error: object_store::Error) -> BlobError {
+    BlobError::List { place: place.to_string(), source: error.into() }
 }
 
 async fn read_part(mut file: File) -> io::Result<(File, Bytes)> {

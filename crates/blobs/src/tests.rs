@@ -1,5 +1,7 @@
 use std::io::{Seek, Write};
 
+use futures::TryStreamExt;
+
 use super::*;
 
 fn key(name: &str) -> BlobKey {
@@ -48,6 +50,36 @@ async fn a_missing_blob_is_told_apart_from_a_broken_store() {
     std::fs::write(folder.path().join("o"), "in the way").unwrap();
     let broken = blobs.put(&key("any"), Bytes::new()).await;
     assert!(matches!(broken, Err(BlobError::Store { action: "store", .. })), "{broken:?}");
+}
+
+#[tokio::test]
+async fn what_is_listed_is_there_and_what_is_deleted_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = Blobs::in_folder(folder.path()).unwrap();
+    let names = async |org: &str, kind: &str| -> Vec<String> {
+        let listed: Result<Vec<Listed>, _> = blobs.list(org, kind).try_collect().await;
+        let mut names: Vec<_> = listed.unwrap().into_iter().map(|blob| blob.name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(blobs.organisations().await.unwrap(), [""; 0]);
+    assert_eq!(names("org-1", "tool-output").await, [""; 0]);
+    for name in ["one", "two"] {
+        blobs.put(&key(name), Bytes::new()).await.unwrap();
+    }
+    let other = BlobKey::new("org-2", "snapshot", "three").unwrap();
+    blobs.put(&other, Bytes::new()).await.unwrap();
+    let mut organisations = blobs.organisations().await.unwrap();
+    organisations.sort();
+    assert_eq!(organisations, ["org-1", "org-2"]);
+    assert_eq!(names("org-1", "tool-output").await, ["one", "two"]);
+    assert_eq!(names("org-1", "snapshot").await, [""; 0]);
+    for _ in 0..2 {
+        blobs.delete(&key("one")).await.unwrap();
+        assert_eq!(names("org-1", "tool-output").await, ["two"]);
+    }
+    assert!(matches!(blobs.get(&key("one")).await, Err(BlobError::NotFound(_))));
+    assert_eq!(names("org-2", "snapshot").await, ["three"]);
 }
 
 #[tokio::test]

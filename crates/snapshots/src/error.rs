@@ -94,6 +94,7 @@ impl SnapshotError {
                 BlobError::BadName(_)
                 | BlobError::Full(_)
                 | BlobError::Store { .. }
+                | BlobError::List { .. }
                 | BlobError::Folder { .. },
             )
             | Self::Files { .. }

@@ -39,6 +39,7 @@ pub use change::{ChangeStatus, FileChange, FileChanges, diff};
 pub use error::SnapshotError;
 pub use limits::SnapshotLimits;
 pub use object::TreeId;
+pub use objects::BLOB_KIND;
 pub use restore::{Restored, Unsaved};
 pub use scan::{Skipped, Why};
 pub use shadow::{Captured, PackRef, Shadow, ShadowOptions};

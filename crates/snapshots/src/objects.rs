@@ -11,8 +11,8 @@ use crate::error::SnapshotError;
 use crate::object::{Entries, ObjectId, parse_tree};
 use crate::pack::{FOOTER_BYTES, Footer, Pack, PackBody, Span, unpack};
 
-/// Kind of the blobs.
-const BLOB_KIND: &str = "snapshot";
+/// Kind of the packs' blobs.
+pub const BLOB_KIND: &str = "snapshot";
 /// Packs whose indexes are read at the same time.
 const PARALLEL: usize = 8;
 /// The end of a pack that is read in one go: an index of 1,300 entries.

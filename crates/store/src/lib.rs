@@ -49,6 +49,7 @@ mod tenant;
 mod transcript;
 mod tree;
 mod turn;
+mod unnamed_blob;
 mod workspace;
 mod write;
 
@@ -87,4 +88,5 @@ pub use session::{Creation, ModelNotice, NewSession, SessionRow};
 pub use transcript::{CallRow, MessageRow, PartRow, Transcript};
 pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
+pub use unnamed_blob::BlobUse;
 pub use workspace::{ChangeRow, PackRow, Seed};

@@ -36,7 +36,7 @@ mod write;
 
 pub use bound::Limits;
 pub use call::{Probe, Text, ToolCall, ToolContext, ToolDefinition, ToolOutcome};
-pub use outputs::{MANAGED_PREFIX, ManagedOutputs, OrgOutputs};
+pub use outputs::{BLOB_KIND, MANAGED_PREFIX, ManagedOutputs, OrgOutputs};
 pub use registry::Registry;
 pub use settle::{Settlement, settle};
 pub use skill::SkillScope;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// Where Managed Tool Output Files are to a model: one flat directory.
 pub const MANAGED_PREFIX: &str = "/tool-output/";
 /// Kind of their blobs.
-pub(crate) const BLOB_KIND: &str = "tool-output";
+pub const BLOB_KIND: &str = "tool-output";
 
 /// Finds what `/tool-output/NAME` is for one session.
 #[async_trait]

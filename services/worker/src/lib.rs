@@ -10,6 +10,7 @@
 //! a hint can bring, the sweep brings too, later. Absent on purpose: what a drain does; that is `session`.
 
 mod cache;
+mod collect;
 mod disk;
 mod executor;
 mod fair;

@@ -28,6 +28,8 @@ pub struct WorkerOptions {
     pub idle_release: Duration,
     /// How often the worker looks for ready sessions, changed claims and interrupts by itself.
     pub sweep: Duration,
+    /// How long a blob is kept that no row names; `None`: for ever.
+    pub blob_retention: Option<Duration>,
 }
 
 /// What a worker works with.

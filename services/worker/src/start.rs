@@ -10,6 +10,7 @@ use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::collect::{COLLECTION, Collector};
 use crate::executor::{Executor, Message};
 use crate::heartbeat::{self, Pulse};
 use crate::options::{WorkerOptions, WorkerParts};
@@ -61,6 +62,11 @@ pub fn start(
         stop_heartbeat.clone(),
     )?;
     let signals = parts.runtime.signals.clone();
+    if let Some(retention) = options.blob_retention {
+        let (store, blobs) = (parts.runtime.store.clone(), parts.runtime.blobs.clone());
+        let clock = parts.runtime.clock.clone();
+        tasks.spawn(COLLECTION, Collector { store, blobs, clock, retention }.run());
+    }
     let executor = Executor::new(
         Arc::new(options),
         parts,

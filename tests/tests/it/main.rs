@@ -3,6 +3,7 @@
 //! Those that start processes are named in `.config/nextest.toml`, so that few of them run at once.
 
 mod admission;
+mod blobs;
 mod catalog;
 mod cluster;
 mod contract;

@@ -10,6 +10,7 @@
 
 mod admission;
 mod batch;
+mod blobs;
 mod cancellation;
 mod corners;
 mod drain_end;

@@ -10,6 +10,7 @@ use session::{DrainSettings, ModelFacts, Prices};
 use tools::Limits;
 
 use super::ServeError;
+use super::period::{Period, period};
 
 /// Where clients reach the service.
 #[derive(Debug, Clone, Args)]
@@ -120,6 +121,16 @@ pub struct DataArgs {
         env = "OPENCODE_CLOUD_WORKSPACE_DISK"
     )]
     pub workspace_disk: Disk,
+    /// How long a blob is kept that no row names any more, as those of a session that was deleted, or never named: longer
+    /// than the age of the oldest backup that you would restore. Seconds, or such as 12h, 30d; off: for ever
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "30d",
+        value_parser = period,
+        env = "OPENCODE_CLOUD_BLOB_RETENTION"
+    )]
+    pub blob_retention: Period,
 }
 
 /// Where workers see managed workspaces.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use super::ServeError;
 use super::args::ModelArgs;
+use super::period::{Period, period};
 
 const REFRESH: TaskKind = TaskKind::new("catalog", OnError::Log, OnCancel::Abort);
 
@@ -32,10 +32,6 @@ const LOOK: Duration = Duration::from_secs(60);
 const STALE_LOOK: Duration = Duration::from_millis(250);
 /// From one attempt to fetch to the next, of all processes together; shorter where `--catalog-refresh` is.
 const AGAIN: Duration = Duration::from_secs(60);
-/// The shortest and the longest `--catalog-refresh`.
-const EVERY: RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600);
-
 /// Where the catalog of models comes from.
 #[derive(Debug, Clone, Args)]
 pub struct CatalogArgs {
@@ -48,40 +44,10 @@ pub struct CatalogArgs {
         long,
         value_name = "DURATION",
         default_value = "1h",
-        value_parser = every,
+        value_parser = period,
         env = "OPENCODE_CLOUD_CATALOG_REFRESH"
     )]
-    pub catalog_refresh: CatalogRefresh,
-}
-
-/// How often a catalog is fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CatalogRefresh {
-    /// Never.
-    Off,
-    /// When what was last seen is so old.
-    Every(Duration),
-}
-
-/// Reads `3600`, `30m` or `off`.
-fn every(text: &str) -> Result<CatalogRefresh, String> {
-    let text = text.trim();
-    if text == "off" {
-        return Ok(CatalogRefresh::Off);
-    }
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let seconds = match &text[digits.len()..] {
-        "" | "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3600),
-        "d" => Some(24 * 3600),
-        _ => None,
-    };
-    let number = digits.parse::<u64>().ok();
-    let every = seconds.zip(number).and_then(|(seconds, number)| number.checked_mul(seconds));
-    let every = every.map(Duration::from_secs).filter(|every| EVERY.contains(every));
-    let wrong = || "write seconds, or such as 30m, 6h or 1d, at most a year; or off".to_owned();
-    every.map(CatalogRefresh::Every).ok_or_else(wrong)
+    pub catalog_refresh: Period,
 }
 
 impl CatalogArgs {
@@ -100,19 +66,14 @@ impl CatalogArgs {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(wrong("a name or password in it would be stored and shown"));
         }
-        Ok(match self.catalog_refresh {
-            CatalogRefresh::Off => None,
-            CatalogRefresh::Every(every) => Some(Refresh { url, every, timeout: TIMEOUT }),
-        })
+        let every = self.catalog_refresh.length();
+        Ok(every.map(|every| Refresh { url, every, timeout: TIMEOUT }))
     }
 
     /// The same settings for another process.
     pub(crate) fn words(&self) -> Vec<String> {
         let url = self.catalog_url.iter().map(|url| format!("--catalog-url={url}"));
-        let every = match self.catalog_refresh {
-            CatalogRefresh::Off => "off".to_owned(),
-            CatalogRefresh::Every(every) => every.as_secs().to_string(),
-        };
+        let every = self.catalog_refresh.word();
         url.chain([format!("--catalog-refresh={every}")]).collect()
     }
 

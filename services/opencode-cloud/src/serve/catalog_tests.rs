@@ -131,24 +131,12 @@ async fn a_server_that_is_away_is_asked_seldom_and_the_last_good_one_stays() {
 }
 
 #[test]
-fn how_often_is_written_in_seconds_or_larger_units() {
-    let read = |text: &str| every(text).ok();
-    let seconds = |seconds| Some(CatalogRefresh::Every(Duration::from_secs(seconds)));
-    assert_eq!((read("90"), read("90s"), read("30m")), (seconds(90), seconds(90), seconds(1_800)));
-    assert_eq!((read("6h"), read("1d")), (seconds(21_600), seconds(86_400)));
-    assert_eq!(read("off"), Some(CatalogRefresh::Off));
-    for wrong in ["", "0", "-1", "h", "1.5h", "1w", "1 h", "366d", "18446744073709551615d"] {
-        assert_eq!(read(wrong), None, "{wrong}");
-    }
-}
-
-#[test]
 fn a_url_is_one_that_may_be_stored_and_shown() {
     let args = |url: &str, every| CatalogArgs {
         catalog_url: Some(url.to_owned()),
         catalog_refresh: every,
     };
-    let hourly = CatalogRefresh::Every(Duration::from_secs(3600));
+    let hourly = Period::Of(Duration::from_secs(3600));
     let from = args(" http://c.example/api.json?token=t ", hourly).refresh();
     let from = from.expect("a URL").expect("it is on");
     assert_eq!(
@@ -159,7 +147,7 @@ fn a_url_is_one_that_may_be_stored_and_shown() {
         args(URL, hourly).words(),
         [format!("--catalog-url={URL}"), "--catalog-refresh=3600".into()]
     );
-    for off in [args(URL, CatalogRefresh::Off), args("  ", hourly)] {
+    for off in [args(URL, Period::Off), args("  ", hourly)] {
         assert_eq!(off.refresh().expect("it is right"), None);
     }
     for wrong in ["models.dev", "file:///etc/api.json", "https://me:secret@c.example/api.json"] {

@@ -17,6 +17,7 @@ mod gateway_role;
 pub mod level_cmd;
 pub mod migrate;
 mod model;
+mod period;
 pub mod placement_cmd;
 mod placement_role;
 mod price;

@@ -265,6 +265,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             settings: args.drains.settings(TimeZone::UTC)?,
             folders: Folders::in_data(&data, args.data.workspace_dir.as_ref()),
             disk: args.data.workspace_disk.into(),
+            blob_retention: args.data.blob_retention.length(),
             node: args.node,
             url: format!("http://{address}"),
             slots: args.drains.slots,

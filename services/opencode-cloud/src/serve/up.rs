@@ -205,6 +205,7 @@ async fn serve_on(
             settings: args.drains.settings(TimeZone::system())?,
             folders: Folders::in_data(data.path(), args.data.workspace_dir.as_ref()),
             disk: args.data.workspace_disk.into(),
+            blob_retention: args.data.blob_retention.length(),
             node: "up".to_owned(),
             url: format!("http://{address}"),
             slots: args.drains.slots,

@@ -39,6 +39,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) settings: DrainSettings,
     pub(crate) folders: Folders,
     pub(crate) disk: WorkspaceDisk,
+    pub(crate) blob_retention: Option<Duration>,
     pub(crate) node: String,
     pub(crate) url: String,
     pub(crate) slots: usize,
@@ -111,6 +112,7 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         lock_dir: setup.folders.locks,
         idle_release: Duration::from_mins(10),
         sweep: Duration::from_secs(1),
+        blob_retention: setup.blob_retention,
     };
     let parts = WorkerParts { runtime, placement: setup.placement };
     worker::start(options, parts, role)

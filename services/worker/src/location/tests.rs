@@ -70,6 +70,7 @@ impl World {
             lock_dir: self.folder.path().join("locks"),
             idle_release: Duration::MAX,
             sweep: Duration::MAX,
+            blob_retention: None,
         }
     }
 

@@ -1,0 +1,65 @@
+//! What lies in blob storage and no row names is deleted, once nobody can need it; what one names stays.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use journeys::{Api, World, events_of, eventually};
+use reqwest::Method;
+
+/// A session whose tool has said more than a model sees; where all of it is.
+async fn spilled(api: &Api, directory: &Path, blobs: &Path) -> Result<(String, PathBuf)> {
+    let session = api.session(directory).await?;
+    let prompt = api.admit(&session, "run seq 1 30000").await?;
+    ensure!(api.outcome(&session, &prompt, 30).await? == "completed");
+    let log = api.log(&session).await?;
+    let settled = events_of(&log, "tool.settled");
+    let path = settled.iter().find_map(|event| event["managed_path"].as_str());
+    let name = path.and_then(|path| path.strip_prefix("/tool-output/")).context("a file")?;
+    let blob = blobs.join("tool-output").join(name);
+    ensure!(fs::read_to_string(&blob)?.contains("\n29999\n"), "{}", blob.display());
+    Ok((session, blob))
+}
+
+#[tokio::test]
+async fn what_a_deleted_session_kept_goes_after_a_while_and_what_others_keep_stays() -> Result<()> {
+    let world = World::new().await?;
+    let up = world.up_with(&["--blob-retention=1"]).await?;
+    let api = up.api();
+    let place = world.workspace("place")?;
+    let blobs = world.data().join("blobs/o");
+    let mine = fs::read_dir(&blobs).ok().and_then(|mut all| all.next()).transpose()?;
+    ensure!(mine.is_none(), "nothing is stored at first");
+    let organisation = blobs.join("00000000-0000-4000-8000-000000000001");
+    let (gone, goes) = spilled(api, &place, &organisation).await?;
+    let (stays, kept) = spilled(api, &place, &organisation).await?;
+    let prompt = api.admit(&stays, "create a.txt containing one").await?;
+    ensure!(api.outcome(&stays, &prompt, 30).await? == "completed");
+    // One whose worker died before its row was written; and what is none of ours.
+    let orphan = organisation.join("snapshot/loc_x-1-1-0123456789abcdef");
+    fs::write(&orphan, "never named")?;
+    let strange = blobs.join("readme/tool-output/file");
+    fs::create_dir_all(strange.parent().context("a folder")?)?;
+    fs::write(&strange, "of somebody")?;
+    let packs = fs::read_dir(organisation.join("snapshot"))?.count();
+    ensure!(packs > 1, "the files are captured");
+
+    let path = format!("/platform/session/{gone}");
+    api.send(api.request(Method::DELETE, &path)).await?.ok()?;
+    let are_gone = async || Ok((!goes.exists() && !orphan.exists()).then_some(()));
+    eventually("what no row names is deleted", 60, are_gone).await?;
+    ensure!(kept.exists() && strange.exists());
+    ensure!(fs::read_dir(organisation.join("snapshot"))?.count() == packs - 1);
+    // It can still be read.
+    let name = kept.file_name().and_then(|name| name.to_str()).context("a name")?;
+    let prompt = api.admit(&stays, &format!("read /tool-output/{name}")).await?;
+    ensure!(api.outcome(&stays, &prompt, 30).await? == "completed");
+    let log = api.log(&stays).await?;
+    let read = events_of(&log, "tool.settled").pop().context("a result")?;
+    ensure!(
+        read["outcome"] == "completed"
+            && read["title"].as_str().is_some_and(|it| it.contains(name)),
+        "{read}"
+    );
+    up.stop(&world).await
+}
