@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 /// Tells a copy of this test program which data folder to hold.
 const FOLDER: &str = "BOOT_TEST_FOLDER";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A temporary folder that other users may pass through, as a data folder's parent must be.
 fn temp() -> TempDir {
@@ -201,7 +201,10 @@ async fn nats_answers_is_started_again_and_stops() {
 async fn a_child_that_does_not_listen_is_killed_and_a_stopped_one_hears_us() {
     let stubborn = "trap '' TERM; : > ready; while :; do sleep 0.1; done";
     let willing = "trap 'exit 7' TERM; : > ready; while :; do sleep 0.1; done";
-    for (script, code, signal) in [(stubborn, None, Some(9)), (willing, Some(7), None)] {
+    let soon = Duration::from_secs(2);
+    for (script, patience, code, signal) in
+        [(stubborn, soon, None, Some(9)), (willing, PATIENCE, Some(7), None)]
+    {
         let temp = temp();
         let mut command = GuardedCommand::new(Path::new("/bin/sh"), StopSignal::Terminate);
         command.command().args(["-c", script]).current_dir(temp.path());
@@ -209,7 +212,7 @@ async fn a_child_that_does_not_listen_is_killed_and_a_stopped_one_hears_us() {
         let ready = temp.path().join("ready");
         eventually("the child did not start", || ready.exists().then_some(())).await;
         kill_process(pid(child.pid().unwrap()), Signal::STOP).unwrap();
-        let status = child.stop(Duration::from_secs(2)).await.unwrap();
+        let status = child.stop(patience).await.unwrap();
         assert_eq!((status.code(), status.signal()), (code, signal));
         assert_eq!(child.pid(), None);
     }

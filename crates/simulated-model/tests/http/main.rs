@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use simulated_model::{Counts, Options, Running, SimulatedModel};
 
 /// Long enough for a loaded machine; no test waits for it unless it fails.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Client {
     server: Running,
