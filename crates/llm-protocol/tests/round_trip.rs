@@ -242,3 +242,120 @@ fn reasoning_of_openrouter() {
             "reasoning_details": [detail("ab", json!("s")), sealed]}])
     );
 }
+
+#[test]
+fn reasoning_of_copilot() {
+    let dialect = |key: &str| Dialect { state_key: Some(key.into()), ..Dialect::default() };
+    let body = |frames: &[Value], key: &str| {
+        let mut decoder = Protocol::OpenAiChat.decoder_for(MODEL, &dialect("github-copilot"));
+        let mut events: Vec<_> =
+            frames.iter().flat_map(|frame| decoder.push(&frame.to_string()).unwrap()).collect();
+        events.extend(decoder.finish().unwrap());
+        assert_eq!(common::disorder(&events), None);
+        let request = LlmRequest::new(MODEL, vec![said(&events)]);
+        let body = Protocol::OpenAiChat.encode_for(&neutral(&request), &dialect(key));
+        serde_json::from_slice::<Value>(&body).unwrap()["messages"].take()
+    };
+    let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    let end = || json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    let thought = || delta(json!({"reasoning_text": "Hm", "content": null}));
+    let opaque = "b3BhcXVl/+==";
+    let expected = json!([{"role": "assistant", "content": "So.",
+        "reasoning_text": "Hm", "reasoning_opaque": opaque}]);
+    // It comes with the thought, with the text after it, or alone at the end.
+    let with_text = delta(json!({"content": "So.", "reasoning_opaque": opaque}));
+    assert_eq!(body(&[thought(), with_text, end()], "github-copilot"), expected);
+    let late = [
+        thought(),
+        delta(json!({"content": "So."})),
+        delta(json!({"content": "", "reasoning_opaque": opaque})),
+        end(),
+    ];
+    assert_eq!(body(&late, "github-copilot"), expected);
+    // Without a thought that is shown, beside calls.
+    let call = json!([{"index": 0, "id": "c", "function": {"name": "t", "arguments": "{}"}}]);
+    let calls = [delta(json!({"tool_calls": call, "reasoning_opaque": opaque})), end()];
+    let function = json!({"name": "t", "arguments": "{}"});
+    let sealed = json!([{"role": "assistant", "content": null, "reasoning_opaque": opaque,
+        "tool_calls": [{"id": "c", "type": "function", "function": function}]}]);
+    assert_eq!(body(&calls, "github-copilot"), sealed);
+    // A thought that nothing seals is not sent, and nobody else is sent any.
+    let plain = json!([{"role": "assistant", "content": "So."}]);
+    let unsealed = [thought(), delta(json!({"content": "So.", "reasoning_opaque": ""})), end()];
+    assert_eq!(body(&unsealed, "github-copilot"), plain);
+    assert_eq!(body(&late, "openai"), plain);
+}
+
+#[test]
+fn summaries_of_anthropic() {
+    let start = |at: u64, block: Value| json!({"type": "content_block_start", "index": at, "content_block": block});
+    let delta =
+        |at: u64, delta: Value| json!({"type": "content_block_delta", "index": at, "delta": delta});
+    let stop = |at: u64| json!({"type": "content_block_stop", "index": at});
+    let frames = [
+        start(0, json!({"type": "compaction", "content": null, "encrypted_content": null})),
+        delta(0, json!({"type": "compaction_delta", "content": "All ", "encrypted_content": null})),
+        delta(
+            0,
+            json!({"type": "compaction_delta", "content": "so far.", "encrypted_content": "e"}),
+        ),
+        stop(0),
+        start(1, json!({"type": "text", "text": ""})),
+        delta(1, json!({"type": "text_delta", "text": "So."})),
+        stop(1),
+        // One that failed, and one that came whole.
+        start(2, json!({"type": "compaction", "content": null})),
+        delta(2, json!({"type": "compaction_delta", "content": null})),
+        stop(2),
+        start(3, json!({"type": "compaction", "content": "whole", "kind": 1.5})),
+        json!({"type": "message_stop"}),
+    ];
+    let content =
+        next(Protocol::AnthropicMessages, MODEL, &frames)["messages"][1]["content"].take();
+    assert_eq!(
+        content,
+        json!([
+            {"type": "compaction", "content": "All so far.", "encrypted_content": "e"},
+            {"type": "text", "text": "So."},
+            {"type": "compaction", "content": null},
+            {"type": "compaction", "content": "whole", "kind": 1.5},
+        ])
+    );
+    let elsewhere = next(Protocol::AnthropicMessages, "another", &frames)["messages"][1].take();
+    assert_eq!(
+        elsewhere,
+        json!({"role": "assistant", "content": [{"type": "text", "text": "So."}]})
+    );
+}
+
+#[test]
+fn items_of_responses_that_are_neither_said_nor_called() {
+    let text = |id: &str, text: &str| {
+        json!({"type": "message", "id": id, "role": "assistant",
+        "content": [{"type": "output_text", "text": text}]})
+    };
+    let tools = json!([{"name": "roll", "input_schema": {"type": "object"}, "annotations": null}]);
+    let items = [
+        json!({"type": "mcp_list_tools", "id": "mcpl", "server_label": "dice", "tools": tools}),
+        text("m1", "Rolling."),
+        json!({"type": "mcp_call", "id": "mcp", "server_label": "dice", "name": "roll",
+            "arguments": "{\"d\": 4}", "output": "3", "error": null, "approval_request_id": null}),
+        json!({"type": "mcp_approval_request", "id": "mcpr", "server_label": "dice",
+            "name": "roll", "arguments": "{}"}),
+        json!({"type": "compaction", "id": "cmp", "encrypted_content": "e"}),
+        text("m2", "So."),
+        json!({"type": "novel_item", "id": "n"}),
+    ];
+    let frames = responses(&items);
+    let input = next(Protocol::OpenAiResponses, MODEL, &frames)["input"].take();
+    let said = |text: &str| json!({"role": "assistant", "content": [{"type": "output_text", "text": text}]});
+    let [list, _, call, asked, compaction, ..] = items;
+    let expected = [list, said("Rolling."), call, asked, compaction, said("So.")];
+    assert_eq!(input.as_array().unwrap()[1..], expected);
+    // Another model is told of the call as of one of ours, and nothing of the rest.
+    let elsewhere = next(Protocol::OpenAiResponses, "another", &frames)["input"].take();
+    let kinds: Vec<_> =
+        elsewhere.as_array().unwrap()[1..].iter().map(|item| item["type"].clone()).collect();
+    let (call, output) = (json!("function_call"), json!("function_call_output"));
+    assert_eq!(kinds, [Value::Null, call, output, Value::Null]);
+}

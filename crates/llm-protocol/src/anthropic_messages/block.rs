@@ -1,5 +1,6 @@
 //! A content block that is open, and the events and the state that its end gives.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::anthropic_messages::{hosted, is_anthropics};
@@ -13,6 +14,20 @@ pub(super) enum Open {
     Text { id: String },
     Reasoning { id: String, signature: String, redacted: Option<RawJson> },
     Call(OpenCall),
+    Summary(OpenSummary),
+}
+
+/// What the provider puts in place of the conversation before it (`compaction`), to be sent back as it is. It tells others
+/// nothing: they are sent the conversation.
+/// <https://docs.anthropic.com/en/docs/build-with-claude/compaction>
+#[derive(Debug)]
+pub(super) struct OpenSummary {
+    pub(super) id: String,
+    /// The start of the block.
+    pub(super) start: Box<RawValue>,
+    /// What was added to it, if anything was.
+    pub(super) content: Option<String>,
+    pub(super) encrypted: Option<RawJson>,
 }
 
 #[derive(Debug)]
@@ -38,6 +53,11 @@ impl Open {
                 events.push(LlmEvent::ReasoningEnd { id, provider_metadata });
             }
             Self::Call(call) => call.stop(owner, events),
+            Self::Summary(summary) => {
+                let block = summary.block();
+                let provider_metadata = owner.write(&[("block", &block)]);
+                events.push(LlmEvent::ReasoningEnd { id: summary.id, provider_metadata });
+            }
         }
     }
 }
@@ -49,6 +69,15 @@ fn signed(owner: &StateOwner, signature: &str) -> Option<RawJson> {
         return None;
     }
     owner.write(&[("signature", signature)])
+}
+
+impl OpenSummary {
+    fn block(&self) -> RawJson {
+        let content = self.content.as_deref().map(|text| RawJson::from(&Value::from(text)));
+        let later = [("content", &content), ("encrypted_content", &self.encrypted)];
+        let came = later.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        hosted::with_members(&self.start, &came.collect::<Vec<_>>())
+    }
 }
 
 impl OpenCall {

@@ -1,6 +1,6 @@
 //! Data payloads in, neutral events out. Does no I/O and reads no clock.
 
-use crate::anthropic_messages::block::{Open, OpenCall};
+use crate::anthropic_messages::block::{Open, OpenCall, OpenSummary};
 use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, block_text, finish_reason};
 use crate::anthropic_messages::hosted;
 use crate::call_ids::distinct;
@@ -163,6 +163,11 @@ impl Decoder {
                 }
             }
             Some("tool_use") => self.call(index, block, None, events)?,
+            Some("compaction") => {
+                if let Some(start) = block_text(data) {
+                    self.summary(index, start, block.content, events)?;
+                }
+            }
             Some(kind) if hosted::is_call(kind) => {
                 self.call(index, block, block_text(data), events)?;
             }
@@ -194,6 +199,7 @@ impl Decoder {
                 let at = self.reasoning(index, events);
                 self.sign(at, delta.signature)?;
             }
+            Some("compaction_delta") => self.extend_summary(index, &delta)?,
             Some("input_json_delta") => {
                 let text = delta.partial_json.map(Text::into_string).unwrap_or_default();
                 if text.is_empty() {
@@ -202,7 +208,10 @@ impl Decoder {
                 self.keep(text.len())?;
                 let call = self.open.iter_mut().find_map(|(at, open)| match open {
                     Open::Call(call) if *at == index => Some(call),
-                    Open::Call(_) | Open::Text { .. } | Open::Reasoning { .. } => None,
+                    Open::Call(_)
+                    | Open::Text { .. }
+                    | Open::Reasoning { .. }
+                    | Open::Summary(_) => None,
                 });
                 let Some(call) = call else {
                     return Err(DecodeError::malformed("arguments arrive for no tool call"));
@@ -222,7 +231,7 @@ impl Decoder {
         };
         let known = self.open.iter().find_map(|(at, open)| match open {
             Open::Text { id } if *at == index => Some(id.clone()),
-            Open::Text { .. } | Open::Reasoning { .. } | Open::Call(_) => None,
+            Open::Text { .. } | Open::Reasoning { .. } | Open::Call(_) | Open::Summary(_) => None,
         });
         let id = known.unwrap_or_else(|| {
             self.stop_parts(events);
@@ -259,6 +268,42 @@ impl Decoder {
         {
             events.push(LlmEvent::ReasoningDelta { id: id.clone(), text });
         }
+    }
+
+    /// A summary of the conversation is a part without text.
+    fn summary(
+        &mut self,
+        index: u64,
+        start: &RawValue,
+        content: Option<&RawValue>,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        self.keep(start.get().len())?;
+        self.stop_parts(events);
+        let id = format!("reasoning-{}", self.parts);
+        self.parts += 1;
+        events.push(LlmEvent::ReasoningStart { id: id.clone() });
+        let (start, content) = (start.to_owned(), string(content));
+        let summary = OpenSummary { id, start, content, encrypted: None };
+        self.open.push((index, Open::Summary(summary)));
+        Ok(())
+    }
+
+    fn extend_summary(&mut self, index: u64, delta: &Delta<'_>) -> Result<(), DecodeError> {
+        let parts = [delta.content, delta.encrypted_content];
+        self.keep(parts.iter().flatten().map(|raw| raw.get().len()).sum())?;
+        for (at, open) in &mut self.open {
+            if let Open::Summary(summary) = open
+                && *at == index
+            {
+                if let Some(more) = string(delta.content) {
+                    summary.content.get_or_insert_default().push_str(&more);
+                }
+                let encrypted = delta.encrypted_content.map(RawJson::from);
+                summary.encrypted = encrypted.or(summary.encrypted.take());
+            }
+        }
+        Ok(())
     }
 
     fn sign(&mut self, at: usize, more: Option<Text<'_>>) -> Result<(), DecodeError> {
@@ -374,6 +419,11 @@ impl Decoder {
             }
         }
     }
+}
+
+/// The value's text, if it is one.
+fn string(raw: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(raw?.get()).ok()
 }
 
 fn stated(error: Option<&RawValue>) -> crate::error::ProviderError {

@@ -77,6 +77,11 @@ pub(super) struct Delta<'a> {
     pub(super) partial_json: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) stop_reason: Option<Text<'a>>,
+    /// Of a summary of what came before (`compaction_delta`).
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) encrypted_content: Option<&'a RawValue>,
 }
 
 /// Types that we read; a frame of any other is ignored, `ping` among them.
@@ -120,7 +125,8 @@ impl Frame<'_> {
         let raw = |block: &Block<'_>| {
             [block.data, block.input, block.content].iter().any(Option::is_some)
         };
-        self.error.is_some() || block.is_some_and(raw)
+        let summary = self.delta.as_ref().is_some_and(|delta| delta.content.is_some());
+        self.error.is_some() || summary || block.is_some_and(raw)
     }
 }
 

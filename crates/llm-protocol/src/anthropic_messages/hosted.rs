@@ -20,14 +20,17 @@ pub(super) fn is_result(kind: &str) -> bool {
 
 /// The block of a call with the input that was streamed after it.
 pub(super) fn call_block(start: &RawValue, arguments: &str) -> RawJson {
+    with_members(start, &[("input", &owned_object(arguments))])
+}
+
+/// A block with members that came after its start.
+pub(super) fn with_members(start: &RawValue, later: &[(&str, &RawJson)]) -> RawJson {
     let mut members: BTreeMap<&str, &RawValue> = match serde_json::from_str(start.get()) {
         Ok(members) => members,
         // Its names hold escapes: none that we know does. Kept as it came.
         Err(_) => return RawJson::parse(start.get()).expect("it is a value of a frame"),
     };
-    let input = owned_object(arguments);
-    let input: &RawValue = serde_json::from_str(input.get()).expect("it is an object");
-    members.insert("input", input);
+    members.extend(later.iter().map(|(name, value)| (*name, value.raw())));
     let text = serde_json::to_string(&members).expect("names and JSON values are always written");
     RawJson::parse(text).expect("it was just written")
 }

@@ -107,6 +107,8 @@ pub(super) enum Content<'a> {
 struct ReasoningState {
     signature: Option<RawJson>,
     redacted: Option<RawJson>,
+    /// A block of another kind, whole.
+    block: Option<RawJson>,
 }
 
 /// What goes back of a tool that the provider ran.
@@ -315,13 +317,14 @@ impl<'a> Writer<'a> {
     fn reasoning(&self, part: &'a TextPart) -> Option<Block<'a>> {
         let state: Option<ReasoningState> = self.owner.read(part.provider_metadata.as_ref());
         match state {
+            Some(ReasoningState { block: Some(block), .. }) => Some(Block::Exact(block)),
             Some(ReasoningState { redacted: Some(data), .. }) => {
                 Some(Block::Thought(Thought::RedactedThinking { data }))
             }
             Some(ReasoningState { signature: Some(signature), .. }) => {
                 Some(Block::Thought(Thought::Thinking { thinking: &part.text, signature }))
             }
-            Some(ReasoningState { signature: None, redacted: None }) | None => {
+            Some(ReasoningState { signature: None, redacted: None, block: None }) | None => {
                 is_said(&part.text).then(|| Block::text(part.text.as_str()))
             }
         }

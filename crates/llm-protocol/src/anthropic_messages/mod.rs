@@ -7,7 +7,7 @@
 //! message(s) ─messages→ blocks ─encode→ body │ frames ─decode→ blocks ─state→ providerMetadata ─messages→ blocks
 //! ```
 //! State that goes back: the signature of reasoning, reasoning that the provider has encrypted, and the blocks of tools
-//! that the provider ran, verbatim.
+//! that the provider ran and of its summaries of a conversation, verbatim.
 
 mod block;
 mod decode;

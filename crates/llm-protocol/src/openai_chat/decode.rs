@@ -22,6 +22,8 @@ pub struct Decoder {
     owner: StateOwner,
     halves: Halves,
     details: Details,
+    /// What Copilot says of its reasoning, once for an answer.
+    opaque: Option<RawJson>,
     open: Option<OpenPart>,
     parts: usize,
     calls: ToolCalls,
@@ -51,6 +53,7 @@ impl Decoder {
             owner,
             halves: Halves::default(),
             details: Details::default(),
+            opaque: None,
             open: None,
             parts: 0,
             calls: ToolCalls::default(),
@@ -137,6 +140,9 @@ impl Decoder {
         if let Some(details) = delta.reasoning_details.take() {
             self.details.push(details)?;
         }
+        if let Some(opaque) = delta.reasoning_opaque.take().filter(|opaque| *opaque != "") {
+            self.opaque = Some(RawJson::from(&opaque));
+        }
         if let Some(text) = delta.take_reasoning() {
             self.extend_part(PartKind::Reasoning, text, events);
         }
@@ -215,14 +221,16 @@ impl Decoder {
         self.close_part(events);
         self.calls.close_all(events);
         // What came after the reasoning that it belongs to, or without any, is a part of its own.
-        if self.details.any() {
+        if self.details.any() || self.opaque.is_some() {
             self.open_part(PartKind::Reasoning, events);
             self.close_part(events);
         }
     }
 
     fn reasoning_state(&mut self) -> Option<RawJson> {
-        self.owner.write(&[("details", &self.details.take()?)])
+        let members = [("details", self.details.take()), ("opaque", self.opaque.take())];
+        let said = members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
+        self.owner.write(&said.collect::<Vec<_>>())
     }
 
     /// OpenAI says `stop` after a call that `tool_choice` forced, and after a refusal.

@@ -48,8 +48,8 @@ const OPTIONS: OptionTable = OptionTable {
 /// - Parts of one message are joined by a line feed. A system message in the middle stays in its place.
 /// - Tool arguments are the model's bytes, valid or not.
 /// - A failed tool result begins with `Error: `. Media of results follow their batch in a user message.
-/// - Reasoning is not sent, unless the dialect names its field: the protocol has no place for it. A message of nothing
-///   else is left out.
+/// - Reasoning is not sent, unless the dialect names its field or the server gave `reasoning_opaque`: the protocol has no
+///   place for it. A message of nothing else is left out.
 /// - `providerOptions["openai"]` is read in the names of the AI SDK. Fields of `providerOptions["openai-chat"]` are
 ///   added to the body, sorted, and replace a generation control of the same key (null removes it:
 ///   `{"max_tokens": null, "max_completion_tokens": 9}`). Its `tools` come after ours.

@@ -43,6 +43,8 @@ pub(super) struct Delta {
     pub(super) reasoning_text: Option<String>,
     /// OpenRouter, beside the text of it.
     pub(super) reasoning_details: Option<Value>,
+    /// GitHub Copilot, which wants it back.
+    pub(super) reasoning_opaque: Option<Value>,
     pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
 }
 

@@ -9,7 +9,7 @@ use crate::cache::{Breakpoints, CacheControl};
 use crate::dialect::{Dialect, Instructions, wrap_instructions};
 use crate::json::RawJson;
 use crate::media::not_shown;
-use crate::message::{Message, Part, Role, ToolCall, ToolContent, ToolResult};
+use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 use crate::message_json::can_carry;
 use crate::openai_chat::content::{Content, ContentPart, join};
 use crate::openai_chat::encode::{Function, function};
@@ -23,6 +23,10 @@ const ERROR_PREFIX: &str = "Error: ";
 /// <https://openrouter.ai/docs/use-cases/reasoning-tokens>
 const REASONING_DETAILS: &str = "reasoning_details";
 
+/// The fields in which GitHub Copilot takes its reasoning back, the text only with what seals it.
+/// <https://github.com/anomalyco/opencode/pull/8900>
+const COPILOTS: [&str; 2] = ["reasoning_text", "reasoning_opaque"];
+
 pub(super) struct WireMessage<'a> {
     role: &'static str,
     tool_call_id: Option<&'a str>,
@@ -30,6 +34,7 @@ pub(super) struct WireMessage<'a> {
     content: Option<Content<'a>>,
     tool_calls: Vec<WireCall<'a>>,
     reasoning: Option<(&'a str, Reasoning<'a>)>,
+    opaque: Option<RawJson>,
 }
 
 #[derive(Serialize)]
@@ -54,7 +59,9 @@ struct CalledFunction<'a> {
 
 #[derive(Deserialize)]
 struct ReasoningState {
+    #[serde(default)]
     details: Vec<RawJson>,
+    opaque: Option<RawJson>,
 }
 
 impl Serialize for WireMessage<'_> {
@@ -71,13 +78,17 @@ impl Serialize for WireMessage<'_> {
         if let Some((field, reasoning)) = &self.reasoning {
             message.serialize_entry(field, reasoning)?;
         }
+        if let Some(opaque) = &self.opaque {
+            message.serialize_entry(COPILOTS[1], opaque)?;
+        }
         message.end()
     }
 }
 
 impl<'a> WireMessage<'a> {
     fn new(role: &'static str, content: Option<Content<'a>>) -> Self {
-        Self { role, tool_call_id: None, content, tool_calls: Vec::new(), reasoning: None }
+        let (tool_call_id, tool_calls) = (None, Vec::new());
+        Self { role, tool_call_id, content, tool_calls, reasoning: None, opaque: None }
     }
 }
 
@@ -177,23 +188,37 @@ impl<'a> Writer<'a> {
             }
             content => (role, content),
         };
-        let reasoning = self.reasoning(message);
+        let opaque = self.opaque(message);
+        let field = opaque.as_ref().map(|_| COPILOTS[0]);
+        let reasoning = self.reasoning(message, field.or(self.dialect.reasoning_field.as_deref()));
         self.messages.push(WireMessage {
             tool_calls,
             reasoning,
+            opaque,
             ..WireMessage::new(role, content)
         });
     }
 
+    /// What Copilot sent beside the reasoning of a message.
+    fn opaque(&self, message: &Message) -> Option<RawJson> {
+        let states = thoughts(message).filter_map(|thought| thought.provider_metadata.as_ref());
+        let read = |state| self.owner.read::<ReasoningState>(Some(state))?.opaque;
+        states.filter_map(read).last()
+    }
+
     /// The reasoning of a message, where the deployment takes it back.
-    fn reasoning(&self, message: &'a Message) -> Option<(&'a str, Reasoning<'a>)> {
-        let field = self.dialect.reasoning_field.as_deref()?;
-        let thoughts = message.content.iter().filter_map(|part| match part {
-            Part::Reasoning(thought) => Some(thought),
-            Part::Text(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
-        });
+    fn reasoning(
+        &self,
+        message: &'a Message,
+        field: Option<&'a str>,
+    ) -> Option<(&'a str, Reasoning<'a>)> {
+        let field = field?;
+        let thoughts = thoughts(message);
         if field != REASONING_DETAILS {
-            let text = join(thoughts.map(|thought| Cow::Borrowed(thought.text.as_str())))?;
+            // A part of Copilot's without text only seals the others.
+            let says = |text: &&str| field != COPILOTS[0] || !text.is_empty();
+            let texts = thoughts.map(|thought| thought.text.as_str()).filter(says);
+            let text = join(texts.map(Cow::Borrowed))?;
             return Some((field, Reasoning::Text(text)));
         }
         let details = thoughts
@@ -259,6 +284,13 @@ impl<'a> Writer<'a> {
             last.cache_control = Some(control);
         }
     }
+}
+
+fn thoughts(message: &Message) -> impl Iterator<Item = &TextPart> {
+    message.content.iter().filter_map(|part| match part {
+        Part::Reasoning(thought) => Some(thought),
+        Part::Text(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
+    })
 }
 
 fn wire_call(call: &ToolCall) -> WireCall<'_> {

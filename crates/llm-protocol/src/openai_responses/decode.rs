@@ -328,6 +328,12 @@ impl Decoder {
         if item.kind.as_deref() == Some("function_call") {
             return Err(DecodeError::malformed("a tool call without a name"));
         }
+        if item.kind.as_deref().is_some_and(|kind| hosted::KEPT.contains(&kind)) {
+            self.close_part(events);
+            self.parts.open(Part { slot: at, piece: None, reasoning: true }, events);
+            self.parts.close(self.owner.write(&[("item", &RawJson::from(raw))]), events);
+            return Ok(());
+        }
         let own = item.id.as_deref().filter(|id| !id.is_empty());
         let waits = item.call_id.as_deref().filter(|id| !id.is_empty());
         let id = waits.or(own).map_or_else(|| format!("call_{at}"), str::to_owned);

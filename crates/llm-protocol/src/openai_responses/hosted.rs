@@ -11,6 +11,12 @@ use crate::state::StateOwner;
 const CLIENT_RUN: &[&str] =
     &["apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"];
 
+/// Item types that are neither said nor called, and which OpenAI wants to see again in their place: what a server's tools
+/// are, that one waits for leave, a summary of the conversation, the tools that a search found.
+/// <https://platform.openai.com/docs/guides/tools-connectors-mcp>, <https://platform.openai.com/docs/guides/compaction>
+pub(super) const KEPT: &[&str] =
+    &["compaction", "mcp_approval_request", "mcp_list_tools", "tool_search_output"];
+
 /// What a complete item of a type that ends in `_call` means.
 pub(super) enum CallItem {
     /// The provider ran it.

@@ -102,6 +102,8 @@ struct ReasoningState {
     encrypted_content: Option<RawJson>,
     summary: Option<RawJson>,
     content: Option<RawJson>,
+    /// An item of another kind, whole.
+    item: Option<RawJson>,
 }
 
 #[derive(Deserialize)]
@@ -255,7 +257,11 @@ fn reason<'a>(part: &'a TextPart, owner: &StateOwner, items: &mut Vec<Item<'a>>)
         items.extend((!text.is_empty()).then(|| said(text.into(), None)));
         return;
     };
-    let ReasoningState { item_id: id, encrypted_content, summary, content } = state;
+    let ReasoningState { item_id: id, encrypted_content, summary, content, item } = state;
+    if let Some(item) = item {
+        items.push(Item::Exact(item));
+        return;
+    }
     let says = !text.is_empty() && content.is_none();
     let text = says.then_some(Content::SummaryText { text });
     match items.last_mut() {

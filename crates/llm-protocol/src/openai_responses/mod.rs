@@ -7,7 +7,8 @@
 //! message(s) ─input→ items ─encode→ body │ frames ─decode→ items ─state→ providerMetadata ─input→ items
 //! ```
 //! State that goes back: the encrypted content and id of reasoning, the phase of a message, and the items of tools
-//! that the provider ran, verbatim. Ids of messages and calls do not: to a server that stores nothing they are unknown.
+//! that the provider ran and others that it wants to see again, verbatim. Ids of messages and calls do not: to a server
+//! that stores nothing they are unknown.
 
 mod calls;
 mod decode;
