@@ -73,7 +73,8 @@ impl Decoder {
     pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
         let data = data.trim();
         let mut events = Vec::new();
-        if self.done || data.is_empty() {
+        // Some gateways end as chat completions do.
+        if self.done || data.is_empty() || data == "[DONE]" {
             return Ok(events);
         }
         let mut mended = None;
@@ -103,6 +104,8 @@ impl Decoder {
                 self.stop_all(&mut events);
             }
             Some("error") => return Err(stated(frame.error).into()),
+            // A gateway's own, without a type.
+            None if frame.error.is_some() => return Err(stated(frame.error).into()),
             Some(_) | None => {}
         }
         Ok(events)

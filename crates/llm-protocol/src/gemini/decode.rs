@@ -73,7 +73,8 @@ impl Decoder {
     pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
         let data = data.trim();
         let mut events = Vec::new();
-        if data.is_empty() {
+        // Some gateways end as chat completions do.
+        if data.is_empty() || data == "[DONE]" {
             return Ok(events);
         }
         let mut mended = None;

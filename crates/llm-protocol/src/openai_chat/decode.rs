@@ -8,7 +8,7 @@ use crate::error::truncate;
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
 use crate::openai_chat::details::Details;
-use crate::openai_chat::frame::{Choice, Content, Frame, Piece, finish_reason};
+use crate::openai_chat::frame::{Choice, Content, Frame, Piece, finish_reason, is_failure};
 use crate::openai_chat::tool_calls::ToolCalls;
 use crate::state::StateOwner;
 use crate::surrogates::Halves;
@@ -81,7 +81,7 @@ impl Decoder {
         }
         let mut mended = None;
         let (frame, data) = self.halves.read(data, &mut mended, parse, |_| false)?;
-        if let Some(error) = frame.error {
+        if let Some(error) = frame.error.filter(is_failure) {
             return Err(classify_in_stream(&error).into());
         }
         if frame.object.as_deref() == Some("error") {
@@ -133,7 +133,7 @@ impl Decoder {
         choice: Choice,
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
-        if let Some(error) = choice.error {
+        if let Some(error) = choice.error.filter(is_failure) {
             return Err(classify_in_stream(&error).into());
         }
         let mut delta = choice.delta.unwrap_or_default();

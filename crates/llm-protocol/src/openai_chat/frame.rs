@@ -116,9 +116,37 @@ impl<'de> Deserialize<'de> for Content {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct ToolCallDelta {
-    pub(super) index: Option<u64>,
-    pub(super) id: Option<String>,
+    /// Signed: vLLM has numbered a call -1.
+    pub(super) index: Option<i64>,
+    pub(super) id: Option<CallId>,
     pub(super) function: Option<FunctionDelta>,
+}
+
+/// The id of a call: a text, which some servers write as a number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum CallId {
+    Text(String),
+    Number(serde_json::Number),
+}
+
+impl CallId {
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
+/// Whether an `error` says that there is one: some servers send `""`, `{}` or `false` where there is none.
+pub(super) fn is_failure(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
+    }
 }
 
 #[derive(Deserialize, Default)]

@@ -9,7 +9,7 @@ use crate::call_ids::distinct;
 use crate::decode_error::DecodeError;
 use crate::event::LlmEvent;
 use crate::message::ToolCall;
-use crate::openai_chat::frame::{FunctionDelta, ToolCallDelta};
+use crate::openai_chat::frame::{CallId, FunctionDelta, ToolCallDelta};
 
 /// No answer calls as many tools; a stream that does is broken.
 const MAX_CALLS: usize = 256;
@@ -24,7 +24,7 @@ pub(super) struct ToolCalls {
 
 #[derive(Debug)]
 struct Call {
-    index: Option<u64>,
+    index: Option<i64>,
     /// The server's id of it, which it may have given to another too; empty if there is none.
     given: String,
     id: String,
@@ -46,13 +46,15 @@ impl ToolCalls {
     ) -> Result<(), DecodeError> {
         let FunctionDelta { name, arguments } = delta.function.unwrap_or_default();
         // Servers repeat absent fields as empty strings.
-        let id = delta.id.filter(|id| !id.is_empty());
+        let id = delta.id.map(CallId::into_text).filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
+        let arguments = arguments.unwrap_or_default();
         let at = match self.locate(delta.index, id.as_deref(), name.as_deref()) {
             Some(at) => at,
+            None if id.is_none() && name.is_none() && arguments.trim().is_empty() => return Ok(()),
             None => self.begin(delta.index, id, name, events)?,
         };
-        self.extend(at, arguments.unwrap_or_default(), events)
+        self.extend(at, arguments, events)
     }
 
     /// Ends all calls that are open, in their order.
@@ -63,7 +65,7 @@ impl ToolCalls {
     /// The call that a delta goes on with; none if it begins one. Most servers number the calls and name id
     /// and tool once. Some give each call the number 0 and an id of its own (Gemini's compatible endpoint), some
     /// no number (whole calls in one frame), and some repeat the id and name in every delta.
-    fn locate(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+    fn locate(&self, index: Option<i64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
         let last = self.calls.len().checked_sub(1);
         if index.is_some() {
             let at = self.calls.iter().rposition(|call| call.index == index)?;
@@ -82,7 +84,7 @@ impl ToolCalls {
 
     fn begin(
         &mut self,
-        index: Option<u64>,
+        index: Option<i64>,
         id: Option<String>,
         name: Option<String>,
         events: &mut Vec<LlmEvent>,

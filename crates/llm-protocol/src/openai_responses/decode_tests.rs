@@ -318,7 +318,7 @@ fn frames_that_say_nothing_to_us_are_ignored() {
         r#"{"type":"response.created","response":{"output":[],"usage":null}}"#,
         r#"{"type":"response.new_thing","delta":{"an":"object"},"item":7}"#,
         r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"novel_item","tools":[]}}"#,
-        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"mcp_list_tools","tools":[]}}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"novel_item","tools":[]}}"#,
         r#"{"type":"response.function_call_arguments.delta","output_index":7,"delta":"x"}"#,
         r#"{"type":"response.output_text.delta","output_index":0,"delta":""}"#,
     ] {

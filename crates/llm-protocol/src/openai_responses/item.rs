@@ -59,6 +59,9 @@ pub(super) struct Item<'a> {
     pub(super) output_format: Option<Text<'a>>,
 }
 
+/// Types whose members we know.
+const READ: &[&str] = &["function_call", "message", "reasoning"];
+
 /// A piece of a message's content or of a summary.
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -68,10 +71,26 @@ pub(super) struct Piece {
 }
 
 impl<'a> Item<'a> {
+    /// An item of a type that we do not read may hold anything: nothing but its type is read then.
     pub(super) fn parse(raw: &'a RawValue) -> Result<Self, DecodeError> {
-        serde_json::from_str(raw.get()).map_err(|error| {
-            DecodeError::malformed(format!("{error} in item: {}", truncate(raw.get(), 256)))
-        })
+        #[derive(Deserialize)]
+        struct Type<'a> {
+            #[serde(rename = "type", borrow)]
+            kind: Option<Text<'a>>,
+        }
+        let error = match serde_json::from_str(raw.get()) {
+            Ok(item) => return Ok(item),
+            Err(error) => error,
+        };
+        match serde_json::from_str::<Type<'_>>(raw.get()) {
+            Ok(Type { kind: Some(kind) }) if !READ.contains(&&*kind) => {
+                Ok(Self { kind: Some(kind), ..Self::default() })
+            }
+            Ok(_) | Err(_) => {
+                let item = truncate(raw.get(), 256);
+                Err(DecodeError::malformed(format!("{error} in item: {item}")))
+            }
+        }
     }
 }
 
