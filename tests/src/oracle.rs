@@ -59,12 +59,12 @@ struct Seen {
 }
 
 async fn organisation(api: &Api, seen: &mut Seen) -> Result<()> {
-    eventually("every session comes to rest", 40, async || {
+    eventually("every session comes to rest", 60, async || {
         let sessions = api.sessions().await?;
         Ok(sessions.iter().all(|session| session["busy"] == json!(false)).then_some(()))
     })
     .await?;
-    let broken = api.get("/platform/check?settled=true").await?.ok()?;
+    let broken = api.get("/platform/check?settled=true&blobs=true").await?.ok()?;
     ensure!(broken == json!([]), "broken invariants: {broken:#}");
     for session in api.sessions().await? {
         let id = session["id"].as_str().context("a session has an id")?;

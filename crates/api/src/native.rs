@@ -5,6 +5,7 @@ mod acted;
 mod admit;
 mod agents;
 mod at;
+mod blobs;
 mod credentials;
 mod diff;
 mod entries;

@@ -88,5 +88,5 @@ pub use session::{Creation, ModelNotice, NewSession, SessionRow};
 pub use transcript::{CallRow, MessageRow, PartRow, Transcript};
 pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
-pub use unnamed_blob::BlobUse;
+pub use unnamed_blob::{BlobUse, NamedBlob};
 pub use workspace::{ChangeRow, PackRow, Seed};

@@ -1,4 +1,4 @@
-//! Blobs that no row names, and what one process of the cluster does from time to time.
+//! Which blobs rows name, which none does, and what one process of the cluster does from time to time.
 //!
 //! A blob is stored before its row, and stays when its row is deleted: with a session, or because the worker that
 //! stored it died. One that no row has named for longer than any backup is kept will not be needed.
@@ -19,7 +19,12 @@ pub enum BlobUse {
 }
 
 impl BlobUse {
-    fn as_str(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::ToolOutput, Self::Snapshot];
+
+    /// The kind that the blobs are stored as.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
         match self {
             Self::ToolOutput => "tool-output",
             Self::Snapshot => "snapshot",
@@ -27,7 +32,65 @@ impl BlobUse {
     }
 }
 
+/// A blob that a row names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedBlob {
+    /// The blob's name.
+    pub name: String,
+    /// Whose row it is: the id of a session, or of the Location of a snapshot.
+    pub holder: String,
+}
+
 impl Store {
+    /// The blobs that an organisation's rows name, in the order of their names beginning after `after`, at most
+    /// `limit`; each once, with one of those that name it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn named_blobs(
+        &self,
+        org: OrgId,
+        of: BlobUse,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<NamedBlob>, StoreError> {
+        let (store, after) = (self.clone(), after.to_owned());
+        tasks::detached(async move {
+            let mut tx = store.tenant(org).await?;
+            let found = match of {
+                BlobUse::ToolOutput => {
+                    sqlx::query_as!(
+                        NamedBlob,
+                        r#"SELECT DISTINCT ON (managed_path) substr(managed_path, length('/tool-output/') + 1) AS "name!",
+                             session_id AS holder
+                         FROM tool_result WHERE org_id = $1 AND managed_path > '/tool-output/' || $2
+                         ORDER BY managed_path LIMIT $3"#,
+                        org.0,
+                        after,
+                        limit,
+                    )
+                    .fetch_all(&mut *tx)
+                    .await?
+                }
+                BlobUse::Snapshot => {
+                    sqlx::query_as!(
+                        NamedBlob,
+                        r#"SELECT DISTINCT ON (pack) pack AS "name!", location_id AS holder
+                         FROM workspace_pack WHERE org_id = $1 AND pack > $2 ORDER BY pack LIMIT $3"#,
+                        org.0,
+                        after,
+                        limit,
+                    )
+                    .fetch_all(&mut *tx)
+                    .await?
+                }
+            };
+            tx.commit().await?;
+            Ok(found)
+        })
+        .await
+    }
+
     /// Whether it is the caller who does the chore `name` now: true for one of all processes, and then for none until
     /// `every` has passed, whatever became of it.
     ///
@@ -74,7 +137,7 @@ impl Store {
                     Ok(sqlx::query_scalar!(
                         r#"SELECT note_unnamed_blobs($1, $2, $3, $4) AS "name!""#,
                         org.0,
-                        of.as_str(),
+                        of.kind(),
                         &names,
                         retention,
                     )
@@ -98,7 +161,7 @@ impl Store {
         self.drain_lane()
             .run(move |connection| {
                 Box::pin(async move {
-                    sqlx::query!("SELECT forget_blobs($1, $2, $3)", org.0, of.as_str(), &names)
+                    sqlx::query!("SELECT forget_blobs($1, $2, $3)", org.0, of.kind(), &names)
                         .execute(&mut *connection)
                         .await?;
                     Ok(())

@@ -34,6 +34,9 @@ pub struct CheckArgs {
     /// Also what must hold only while nothing runs
     #[arg(long)]
     pub settled: bool,
+    /// Also whether every blob that a row names is there
+    #[arg(long)]
+    pub blobs: bool,
     /// Which service.
     #[command(flatten)]
     pub client: ClientOptions,
@@ -81,7 +84,7 @@ pub(crate) async fn execute(args: RebuildArgs, screen: &mut Screen) -> Result<u8
 /// # Errors
 /// [`CliError`].
 pub(crate) async fn check(args: CheckArgs, screen: &mut Screen) -> Result<u8, CliError> {
-    let violations = Client::new(&args.client)?.check(args.settled).await?;
+    let violations = Client::new(&args.client)?.check(args.settled, args.blobs).await?;
     for ViolationView { invariant, session, found } in &violations {
         let line = printable::line(&format!("{invariant} {session}: {found}"), 1_000);
         screen.out.line(&line)?;

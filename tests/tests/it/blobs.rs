@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use journeys::{Api, World, events_of, eventually};
 use reqwest::Method;
+use serde_json::json;
 
 /// A session whose tool has said more than a model sees; where all of it is.
 async fn spilled(api: &Api, directory: &Path, blobs: &Path) -> Result<(String, PathBuf)> {
@@ -61,5 +62,13 @@ async fn what_a_deleted_session_kept_goes_after_a_while_and_what_others_keep_sta
             && read["title"].as_str().is_some_and(|it| it.contains(name)),
         "{read}"
     );
+    // One that a row names and that is not there is found.
+    let check = "/platform/check?settled=true&blobs=true";
+    ensure!(api.get(check).await?.ok()? == json!([]));
+    fs::remove_file(&kept)?;
+    let broken = api.get(check).await?.ok()?;
+    let found = broken.as_array().and_then(|found| found.first()).context("a violation")?;
+    ensure!(found["invariant"] == "I14" && found["session"] == stays.as_str(), "{broken}");
+    ensure!(found["found"].as_str().is_some_and(|text| text.contains(name)), "{broken}");
     up.stop(&world).await
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use store::SessionRow;
 
 use super::admit::AdmitRequest;
+use super::blobs;
 use super::log::{LogQuery, of_session};
 use super::messages::{AdmittedView, MAX_MESSAGES, admit_and_show, transcript};
 use super::sessions::{AbortRequest, InterruptedView, Limit, MAX_SESSIONS, aborted};
@@ -102,9 +103,13 @@ pub(super) async fn rebuild(
     }))
 }
 
+/// Missing blobs that are told at once.
+const MOST_MISSING: usize = 100;
+
 #[derive(Debug, Deserialize)]
 pub(super) struct CheckQuery {
     settled: Option<bool>,
+    blobs: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,13 +119,17 @@ pub(super) struct ViolationView {
     found: String,
 }
 
-/// What the rows show of broken invariants; `settled=true` adds what holds once nothing runs.
+/// What the rows show of broken invariants; `settled=true` adds what holds once nothing runs, `blobs=true` looks whether
+/// all that rows name is there.
 pub(super) async fn check(
     access: CanAdminister,
     State(state): State<ApiState>,
     Params(query): Params<CheckQuery>,
 ) -> Result<Json<Vec<ViolationView>>, ApiError> {
-    let found = state.store().violations(access.org, query.settled.unwrap_or(false)).await?;
+    let mut found = state.store().violations(access.org, query.settled.unwrap_or(false)).await?;
+    if query.blobs.unwrap_or(false) {
+        found.extend(blobs::missing(&state, access.org, MOST_MISSING).await?);
+    }
     let view = |violation: store::Violation| ViolationView {
         invariant: violation.invariant,
         session: violation.session,

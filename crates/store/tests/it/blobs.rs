@@ -48,6 +48,34 @@ async fn what_a_row_names_stays_and_the_rest_waits_for_its_time() {
     assert_eq!(unnamed(ours, Snapshot, &[pack], Duration::ZERO).await, [""; 0]);
 }
 
+/// The names, `limit` at a time.
+async fn named(world: &World, of: BlobUse, limit: i64) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    loop {
+        let after = names.last().map_or("", String::as_str).to_owned();
+        let page = world.store.named_blobs(world.org, of, &after, limit).await.expect("a page");
+        if page.is_empty() {
+            return names;
+        }
+        names.extend(page.into_iter().map(|blob| blob.name));
+    }
+}
+
+#[tokio::test]
+async fn what_rows_name_is_listed_page_by_page() {
+    let world = World::new().await;
+    assert_eq!(named(&world, ToolOutput, 2).await, [""; 0]);
+    let session = every_kind(&world).await;
+    assert_eq!(named(&world, ToolOutput, 2).await, ["tool_1"]);
+    let all = named(&world, Snapshot, 10).await;
+    assert!(all.contains(&"o/x/snapshot/1-2".to_owned()) && all.is_sorted(), "{all:?}");
+    assert_eq!(named(&world, Snapshot, 1).await, all);
+    let page = world.store.named_blobs(world.org, ToolOutput, "", 1).await.expect("a page");
+    assert_eq!(page[0].holder, session.session.as_str());
+    let others = world.store.named_blobs(OrgId::random(), Snapshot, "", 10).await;
+    assert_eq!(others.expect("a page"), []);
+}
+
 #[tokio::test]
 async fn what_is_named_again_begins_its_time_anew() {
     let world = World::new().await;

@@ -187,12 +187,18 @@ impl Client {
     }
 
     /// Checks the invariants that the organisation's rows show; `settled` adds those that hold only
-    /// while nothing runs.
+    /// while nothing runs, `blobs` those that name a blob which is not there.
     ///
     /// # Errors
     /// As every call.
-    pub async fn check(&self, settled: bool) -> Result<Vec<ViolationView>, ClientError> {
-        let request = self.request(Method::GET, "/platform/check").query(&[("settled", settled)]);
+    pub async fn check(
+        &self,
+        settled: bool,
+        blobs: bool,
+    ) -> Result<Vec<ViolationView>, ClientError> {
+        let request = self
+            .request(Method::GET, "/platform/check")
+            .query(&[("settled", settled), ("blobs", blobs)]);
         self.typed(request, "the check", LONG_ANSWER).await
     }
 
