@@ -25,6 +25,9 @@ const SECRETS: [&str; 8] = [
     "serve-password",
 ];
 
+/// Those of them that `credentials …` takes: it has no other setting of servers.
+const SEALING: [&str; 2] = ["database-url", "secrets-key"];
+
 /// The subcommands that take settings.
 const SERVERS: [&str; 7] =
     ["up", "serve", "gateway", "worker", "placement", "dev-cluster", "migrate"];
@@ -38,8 +41,12 @@ pub(crate) fn expand(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<OsString>, CliError> {
     let words = args.iter().skip(1).take_while(|word| !starts_with_dash(word)).count();
-    let is_server =
-        args.get(1).and_then(|word| word.to_str()).is_some_and(|w| SERVERS.contains(&w));
+    let word = |at: usize| args.get(at).and_then(|word| word.to_str()).filter(|_| at <= words);
+    if word(1) == Some("credentials") && matches!(word(2), Some("rewrap" | "reset-key")) {
+        args.splice(words + 1..words + 1, secrets(&SEALING, &env)?);
+        return Ok(args);
+    }
+    let is_server = word(1).is_some_and(|word| SERVERS.contains(&word));
     let manages = words > 1 && args.get(2).is_some_and(|word| word != "serve");
     if !is_server || manages {
         return Ok(args);
@@ -53,7 +60,18 @@ pub(crate) fn expand(
             }
         }
     }
-    for key in SECRETS {
+    settings.extend(secrets(&SECRETS, &env)?);
+    args.splice(words + 1..words + 1, settings);
+    Ok(args)
+}
+
+/// Those of these secrets that are in files, as flags.
+fn secrets(
+    keys: &[&str],
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<OsString>, CliError> {
+    let mut settings = Vec::new();
+    for key in keys {
         let variable = variable(key);
         let Some(file) = env(&format!("{variable}_FILE")) else { continue };
         if env(&variable).is_some() {
@@ -69,8 +87,7 @@ pub(crate) fn expand(
         })?;
         settings.push(OsString::from(format!("--{key}={}", secret.trim_end())));
     }
-    args.splice(words + 1..words + 1, settings);
-    Ok(args)
+    Ok(settings)
 }
 
 fn starts_with_dash(word: &OsStr) -> bool {
@@ -169,6 +186,28 @@ mod tests {
         assert_eq!(words, ["oc", "placement", "serve", "--cluster-secret=s3cret", "--id=1"]);
         let both = [env[0], ("OPENCODE_CLOUD_CLUSTER_SECRET", "x")];
         assert!(expanded("oc placement serve", &both).expect_err("both").contains("unset one"));
+    }
+
+    #[test]
+    fn what_manages_the_secrets_key_takes_it_and_its_database_from_files_too() {
+        let (_folder, path) = file("k2:b,k1:a\n");
+        let env = [
+            ("OPENCODE_CLOUD_SECRETS_KEY_FILE", path.as_str()),
+            // Of the servers beside it.
+            ("OPENCODE_CLOUD_MODEL_KEY_FILE", path.as_str()),
+        ];
+        for what in ["rewrap", "reset-key"] {
+            let words = expanded(&format!("oc credentials {what} --org=o"), &env);
+            let words = words.expect("settings");
+            assert_eq!(words, ["oc", "credentials", what, "--secrets-key=k2:b,k1:a", "--org=o"]);
+        }
+        let database = [("OPENCODE_CLOUD_DATABASE_URL_FILE", path.as_str())];
+        let words = expanded("oc credentials rewrap", &database).expect("settings");
+        assert_eq!(words[3], "--database-url=k2:b,k1:a");
+        let both = [env[0], ("OPENCODE_CLOUD_SECRETS_KEY", "x")];
+        let error = expanded("oc credentials rewrap", &both).expect_err("both");
+        assert!(error.contains("OPENCODE_CLOUD_SECRETS_KEY_FILE are both set"), "{error}");
+        assert_eq!(expanded("oc credentials --help", &env).expect("as typed").len(), 3);
     }
 
     #[test]
