@@ -38,6 +38,15 @@ impl StoredSecret {
         Self::Credential { id, owner, provider, label, kind }
     }
 
+    /// What people call it, if they call it anything.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        match self {
+            Self::Credential { label, .. } => Some(label),
+            Self::Client { .. } => None,
+        }
+    }
+
     /// What its people do to have it again.
     #[must_use]
     pub fn again(&self) -> String {
@@ -68,14 +77,15 @@ impl StoredSecret {
     }
 }
 
+/// Without the label: what people write there may be anything, and this is kept in the logs of sessions.
 impl fmt::Display for StoredSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Credential { id, owner, provider, label, .. } if owner.is_empty() => {
-                write!(f, "the organisation's credential {id} for `{provider}` ({label})")
+            Self::Credential { id, owner, provider, .. } if owner.is_empty() => {
+                write!(f, "the organisation's credential {id} for `{provider}`")
             }
-            Self::Credential { id, owner, provider, label, .. } => {
-                write!(f, "the credential {id} of {owner} for `{provider}` ({label})")
+            Self::Credential { id, owner, provider, .. } => {
+                write!(f, "the credential {id} of {owner} for `{provider}`")
             }
             Self::Client { provider } => {
                 write!(f, "the secret of the OAuth client at `{provider}`")

@@ -184,6 +184,8 @@ async fn an_organisation_whose_master_key_is_lost_goes_on_with_another_data_key(
         ("k2", 1, &Some(missing.clone()))
     );
     assert!(state.unreadable.iter().all(|(_, why)| *why == missing), "{state:?}");
+    let labels: Vec<_> = state.unreadable.iter().map(|(secret, _)| secret.label()).collect();
+    assert_eq!(labels, [None, Some("team"), Some("own")]);
     let told: Vec<String> = state
         .unreadable
         .iter()
@@ -194,10 +196,10 @@ async fn an_organisation_whose_master_key_is_lost_goes_on_with_another_data_key(
         "the secret of the OAuth client at `acme`: set it again (PUT /platform/provider/acme)"
             .to_owned(),
         format!(
-            "the organisation's credential {team_id} for `acme` (team): set it again (PATCH /platform/credential/{team_id})"
+            "the organisation's credential {team_id} for `acme`: set it again (PATCH /platform/credential/{team_id})"
         ),
         format!(
-            "the credential {ann_id} of ann for `acme` (own): set it again (PATCH /platform/credential/{ann_id})"
+            "the credential {ann_id} of ann for `acme`: set it again (PATCH /platform/credential/{ann_id})"
         ),
     ];
     assert_eq!(told, expected);

@@ -132,7 +132,8 @@ pub(crate) fn told_of(org: OrgId, state: &SecretsState) -> Vec<String> {
     lines.extend(unreadable.iter().map(|(secret, why)| {
         // Why is said once, where it is the same.
         let why = if stuck.as_ref() == Some(why) { String::new() } else { format!(" ({why})") };
-        format!("  {secret}{why}: {}", secret.again())
+        let label = secret.label().map(|label| format!(" ({label})")).unwrap_or_default();
+        format!("  {secret}{label}{why}: {}", secret.again())
     }));
     if stuck.is_some() {
         lines.push(format!(
@@ -160,7 +161,7 @@ pub(crate) fn credentials(
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use credentials::{EnvelopeError, StoredSecret};
+    use credentials::{CredentialKind, EnvelopeError, StoredSecret};
 
     use super::*;
 
@@ -185,11 +186,18 @@ mod tests {
     fn what_a_lost_key_costs_is_told_by_name() {
         let missing = EnvelopeError::MissingKey("k1".into());
         let client = StoredSecret::Client { provider: "acme".into() };
+        let sign_in = StoredSecret::Credential {
+            id: "crd_1".into(),
+            owner: String::new(),
+            provider: "acme".into(),
+            label: "team".into(),
+            kind: CredentialKind::OAuth,
+        };
         let lost = SecretsState {
             key: "k2".into(),
             data_key: 1,
             stuck: Some(missing.clone()),
-            unreadable: vec![(client.clone(), missing.clone()), (client, EnvelopeError::Refused)],
+            unreadable: vec![(client, missing.clone()), (sign_in, EnvelopeError::Refused)],
         };
         let org = OrgId::FIRST;
         let told = told_of(org, &lost);
@@ -198,7 +206,13 @@ mod tests {
         assert!(told[0].ends_with(&format!("its data key 1 does not open: {missing}")), "{told:?}");
         assert!(told[1].starts_with("2 secrets do not open"), "{told:?}");
         assert_eq!(told[2], format!("  the secret of the OAuth client at `acme`: {again}"));
-        assert!(told[3].ends_with(&format!("({}): {again}", EnvelopeError::Refused)), "{told:?}");
+        let refused = EnvelopeError::Refused;
+        assert_eq!(
+            told[3],
+            format!(
+                "  the organisation's credential crd_1 for `acme` (team) ({refused}): sign in again (POST /platform/oauth/acme)"
+            )
+        );
         assert!(told[4].contains("give it after `k2`") && told[4].contains("--yes"), "{told:?}");
         let fine = SecretsState { stuck: None, unreadable: Vec::new(), ..lost };
         assert_eq!(told_of(org, &fine)[1..], ["all that it keeps opens"]);
