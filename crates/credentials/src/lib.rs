@@ -36,7 +36,9 @@ pub use error::CredentialsError;
 pub use lost::{SecretsState, StoredSecret};
 pub use material::{Material, SessionToken, Tokens};
 pub use service_account::ServiceAccount;
-pub use settings::{Addresses, ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings};
+pub use settings::{
+    Addresses, ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings, is_of_internet,
+};
 pub use setup::{ClientSecret, ProviderSetup};
 pub use sign_in::{NewSignInRequest, NextStep, SignInProgress, SignInState};
 pub use store::{CredentialKind, CredentialRow, SignInMethod};

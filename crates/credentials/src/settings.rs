@@ -113,6 +113,7 @@ impl ProviderSettings {
         for (name, value) in &self.env {
             text("env", name)?;
             text("env", value)?;
+            addresses.check_value(name, value)?;
         }
         self.oauth.as_ref().map_or(Ok(()), |oauth| oauth.check(addresses))
     }
@@ -179,27 +180,49 @@ pub enum Addresses {
     Any,
 }
 
+/// Whether a URL is of a host of the internet: not of this machine, a private network, or a name without a dot.
+#[must_use]
+pub fn is_of_internet(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else { return false };
+    match url.host() {
+        Some(Host::Domain(domain)) => {
+            let domain = domain.trim_end_matches('.');
+            domain != "localhost" && !domain.ends_with(".localhost") && domain.contains('.')
+        }
+        Some(Host::Ipv4(ip)) => is_public(ip.into()),
+        Some(Host::Ipv6(ip)) => is_public(ip.into()),
+        None => false,
+    }
+}
+
 impl Addresses {
+    /// Checks a value of `env` that says where a provider is (`GITLAB_INSTANCE_URL`, `DATABRICKS_HOST`): others are
+    /// parts of names in its address, and lead nowhere else.
+    fn check_value(self, name: &str, value: &str) -> Result<(), CredentialsError> {
+        let member = || format!("env.{name}");
+        match name.rsplit('_').next() {
+            Some("URL") => self.check(&member(), value.trim()),
+            _ if value.contains("://") => self.check(&member(), value.trim()),
+            Some("HOST" | "ENDPOINT") => {
+                self.check(&member(), &format!("https://{}", value.trim()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     pub(crate) fn check(self, name: &str, url: &str) -> Result<(), CredentialsError> {
         redirect(name, url)?;
-        let parsed = Url::parse(url).ok();
-        let is_public = |url: &Url| match url.host() {
-            Some(Host::Domain(domain)) => {
-                let domain = domain.trim_end_matches('.');
-                domain != "localhost" && !domain.ends_with(".localhost") && domain.contains('.')
-            }
-            Some(Host::Ipv4(ip)) => is_public(ip.into()),
-            Some(Host::Ipv6(ip)) => is_public(ip.into()),
-            None => false,
-        };
-        let fine = self == Self::Any
-            || parsed.is_some_and(|url| url.scheme() == "https" && is_public(&url));
+        let fine = self == Self::Any || (is_https(url) && is_of_internet(url));
         if fine {
             return Ok(());
         }
         let message = format!("`{name}` must be an https address that is not of a private network");
         Err(CredentialsError::Invalid(message))
     }
+}
+
+fn is_https(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| url.scheme() == "https")
 }
 
 /// Whether an address may be one of the internet: not of this machine, a private or a shared network, or a link.
@@ -282,6 +305,7 @@ mod tests {
                 "private",
             ),
             (json!({ "env": { "A": "line\nbreak" } }), "env"),
+            (json!({ "env": { "GITLAB_INSTANCE_URL": "gitlab.example" } }), "GITLAB_INSTANCE_URL"),
             (json!({ "oauth": { "clientId": "c1" } }), "tokenUrl"),
             (oauth(json!({ "clientId": "" })), "clientId"),
             (oauth(json!({ "deviceUrl": "ftp://id.example" })), "deviceUrl"),
@@ -291,6 +315,38 @@ mod tests {
         for (value, says) in bad {
             let error = settings(value).expect_err(says);
             assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_says_where_a_provider_is_leads_to_no_private_network() {
+        let check = |name: &str, value: &str, addresses: Addresses| {
+            let env = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+            let settings = ProviderSettings { env, ..ProviderSettings::default() };
+            settings.check(addresses).map_err(|error| error.to_string())
+        };
+        let inside = [
+            ("GITLAB_INSTANCE_URL", "http://169.254.169.254/latest"),
+            ("GITLAB_AI_GATEWAY_URL", "https://10.0.0.1"),
+            ("GITLAB_AI_GATEWAY_URL", " https://localhost/ "),
+            ("DATABRICKS_HOST", "10.0.0.1:8080"),
+            ("GOOGLE_VERTEX_ENDPOINT", "metadata"),
+            ("PRIVATEMODE_ENDPOINT", "http://127.0.0.1:8080/v1"),
+            ("ANYTHING", "https://[fd00::1]/"),
+        ];
+        for (name, value) in inside {
+            let error = check(name, value, Addresses::Public).expect_err(value);
+            assert!(error.contains(&format!("`env.{name}`")), "{error}");
+            assert_eq!(check(name, value, Addresses::Any), Ok(()), "{name}={value}");
+        }
+        for (name, value) in [
+            ("GITLAB_INSTANCE_URL", "https://gitlab.example.com/"),
+            ("DATABRICKS_HOST", "adb-1.2.azuredatabricks.net"),
+            ("AWS_REGION", "eu-west-1"),
+            ("CLOUDFLARE_ACCOUNT_ID", "1234567890"),
+            ("AZURE_RESOURCE_NAME", "localhost"),
+        ] {
+            assert_eq!(check(name, value, Addresses::Public), Ok(()), "{name}={value}");
         }
     }
 
