@@ -231,6 +231,12 @@ impl Resolved {
         crate::env::may_read(&self.provider, &self.env, name)
     }
 
+    /// Whether the provider is one that wants to know who asks: metadata lists what sets it up.
+    #[must_use]
+    pub fn wants_credentials(&self) -> bool {
+        !self.env.is_empty()
+    }
+
     /// The provider's own name for the model: what requests say.
     #[must_use]
     pub fn api_id(&self) -> &str {

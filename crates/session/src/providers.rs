@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 pub(crate) use self::way::{Blocked, Way};
-use self::way::{Whose, whose};
+use self::way::{Whose, keyless, whose};
 use crate::models::ConfiguredModels;
 
 /// How long an organisation's settings are believed.
@@ -217,7 +217,24 @@ impl OrgModels {
         route.model.clone_from(&plan.entry.id);
         route.dialect.clone_from(&plan.entry.dialect);
         let whose = kept.map_or_else(|| whose(&route), of_kept);
+        if whose == Whose::Nobody && self.wants_key(provider, &found, &route) {
+            let name = found.key_names.first().filter(|_| is_ours);
+            return Err(keyless(provider, name.map(String::as_str)));
+        }
         Ok((route, whose))
+    }
+
+    /// Whether a provider of the catalog refuses a request of nobody. A server that the organisation or its machine has
+    /// may want no key, and a header may be one.
+    fn wants_key(&self, provider: &str, found: &Resolved, route: &Route) -> bool {
+        let may_be_key = |name: &String| {
+            let name = name.to_ascii_lowercase();
+            ["auth", "key", "token"].iter().any(|part| name.contains(part))
+        };
+        found.wants_credentials()
+            && !self.known.settings.has_address(provider)
+            && credentials::is_of_internet(&route.endpoint.base_url)
+            && !found.domains.headers.keys().any(may_be_key)
     }
 }
 
@@ -365,7 +382,6 @@ mod tests {
         for settings in [
             r#"{"baseUrl":"https://a.example/v1"}"#,
             r#"{"overrides":{"api":"https://a.example/${ANTHROPIC_API_KEY}"},"env":{"ANTHROPIC_API_KEY":"own"}}"#,
-            r#"{"env":{"ANTHROPIC_API_KEY":"own"}}"#,
         ] {
             let own = route(settings);
             assert!(
@@ -373,6 +389,42 @@ mod tests {
                 "{own:?}"
             );
             assert!(matches!(own.auth, Auth::None), "{own:?}");
+        }
+    }
+
+    #[test]
+    fn a_provider_that_wants_a_key_is_not_asked_without_one() {
+        let route = |provider: &str, model: &str, settings: &str| {
+            let models = models(&[row(provider, settings)]);
+            models.route(&plan(&models, provider, model), None).map(|(_, whose)| whose)
+        };
+        let refused = |provider: &str, model: &str, settings: &str| {
+            let error = route(provider, model, settings).expect_err("no key");
+            assert_eq!(error.reason, ErrorReason::Authentication, "{error}");
+            error.provider_message
+        };
+        let said = refused("groq", "llama-3.3-70b-versatile", "{}");
+        for part in ["`groq`", "POST /platform/credential", "GROQ_API_KEY", "opencode-cloud models"]
+        {
+            assert!(said.contains(part), "{said}");
+        }
+        // With settings of its own the process's key is not for it.
+        let own = r#"{"env":{"ANTHROPIC_API_KEY":"own"}}"#;
+        let said = refused("anthropic", "claude-sonnet-4-5", own);
+        assert!(!said.contains("ANTHROPIC_API_KEY"), "{said}");
+        // Google's tokens are in no variable that is read as one.
+        let vertex = r#"{"env":{"GOOGLE_VERTEX_PROJECT":"p"}}"#;
+        refused("google-vertex", "gemini-2.5-pro", vertex);
+
+        let local = r#"{"overrides":{"api":"https://llm.example/v1"}}"#;
+        let header = r#"{"overrides":{"headers":{"X-Api-Key":"sk-own"}}}"#;
+        for (provider, model, settings) in [
+            ("ollama", "qwen3:8b", "{}"),
+            ("groq", "llama-3.3-70b-versatile", local),
+            ("groq", "llama-3.3-70b-versatile", header),
+        ] {
+            let whose = route(provider, model, settings).expect("a route");
+            assert_eq!(whose, Whose::Nobody, "{provider}");
         }
     }
 

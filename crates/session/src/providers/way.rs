@@ -1,7 +1,7 @@
 //! As whom a request goes to its provider: with the credential that the organisation keeps for it, else with what the
 //! process has. One that is kept and cannot be used is an error: another key would be another account's.
 
-use credentials::{CredentialKind, CredentialsError, EnvelopeError};
+use credentials::{CredentialKind, CredentialsError};
 use llm_client::{Auth, LlmError, Route};
 use llm_protocol::{ErrorReason, ProviderError, truncate};
 use session_rules::TurnPlan;
@@ -98,15 +98,25 @@ fn unusable(provider: &str, error: CredentialsError) -> Blocked {
         return Blocked::Store(error);
     }
     warn!(provider, %error, "an organisation's credential cannot be used");
-    let why = if matches!(error, CredentialsError::NoSecretsKey) {
-        "this worker was started without the secrets key; start it with the --secrets-key of the gateways".to_owned()
-    } else if matches!(error, CredentialsError::Envelope(EnvelopeError::MissingKey(_))) {
-        format!("{error}, on all gateways and workers")
+    let message = if matches!(error, CredentialsError::Unreadable { .. }) {
+        error.to_string() // which credential it is, and what to do
+    } else if matches!(error, CredentialsError::NoSecretsKey) {
+        format!(
+            "the organisation's credential for `{provider}` cannot be opened: this worker was started without the secrets key; start it with the --secrets-key of the gateways"
+        )
     } else {
-        format!("{error}; put another in its place (PATCH /platform/credential/…)")
+        format!("the organisation's credential for `{provider}` cannot be used: {error}")
     };
-    let message = format!("the organisation's credential for `{provider}` cannot be opened: {why}");
     Blocked::Refused(LlmError::unsent(ErrorReason::Authentication, &message))
+}
+
+/// A provider that would refuse a request of nobody. `name`: the variable that its key is read from, if it is read.
+pub(super) fn keyless(provider: &str, name: Option<&str>) -> LlmError {
+    let or = name.map(|name| format!(", or start the service with {name}")).unwrap_or_default();
+    let message = format!(
+        "`{provider}` needs a key, and there is none: keep one for the organisation (POST /platform/credential){or}; `opencode-cloud models` lists what can be used"
+    );
+    LlmError::unsent(ErrorReason::Authentication, &message)
 }
 
 /// Whose it is, where it is not the organisation's.

@@ -224,10 +224,14 @@ async fn a_credential_that_cannot_be_opened_is_an_error_and_no_other_is_taken() 
     let mut keyed = Keyed::new().await?;
     let session = keyed.world.session().await?;
     let key = "sk-kept-0123456789abcdef";
-    keyed.keep_key("simulated", key).await?;
+    let row = keyed.keep_key("simulated", key).await?;
     keyed.acme(None).await?;
     let other = MasterKeys::generate("k2");
-    for (keys, says) in [(None, "--secrets-key"), (Some(other.as_str()), "`k1` is missing")] {
+    let again = format!(
+        "`k1` is missing: give it again, after the current one, on all gateways and workers; if that key is lost, set it again (PATCH /platform/credential/{})",
+        row.id
+    );
+    for (keys, says) in [(None, "--secrets-key"), (Some(other.as_str()), again.as_str())] {
         let kept = process(&keyed.world, &keyed.world.worker, keys)?;
         keyed.world = refreshed(keyed.world, &kept);
         let before = keyed.world.model().counts().requests;
