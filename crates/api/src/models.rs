@@ -26,6 +26,8 @@ pub(crate) struct Shown {
     pub(crate) catalog: Option<ShownCatalog>,
     /// The provider of the default model first.
     pub(crate) providers: Vec<ShownProvider>,
+    /// The models of a provider that is shown whole which the organisation does not allow.
+    pub(crate) not_allowed: BTreeSet<String>,
 }
 
 /// Which catalog, and how fresh it is.
@@ -75,10 +77,20 @@ impl ShownProvider {
 
 /// What an organisation is shown. One or two round trips.
 pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiError> {
+    shown_with(state, org, None).await
+}
+
+/// The same, with all models of the provider `whole`: also those that are hidden or not allowed.
+pub(crate) async fn shown_with(
+    state: &ApiState,
+    org: OrgId,
+    whole: Option<&str>,
+) -> Result<Shown, ApiError> {
     let list = state.models();
     let Some(feed) = &list.catalog else {
         let own = ShownProvider { entry: own(state, None), source: Some(Source::Config) };
-        return Ok(Shown { catalog: None, providers: vec![own] });
+        let not_allowed = BTreeSet::new();
+        return Ok(Shown { catalog: None, providers: vec![own], not_allowed });
     };
     let rows = state.store().provider_settings(org).await?;
     let texts = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
@@ -113,7 +125,16 @@ pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiErro
     };
     let mut providers = Vec::new();
     let mut of_catalog = None;
-    for entry in catalog::list(&catalog, &settings.overrides) {
+    let mut listed = catalog::list(&catalog, &settings.overrides);
+    let whole = whole.and_then(|id| catalog::whole(&catalog, &settings.overrides, id));
+    let mut not_allowed = BTreeSet::new();
+    if let Some(whole) = whole {
+        let is_allowed = |model: &&String| settings.overrides.allows(&whole.id, model);
+        not_allowed = whole.models.keys().filter(|id| !is_allowed(id)).cloned().collect();
+        listed.retain(|entry| entry.id != whole.id);
+        listed.push(whole);
+    }
+    for entry in listed {
         if entry.id == *own_id {
             of_catalog = Some(entry);
         } else {
@@ -127,10 +148,15 @@ pub(crate) async fn shown(state: &ApiState, org: OrgId) -> Result<Shown, ApiErro
         let source = of_catalog.as_ref().and_then(source).or(Some(Source::Config));
         let entry = own(state, of_catalog);
         providers.insert(0, ShownProvider { entry, source });
+    } else if let Some(entry) = of_catalog {
+        // Others of its provider may be allowed.
+        let source = source(&entry);
+        providers.push(ShownProvider { entry, source });
     }
     let freshness = feed.freshness();
     let (version, updated) = (catalog.version.clone(), catalog.updated.clone());
-    Ok(Shown { catalog: Some(ShownCatalog { version, updated, freshness }), providers })
+    let catalog = Some(ShownCatalog { version, updated, freshness });
+    Ok(Shown { catalog, providers, not_allowed })
 }
 
 /// The provider of the default model, which flags have set up, as the catalog has it; with that model whatever the

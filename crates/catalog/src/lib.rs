@@ -44,4 +44,4 @@ pub use refresh::{Feed, Fetched, Freshness, MODELS_DEV, Refresh, RefreshError};
 pub use resolve::{Access, ResolveError, Resolved, is_set_up, resolve};
 pub use settings::{ALL_PROVIDERS, OrgSettings};
 pub use snapshot::{pack, shipped, unpack};
-pub use view::list;
+pub use view::{list, whole};

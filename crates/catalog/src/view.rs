@@ -116,9 +116,17 @@ impl<'a> View<'a> {
 
     /// The provider with all models that are listed and allowed.
     pub(crate) fn listed(&self, overrides: &Overrides) -> ProviderEntry {
-        let allowed = self.model_ids().into_iter().filter(|model| overrides.allows(self.id, model));
-        let models = allowed.filter_map(|id| Some((id.to_owned(), self.model(id)?)));
-        let models = models.filter(|(_, model)| model.status != ModelStatus::Hidden).collect();
+        let mut entry = self.whole();
+        entry.models.retain(|id, model| {
+            model.status != ModelStatus::Hidden && overrides.allows(self.id, id)
+        });
+        entry
+    }
+
+    /// The provider with all its models.
+    fn whole(&self) -> ProviderEntry {
+        let models = self.model_ids().into_iter();
+        let models = models.filter_map(|id| Some((id.to_owned(), self.model(id)?))).collect();
         ProviderEntry {
             id: self.id.to_owned(),
             name: self.name().to_owned(),
@@ -142,4 +150,10 @@ pub fn list(catalog: &Catalog, overrides: &Overrides) -> Vec<ProviderEntry> {
         (is_open || !entry.models.is_empty()).then_some(entry)
     });
     listed.collect()
+}
+
+/// A provider as an organisation has it, with all its models: also those that are hidden or not allowed.
+#[must_use]
+pub fn whole(catalog: &Catalog, overrides: &Overrides, provider: &str) -> Option<ProviderEntry> {
+    View::of(catalog, overrides, provider).map(|view| view.whole())
 }

@@ -176,6 +176,7 @@ mod tests {
             "check --settled",
             "models anthropic --json",
             "models --all",
+            "models anthropic --all",
         ] {
             let words = format!("opencode-cloud {line} --url http://x:1 --key k");
             let parsed = Cli::try_parse_from(words.split(' '));

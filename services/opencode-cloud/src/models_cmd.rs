@@ -16,8 +16,8 @@ pub struct ModelsArgs {
     /// Only this provider's, whether it is set up or not
     #[arg(value_name = "PROVIDER")]
     pub provider: Option<String>,
-    /// Also those of providers that are not set up
-    #[arg(long, conflicts_with = "provider")]
+    /// Also those of providers that are not set up; of one PROVIDER, also those that are hidden or not allowed
+    #[arg(long)]
     pub all: bool,
     /// Print JSON
     #[arg(long)]
@@ -54,11 +54,18 @@ struct ModelView {
     id: String,
     status: String,
     connected: bool,
+    #[serde(default = "yes")]
+    allowed: bool,
     limits: LimitsView,
     #[serde(default)]
     usd_per_million_tokens: Option<RatesView>,
     #[serde(default)]
     variants: Vec<String>,
+}
+
+/// What services do not say of a model that may be called.
+fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,10 +94,18 @@ pub(crate) async fn execute(args: ModelsArgs, screen: &mut Screen) -> Result<u8,
         screen.out.line(&answer.to_string())?;
     } else if view.models.is_empty() {
         let told = match &args.provider {
-            Some(provider) => format!(
-                "there is no provider `{}` with models that may be used; `opencode-cloud models --all` lists every one",
-                printable::line(provider, 80)
-            ),
+            Some(provider) => {
+                let provider = printable::line(provider, 80);
+                if args.all {
+                    format!(
+                        "there is no provider `{provider}` with a list of models; `opencode-cloud models --all` lists every one"
+                    )
+                } else {
+                    format!(
+                        "there is no provider `{provider}` with models that may be used; `opencode-cloud models {provider} --all` lists the others too, `opencode-cloud models --all` every provider's"
+                    )
+                }
+            }
             None => "no model may be used".to_owned(),
         };
         screen.err.line(&told)?;
@@ -114,6 +129,8 @@ fn list(view: &ModelsView) -> String {
         let marks = [
             (model.id == view.default, "default"),
             (model.status == "deprecated", "deprecated"),
+            (model.status == "hidden", "hidden"),
+            (!model.allowed, "not allowed"),
             (!model.connected, "not set up"),
         ];
         let marks = marks.into_iter().filter_map(|(is_so, mark)| is_so.then_some(mark));
@@ -167,6 +184,7 @@ mod tests {
                 { "id": "p/old", "name": "Old", "status": "deprecated", "connected": false, "limits":
                     { "context": 200_000, "output": 64_000 }, "variants": ["high", "low"],
                   "usdPerMillionTokens": { "input": 1.25, "output": 10.0, "cacheRead": 0.1, "cacheWrite": 0.0 } },
+                { "id": "p/image", "name": "I", "status": "hidden", "connected": true, "allowed": false, "limits": {} },
             ],
         });
         parsed(&answer, "the list").expect("a list")
@@ -184,6 +202,10 @@ mod tests {
         assert_eq!(
             lines[2],
             "p/old                200000   64000   1.25       10   high low  deprecated, not set up"
+        );
+        assert_eq!(
+            lines[3],
+            "p/image              -        -       -          -              hidden, not allowed"
         );
     }
 

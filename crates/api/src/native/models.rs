@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{CanRead, Params};
-use crate::models::{ShownCatalog, ShownProvider, shown};
+use crate::models::{ShownCatalog, ShownProvider, shown_with};
 use crate::stock::usd;
 
 /// Which are asked for.
@@ -17,7 +17,7 @@ use crate::stock::usd;
 pub(super) struct Query {
     /// Those of a provider.
     provider: Option<String>,
-    /// Also those of providers that are not set up.
+    /// Also those of providers that are not set up; of one provider, also those that are hidden or not allowed.
     all: bool,
 }
 
@@ -68,6 +68,9 @@ struct ModelView {
     status: ModelStatus,
     /// Whether its provider is set up.
     connected: bool,
+    /// Whether the organisation allows it; others are listed on request.
+    #[serde(skip_serializing_if = "is_true")]
+    allowed: bool,
     tool_call: bool,
     reasoning: bool,
     attachment: bool,
@@ -79,6 +82,11 @@ struct ModelView {
     variants: Vec<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     released: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_true(is_so: &bool) -> bool {
+    *is_so
 }
 
 #[derive(Debug, Serialize)]
@@ -131,15 +139,19 @@ pub(super) async fn list(
     State(state): State<ApiState>,
     Params(query): Params<Query>,
 ) -> Result<Json<ModelsView>, ApiError> {
-    let shown = shown(&state, access.org).await?;
+    let whole = query.provider.as_deref().filter(|_| query.all);
+    let shown = shown_with(&state, access.org, whole).await?;
     let default = &state.settings().default_model;
     let asked = shown.providers.into_iter().filter(|provider| match &query.provider {
         Some(id) => provider.entry.id == *id,
         None => query.all || provider.source.is_some(),
     });
     let models = asked.flat_map(|ShownProvider { entry, source }| {
-        let id = entry.id;
-        entry.models.into_values().map(move |model| view(&id, model, source.is_some()))
+        let (id, not_allowed) = (entry.id, &shown.not_allowed);
+        entry.models.into_values().map(move |model| {
+            let allowed = !not_allowed.contains(&model.id);
+            view(&id, model, source.is_some(), allowed)
+        })
     });
     Ok(Json(ModelsView {
         version: shown.catalog.as_ref().map(|catalog| catalog.version.clone()),
@@ -149,12 +161,13 @@ pub(super) async fn list(
     }))
 }
 
-fn view(provider: &str, model: CatalogModel, connected: bool) -> ModelView {
+fn view(provider: &str, model: CatalogModel, connected: bool, allowed: bool) -> ModelView {
     ModelView {
         id: format!("{provider}/{}", model.id),
         name: model.name,
         status: model.status,
         connected,
+        allowed,
         tool_call: model.tool_call,
         reasoning: model.reasoning,
         attachment: model.attachment,

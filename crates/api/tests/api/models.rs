@@ -78,6 +78,27 @@ async fn models_are_listed_with_what_they_cost_and_only_those_that_are_allowed()
     assert_eq!(model["variants"], json!(["high", "low", "medium", "minimal"]));
     let all = ok(&gateway, "GET", "/platform/model?all=true", key, None).await;
     assert_eq!(ids(&all["models"]).len(), listed.len() + 1);
+    // Of one provider, all are those that may not be called too, and those that are hidden.
+    let whole = ok(&gateway, "GET", "/platform/model?provider=openai&all=true", key, None).await;
+    let models = whole["models"].as_array().expect("a list");
+    let marked = |id: &str| {
+        let model = models.iter().find(|model| model["id"] == id).expect("it is listed");
+        (model["allowed"].clone(), model["status"].clone())
+    };
+    assert_eq!(marked("openai/gpt-5"), (Value::Null, json!("available")));
+    assert_eq!(marked("openai/gpt-5-nano"), (json!(false), json!("available")));
+    assert_eq!(marked("openai/o3"), (json!(false), json!("available")));
+    assert!(models.iter().any(|model| model["status"] == "hidden"), "{models:?}");
+    assert!(listed.iter().all(|id| models.iter().any(|model| model["id"] == *id)));
+    let nobody = ok(&gateway, "GET", "/platform/model?provider=nobody&all=true", key, None).await;
+    assert_eq!(nobody["models"], json!([]));
+    // A default model that is not allowed hides no other of its provider.
+    let own = json!({ "overrides": { "api": "http://127.0.0.1:9/v1", "models": { "other": {} } } });
+    ok(&gateway, "PUT", "/platform/provider/simulated", key, Some(own)).await;
+    let some = json!({ "overrides": { "deny": ["simulated/echo"] } });
+    ok(&gateway, "PUT", "/platform/provider/*", key, Some(some)).await;
+    let usable = ok(&gateway, "GET", "/platform/model?provider=simulated", key, None).await;
+    assert_eq!(ids(&usable["models"]), ["simulated/other"]);
     let (status, _) = call(&gateway, "GET", "/platform/model?al=true", key, None).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     Ok(())
