@@ -1,7 +1,5 @@
 //! The original's scenarios of a turn that no other file has: its calls, its reasoning, and what ends it.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use domain::DrainOutcome::{Completed, Failed, Interrupted};
 use domain::{SessionEvent, ToolOutcomeKind, TurnOutcome, TurnSettled};
