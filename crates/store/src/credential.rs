@@ -1,51 +1,17 @@
 //! Credentials for model providers, sealed. One of an owner is active for a provider: turns use that one.
 
-use std::str::FromStr;
+mod kind;
+
 use std::time::Duration;
 
 use domain::{OrgId, TimestampMs};
 
+pub use self::kind::CredentialKind;
 use crate::pool::Tx;
 use crate::{Sealed, Store, StoreError, WrappedKey};
 
 /// The most credentials that an organisation keeps.
 pub const MAX_CREDENTIALS: i64 = 1_000;
-
-/// What a credential is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CredentialKind {
-    /// A provider's API key.
-    ApiKey,
-    /// Tokens of an OAuth sign-in.
-    OAuth,
-    /// An access key of AWS.
-    Aws,
-}
-
-impl CredentialKind {
-    /// As stored, and as clients see it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ApiKey => "api-key",
-            Self::OAuth => "oauth",
-            Self::Aws => "aws",
-        }
-    }
-}
-
-impl FromStr for CredentialKind {
-    type Err = StoreError;
-
-    fn from_str(text: &str) -> Result<Self, StoreError> {
-        match text {
-            "api-key" => Ok(Self::ApiKey),
-            "oauth" => Ok(Self::OAuth),
-            "aws" => Ok(Self::Aws),
-            other => Err(StoreError::Unreadable(format!("a credential of the kind `{other}`"))),
-        }
-    }
-}
 
 /// A credential without its secret: what people see of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
