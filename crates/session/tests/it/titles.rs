@@ -15,11 +15,9 @@ use store::NewSession;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::says;
-use crate::world::{ORG, SOON, Session, World};
+use crate::world::{NEVER, ORG, SOON, Session, World};
 
 const TITLE: &str = "<title-request>";
-/// Longer than a test may take.
-const LONG: Duration = Duration::from_hours(1);
 
 fn titles(script: Script) -> Script {
     Script { matches: TITLE.into(), ..script }
@@ -218,7 +216,7 @@ async fn a_drain_with_nothing_else_to_do_waits_for_it_but_not_for_long() -> Resu
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!(outcomes(&world, &session).await?, [SideOutcome::Lost]);
     // This one comes when nothing else is left to do.
-    world.settings.title_wait = LONG;
+    world.settings.title_wait = NEVER;
     world.worker = world.another_worker()?;
     world.script(titles(Script { gate: Some("door".into()), ..Script::default() }))?;
     world.prompt(&session, "say 3 words").await?;
@@ -241,7 +239,7 @@ async fn a_drain_with_nothing_else_to_do_waits_for_it_but_not_for_long() -> Resu
 
 #[tokio::test]
 async fn an_interrupt_does_not_wait_for_it() -> Result<()> {
-    let world = World::with(|settings| settings.title_wait = LONG).await?;
+    let world = World::new().await?;
     let session = world.session_titled("New session", false).await?;
     world.script(titles(Script { hang: true, times: Some(1), ..Script::default() }))?;
     world.prompt(&session, "say 2 words").await?;

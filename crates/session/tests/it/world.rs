@@ -17,6 +17,7 @@ use domain::{
 use history::{History, hash_hex, rebuild_body};
 use llm_client::retry::Schedule;
 use llm_client::{Client, Endpoint};
+use sandbox::lock::{self, LockError};
 use sandbox::{Environment, LocationLock, ProcessSandbox};
 use serde_json::Value;
 use session::{
@@ -37,10 +38,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Nothing here takes as long on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a test may take. What is written when it is due is never due, so that the writes of a drain are the same
-/// on any machine.
-const NEVER: Duration = Duration::from_hours(1);
-/// How soon that is due where a test is about it.
+/// Longer than a test may take. What is written when it is due is never due, and a title is waited for as long as it takes,
+/// so that the writes of a drain are the same on any machine.
+pub(crate) const NEVER: Duration = Duration::from_hours(1);
+/// How soon that is over where a test is about it.
 pub(crate) const SOON: Duration = Duration::from_millis(30);
 /// How often heads and logs are looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -128,6 +129,7 @@ impl World {
             result_delay: NEVER,
             checkpoint_every: NEVER,
             stop_tools: PATIENCE,
+            title_wait: NEVER,
             ..DrainSettings::default()
         };
         change(&mut settings);
@@ -315,7 +317,13 @@ impl World {
         self.store().raise_fence(session.at.location_ref(), token).await?;
         let lock = LocationLock { path: session.lock.clone(), token: token.0 };
         let wait = Duration::from_millis(50);
-        tokio::task::spawn_blocking(move || sandbox::lock::acquire_or_kill(&lock, wait)).await??;
+        let taken = tokio::task::spawn_blocking(move || {
+            // Killed processes that are not gone yet are waited for, as a worker would.
+            let tries = std::iter::repeat_with(|| lock::acquire_or_kill(&lock, wait));
+            let is_over = |tried: &Result<_, _>| !matches!(tried, Err(LockError::StillHeld { .. }));
+            tries.take(20).find(is_over).context("the lock is still held")
+        });
+        taken.await???;
         Ok(token)
     }
 
