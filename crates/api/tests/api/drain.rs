@@ -282,7 +282,7 @@ pub(crate) async fn asked(world: &World, at: &SessionRef) -> Result<()> {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(10), look).await?
+    tokio::time::timeout(std::time::Duration::from_secs(60), look).await?
 }
 
 impl Turn {

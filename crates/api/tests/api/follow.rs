@@ -148,7 +148,7 @@ async fn a_checkpoint_fills_the_gap_of_lost_deltas_and_the_holder_is_asked() -> 
     turn.say_on(&elsewhere, "two "); // lost
     turn.say(&world, "three ");
     loop {
-        let hint = tokio::time::timeout(Duration::from_secs(5), hints.next()).await?;
+        let hint = tokio::time::timeout(Duration::from_secs(60), hints.next()).await?;
         if hint == Some(Received::Hint(Hint::Worker(WorkerHint::Resync { session: at.clone() }))) {
             break;
         }

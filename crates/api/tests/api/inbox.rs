@@ -130,7 +130,7 @@ async fn a_compaction_waits_once_at_its_place_and_wakes_the_worker() -> Result<(
         }
         tokio::task::yield_now().await;
     };
-    tokio::time::timeout(Duration::from_secs(10), asked()).await?;
+    tokio::time::timeout(Duration::from_secs(60), asked()).await?;
     Ok(())
 }
 
@@ -155,7 +155,7 @@ async fn stock_clients_wait_for_a_compaction_and_see_it_as_a_part() -> Result<()
         }
         assert!(!held.is_finished(), "it is held until the compaction ends");
         compact(&world, &at, outcome, error).await?;
-        let (status, body) = tokio::time::timeout(Duration::from_secs(10), held).await??;
+        let (status, body) = tokio::time::timeout(Duration::from_secs(60), held).await??;
         if outcome == SideOutcome::Completed {
             assert_eq!((status, body), (StatusCode::OK, json!(true)));
         } else {
@@ -212,7 +212,7 @@ async fn a_session_is_waited_for_until_it_is_idle_and_no_longer_than_asked() -> 
         .collect();
     turn.finish(&world, "done", None).await?;
     for wait in waits {
-        let ended = tokio::time::timeout(Duration::from_secs(10), wait).await??;
+        let ended = tokio::time::timeout(Duration::from_secs(60), wait).await??;
         assert_eq!((&ended["busy"], &ended["outcome"]), (&json!(false), &json!("completed")));
     }
     Ok(())

@@ -121,7 +121,7 @@ async fn a_stock_client_moves_a_session_and_waits_for_it() -> Result<()> {
     asked(&world, &from).await?;
     assert!(!held.is_finished());
     deliver(&world, &from, moves(from.location.clone())).await?;
-    let (status, answer) = tokio::time::timeout(Duration::from_secs(10), held).await??;
+    let (status, answer) = tokio::time::timeout(Duration::from_secs(60), held).await??;
     assert_eq!((status, answer), (StatusCode::NO_CONTENT, Value::Null));
     let moved = ok(&gateway, "GET", &format!("/session/{session}"), &world.key, None).await;
     assert_eq!(moved["directory"], "/workspace/b");

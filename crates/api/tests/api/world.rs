@@ -106,7 +106,7 @@ impl World {
             default_agent: "build".into(),
             version: "0.0.0-test".into(),
             simulated: true,
-            hold: std::time::Duration::from_secs(20),
+            hold: std::time::Duration::from_secs(120),
         }
     }
 
@@ -254,7 +254,7 @@ impl SseReader {
     /// All frames up to and with the first that `is_last`.
     pub(crate) async fn until(&mut self, is_last: impl Fn(&Sse) -> bool) -> Vec<Sse> {
         let mut frames = Vec::new();
-        let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+        let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
         loop {
             let next = tokio::time::timeout_at(patience, self.next()).await;
             let frame = match next {

@@ -175,7 +175,7 @@ async fn a_slow_first_byte_is_ambiguous() {
     let error = server.stream(&client).await.unwrap_err();
     assert_eq!(error.reason, lost(Delivery::Ambiguous));
     assert_eq!(error.provider_message, "no answer within 100ms");
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(50));
 }
 
 #[tokio::test]
@@ -209,13 +209,13 @@ async fn a_body_that_stalls_gives_what_came_and_then_the_error() {
         events(Body::from_stream(first.chain(stream::pending())))
     })
     .await;
-    let idle_timeout = Duration::from_millis(100);
+    let idle_timeout = Duration::from_secs(1);
     let client = Client::new(Options { idle_timeout, ..Options::default() }).unwrap();
     let (came, error) = collect(stalled.stream(&client).await.unwrap()).await;
     let error = error.unwrap();
     assert_eq!(came, hello()[..2]);
     assert_eq!(error.reason, lost(Delivery::Accepted));
-    assert_eq!(error.provider_message, "nothing more came for 100ms");
+    assert_eq!(error.provider_message, "nothing more came for 1s");
 }
 
 #[tokio::test]

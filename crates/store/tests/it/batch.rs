@@ -102,10 +102,10 @@ async fn whose_head_is_locked_waits_alone() {
         let (world, session) = (world.clone(), session.clone());
         all.spawn(async move { world.admit(&session, "hello").await });
     }
-    timeout(Duration::from_secs(20), all.join_all()).await.expect("nobody waits for the lock");
+    timeout(Duration::from_secs(60), all.join_all()).await.expect("nobody waits for the lock");
     assert!(waits.try_join_next().is_none(), "it waits for the lock");
     lock.rollback().await.expect("the lock let go");
-    timeout(Duration::from_secs(20), waits.join_all()).await.expect("its turn");
+    timeout(Duration::from_secs(60), waits.join_all()).await.expect("its turn");
     world.assert_sound(false).await;
 }
 

@@ -24,7 +24,7 @@ fn command(url: &str, words: &[&str]) -> Command {
 }
 
 async fn output(child: Child) -> Output {
-    let ended = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output()).await;
+    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output()).await;
     ended.expect("it ends").expect("it can be waited for")
 }
 

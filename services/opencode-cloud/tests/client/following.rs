@@ -16,15 +16,15 @@ use crate::{admitted, created, ended, promoted, replied, screen, turn, whole};
 
 const MESSAGE: &str = "msg_mine";
 
-fn client(service: &Service) -> Client {
-    let pace = Pace {
+/// As long as it takes, so that a machine that is busy elsewhere cuts no stream.
+fn patient() -> Pace {
+    Pace {
         first_delay: Duration::from_millis(2),
         max_delay: Duration::from_millis(20),
-        patience: Duration::from_millis(500),
-        silence: Duration::from_millis(200),
-        answer: Duration::from_secs(5),
-    };
-    Client::with_pace(&service.options(), pace).expect("a client")
+        patience: Duration::from_secs(60),
+        silence: Duration::from_secs(60),
+        answer: Duration::from_secs(60),
+    }
 }
 
 struct Ended {
@@ -34,8 +34,12 @@ struct Ended {
     err: String,
 }
 
-async fn run_with(service: &Service, interrupts: futures::stream::BoxStream<'static, ()>) -> Ended {
-    let client = client(service);
+async fn run_with(
+    service: &Service,
+    pace: Pace,
+    interrupts: futures::stream::BoxStream<'static, ()>,
+) -> Ended {
+    let client = Client::with_pace(&service.options(), pace).expect("a client");
     let (mut screen, out, err) = screen();
     let session: domain::SessionId = SESSION.parse().expect("an id");
     let prompt = PromptRequest::text(MESSAGE.parse().expect("an id"), "hello".into(), None);
@@ -48,7 +52,7 @@ async fn run_with(service: &Service, interrupts: futures::stream::BoxStream<'sta
 }
 
 async fn run(service: &Service) -> Ended {
-    run_with(service, pending().boxed()).await
+    run_with(service, patient(), pending().boxed()).await
 }
 
 #[tokio::test]
@@ -94,12 +98,13 @@ async fn an_event_that_did_not_arrive_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_silent_stream_is_given_up_and_resumed() {
-    let service = Service::start(vec![
-        vec![created(), Step::Prompt, admitted(2)],
-        vec![promoted(3), turn(4, "trn_1"), ended(5, "failed")],
-    ])
-    .await;
-    let ended = run(&service).await;
+    // Whenever it takes one for silent, the next one has all of it.
+    let all = || vec![created(), admitted(2), promoted(3), turn(4, "trn_1"), ended(5, "failed")];
+    let mut connections = vec![vec![created(), Step::Prompt, admitted(2)]];
+    connections.extend((0..100).map(|_| all()));
+    let service = Service::start(connections).await;
+    let pace = Pace { silence: Duration::from_millis(200), ..patient() };
+    let ended = run_with(&service, pace, pending().boxed()).await;
     assert!(matches!(ended.outcome, Ok(RunOutcome::Failed)), "{:?}", ended.outcome);
     assert!(ended.err.contains("error: the session failed"), "{}", ended.err);
 }
@@ -109,7 +114,8 @@ async fn a_log_that_stays_away_is_an_error_that_says_so() {
     let mut connections = vec![vec![Step::Cut]; 500];
     connections[0].insert(0, created());
     let service = Service::start(connections).await;
-    let ended = run(&service).await;
+    let pace = Pace { patience: Duration::from_millis(500), ..patient() };
+    let ended = run_with(&service, pace, pending().boxed()).await;
     let error = ended.outcome.expect_err("the log is lost");
     assert!(matches!(error, CliError::Client(ClientError::LogLost { .. })), "{error}");
     assert!(service.seen().resumed_after.len() < 250, "it waits between its tries");
@@ -118,7 +124,10 @@ async fn a_log_that_stays_away_is_an_error_that_says_so() {
 #[tokio::test]
 async fn a_service_that_answers_and_stays_silent_is_given_up() {
     let service = Service::start(vec![vec![created()]]).await;
-    let error = run(&service).await.outcome.expect_err("the log is lost");
+    let (patience, silence) = (Duration::from_secs(2), Duration::from_secs(1));
+    let pace = Pace { patience, silence, ..patient() };
+    let ended = run_with(&service, pace, pending().boxed()).await;
+    let error = ended.outcome.expect_err("the log is lost");
     assert!(error.to_string().contains("lost the session's log after event 1"), "{error}");
 }
 
@@ -169,7 +178,7 @@ async fn the_first_interrupt_stops_the_session_and_waits_for_it_to_settle() {
         service.prompted().await;
         interrupt.unbounded_send(()).expect("the run listens");
     };
-    let (ended, ()) = futures::join!(run_with(&service, interrupts.boxed()), prompted);
+    let (ended, ()) = futures::join!(run_with(&service, patient(), interrupts.boxed()), prompted);
     assert!(matches!(ended.outcome, Ok(RunOutcome::Interrupted)), "{:?}", ended.outcome);
     assert!(ended.out.contains("half") && ended.out.ends_with('\n'), "{:?}", ended.out);
     assert!(ended.err.contains("Ctrl-C again"), "{}", ended.err);
@@ -180,7 +189,7 @@ async fn the_first_interrupt_stops_the_session_and_waits_for_it_to_settle() {
 async fn the_second_interrupt_leaves_at_once() {
     let service = Service::start(vec![vec![created(), Step::Prompt, admitted(2)]]).await;
     let twice = futures::stream::iter([(), ()]).boxed();
-    let ended = run_with(&service, twice).await;
+    let ended = run_with(&service, patient(), twice).await;
     assert!(matches!(ended.outcome, Ok(RunOutcome::Interrupted)), "{:?}", ended.outcome);
 }
 

@@ -23,7 +23,7 @@ async fn llm(words: &[&str], input: &str) -> (Option<i32>, String, String) {
     // A refused command line is answered before its input is read.
     let _unread = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
-    let ended = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output()).await;
+    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output()).await;
     let output = ended.expect("it ends").expect("it can be waited for");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (output.status.code(), text(output.stdout), text(output.stderr))
