@@ -12,7 +12,7 @@ use crate::settle::within;
 use crate::sse::Follow;
 
 /// How long an answer may take that is not a stream.
-const ANSWER: Duration = Duration::from_secs(20);
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// A service and a key.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl Api {
     /// # Errors
     /// When no client can be made.
     pub fn new(url: &str, key: &str) -> Result<Self> {
-        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(2));
+        let http = reqwest::Client::builder().no_proxy().connect_timeout(Duration::from_secs(10));
         Ok(Self { http: http.build()?, url: url.to_owned(), key: key.to_owned() })
     }
 
@@ -207,7 +207,7 @@ impl Api {
 
     /// Whether the service answers that it is ready.
     pub async fn is_ready(&self) -> bool {
-        let asked = self.http.get(format!("{}/readyz", self.url)).timeout(Duration::from_secs(2));
+        let asked = self.http.get(format!("{}/readyz", self.url)).timeout(Duration::from_secs(10));
         asked.send().await.is_ok_and(|answer| answer.status() == StatusCode::OK)
     }
 }

@@ -15,7 +15,7 @@ use crate::executable::executable;
 use crate::process::{known, without_our_settings};
 
 /// How long a client may take.
-const LIMIT: Duration = Duration::from_secs(45);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// The executable with a service's URL and key in its environment.
 #[derive(Debug, Clone)]

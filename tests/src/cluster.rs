@@ -18,9 +18,9 @@ use crate::settle::eventually;
 use crate::world::{KEY, World, none_left};
 
 /// How long a start may take: ten processes of a debug build, on two cores that do other things too.
-const START_SECONDS: u64 = 60;
+const START_SECONDS: u64 = 120;
 /// How long an orderly stop may take.
-const STOP: Duration = Duration::from_secs(40);
+const STOP: Duration = Duration::from_secs(90);
 
 /// A process of the cluster, as `cluster.json` tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -68,7 +68,7 @@ impl Cluster {
             cluster.gateways.push(Api::new(&gateway.url, KEY)?);
         }
         for gateway in &cluster.gateways {
-            eventually("a gateway is ready", 10, async || {
+            eventually("a gateway is ready", 60, async || {
                 Ok(gateway.is_ready().await.then_some(()))
             })
             .await?;
@@ -138,9 +138,9 @@ impl Cluster {
     /// The member of placement that leads.
     ///
     /// # Errors
-    /// When none does within ten seconds.
+    /// When none does within a minute.
     pub async fn placement_leader(&self) -> Result<Member> {
-        eventually("placement has a leader", 10, async || {
+        eventually("placement has a leader", 60, async || {
             let Ok(status) = self.placement().await else { return Ok(None) };
             let members = self.of("placement")?;
             Ok(members.into_iter().find(|member| Some(&member.url) == status.leader_url.as_ref()))

@@ -15,9 +15,9 @@ use crate::settle::eventually;
 use crate::world::{KEY, World, none_left};
 
 /// How long a start may take, on a machine that does other things too.
-const START_SECONDS: u64 = 45;
+const START_SECONDS: u64 = 90;
 /// How long an orderly stop may take: five seconds of grace for turns, and the servers' ends.
-const STOP: Duration = Duration::from_secs(20);
+const STOP: Duration = Duration::from_secs(60);
 
 /// A service on its embedded default, ready.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Up {
         let once = printed.split_once("shown once): ").and_then(|(_, rest)| rest.lines().next());
         let key = key.or(once).context("`up` printed no key")?;
         let api = Api::new(&url, key)?;
-        eventually("/readyz answers 200", 10, async || Ok(api.is_ready().await.then_some(())))
+        eventually("/readyz answers 200", 60, async || Ok(api.is_ready().await.then_some(())))
             .await?;
         Ok(Self { process, api })
     }
@@ -119,8 +119,8 @@ impl Up {
     /// When something stays.
     pub async fn kill(mut self, world: &World) -> Result<()> {
         self.process.signal(Signal::KILL)?;
-        self.process.wait(Duration::from_secs(5)).await.context("SIGKILL")?;
-        eventually("what `up` had started ends after it", 20, async || {
+        self.process.wait(Duration::from_secs(60)).await.context("SIGKILL")?;
+        eventually("what `up` had started ends after it", 60, async || {
             Ok(processes_naming(world.folder()).is_empty().then_some(()))
         })
         .await

@@ -19,7 +19,7 @@ use crate::{Cluster, Up};
 pub const KEY: &str = "oc-journeys-bootstrap-key";
 
 /// How long what was left has to end by itself before it is killed.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder and a simulated model, for one service at a time.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl World {
 
 /// Nothing names the world's folder any more. Watchers (ours too) end a moment after what they watch.
 pub(crate) async fn none_left(world: &World) -> Result<()> {
-    let gone = eventually("nobody is left behind", 3, async || {
+    let gone = eventually("nobody is left behind", 60, async || {
         Ok(processes_naming(world.folder()).is_empty().then_some(()))
     });
     gone.await.with_context(|| format!("{:#?}", processes_naming(world.folder())))

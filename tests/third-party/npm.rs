@@ -30,7 +30,7 @@ pub(crate) async fn serve(name: &str, package: &str) -> Served {
     node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut process = node.spawn().expect(ADVICE);
     let mut said = BufReader::new(process.stdout.take().expect("an output")).lines();
-    let line = timeout(Duration::from_secs(30), said.next_line()).await;
+    let line = timeout(Duration::from_secs(120), said.next_line()).await;
     let port = line.expect("it starts").expect("it writes").expect("its port");
     Served { url: format!("http://127.0.0.1:{port}"), _process: process, _said: said }
 }

@@ -31,9 +31,9 @@ const STOPPED: Duration = Duration::from_secs(5);
 /// How long a zombie has, once it goes on, to find out that it is one.
 const AWAKENING: Duration = Duration::from_secs(6);
 /// How long a dead worker's tools may live on.
-const ORPHANED: Duration = Duration::from_secs(3);
+const ORPHANED: Duration = Duration::from_secs(10);
 /// How long placement may be without a leader.
-const LEADERLESS: Duration = Duration::from_secs(8);
+const LEADERLESS: Duration = Duration::from_secs(20);
 /// How long to wait for someone to be at work.
 const AT_WORK: Duration = Duration::from_secs(6);
 /// The name that the service's roles have at the database.

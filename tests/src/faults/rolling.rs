@@ -43,7 +43,7 @@ pub async fn rolling_restarts(restarts: u32) -> Result<Rolled> {
     let begun = Instant::now();
     let message = api.admit(&session, &chain.join(" then ")).await?;
     for number in 0..restarts {
-        let pid = eventually("a worker runs a tool of the chain", 20, async || {
+        let pid = eventually("a worker runs a tool of the chain", 60, async || {
             let workers: Vec<u32> =
                 cluster.of("worker")?.into_iter().map(|worker| worker.pid).collect();
             Ok(tools_below(&workers).into_keys().next())
@@ -51,7 +51,7 @@ pub async fn rolling_restarts(restarts: u32) -> Result<Rolled> {
         .await
         .with_context(|| format!("not exercised: the chain ended after {number} restarts"))?;
         cluster.signal(pid, Signal::TERM)?;
-        eventually("the worker ends", 20, async || {
+        eventually("the worker ends", 60, async || {
             Ok(cluster.of("worker")?.iter().all(|worker| worker.pid != pid).then_some(()))
         })
         .await?;

@@ -149,7 +149,7 @@ impl FaultRun {
         settle(&shared).await?;
         let settled = begun.elapsed() - faults;
         let logs = logs(&shared).await?;
-        let caught_up = eventually("followers have the whole log", 15, async || {
+        let caught_up = eventually("followers have the whole log", 60, async || {
             let has_all = |(followed, log): (&std::sync::Mutex<_>, &Vec<Value>)| {
                 let followed: &super::shared::Followed = &locked(followed);
                 followed.events.len() >= log.len()

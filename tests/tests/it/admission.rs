@@ -30,7 +30,7 @@ async fn a_prompt_can_be_repeated_and_never_changed() -> Result<()> {
             "an exact retry"
         );
     }
-    ensure!(api.outcome(&session, &id, 20).await? == "completed");
+    ensure!(api.outcome(&session, &id, 60).await? == "completed");
     let again = api.post(&path, &prompt(&id, "say 3 words")).await?;
     ensure!(again.status == 200, "an exact retry after its end: {again:?}");
     let mut other_delivery = prompt(&id, "say 3 words");
@@ -47,7 +47,7 @@ async fn a_prompt_can_be_repeated_and_never_changed() -> Result<()> {
     let near = message_id(20_000);
     api.post(&path, &prompt(&near, "say 1 words")).await?.ok()?;
     ensure!(
-        api.outcome(&session, &near, 20).await? == "completed",
+        api.outcome(&session, &near, 60).await? == "completed",
         "20 s ahead is a clock's error"
     );
     ensure!(api.post(&path, &prompt("nonsense", "say 1 words")).await?.status == 400);

@@ -86,7 +86,7 @@ async fn a_provider_that_only_the_metadata_knows_answers_and_a_broken_feed_chang
     ask("invented/that-old").await?;
 
     *text.lock().expect("no panic under it") = "<html>".into();
-    eventually("the broken feed is noticed", 10, async || {
+    eventually("the broken feed is noticed", 60, async || {
         let failure = listed(&cli, &[]).await?["catalog"]["failure"].take();
         Ok(failure.as_str().is_some_and(|it| it.contains("no JSON object")).then_some(()))
     })

@@ -63,7 +63,7 @@ async fn a_worker_dies_in_the_middle_of_its_tools(world: &World, cluster: &Clust
     world.model().script(script(0, calls))?;
     world.model().script(Script { text: Some("went on".into()), ..script(1, vec![]) })?;
     let message = api.admit(&session, "three things").await?;
-    let tool = eventually("the tools run", 20, async || {
+    let tool = eventually("the tools run", 60, async || {
         let started = place.join("unsafe.txt").exists() && place.join("out.txt").exists();
         Ok(processes_naming(&place).into_iter().next().filter(|_| started))
     })
@@ -74,11 +74,11 @@ async fn a_worker_dies_in_the_middle_of_its_tools(world: &World, cluster: &Clust
     let owner =
         owner.with_context(|| format!("{tool:?} {parents:?} is of no worker: {workers:?}"))?;
     cluster.signal(owner.pid, Signal::KILL)?;
-    eventually("no tool outlives its worker", 5, async || {
+    eventually("no tool outlives its worker", 15, async || {
         Ok(processes_naming(&place).is_empty().then_some(()))
     })
     .await?;
-    ensure!(api.outcome(&session, &message, 20).await? == "completed");
+    ensure!(api.outcome(&session, &message, 60).await? == "completed");
     ensure!(fs::read_to_string(place.join("unsafe.txt"))? == "ran\n", "an unsafe body runs once");
     ensure!(fs::read_to_string(place.join("out.txt"))? == "output");
     let log = api.log(&session).await?;
@@ -107,8 +107,8 @@ async fn the_leader_of_placement_dies(world: &World, cluster: &Cluster) -> Resul
     let leader = cluster.placement_leader().await?;
     cluster.signal(leader.pid, Signal::KILL)?;
     // A Location that is leased goes on without placement; a new one waits for the next leader.
-    ensure!(api.prompt(&leased, "create a.txt containing x", 15).await? == "completed");
-    ensure!(api.prompt(&unleased, "create a.txt containing x", 20).await? == "completed");
+    ensure!(api.prompt(&leased, "create a.txt containing x", 60).await? == "completed");
+    ensure!(api.prompt(&unleased, "create a.txt containing x", 60).await? == "completed");
     let next = cluster.placement_leader().await?;
     ensure!(next.pid != leader.pid, "{next:?}");
     oracle(api, world.model()).await.map(drop)
@@ -143,11 +143,11 @@ async fn a_gateway_dies(world: &World, cluster: &Cluster) -> Result<()> {
             break;
         }
     }
-    ensure!(two.outcome(&session, &message, 10).await? == "completed");
-    eventually("the gateway is started again, at its URL", 15, async || {
+    ensure!(two.outcome(&session, &message, 60).await? == "completed");
+    eventually("the gateway is started again, at its URL", 60, async || {
         Ok(one.is_ready().await.then_some(()))
     })
     .await?;
-    ensure!(one.prompt(&session, "say 3 words", 15).await? == "completed");
+    ensure!(one.prompt(&session, "say 3 words", 60).await? == "completed");
     oracle(one, world.model()).await.map(drop)
 }

@@ -29,11 +29,11 @@ async fn another_organisations_prompt_does_not_wait_for_all_that_one_has_queued(
     // Both Locations are leased and answered for, so that only the slot is waited for later.
     let (held, alone) = (crowd.session(&here).await?, other.session(&there).await?);
     for (api, session) in [(crowd, &held), (&other, &alone)] {
-        ensure!(api.prompt(session, "say 1 words", 20).await? == "completed");
+        ensure!(api.prompt(session, "say 1 words", 60).await? == "completed");
     }
     let mut waiting = vec![(held.clone(), queue(crowd, &held, "hold").await?)];
     let holds = world.model().wait_for(|counts| counts.requests == 3);
-    within("the slot is taken", 10, async {
+    within("the slot is taken", 60, async {
         holds.await;
         Ok(())
     })
@@ -48,9 +48,9 @@ async fn another_organisations_prompt_does_not_wait_for_all_that_one_has_queued(
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     ensure!(world.model().counts().requests == 3, "nobody else has a slot");
     world.model().open_gate("slot")?;
-    ensure!(other.outcome(&alone, &theirs, 20).await? == "completed");
+    ensure!(other.outcome(&alone, &theirs, 60).await? == "completed");
     for (session, message) in &waiting {
-        ensure!(crowd.outcome(session, message, 20).await? == "completed");
+        ensure!(crowd.outcome(session, message, 60).await? == "completed");
     }
     let asked: Vec<_> = world.model().requests().into_iter().map(|asked| asked.prompt).collect();
     let (_, after) = asked.split_at(3);

@@ -13,7 +13,7 @@ use simulated_model::{Script, ScriptedCall};
 /// Prompts and waits for the end of the work; answers the prompt's message.
 async fn work(api: &Api, session: &str, text: &str) -> Result<String> {
     let message = api.admit(session, text).await?;
-    ensure!(api.outcome(session, &message, 30).await? == "completed", "{text}");
+    ensure!(api.outcome(session, &message, 60).await? == "completed", "{text}");
     Ok(message)
 }
 
@@ -136,7 +136,7 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     }
     let message = api.admit(session, "three steps").await?;
     // The second batch runs, and the result of its first call is committed.
-    let pid = eventually("the endless call runs", 30, async || {
+    let pid = eventually("the endless call runs", 60, async || {
         let settled = events_of(&api.log(session).await?, "tool.settled").len();
         let told = find(&world.data(), "pid.txt").and_then(|path| fs::read_to_string(path).ok());
         Ok(told.filter(|_| settled >= 3).and_then(|pid| pid.trim().parse::<u32>().ok()))
@@ -147,7 +147,7 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     let owner = workers.iter().find(|worker| parents.contains(&worker.pid)).context("a worker")?;
     cluster.signal(owner.pid, Signal::KILL)?;
 
-    ensure!(api.outcome(session, &message, 30).await? == "completed");
+    ensure!(api.outcome(session, &message, 60).await? == "completed");
     let log = api.log(session).await?;
     let restored = events_of(&log, "workspace.restored");
     let restored = restored.last().context("the files were made anew")?;

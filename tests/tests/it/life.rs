@@ -42,7 +42,7 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     ensure!(up.process().stdout().matches(&key).count() >= 1, "the key is printed");
     let place = world.workspace("kept")?;
     let session = up.api().session(&place).await?;
-    ensure!(up.api().prompt(&session, "create a.txt containing hello", 20).await? == "completed");
+    ensure!(up.api().prompt(&session, "create a.txt containing hello", 60).await? == "completed");
     oracle(up.api(), world.model()).await?;
     feature_level(&world, &up.cli()?).await?;
     up.stop(&world).await?;
@@ -66,7 +66,7 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     ensure!(bootstrapped.sessions().await?.len() == 1);
     let list = up.cli()?.run(&["session", "list"]).await?;
     ensure!(list.out.contains(&session), "{list:?}");
-    ensure!(up.api().prompt(&session, "read a.txt", 20).await? == "completed");
+    ensure!(up.api().prompt(&session, "read a.txt", 60).await? == "completed");
     let last = world.model().requests().pop().and_then(|request| request.body);
     ensure!(last.is_some_and(|body| body.contains("create a.txt containing hello")));
 
@@ -83,15 +83,15 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     world.model().script(calls("go on", 0, vec![call]))?;
     world.model().script(Script { text: Some("so be it".into()), ..calls("go on", 1, vec![]) })?;
     let cut = up.api().admit(&session, "go on").await?;
-    eventually("the body runs", 20, async || Ok(place.join("ran.txt").exists().then_some(())))
+    eventually("the body runs", 60, async || Ok(place.join("ran.txt").exists().then_some(())))
         .await?;
     let other = up.api().session(&world.workspace("other")?).await?;
     let acknowledged = up.api().admit(&other, "create b.txt containing bye").await?;
     up.kill(&world).await?;
 
     let up = Up::launch(&world, &flags, &[], Some(&key)).await?;
-    ensure!(up.api().outcome(&other, &acknowledged, 20).await? == "completed");
-    ensure!(up.api().outcome(&session, &cut, 20).await? == "completed");
+    ensure!(up.api().outcome(&other, &acknowledged, 60).await? == "completed");
+    ensure!(up.api().outcome(&session, &cut, 60).await? == "completed");
     ensure!(world.workspace("other")?.join("b.txt").exists(), "an acknowledged prompt runs");
     ensure!(fs::read_to_string(place.join("ran.txt"))? == "ran\n", "an unsafe body runs once");
     let log = up.api().log(&session).await?;

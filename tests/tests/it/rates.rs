@@ -27,7 +27,7 @@ async fn two_workers_together_send_no_more_than_the_organisations_limit() -> Res
         waiting.push((session, message));
     }
     let asked = || world.model().requests().len();
-    eventually("the limit is used", 20, async || Ok((asked() >= LIMIT).then_some(()))).await?;
+    eventually("the limit is used", 60, async || Ok((asked() >= LIMIT).then_some(()))).await?;
     let status = cluster.placement().await?;
     let leases: Vec<usize> = status.workers.iter().map(|worker| worker.leases).collect();
     ensure!(leases.len() == 2 && leases.iter().all(|leases| *leases > 0), "{leases:?}");
@@ -41,7 +41,7 @@ async fn two_workers_together_send_no_more_than_the_organisations_limit() -> Res
     }
     let mut completed = 0;
     for (session, message) in &waiting {
-        match api.outcome(session, message, 20).await?.as_str() {
+        match api.outcome(session, message, 60).await?.as_str() {
             "completed" => completed += 1,
             "interrupted" => {}
             other => anyhow::bail!("{session} ended as {other}"),

@@ -70,7 +70,7 @@ async fn opencode(world: &World, key: &str, args: &[&str]) -> Result<Ended> {
         command.env(format!("OPENCODE_DISABLE_{what}"), "1");
     }
     command.kill_on_drop(true);
-    let output = timeout(Duration::from_secs(40), command.output())
+    let output = timeout(Duration::from_secs(100), command.output())
         .await
         .context("the client does not end")??;
     let [out, err] =
@@ -126,7 +126,7 @@ async fn it_runs_prompts(world: &World, up: &Up, place: &Path) -> Result<()> {
 
 /// Sends as stock clients do: Basic, with the key as password.
 async fn ask(api: &Api, method: Method, path: &str, body: Option<Value>) -> Result<(u16, Value)> {
-    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build()?;
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
     let mut request = client.request(method, format!("{}{path}", api.url()));
     request = request.basic_auth("opencode", Some(api.key()));
     if let Some(body) = body {
@@ -176,7 +176,7 @@ async fn its_sdk_finds_its_routes(up: &Up, place: &Path) -> Result<()> {
     let (status, nothing) =
         ask(api, Method::POST, &format!("{one}/prompt_async"), Some(later)).await?;
     ensure!(status == 204 && nothing == json!(""), "{status} {nothing}");
-    let messages = eventually("the later prompt is answered", 20, async || {
+    let messages = eventually("the later prompt is answered", 60, async || {
         let (_, messages) = ask(api, Method::GET, &format!("{one}/message"), None).await?;
         let (_, status) = ask(api, Method::GET, "/session/status", None).await?;
         let messages = messages.as_array().cloned().context("a list")?;

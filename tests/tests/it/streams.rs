@@ -70,7 +70,7 @@ async fn a_stream_cut_at_one_gateway_goes_on_at_another() -> Result<()> {
     // The model stands at its gate: what arrives now arrives while the turn runs.
     let mut live = Live::default();
     let read = read_until(&mut first, &mut live, |_, live| live.text().trim_end() == half);
-    let mut seqs = within("live text before the turn ends", 20, read).await?;
+    let mut seqs = within("live text before the turn ends", 60, read).await?;
     ensure!(world.model().counts().pending == 1, "the turn still runs");
     drop(first);
 
@@ -79,10 +79,10 @@ async fn a_stream_cut_at_one_gateway_goes_on_at_another() -> Result<()> {
     // A client that has nothing yet is brought up to date from the start.
     let mut fresh = Live::default();
     let read = read_until(&mut second, &mut fresh, |_, live| live.text().trim_end() == half);
-    seqs.extend(within("the text so far, at the other gateway", 20, read).await?);
+    seqs.extend(within("the text so far, at the other gateway", 60, read).await?);
     world.model().open_gate("half")?;
     let read = read_until(&mut second, &mut fresh, |frame, _| frame.event == "drain.ended");
-    seqs.extend(within("the end", 20, read).await?);
+    seqs.extend(within("the end", 60, read).await?);
     let log = one.log(&session).await?;
     let whole: Vec<i64> = (1..).take(log.len()).collect();
     ensure!(seqs == whole, "no gap and no repeat: {seqs:?}");
@@ -118,12 +118,12 @@ async fn nothing_depends_on_a_signal() -> Result<()> {
         async move {
             let prompt = async {
                 for prompt in ["create a.txt containing x then read a.txt", "say 5 words"] {
-                    let outcome = admits.prompt(session, prompt, 40).await?;
+                    let outcome = admits.prompt(session, prompt, 70).await?;
                     ensure!(outcome == "completed", "{outcome}");
                 }
                 Ok(())
             };
-            let follow = within("a stream", 60, follows_to_the_end(follows, session, 2));
+            let follow = within("a stream", 150, follows_to_the_end(follows, session, 2));
             let ((), seqs) = futures::try_join!(prompt, follow)?;
             let whole: Vec<i64> = (1..).take(seqs.len()).collect();
             ensure!(seqs == whole, "the durable stream is complete: {seqs:?}");
