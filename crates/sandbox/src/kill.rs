@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: i32,
+    session: i32,
     zombie: bool,
 }
 
@@ -17,7 +18,15 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
     let zombie = matches!(fields.next()?, "Z" | "X");
-    Some(Stat { parent: fields.next()?.parse().ok()?, zombie })
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    Some(Stat { parent, session, zombie })
+}
+
+/// `None` when it is gone.
+fn stat(pid: i32) -> Option<Stat> {
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&String::from_utf8_lossy(&bytes))
 }
 
 /// All processes, each with its number. One that ends meanwhile is left out.
@@ -32,10 +41,7 @@ pub(crate) fn all_processes() -> impl Iterator<Item = i32> {
 pub(crate) fn descendants(root: Pid) -> BTreeSet<i32> {
     let mut children: BTreeMap<i32, Vec<(i32, bool)>> = BTreeMap::new();
     for pid in all_processes() {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok();
-        let Some(stat) = stat.and_then(|bytes| parse_stat(&String::from_utf8_lossy(&bytes))) else {
-            continue;
-        };
+        let Some(stat) = stat(pid) else { continue };
         children.entry(stat.parent).or_default().push((pid, stat.zombie));
     }
     let mut found = BTreeSet::new();
@@ -60,9 +66,7 @@ pub(crate) fn is_only_child(pid: Pid) -> bool {
 
 /// Whether a process runs, is stopped or sleeps; a zombie does not.
 pub(crate) fn is_alive(pid: i32) -> bool {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok();
-    stat.and_then(|bytes| parse_stat(&String::from_utf8_lossy(&bytes)))
-        .is_some_and(|stat| !stat.zombie)
+    stat(pid).is_some_and(|stat| !stat.zombie)
 }
 
 /// SIGKILLs a process; one that is gone already is as good.
@@ -86,16 +90,49 @@ pub(crate) fn group(leader: i32) {
     }
 }
 
+/// SIGKILLs all that is alive of the session that `leader` began, which need not live any more: its number is nobody
+/// else's as long as one of them does. Returns how many there were: ask again until there are none.
+pub(crate) fn session(leader: i32) -> usize {
+    let is_of_it = |pid: &i32| stat(*pid).is_some_and(|it| it.session == leader && !it.zombie);
+    all_processes().filter(is_of_it).inspect(|pid| process(*pid)).count()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
     fn a_name_may_hold_parentheses() {
-        let stat = "12 (a) S (b) Z 7 12 12 0";
-        assert_eq!(parse_stat(stat), Some(Stat { parent: 7, zombie: true }));
-        assert_eq!(parse_stat("12 (sh) S 1 12"), Some(Stat { parent: 1, zombie: false }));
+        let stat = "12 (a) S (b) Z 7 12 13 0";
+        assert_eq!(parse_stat(stat), Some(Stat { parent: 7, session: 13, zombie: true }));
+        assert_eq!(
+            parse_stat("12 (sh) S 1 12 12"),
+            Some(Stat { parent: 1, session: 12, zombie: false })
+        );
         assert_eq!(parse_stat("12 sh"), None);
+    }
+
+    #[test]
+    fn a_session_is_killed_whole_when_its_leader_is_gone() {
+        let script = "sleep 30 & sleep 30 & echo $$; kill -KILL $$";
+        let mut leader = std::process::Command::new("setsid");
+        let leader = leader.args(["--fork", "sh", "-c", script]).stdout(Stdio::piped());
+        let mut leader = leader.spawn().unwrap();
+        let mut number = String::new();
+        BufReader::new(leader.stdout.take().unwrap()).read_line(&mut number).unwrap();
+        let number: i32 = number.trim().parse().unwrap();
+        leader.wait().unwrap();
+        let mut found = 0;
+        loop {
+            match session(number) {
+                0 => break,
+                some => found = found.max(some),
+            }
+        }
+        assert!(found >= 2, "{found}");
     }
 
     #[test]

@@ -184,12 +184,18 @@ async fn watch(
         }
     };
     let mut forced = BTreeSet::new();
+    let mut session = None;
     if report.is_err() {
         tracing::warn!(supervisor.pid = supervisor.id(), "a tool's supervisor was lost or stuck");
-        forced = end_by_force(supervisor.id(), main);
+        session = supervisor.id().and_then(|number| i32::try_from(number).ok());
+        forced = end_by_force(session, main);
     }
     let gone = async {
-        while supervisor.wait().await.is_err() || forced.iter().any(|pid| kill::is_alive(*pid)) {
+        while supervisor.wait().await.is_err()
+            || forced.iter().any(|pid| kill::is_alive(*pid))
+            // A command may kill its supervisor before anybody was told which process it is.
+            || session.is_some_and(|leader| kill::session(leader) > 0)
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -207,14 +213,13 @@ async fn watch(
 }
 
 /// The worker's own hand, when the supervisor does not do its part. Returns what was sent SIGKILL.
-fn end_by_force(supervisor: Option<u32>, main: Option<i32>) -> BTreeSet<i32> {
+fn end_by_force(supervisor: Option<i32>, main: Option<i32>) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     if let Some(leader) = main {
         kill::group(leader);
         found.insert(leader);
     }
-    let number = supervisor.and_then(|number| i32::try_from(number).ok());
-    if let Some(pid) = number.and_then(Pid::from_raw) {
+    if let Some(pid) = supervisor.and_then(Pid::from_raw) {
         found.extend(kill::descendants(pid));
         found.iter().copied().for_each(kill::process);
         kill::process(pid.as_raw_nonzero().get());

@@ -12,7 +12,7 @@ use serde_json::json;
 async fn spilled(api: &Api, directory: &Path, blobs: &Path) -> Result<(String, PathBuf)> {
     let session = api.session(directory).await?;
     let prompt = api.admit(&session, "run seq 1 30000").await?;
-    ensure!(api.outcome(&session, &prompt, 30).await? == "completed");
+    ensure!(api.outcome(&session, &prompt, 60).await? == "completed");
     let log = api.log(&session).await?;
     let settled = events_of(&log, "tool.settled");
     let path = settled.iter().find_map(|event| event["managed_path"].as_str());
@@ -35,7 +35,7 @@ async fn what_a_deleted_session_kept_goes_after_a_while_and_what_others_keep_sta
     let (gone, goes) = spilled(api, &place, &organisation).await?;
     let (stays, kept) = spilled(api, &place, &organisation).await?;
     let prompt = api.admit(&stays, "create a.txt containing one").await?;
-    ensure!(api.outcome(&stays, &prompt, 30).await? == "completed");
+    ensure!(api.outcome(&stays, &prompt, 60).await? == "completed");
     // One whose worker died before its row was written; and what is none of ours.
     let orphan = organisation.join("snapshot/loc_x-1-1-0123456789abcdef");
     fs::write(&orphan, "never named")?;
@@ -54,7 +54,7 @@ async fn what_a_deleted_session_kept_goes_after_a_while_and_what_others_keep_sta
     // It can still be read.
     let name = kept.file_name().and_then(|name| name.to_str()).context("a name")?;
     let prompt = api.admit(&stays, &format!("read /tool-output/{name}")).await?;
-    ensure!(api.outcome(&stays, &prompt, 30).await? == "completed");
+    ensure!(api.outcome(&stays, &prompt, 60).await? == "completed");
     let log = api.log(&stays).await?;
     let read = events_of(&log, "tool.settled").pop().context("a result")?;
     ensure!(
