@@ -21,7 +21,7 @@ use super::ServeError;
 use super::args::{Disk, ModelArgs};
 use super::bootstrap;
 use super::catalog::CatalogArgs;
-use super::model::is_simulated;
+use super::model::{check_named, is_simulated};
 use super::secrets::{self, SecretsArgs};
 use crate::output::Screen;
 
@@ -112,8 +112,11 @@ pub async fn execute(
     stop: CancellationToken,
     screen: &mut Screen,
 ) -> Result<u8, ServeError> {
-    // A key that cannot be is refused before anything is started.
+    // A key or a model that cannot be is refused before anything is started.
     bootstrap::given(args.bootstrap_key.as_deref())?;
+    if args.catalog.catalog_url.is_none() {
+        check_named(&args.model, &catalog::shipped())?;
+    }
     let folder = args.data_dir.clone().unwrap_or_else(|| default_data_dir().join("cluster"));
     let data = DataDir::open(&folder)?;
     ensure_free_space(data.path(), MIN_FREE_BYTES)?;
@@ -157,7 +160,7 @@ impl Cluster {
         let key = self.first_key(args, &database).await?;
         // One simulated model for all workers, since they must resolve to the same one.
         let simulated =
-            if is_simulated(&args.model, &catalog::shipped()) {
+            if is_simulated(&args.model) {
                 let options = simulated_model::Options {
                     log_bodies: false,
                     ..simulated_model::Options::default()

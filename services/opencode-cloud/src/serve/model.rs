@@ -35,6 +35,9 @@ pub(crate) enum ModelKind {
     Simulated,
 }
 
+/// How people name the simulated model.
+const SIMULATED: &str = "simulated/simulated";
+
 /// The client of providers.
 pub(crate) fn client() -> Result<Client, ServeError> {
     Client::new(Options::default())
@@ -49,13 +52,46 @@ pub(crate) async fn models(args: &ModelArgs, catalog: &Catalog) -> Result<Models
     Ok(models)
 }
 
-/// Whether nothing else answers.
-pub(crate) fn is_simulated(args: &ModelArgs, catalog: &Catalog) -> bool {
-    args.model_url.is_none() && openai_key(args).is_none() && of_catalog(args, catalog).is_none()
+/// Whether nothing else is to answer.
+pub(crate) fn is_simulated(args: &ModelArgs) -> bool {
+    let is_named = args.model.as_deref().is_some_and(|named| !is_ours(named));
+    !is_named && args.model_url.is_none() && openai_key(args).is_none()
+}
+
+fn is_ours(named: &str) -> bool {
+    [simulated_model::MODEL, SIMULATED].contains(&named)
 }
 
 fn openai_key(args: &ModelArgs) -> Option<&str> {
     args.openai_api_key.as_deref().filter(|key| !key.trim().is_empty())
+}
+
+/// A model that is named must be one that can be called: the simulated model never answers in the place of another.
+///
+/// # Errors
+/// The flags name a model, and nobody who has it.
+pub(crate) fn check_named(args: &ModelArgs, catalog: &Catalog) -> Result<(), ServeError> {
+    let Some(named) = args.model.as_deref() else { return Ok(()) };
+    if args.model_url.is_some() || is_ours(named) || of_catalog(args, catalog).is_some() {
+        return Ok(());
+    }
+    let wrong = |why: &str| Err(ServeError::Usage(format!("--model {named}: {why}")));
+    match named.split_once('/') {
+        // One that the catalog does not know, such as a tuned one.
+        Some(("openai", _)) | None if openai_key(args).is_some() => Ok(()),
+        Some((provider, model)) => {
+            match catalog::resolve(catalog, &Overrides::default(), (provider, model, None)) {
+                Err(error) => {
+                    wrong(&format!("{error}; or name a server that has the model with --model-url"))
+                }
+                Ok(_) => Ok(()),
+            }
+        }
+        None => wrong(
+            "name its provider too, as in openai/gpt-5-mini; or a server that has it with --model-url; or set \
+             OPENAI_API_KEY for a model of OpenAI",
+        ),
+    }
 }
 
 /// The model of the catalog that the flags name: `--model provider/model`, or any of OpenAI's with its key.
@@ -100,6 +136,7 @@ async fn find(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError>
         let setup = ProviderSetup::new(args.model_protocol, endpoint);
         return Ok(single(client, &args.model_provider, model, setup, kind, None));
     }
+    check_named(args, catalog)?;
     if let Some(default) = of_catalog(args, catalog) {
         let provider = catalog.provider(&default.provider);
         let name = provider.map_or(&default.provider, |provider| &provider.name).clone();
@@ -192,9 +229,38 @@ mod tests {
         for words in [&[][..], &["--model=gpt-5.5"], &["--model=me/mine"], &["--openai-api-key= "]]
         {
             assert_eq!(found(words), None, "{words:?}");
-            assert!(is_simulated(&args(words), &shipped), "{words:?}");
         }
-        assert!(!is_simulated(&args(&[key, "--model=ft:gpt-4o:me"]), &shipped));
-        assert!(!is_simulated(&args(&["--model-url=http://127.0.0.1:1"]), &shipped));
+        for words in [&[][..], &["--openai-api-key= "], &["--model=simulated"]] {
+            assert!(is_simulated(&args(words)), "{words:?}");
+        }
+        let server = "--model-url=http://127.0.0.1:1";
+        for words in [&[key][..], &[server], &["--model=gpt-5.5"], &["--model", claude]] {
+            assert!(!is_simulated(&args(words)), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_model_that_nobody_has_is_refused_and_the_simulated_one_does_not_answer_for_it() {
+        let shipped = catalog::shipped();
+        let (key, claude) = ("--openai-api-key=sk-1", "anthropic/claude-sonnet-4-5");
+        for words in [
+            &[key, "--model=ft:gpt-4o:me"][..],
+            &[key, "--model=openai/ft:gpt-4o:me"],
+            &["--model-url=http://127.0.0.1:1", "--model=me/mine"],
+            &["--model=simulated"],
+            &["--model=simulated/simulated"],
+            &["--model", claude],
+            &[],
+        ] {
+            assert!(check_named(&args(words), &shipped).is_ok(), "{words:?}");
+        }
+        let refused = |words: &[&str]| {
+            let error = check_named(&args(words), &shipped).expect_err("nobody has it");
+            error.to_string()
+        };
+        let typo = refused(&["--model=anthropic/claude-sonet-4-5"]);
+        assert!(typo.contains("claude-sonnet-4-5") && typo.contains("--model-url"), "{typo}");
+        assert!(refused(&[key, "--model=me/mine"]).contains("no provider `me`"));
+        assert!(refused(&["--model=gpt-5.5"]).contains("OPENAI_API_KEY"));
     }
 }

@@ -362,7 +362,8 @@ impl Progress<'_> {
             ModelKind::Catalog(provider) => format!("Model: {name} ({provider})"),
             ModelKind::Simulated => {
                 "Model: simulated (a small program, no language model). For a real one set \
-                OPENAI_API_KEY, or --model-url for Ollama, vLLM, llama.cpp, …"
+                OPENAI_API_KEY, or --model PROVIDER/MODEL with that provider's key, or --model-url for Ollama, vLLM, \
+                llama.cpp, …"
                     .into()
             }
         });
