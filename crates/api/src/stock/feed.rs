@@ -46,8 +46,9 @@ const MAX_SEEN: usize = 20_000;
 const LINGER_LOOKS: u32 = 5;
 /// How long an answer waits for the events before it.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
-/// How long before an answer the events before it are sent.
-const HEAD_START: Duration = Duration::from_millis(20);
+/// How long before an answer the events before it are sent: they have another connection, and a client on a busy machine
+/// that finds both readable at once may read its answer first, and show nothing.
+const HEAD_START: Duration = Duration::from_millis(100);
 /// Events read at once.
 const PAGE: i64 = 1_000;
 /// Newest messages from which an open one is taken up.
