@@ -18,7 +18,7 @@ use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt, stream};
 use store::{OrgHead, SessionRow, Store};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::told::Told;
@@ -44,6 +44,8 @@ const MAX_FOLLOWED: usize = 512;
 const MAX_SEEN: usize = 20_000;
 /// Looks without a client after which a feed ends.
 const LINGER_LOOKS: u32 = 5;
+/// How long a prompt waits for somebody who listens.
+const HEARD_WITHIN: Duration = Duration::from_millis(500);
 /// How long an answer waits for the events before it.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// How long before an answer the events before it are sent: they have another connection, and a client on a busy machine
@@ -78,6 +80,8 @@ pub(crate) struct Feeds {
     tasks: TaskGroup,
     settings: ApiSettings,
     entries: Mutex<HashMap<OrgId, Entry>>,
+    /// Somebody listens who did not before.
+    came: Notify,
 }
 
 impl Feeds {
@@ -89,7 +93,7 @@ impl Feeds {
         settings: ApiSettings,
     ) -> Arc<Self> {
         let entries = Mutex::default();
-        Arc::new(Self { store, hub, clock, tasks, settings, entries })
+        Arc::new(Self { store, hub, clock, tasks, settings, entries, came: Notify::new() })
     }
 
     /// A session was created, prompted or interrupted through this gateway. Returns at once.
@@ -98,6 +102,22 @@ impl Feeds {
             // A full queue or an ending feed: the next look finds the session.
             let _ = entry.touched.try_send(session.clone());
         }
+    }
+
+    /// Returns when somebody listens here to what happens in `org`, or after half a second. The released client asks for
+    /// events and sends its prompt at the same time, on two connections: a short turn could be over before it is heard.
+    pub(super) async fn are_heard(&self, org: OrgId) {
+        let heard = async {
+            loop {
+                let came = self.came.notified();
+                let listeners = self.lock().get(&org).map_or(0, |it| it.frames.receiver_count());
+                if listeners > 0 {
+                    return;
+                }
+                came.await;
+            }
+        };
+        let _nobody_listens = tokio::time::timeout(HEARD_WITHIN, heard).await;
     }
 
     /// Returns when the clients that listen here have been told of `session` up to `seq`, or after a second:
@@ -120,6 +140,15 @@ impl Feeds {
 
     /// Everything that happens in `org` from now on.
     pub(super) async fn subscribe(
+        self: &Arc<Self>,
+        org: OrgId,
+    ) -> Result<broadcast::Receiver<StockFrame>, ApiError> {
+        let receiver = self.receiver(org).await?;
+        self.came.notify_waiters();
+        Ok(receiver)
+    }
+
+    async fn receiver(
         self: &Arc<Self>,
         org: OrgId,
     ) -> Result<broadcast::Receiver<StockFrame>, ApiError> {

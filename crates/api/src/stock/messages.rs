@@ -61,6 +61,7 @@ pub(super) async fn post(
         let view = message(&context(&state, &row), &prompt_row(&admitted));
         return Ok(Json(view).into_response());
     }
+    state.feeds().are_heard(access.org).await;
     let held = Held::admit(&state, access.org, session, request).await?;
     let mut answer = Box::pin(held.answer(state));
     match tokio::time::timeout(SILENT_FOR, &mut answer).await {

@@ -225,6 +225,30 @@ async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_that_comes_before_its_client_listens_is_heard_from_the_start() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = ok(&gateway, "POST", "/session", &world.key, Some(json!({}))).await;
+    let id = session["id"].as_str().expect("an id").to_owned();
+    let path = format!("/session/{id}/message");
+    let body = Some(json!({ "parts": [{ "type": "text", "text": "hi" }] }));
+    // As the released client does: the prompt and the request for events at once, on two connections.
+    let held = call(&gateway, "POST", &path, &world.key, body);
+    let heard = async {
+        let mut events = listen(&world, &gateway, "/event").await;
+        let told = events.until(|sse| sse.data["properties"]["part"]["text"] == "hi").await;
+        begin(&world, &at(&world, &id).await?).await?.finish(&world, "hello", None).await?;
+        anyhow::Ok(told)
+    };
+    let ((status, answer), heard) = tokio::join!(held, heard);
+    assert_eq!((status, &answer["parts"][1]["text"]), (StatusCode::OK, &json!("hello")));
+    let kinds: Vec<_> = heard?.into_iter().map(|sse| sse.data["type"].clone()).collect();
+    assert_eq!(kinds[0], "server.connected");
+    assert!(kinds.contains(&json!("message.updated")), "{kinds:?}");
+    Ok(())
+}
+
 /// Posts a prompt to a session and answers as its worker would; what the client gets. The worker learns of
 /// it through the gateway `beside`.
 async fn held(
@@ -282,6 +306,8 @@ async fn a_held_answer_is_made_of_events_as_its_rows_have_it() -> Result<()> {
 async fn a_session_deleted_and_made_anew_at_another_gateway_is_the_new_one() -> Result<()> {
     let world = World::new().await?;
     let (here, there) = (world.gateway(), world.gateway());
+    // Who posts listens too, so that no prompt waits for that.
+    let _events = listen(&world, &here, "/event").await;
     let old = json!({ "id": "ses_again", "directory": "/workspace/old" });
     ok(&here, "POST", "/session", &world.key, Some(old)).await;
     let answer = held(&world, &here, &there, "ses_again", "first").await?;
