@@ -97,14 +97,23 @@ impl Api {
         Ok(Answer { status, body })
     }
 
+    /// The project of a directory, made if it is missing; answers its id.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn project(&self, directory: &Path) -> Result<String> {
+        let directory = json!({ "directory": directory });
+        let project = self.post("/project/init", &directory).await?.ok()?;
+        Ok(project["id"].as_str().context("a project has an id")?.to_owned())
+    }
+
     /// A new session in a directory; answers its id.
     ///
     /// # Errors
     /// When the service refuses.
     pub async fn session(&self, directory: &Path) -> Result<String> {
+        let project = self.project(directory).await?;
         let directory = json!({ "directory": directory });
-        let project = self.post("/project/init", &directory).await?.ok()?;
-        let project = project["id"].as_str().context("a project has an id")?;
         // Named: a title would be a request of its own beside those that journeys look at.
         let new = json!({ "directory": directory["directory"], "title": "a journey" });
         let session = self.post(&format!("/project/{project}/session"), &new).await?.ok()?;

@@ -13,16 +13,16 @@ use tokio::time::timeout;
 
 use crate::executable::executable;
 use crate::process::{known, without_our_settings};
+use crate::world::{PROFILE_VARIABLE, World};
 
 /// How long a client may take.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// The executable with a service's URL and key in its environment.
+/// The executable, with what tells it the service's URL and key.
 #[derive(Debug, Clone)]
 pub struct Cli {
     program: PathBuf,
-    url: String,
-    key: String,
+    environment: Vec<(&'static str, String)>,
     directory: PathBuf,
 }
 
@@ -62,8 +62,22 @@ impl Cli {
     /// # Errors
     /// When there is no executable.
     pub fn new(url: &str, key: &str) -> Result<Self> {
-        let directory = std::env::temp_dir();
-        Ok(Self { program: executable()?, url: url.to_owned(), key: key.to_owned(), directory })
+        Self::with(vec![
+            ("OPENCODE_CLOUD_URL", url.to_owned()),
+            ("OPENCODE_CLOUD_KEY", key.to_owned()),
+        ])
+    }
+
+    /// With nothing but the client profile that services of this world write.
+    ///
+    /// # Errors
+    /// When there is no executable.
+    pub fn of_profile(world: &World) -> Result<Self> {
+        Self::with(vec![(PROFILE_VARIABLE, world.profile().display().to_string())])
+    }
+
+    fn with(environment: Vec<(&'static str, String)>) -> Result<Self> {
+        Ok(Self { program: executable()?, environment, directory: std::env::temp_dir() })
     }
 
     /// The same, in another working directory.
@@ -77,7 +91,7 @@ impl Cli {
         let mut command = Command::new(&self.program);
         without_our_settings(&mut command);
         command.args(args).current_dir(&self.directory);
-        command.env("OPENCODE_CLOUD_URL", &self.url).env("OPENCODE_CLOUD_KEY", &self.key);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 

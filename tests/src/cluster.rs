@@ -15,7 +15,7 @@ use crate::executable::executable;
 
 use crate::process::{Process, known};
 use crate::settle::eventually;
-use crate::world::{KEY, World, none_left};
+use crate::world::{KEY, PROFILE_VARIABLE, World, none_left};
 
 /// How long a start may take: ten processes of a debug build, on two cores that do other things too.
 const START_SECONDS: u64 = 120;
@@ -54,7 +54,9 @@ impl Cluster {
         let mut args = vec!["dev-cluster".to_owned(), "--port".to_owned(), port.to_string()];
         args.extend(world.flags());
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        let mut process = Process::start("cluster", &executable()?, &args, &[], &world.logs())?;
+        let profile = (PROFILE_VARIABLE.to_owned(), world.profile().display().to_string());
+        let mut process =
+            Process::start("cluster", &executable()?, &args, &[profile], &world.logs())?;
         let manifest = world.data().join("cluster.json");
         eventually("cluster.json is written", START_SECONDS, async || {
             if !process.is_running().await {
@@ -132,7 +134,8 @@ impl Cluster {
     /// When none leads.
     pub async fn placement(&self) -> Result<Status> {
         let urls = self.of("placement")?.into_iter().map(|member| member.url).collect();
-        Ok(PlacementAdmin::new(urls, None).status().await?)
+        let secret = fs::read_to_string(self.manifest.with_file_name("cluster.secret"))?;
+        Ok(PlacementAdmin::new(urls, Some(secret)).status().await?)
     }
 
     /// The member of placement that leads.

@@ -17,6 +17,7 @@ mod cli;
 mod cluster;
 mod executable;
 pub mod faults;
+pub mod network;
 mod oracle;
 mod orphans;
 mod process;

@@ -11,6 +11,8 @@ use boot::{GuardedChild, GuardedCommand, StopSignal};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::time::timeout;
 
+use crate::world::PROFILE_VARIABLE;
+
 /// How many lines of a log are shown when a test fails.
 const SHOWN_LINES: usize = 80;
 
@@ -138,6 +140,8 @@ pub(crate) fn without_our_settings(command: &mut Command) {
             command.env_remove(name);
         }
     }
+    // Nobody's own client profile is read or written.
+    command.env(PROFILE_VARIABLE, "/dev/null/profile.toml");
 }
 
 pub(crate) fn known(pid: u32) -> Result<Pid> {

@@ -58,7 +58,10 @@ fn parse(text: &str) -> Result<Option<Frame>> {
     let (mut id, mut event, mut data) = (None, String::new(), String::new());
     for line in text.lines() {
         match line.split_once(": ") {
-            Some(("id", value)) => id = Some(value.parse()?),
+            Some(("id", value)) => {
+                // The number, and the session that it is of.
+                id = Some(value.split_once('.').map_or(value, |(seq, _)| seq).parse()?);
+            }
             Some(("event", value)) => event = value.to_owned(),
             Some(("data", value)) => data.push_str(value),
             _ => {}

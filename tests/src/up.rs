@@ -12,7 +12,7 @@ use crate::executable::executable;
 use crate::orphans::processes_naming;
 use crate::process::{Process, without_our_settings};
 use crate::settle::eventually;
-use crate::world::{KEY, World, none_left};
+use crate::world::{KEY, PROFILE_VARIABLE, World, none_left};
 
 /// How long a start may take, on a machine that does other things too.
 const START_SECONDS: u64 = 90;
@@ -38,7 +38,7 @@ impl Up {
     }
 
     /// Starts a service with exactly these arguments and these variables, and waits until it is ready. It
-    /// is asked with `key`; `None` takes the key that it prints at its first start.
+    /// is asked with `key`; `None` takes the key that its data folder keeps.
     ///
     /// # Errors
     /// When it does not get ready, with what it said.
@@ -49,7 +49,9 @@ impl Up {
         key: Option<&str>,
     ) -> Result<Self> {
         let before = std::fs::read_to_string(world.logs().join("up.out")).unwrap_or_default();
-        let mut process = Process::start("up", &executable()?, args, environment, &world.logs())?;
+        let profile = (PROFILE_VARIABLE.to_owned(), world.profile().display().to_string());
+        let environment: Vec<_> = [profile].into_iter().chain(environment.to_vec()).collect();
+        let mut process = Process::start("up", &executable()?, args, &environment, &world.logs())?;
         let url = eventually("`up` prints where it is", START_SECONDS, async || {
             if !process.is_running().await {
                 bail!("`up` ended: {}", process.stderr());
@@ -61,10 +63,14 @@ impl Up {
             Ok(url.map(|(url, _)| url.to_owned()))
         })
         .await?;
-        let printed = process.stdout();
-        let once = printed.split_once("shown once): ").and_then(|(_, rest)| rest.lines().next());
-        let key = key.or(once).context("`up` printed no key")?;
-        let api = Api::new(&url, key)?;
+        let kept = match key {
+            Some(key) => key.to_owned(),
+            None => std::fs::read_to_string(world.data().join("client.key"))
+                .context("`up` kept no key")?
+                .trim()
+                .to_owned(),
+        };
+        let api = Api::new(&url, &kept)?;
         eventually("/readyz answers 200", 60, async || Ok(api.is_ready().await.then_some(())))
             .await?;
         Ok(Self { process, api })

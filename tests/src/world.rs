@@ -18,6 +18,9 @@ use crate::{Cluster, Up};
 /// The key of the services that a [`World`] starts.
 pub const KEY: &str = "oc-journeys-bootstrap-key";
 
+/// The variable that names the client profile.
+pub(crate) const PROFILE_VARIABLE: &str = "OPENCODE_CLOUD_PROFILE";
+
 /// How long what was left has to end by itself before it is killed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -52,6 +55,12 @@ impl World {
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    /// The client profile that services of this world write.
+    #[must_use]
+    pub fn profile(&self) -> PathBuf {
+        self.folder.path().join("profile.toml")
     }
 
     /// Where output goes.

@@ -45,6 +45,16 @@ pub(crate) enum ApiError {
     /// The body is too large.
     #[error("{0}")]
     TooLarge(String),
+    /// It is not let in, whoever's it is, or not now.
+    #[error("{message}")]
+    Barred {
+        /// 403, 415, 421 or 429.
+        status: StatusCode,
+        /// For programs.
+        code: &'static str,
+        /// Why, and what to do.
+        message: &'static str,
+    },
     /// Not now: ask again.
     #[error("{message}")]
     Unavailable {
@@ -121,6 +131,7 @@ impl ApiError {
                 (StatusCode::CONFLICT, "CONFLICT")
             }
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE"),
+            Self::Barred { status, code, .. } => (*status, *code),
             Self::Unavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
         };
@@ -138,7 +149,8 @@ impl ApiError {
             | Self::Busy(_)
             | Self::Refused(_)
             | Self::NoSuch(_)
-            | Self::TooLarge(_) => None,
+            | Self::TooLarge(_)
+            | Self::Barred { .. } => None,
         };
         let reason = match self {
             Self::Busy(_) => Some("session.busy".to_owned()),
@@ -150,6 +162,7 @@ impl ApiError {
             | Self::Method
             | Self::Conflict(_)
             | Self::TooLarge(_)
+            | Self::Barred { .. }
             | Self::Unavailable { .. }
             | Self::Internal(_) => None,
         };
@@ -158,12 +171,16 @@ impl ApiError {
     }
 }
 
+/// An error and what it came from, in one line. Some errors say their causes themselves: none is said twice.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
         next = cause.source();
     }
     text
@@ -227,6 +244,15 @@ impl From<AuthError> for ApiError {
             AuthError::Credential(_) | AuthError::Form(_) | AuthError::Unknown => {
                 Self::Unauthenticated(error.to_string())
             }
+            AuthError::TooMany => Self::Barred {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                code: "TOO_MANY",
+                message: "this address has sent too many unknown API keys; wait some seconds",
+            },
+            AuthError::Busy => Self::Unavailable {
+                message: "too many API keys are being checked; ask again",
+                cause: None,
+            },
             AuthError::Unavailable(cause) => Self::Unavailable {
                 message: "the API key could not be checked; ask again",
                 cause: Some(cause.into()),

@@ -11,6 +11,8 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
+use crate::ApiState;
+use crate::dialect::Dialect;
 use crate::error::ApiError;
 
 /// The largest body that is read.
@@ -49,6 +51,21 @@ permission!(/// May create sessions, prompt and interrupt.
 permission!(/// May rebuild, check and explain.
     CanAdminister, Scope::Administer);
 
+/// A place among the large answers that a key has made at once; waited for, and held until the handler is done.
+pub(crate) struct LargeRead {
+    _permit: tokio::sync::OwnedSemaphorePermit,
+}
+
+impl FromRequestParts<ApiState> for LargeRead {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let key = parts.extensions.get::<Access>().map(|access| access.key.clone());
+        let _permit = state.large_reads().enter(&key.unwrap_or_default()).await?;
+        Ok(Self { _permit })
+    }
+}
+
 /// An id out of a path.
 pub(crate) fn id<T: FromStr<Err = IdError>>(text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|error| ApiError::Invalid(format!("`{}`: {error}", shown(text))))
@@ -74,19 +91,35 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 }
 
 /// A JSON body of at most [`MAX_BODY_BYTES`]; an empty one is an empty object. The content type is not
-/// asked for: some clients send none.
+/// asked for: some clients send none. A native body with a field that means nothing is refused: a misspelt
+/// `directory` would otherwise work elsewhere than was asked. Stock clients may send what we do not know.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let dialect = Dialect::of(request.uri().path());
         let bytes =
             Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
         let text = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes.as_ref() };
-        serde_json::from_slice(text)
-            .map(Self)
-            .map_err(|error| ApiError::Invalid(format!("the body cannot be read: {error}")))
+        let mut unknown = None;
+        let unreadable = |error: serde_json::Error| {
+            ApiError::Invalid(format!("the body cannot be read: {error}"))
+        };
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        let read = serde_ignored::deserialize(&mut reader, |path| {
+            unknown.get_or_insert_with(|| path.to_string());
+        });
+        let body = read.map_err(unreadable)?;
+        reader.end().map_err(unreadable)?;
+        match unknown.filter(|_| dialect == Dialect::Native) {
+            Some(field) => Err(ApiError::Invalid(format!(
+                "the body has the unknown field `{}`; correct its name, or leave it out",
+                shown(&field)
+            ))),
+            None => Ok(Self(body)),
+        }
     }
 }
 

@@ -18,13 +18,16 @@ mod follow;
 mod homes;
 mod models;
 mod native;
+mod redacted;
 mod resolve;
 mod route;
 mod scope;
+mod shares;
 mod state;
 mod stock;
 mod view;
 mod wake;
+mod wall;
 
 pub use models::ModelList;
 pub use route::{route_table, router};

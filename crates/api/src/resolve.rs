@@ -47,9 +47,15 @@ pub(crate) async fn workspace(
         Err(error) => Err(ApiError::Invalid(format!(
             "the directory `{}` cannot be used on the service's machine: {}",
             shown(&directory),
-            error.kind()
+            reason(&error)
         ))),
     }
+}
+
+/// The system's words without its number: `No such file or directory`.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
 }
 
 fn managed(directory: String) -> Workspace {

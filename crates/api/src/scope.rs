@@ -1,6 +1,8 @@
 //! What surrounds every request: its id, its span, its line in the log, and the body of its failure.
 
-use axum::extract::{MatchedPath, Request, State};
+use std::net::SocketAddr;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -8,9 +10,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 use tracing::Instrument;
 
-use crate::ApiState;
 use crate::dialect::Dialect;
 use crate::error::{ApiError, Failure};
+use crate::{ApiState, wall};
 
 const REQUEST_ID: &str = "x-request-id";
 const MAX_REQUEST_ID: usize = 64;
@@ -42,6 +44,7 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
     let route =
         request.extensions().get::<MatchedPath>().map_or("unknown", MatchedPath::as_str).to_owned();
     let span = tracing::info_span!("request", request_id = %id.0, %method, route);
+    let is_browser = wall::is_browser(request.headers());
     let began = state.clock().monotonic();
     async move {
         let mut response = next.run(request).await;
@@ -52,7 +55,7 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
                 Some(cause) => tracing::error!(status, took_ms, error = %cause, "request failed"),
                 None => tracing::debug!(status, took_ms, code = failure.code, "request refused"),
             }
-            response = render(&failure, dialect, &id);
+            response = render(&failure, dialect, &id, is_browser);
         } else {
             tracing::debug!(status, took_ms, "request answered");
         }
@@ -65,7 +68,7 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
     .await
 }
 
-fn render(failure: &Failure, dialect: Dialect, id: &RequestId) -> Response {
+fn render(failure: &Failure, dialect: Dialect, id: &RequestId, is_browser: bool) -> Response {
     let mut body = match dialect {
         Dialect::Native => json!({
             "error": { "code": failure.code, "message": failure.message },
@@ -90,11 +93,12 @@ fn render(failure: &Failure, dialect: Dialect, id: &RequestId) -> Response {
     let mut response = (failure.status, body.to_string()).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if failure.status == StatusCode::UNAUTHORIZED {
+    // A browser would keep the key, and send it with the requests of any page.
+    if failure.status == StatusCode::UNAUTHORIZED && !is_browser {
         let realm = HeaderValue::from_static(r#"Basic realm="Secure Area""#);
         headers.insert(WWW_AUTHENTICATE, realm);
     }
-    if failure.status == StatusCode::SERVICE_UNAVAILABLE {
+    if matches!(failure.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
@@ -113,18 +117,37 @@ fn stock_name(failure: &Failure) -> &'static str {
     }
 }
 
+/// Whether it is one that a browser's `EventSource` makes: that cannot send a header, so its key may be in the query.
+fn is_stream(request: &Request) -> bool {
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    request.method() == http::Method::GET && (path.ends_with("/event") || path.ends_with("/log"))
+}
+
 /// Lets a request in when it carries a valid key, or wants none; what it proved goes with it.
 pub(crate) async fn authenticate(
     State(state): State<ApiState>,
     mut request: Request,
     next: Next,
 ) -> Response {
+    if let Err(barred) = wall::check(request.method(), request.headers()) {
+        return barred.into_response();
+    }
     let path = request.uri().path();
     if !OPEN.lines().any(|open| open == path) {
-        let proved = state.authenticator().authenticate(request.headers(), request.uri().query());
+        let query = request.uri().query().filter(|_| is_stream(&request));
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        let proved = state.authenticator().authenticate(request.headers(), query, peer);
         match proved.await {
             Ok(access) => {
                 request.extensions_mut().insert(access);
+            }
+            Err(_) if wall::is_foreign_name(request.headers()) => {
+                return ApiError::Barred {
+                    status: StatusCode::MISDIRECTED_REQUEST,
+                    code: "MISDIRECTED",
+                    message: "the service is not called so: open it by its address, or by localhost",
+                }
+                .into_response();
             }
             Err(error) => return ApiError::from(error).into_response(),
         }

@@ -13,9 +13,11 @@ use signals::Signals;
 use store::Store;
 use tasks::TaskGroup;
 
+use crate::error::ApiError;
 use crate::follow::Hub;
 use crate::homes::Homes;
 use crate::models::ModelList;
+use crate::shares::{LargeReads, Shares};
 use crate::stock::Feeds;
 use crate::wake::Waker;
 
@@ -79,6 +81,8 @@ struct Shared {
     feeds: Arc<Feeds>,
     homes: Homes,
     agents: Agents,
+    streams: Arc<Shares>,
+    large_reads: LargeReads,
     serving: AtomicBool,
 }
 
@@ -119,6 +123,8 @@ impl ApiState {
                 feeds,
                 homes,
                 agents,
+                streams: Shares::of_streams(),
+                large_reads: LargeReads::default(),
                 serving,
             }),
         }
@@ -133,6 +139,15 @@ impl ApiState {
     /// Ends every stream, telling its client to come back (to another gateway) within two seconds.
     pub fn end_streams(&self) {
         self.shared.hub.end_streams();
+    }
+
+    /// Why a session that was followed has no more events for its follower.
+    pub(crate) fn no_more_events(&self) -> ApiError {
+        if self.is_serving() {
+            return ApiError::NotFound("the session was deleted meanwhile: it was");
+        }
+        let message = "this gateway stops, and the work goes on; ask again, another answers";
+        ApiError::Unavailable { message, cause: None }
     }
 
     pub(crate) fn is_serving(&self) -> bool {
@@ -181,6 +196,14 @@ impl ApiState {
 
     pub(crate) fn homes(&self) -> &Homes {
         &self.shared.homes
+    }
+
+    pub(crate) fn streams(&self) -> &Arc<Shares> {
+        &self.shared.streams
+    }
+
+    pub(crate) fn large_reads(&self) -> &LargeReads {
+        &self.shared.large_reads
     }
 
     pub(crate) fn agents(&self) -> &Agents {

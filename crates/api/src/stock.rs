@@ -8,6 +8,7 @@ mod config;
 mod events;
 mod feed;
 mod files;
+mod held;
 mod listing;
 mod messages;
 mod place;

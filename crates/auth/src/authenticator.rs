@@ -1,10 +1,12 @@
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::{Clock, TimestampMs};
 use http::HeaderMap;
 use store::{KeyGrant, Store, StoreError};
+use tokio::sync::Semaphore;
 
 use crate::{Access, CredentialError, KeyFormError, check_form, hash, read_credential};
 
@@ -14,6 +16,13 @@ const KNOWN_FOR: Duration = Duration::from_secs(5);
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
 /// Entries of either kind; when there are more, those that have run out go, then all.
 const MAX_ENTRIES: usize = 10_000;
+/// Keys that are looked up at once.
+const LOOKUPS: usize = 2;
+/// How long a look-up waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Unknown keys of one address that are looked up in one window of time.
+const MISSES: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(10);
 
 /// Why a request is not let in.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +39,12 @@ pub enum AuthError {
     /// It could not be looked up. Ask again.
     #[error("the API key could not be checked")]
     Unavailable(#[source] StoreError),
+    /// So many keys are being looked up that this one had to wait too long. Ask again.
+    #[error("too many API keys are being checked")]
+    Busy,
+    /// Its address has sent many unknown keys: this one is not looked up.
+    #[error("this address has sent too many unknown API keys; wait some seconds")]
+    TooMany,
 }
 
 #[derive(Default)]
@@ -43,23 +58,29 @@ pub struct Authenticator {
     store: Store,
     clock: Arc<dyn Clock>,
     cache: Mutex<Cache>,
+    /// Look-ups share their connections with sweeps and the answer of `/readyz`: some are always left for those.
+    places: Semaphore,
+    misses: Mutex<Misses>,
 }
 
 impl Authenticator {
     /// Looks keys up in `store`.
     #[must_use]
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, cache: Mutex::default() }
+        let (cache, misses) = (Mutex::default(), Mutex::default());
+        Self { store, clock, cache, places: Semaphore::new(LOOKUPS), misses }
     }
 
-    /// Whose request it is. `query` is the part of the URL after `?`.
+    /// Whose request it is. `query` is the part of the URL after `?`; `peer` is who is at the other end, if that is known.
     ///
     /// # Errors
-    /// [`AuthError`]: 401, but [`AuthError::Unavailable`], which is 503.
+    /// [`AuthError`]: 401, but [`AuthError::Unavailable`] and [`AuthError::Busy`], which are 503, and
+    /// [`AuthError::TooMany`], which is 429.
     pub async fn authenticate(
         &self,
         headers: &HeaderMap,
         query: Option<&str>,
+        peer: Option<IpAddr>,
     ) -> Result<Access, AuthError> {
         let key = read_credential(headers, query)?;
         check_form(&key)?;
@@ -67,6 +88,13 @@ impl Authenticator {
         if let Some(answer) = self.cached(&hash) {
             return answer;
         }
+        // Whoever had a valid key is not shut out by others behind the same proxy.
+        let was_valid = self.lock().known.contains_key(&hash);
+        if !was_valid && self.misses().is_over(peer, self.clock.monotonic()) {
+            return Err(AuthError::TooMany);
+        }
+        let place = tokio::time::timeout(PATIENCE, self.places.acquire()).await;
+        let Ok(Ok(_place)) = place else { return Err(AuthError::Busy) };
         let answer = self.store.key_by_hash(hash.to_vec(), self.clock.now_ms()).await;
         let now = self.clock.monotonic();
         let mut cache = self.lock();
@@ -78,8 +106,10 @@ impl Authenticator {
                 Ok(access)
             }
             Err(StoreError::NotFound) => {
+                cache.known.remove(&hash);
                 make_room(&mut cache.unknown, |until| *until > now);
                 cache.unknown.insert(hash, now + UNKNOWN_FOR);
+                self.misses().note(peer, now);
                 Err(AuthError::Unknown)
             }
             Err(error) => Err(AuthError::Unavailable(error)),
@@ -99,9 +129,50 @@ impl Authenticator {
         refused.then_some(Err(AuthError::Unknown))
     }
 
+    fn misses(&self) -> MutexGuard<'_, Misses> {
+        self.misses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Cache> {
         // No code of others runs under this lock; a poisoned cache is still a right one.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Unknown keys by address, in windows of time.
+#[derive(Default)]
+struct Misses(HashMap<IpAddr, (Duration, u32)>);
+
+impl Misses {
+    fn is_over(&self, peer: Option<IpAddr>, now: Duration) -> bool {
+        let found = peer.and_then(|peer| self.0.get(&network(peer)));
+        found.is_some_and(|(since, count)| now < *since + WINDOW && *count >= MISSES)
+    }
+
+    fn note(&mut self, peer: Option<IpAddr>, now: Duration) {
+        let Some(peer) = peer else { return };
+        if self.0.len() >= MAX_ENTRIES {
+            self.0.retain(|_, (since, _)| now < *since + WINDOW);
+            if self.0.len() >= MAX_ENTRIES {
+                self.0.clear();
+            }
+        }
+        let (since, count) = self.0.entry(network(peer)).or_insert((now, 0));
+        if now >= *since + WINDOW {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+    }
+}
+
+/// Whoever has an IPv6 address has 2^64 of them.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
     }
 }
 
@@ -125,6 +196,23 @@ fn access(grant: &KeyGrant) -> Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Finding security 10: a flood of random keys took the connections that readiness is asked on.
+    #[test]
+    fn an_address_with_many_unknown_keys_is_put_off() {
+        let ip = |text: &str| Some(text.parse::<IpAddr>().expect("an address"));
+        let (mut misses, at) = (Misses::default(), Duration::from_secs);
+        for _ in 0..MISSES {
+            assert!(!misses.is_over(ip("2001:db8::1"), at(100)));
+            misses.note(ip("2001:db8::1"), at(100));
+        }
+        assert!(misses.is_over(ip("2001:db8::2"), at(101)), "the same network");
+        assert!(!misses.is_over(ip("2001:db8:1::1"), at(101)));
+        assert!(!misses.is_over(None, at(101)));
+        assert!(!misses.is_over(ip("2001:db8::1"), at(100) + WINDOW));
+        misses.note(ip("2001:db8::1"), at(100) + WINDOW);
+        assert!(!misses.is_over(ip("2001:db8::1"), at(101) + WINDOW));
+    }
 
     #[test]
     fn a_full_cache_keeps_what_is_fresh_and_never_grows_past_its_bound() {

@@ -8,6 +8,8 @@ const PREFIX: &str = "oc_";
 /// 62^43 > 2^256.
 const SECRET_CHARS: usize = 43;
 const CHECK_CHARS: usize = 6;
+/// 62^16 > 2^95.
+const ID_CHARS: usize = 16;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The shortest bootstrap key that is taken.
@@ -19,6 +21,16 @@ pub enum KeyFormError {
     /// Its last characters do not follow from the others.
     #[error("the key is mistyped: its checksum does not match; copy it again, whole")]
     Checksum,
+    /// It begins like a generated key, and has another length or other characters.
+    #[error(
+        "the key is mistyped: one that begins with `oc_` has 49 letters and digits after it; copy it again, whole"
+    )]
+    Form,
+    /// It is neither a generated key nor a bootstrap key.
+    #[error(
+        "this is no API key: a key begins with `oc_`, or was given with --bootstrap-key and has at least 20 characters"
+    )]
+    NoKey,
 }
 
 /// A bootstrap key that is refused.
@@ -51,16 +63,20 @@ pub fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// Refuses a key of our form whose checksum is wrong, without asking the database. Any other text may
-/// be a bootstrap key.
+/// Refuses what cannot be a key, without asking the database: what begins like ours and is not whole, and what is no
+/// bootstrap key either.
 ///
 /// # Errors
-/// [`KeyFormError::Checksum`]: it was mistyped.
+/// [`KeyFormError`]: it was mistyped, or is no key.
 pub fn check_form(key: &str) -> Result<(), KeyFormError> {
-    let Some(body) = key.strip_prefix(PREFIX) else { return Ok(()) };
+    let Some(body) = key.strip_prefix(PREFIX) else {
+        let may_be_bootstrap =
+            key.len() >= MIN_BOOTSTRAP_CHARS && key.bytes().all(|byte| byte.is_ascii_graphic());
+        return if may_be_bootstrap { Ok(()) } else { Err(KeyFormError::NoKey) };
+    };
     if body.len() != SECRET_CHARS + CHECK_CHARS || !body.bytes().all(|b| b.is_ascii_alphanumeric())
     {
-        return Ok(());
+        return Err(KeyFormError::Form);
     }
     let (secret, check) = body.split_at(SECRET_CHARS);
     if checksum(secret) == check { Ok(()) } else { Err(KeyFormError::Checksum) }
@@ -100,8 +116,10 @@ pub fn bootstrap_key(key: &str) -> Result<NewKey, BootstrapKeyError> {
 
 fn row(key: &str, name: &str) -> NewKey {
     let hash = hash(key);
-    // The id follows from the hash, so that storing the same key again is the same row.
-    let id: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    // Random: an id is shown, and says nothing of its key. The same key again is found by its hash.
+    let mut rng = rand::rng();
+    let id: String =
+        (0..ID_CHARS).map(|_| char::from(BASE62[rng.random_range(0..BASE62.len())])).collect();
     NewKey {
         id: format!("key_{id}"),
         hash: hash.to_vec(),
@@ -142,6 +160,28 @@ mod tests {
         assert!(matches!(spaced, Err(BootstrapKeyError::Characters)));
         let (key, row) = generate_key("first");
         assert_eq!(row.hash, hash(&key).to_vec());
-        assert_eq!(bootstrap_key(&key).expect("a generated key is fine").id, row.id);
+        assert_eq!(bootstrap_key(&key).expect("a generated key is fine").hash, row.hash);
+    }
+
+    // Finding security 21: the id of a key showed 64 bits of its hash.
+    #[test]
+    fn an_id_says_nothing_of_its_key() {
+        let (key, row) = generate_key("first");
+        let hash: String = row.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!hash.contains(row.id.trim_start_matches("key_")));
+        assert_ne!(bootstrap_key(&key).expect("a key").id, row.id);
+    }
+
+    // Finding security 10: what cannot be a key was looked up, one connection each.
+    #[test]
+    fn what_cannot_be_a_key_is_refused_without_a_look() {
+        let key = generate();
+        assert_eq!(check_form(&key[..key.len() - 1]), Err(KeyFormError::Form));
+        assert_eq!(check_form("oc_"), Err(KeyFormError::Form));
+        assert_eq!(check_form("oc_this-is-no-key-of-ours-is-it"), Err(KeyFormError::Form));
+        for short in ["", "password", "has spaces in between it"] {
+            assert_eq!(check_form(short), Err(KeyFormError::NoKey), "{short}");
+        }
+        assert_eq!(check_form("correct-horse-battery"), Ok(()));
     }
 }

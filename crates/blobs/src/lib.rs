@@ -16,6 +16,7 @@ use std::error::Error as StdError;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -94,7 +95,9 @@ impl Blobs {
     /// Keeps blobs below `folder`, which is made when missing.
     pub fn in_folder(folder: &Path) -> Result<Self, BlobError> {
         let failed = |source| BlobError::Folder { folder: folder.display().to_string(), source };
-        std::fs::create_dir_all(folder).map_err(|error| failed(error.into()))?;
+        // Closed to other users, whatever the umask: prompts and results are in it.
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| failed(error.into()))?;
         let store = LocalFileSystem::new_with_prefix(folder)
             .map_err(|error| failed(error.into()))?
             .with_fsync(true);

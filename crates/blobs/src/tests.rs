@@ -100,3 +100,15 @@ fn no_name_leaves_its_organisation() {
         }
     }
 }
+
+// Finding security 16: other users of the machine could read prompts and results.
+#[test]
+fn the_folder_is_closed_to_other_users() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("data/blobs");
+    Blobs::in_folder(&folder).unwrap();
+    for made in [parent.path().join("data"), folder] {
+        assert_eq!(std::fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

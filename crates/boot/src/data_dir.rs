@@ -31,6 +31,7 @@ impl DataDir {
         let created = DirBuilder::new().recursive(true).mode(mode).create(path);
         created.map_err(BootError::io("create the folder", path))?;
         let path = fs::canonicalize(path).map_err(BootError::io("open the folder", path))?;
+        refuse_foreign(&path)?;
         let lock = lock(&path)?;
         check_format(&path)?;
         Ok(Self { path, _lock: lock })
@@ -52,6 +53,26 @@ impl DataDir {
         created.map_err(BootError::io("create the folder", &path))?;
         Ok(path)
     }
+}
+
+/// Entries that a folder may hold before we first use it: of a start that was killed at once, of a cluster whose default
+/// folder is below, of the file system.
+const HARMLESS: [&str; 3] = ["lock", "cluster", "lost+found"];
+
+/// Refuses a folder that somebody else fills, such as a repository: we would mix our files with theirs.
+fn refuse_foreign(folder: &Path) -> Result<(), BootError> {
+    if folder.join("format").exists() {
+        return Ok(());
+    }
+    let read = || BootError::io("read the folder", folder);
+    for entry in fs::read_dir(folder).map_err(read())? {
+        let name = entry.map_err(read())?.file_name();
+        if !HARMLESS.iter().any(|harmless| name == *harmless) {
+            let found = name.to_string_lossy().into_owned();
+            return Err(BootError::ForeignDataDir { path: folder.to_owned(), found });
+        }
+    }
+    Ok(())
 }
 
 fn lock(folder: &Path) -> Result<File, BootError> {
@@ -121,6 +142,19 @@ mod tests {
         assert!(refused.contains(&owner), "{refused}");
         drop(held);
         assert!(DataDir::open(&path).is_ok());
+    }
+
+    // Finding trial 12: a repository was accepted, and the cause of a refusal was dropped.
+    #[test]
+    fn a_folder_that_cannot_be_ours_is_refused_with_the_cause() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(temp.path().join("main.rs"), "").unwrap();
+        let refused = DataDir::open(temp.path()).unwrap_err().to_string();
+        assert!(refused.contains("it holds main.rs; choose an empty or a new folder"), "{refused}");
+        assert!(!temp.path().join("lock").exists(), "nothing was written there");
+        let refused = DataDir::open(&temp.path().join("main.rs")).unwrap_err().to_string();
+        assert!(refused.contains("main.rs: "), "{refused}");
+        assert!(refused.contains("--data-dir") && !refused.contains("os error"), "{refused}");
     }
 
     #[test]

@@ -147,8 +147,19 @@ pub enum BootError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The folder holds files of something else.
+    #[error(
+        "{path} is not a data folder of opencode-cloud: it holds {found}; choose an empty or a new \
+         folder with --data-dir"
+    )]
+    ForeignDataDir {
+        /// The folder.
+        path: PathBuf,
+        /// One of the files in it.
+        found: String,
+    },
     /// Any other failure of the operating system.
-    #[error("cannot {action} {path}")]
+    #[error("cannot {action} {path}: {}{}", reason(source), fix(action))]
     Io {
         /// What we wanted to do.
         action: &'static str,
@@ -158,6 +169,17 @@ pub enum BootError {
         #[source]
         source: io::Error,
     },
+}
+
+/// The system's words without its number: `Read-only file system`.
+fn reason(source: &io::Error) -> String {
+    let text = source.to_string();
+    text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
+}
+
+/// The way out where the data folder is the trouble, as it is for all but programs.
+fn fix(action: &str) -> &'static str {
+    if action == "run" { "" } else { "; correct that, or choose another folder with --data-dir" }
 }
 
 impl BootError {

@@ -30,7 +30,7 @@ pub use data_dir::{DataDir, default_data_dir};
 pub use disk::ensure_free_space;
 pub use error::BootError;
 pub use guarded::{GuardedChild, GuardedCommand, StopSignal};
-pub use nats::{Nats, NatsOptions};
+pub use nats::{Nats, NatsOptions, NatsRole};
 pub use ports::{free_port, listen};
 pub use postgres::{
     Connection, DATABASE, Durability, Launched, Postgres, PostgresOptions, SUPERUSER,

@@ -26,6 +26,38 @@ const PORT_TRIES: usize = 5;
 /// Far above any hint or live delta of ours.
 const MAX_PAYLOAD_BYTES: u32 = 1 << 20;
 
+/// A role of the service as a user of NATS, which sees and says no more than it needs: hints carry live text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NatsRole {
+    /// Wakes workers; follows sessions.
+    Gateway,
+    /// Takes hints; tells of commits and live text.
+    Worker,
+    /// Tells workers of leases.
+    Placement,
+}
+
+impl NatsRole {
+    const ALL: [Self; 3] = [Self::Gateway, Self::Worker, Self::Placement];
+
+    fn user(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Worker => "worker",
+            Self::Placement => "placement",
+        }
+    }
+
+    /// The subjects that it may publish and subscribe to, of any cluster's name: `w` is for workers, `o` for followers.
+    fn permissions(self) -> &'static str {
+        match self {
+            Self::Gateway => "publish: [\"oc.*.w.>\", \"oc.*.o.>\"], subscribe: [\"oc.*.o.>\"]",
+            Self::Worker => "publish: [\"oc.*.o.>\"], subscribe: [\"oc.*.w.>\"]",
+            Self::Placement => "publish: [\"oc.*.w.>\"], subscribe: { deny: [\">\"] }",
+        }
+    }
+}
+
 /// Where to look for the server.
 #[derive(Clone, Debug, Default)]
 pub struct NatsOptions {
@@ -39,6 +71,7 @@ pub struct NatsOptions {
 pub struct Nats {
     url: String,
     port: u16,
+    role_passwords: [String; 3],
     supervised: Supervised,
 }
 
@@ -47,7 +80,10 @@ struct Server {
     program: PathBuf,
     folder: PathBuf,
     port: u16,
+    /// Of the user that may do everything, for tests.
     password: String,
+    /// Each role's, in the order of [`NatsRole::ALL`].
+    role_passwords: [String; 3],
     log: LogFile,
 }
 
@@ -66,7 +102,9 @@ impl Nats {
         let folder = data.subfolder("nats")?;
         let log = LogFile::new(folder.join("log"));
         let password = hex::encode(rand::random::<[u8; 24]>());
-        let mut server = Server { program, folder, port: free_port()?, password, log };
+        let role_passwords = NatsRole::ALL.map(|_| hex::encode(rand::random::<[u8; 24]>()));
+        let mut server =
+            Server { program, folder, port: free_port()?, password, role_passwords, log };
         let mut tries = 1;
         let child = loop {
             match server.start().await {
@@ -80,19 +118,32 @@ impl Nats {
         };
         let port = server.port;
         let url = format!("nats://{USER}:{}@127.0.0.1:{port}", server.password);
+        let role_passwords = server.role_passwords.clone();
         let log = server.log.clone();
         let restart = move || {
             let server = server.clone();
             async move { server.start().await }
         };
         let supervised = Supervised::new(PROGRAM, child, log, restart);
-        Ok(Self { url, port, supervised })
+        Ok(Self { url, port, role_passwords, supervised })
     }
 
     /// Its URL, with the user and the password.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The URL with the user and password of one role.
+    #[must_use]
+    pub fn url_for(&self, role: NatsRole) -> String {
+        let [gateway, worker, placement] = &self.role_passwords;
+        let password = match role {
+            NatsRole::Gateway => gateway,
+            NatsRole::Worker => worker,
+            NatsRole::Placement => placement,
+        };
+        format!("nats://{}:{password}@127.0.0.1:{}", role.user(), self.port)
     }
 
     /// Its port on 127.0.0.1.
@@ -157,10 +208,19 @@ impl Server {
 
     fn config(&self) -> String {
         let Self { port, password, .. } = self;
+        let roles = NatsRole::ALL.iter().zip(&self.role_passwords).map(|(role, password)| {
+            let (user, permissions) = (role.user(), role.permissions());
+            format!(
+                "{{ user: \"{user}\", password: \"{password}\", permissions: {{ {permissions} }} }}\n"
+            )
+        });
+        let roles: String = roles.collect();
         format!(
             "listen: \"127.0.0.1:{port}\"\n\
              max_payload: {MAX_PAYLOAD_BYTES}\n\
-             authorization {{ user: \"{USER}\", password: \"{password}\" }}\n"
+             authorization {{ users: [\n\
+             {{ user: \"{USER}\", password: \"{password}\" }}\n\
+             {roles}] }}\n"
         )
     }
 }

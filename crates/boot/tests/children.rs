@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use boot::{
     BootError, Connection, DATABASE, DataDir, Durability, GuardedCommand, Nats, NatsOptions,
-    Postgres, PostgresOptions, StopSignal,
+    NatsRole, Postgres, PostgresOptions, StopSignal,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection as _, PgConnection};
@@ -195,6 +195,47 @@ async fn nats_answers_is_started_again_and_stops() {
     let new = eventually("nats was not started again", is_new).await;
     nats.stop().await;
     assert!(!runs(new));
+}
+
+/// The answer of NATS to one command of a role, in its own text protocol.
+async fn nats_says(nats: &Nats, role: NatsRole, command: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let url = nats.url_for(role);
+    let (login, address) = url.trim_start_matches("nats://").split_once('@').unwrap();
+    let (user, pass) = login.split_once(':').unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let login = format!(r#"{{"user":"{user}","pass":"{pass}","verbose":false}}"#);
+    let sent = format!("CONNECT {login}\r\n{command}\r\nPING\r\n");
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    let (mut said, mut bytes) = (String::new(), [0; 4096]);
+    while !said.contains("PONG") {
+        let read = stream.read(&mut bytes).await.unwrap();
+        assert!(read > 0, "{said}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    said
+}
+
+// Finding security 5: any process could publish to workers and read all tenants' live text.
+#[tokio::test]
+async fn each_role_says_and_hears_only_its_own_hints() {
+    let temp = temp();
+    let data = DataDir::open(&temp.path().join("data")).unwrap();
+    let nats = Nats::start(&data, &NatsOptions::default()).await.unwrap();
+    let (to_worker, to_follower) = ("PUB oc.main.w.a 0\r\n", "PUB oc.main.o.a.s.b 0\r\n");
+    let (as_worker, as_follower) = ("SUB oc.main.w.a 1", "SUB oc.main.o.> 1");
+    let all = [to_worker, to_follower, as_worker, as_follower];
+    for (role, may) in [
+        (NatsRole::Gateway, [true, true, false, true]),
+        (NatsRole::Worker, [false, true, true, false]),
+        (NatsRole::Placement, [true, false, false, false]),
+    ] {
+        for (command, may) in all.iter().zip(may) {
+            let said = nats_says(&nats, role, command).await;
+            assert_eq!(!said.contains("Permissions Violation"), may, "{role:?} {command}: {said}");
+        }
+    }
+    nats.stop().await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@
 //! Invariant: a catalog is immutable, and its version names its content, so a price can be stored by version.
 //! Absent on purpose: credentials, storage, the wire. The only I/O is `refresh`.
 
+mod destination;
 mod domains;
 mod env;
 mod ingest;
@@ -29,6 +30,7 @@ mod settings;
 mod snapshot;
 mod view;
 
+pub use destination::{Destination, destination_urls, origin, route_origins, route_urls};
 pub use domains::Domains;
 pub use env::may_read;
 pub use ingest::{IngestError, MAX_BYTES, Skipped, ingest};

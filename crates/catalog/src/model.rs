@@ -8,7 +8,7 @@ use crate::domains::Domains;
 use crate::prices::Prices;
 
 /// Providers and their models, immutable; behind an `Arc`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
     /// Names exactly this content: `models.dev:` and 16 hex digits of the SHA-256 of its providers. The version of
     /// every price in it.
@@ -109,6 +109,9 @@ pub struct CatalogModel {
     /// Whether it takes a temperature; none: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<bool>,
+    /// How many milliseconds it may say nothing, where somebody says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence_ms: Option<u64>,
     /// `2026-04-23`, or nothing.
     pub release_date: String,
     /// What it costs.

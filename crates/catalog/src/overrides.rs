@@ -48,6 +48,9 @@ pub struct ProviderOverride {
     /// By id; one that the catalog has not is added.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, ModelPatch>,
+    /// How many milliseconds it may say nothing, before an answer and within; a model's own comes first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silence_ms: Option<u64>,
     /// How much may be sent to it.
     pub limits: RateLimits,
 }

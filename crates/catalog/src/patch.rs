@@ -55,6 +55,9 @@ pub struct ModelPatch {
     /// `{"input": ["text", …], "output": […]}`; kinds that we do not know are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modalities: Option<Map<String, Value>>,
+    /// How many milliseconds it may say nothing, before an answer and within. No member of models.dev's.
+    #[serde(rename = "silenceMs", skip_serializing_if = "Option::is_none")]
+    pub silence_ms: Option<u64>,
     /// `2026-04-23`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_date: Option<String>,
@@ -164,6 +167,7 @@ impl ModelPatch {
         set(&mut model.release_date, self.release_date.as_ref());
         model.family = self.family.clone().or(model.family.take());
         model.temperature = self.temperature.or(model.temperature);
+        model.silence_ms = self.silence_ms.or(model.silence_ms);
         if let Some(status) = self.status.as_deref() {
             model.status = match status {
                 "deprecated" => ModelStatus::Deprecated,

@@ -10,8 +10,11 @@ use serde_json::{Map, Value};
 pub struct Rates {
     /// Input that no cache had.
     pub input: u64,
-    /// Output, reasoning included.
+    /// Output, and reasoning unless that has a price of its own.
     pub output: u64,
+    /// Reasoning, where it costs otherwise than other output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<u64>,
     /// Input read from the provider's cache.
     pub cache_read: u64,
     /// Input written to the provider's cache.
@@ -77,6 +80,7 @@ fn over_base(cost: &Map<String, Value>, base: Rates) -> Rates {
     Rates {
         input: price(cost, "input").unwrap_or(base.input),
         output: price(cost, "output").unwrap_or(base.output),
+        reasoning: price(cost, "reasoning").or(base.reasoning),
         cache_read: price(cost, "cache_read").unwrap_or(base.cache_read),
         cache_write: price(cost, "cache_write").unwrap_or(base.cache_write),
     }
@@ -109,13 +113,16 @@ mod tests {
         }))
         .unwrap();
         let base =
-            Rates { input: 1_250_000, output: 10_000_000, cache_read: 37_500, cache_write: 0 };
+            Rates { input: 1_250_000, output: 10_000_000, cache_read: 37_500, ..Rates::default() };
         let tier = Rates { input: 2_500_000, output: 15_000_000, ..base };
         assert_eq!(prices, Prices { base, tiers: vec![(272_000, tier)] });
         assert_eq!((prices.at(272_000), prices.at(272_001)), (&base, &tier));
         let old =
             Prices::read(&json!({ "input": 1, "context_over_200k": { "input": 2 } })).unwrap();
         assert_eq!(old.at(200_001).input, 2_000_000);
+        // Finding conformance costs: `cost.reasoning`.
+        let dear = Prices::read(&json!({ "input": 1, "output": 2, "reasoning": 4 })).unwrap();
+        assert_eq!(dear.base.reasoning, Some(4_000_000));
     }
 
     #[test]

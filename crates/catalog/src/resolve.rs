@@ -1,6 +1,7 @@
 //! From a choice to what a request needs. Pure: a decision may resolve again and gets the same.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use llm_client::providers::{self, Model, Provider, Setup, SetupError, Spoken};
 use llm_client::{Auth, Route, Secret};
@@ -102,6 +103,8 @@ pub struct Resolved {
     pub price_version: String,
     /// To be shown to whoever uses it: it is deprecated.
     pub notice: Option<String>,
+    /// How long the provider may say nothing. None: as long as any.
+    pub silence: Option<Duration>,
     /// How much may be sent to the provider.
     pub limits: RateLimits,
     /// The environment variables that may hold its key, best first.
@@ -193,6 +196,7 @@ pub fn resolve(
         prices: found.prices.clone(),
         price_version,
         notice: notice(provider, &found),
+        silence: silence(overrides, provider, &found),
         limits: overrides.limits(provider),
         key_names: crate::model::key_names(view.env()).map(str::to_owned).collect(),
         env: view.env().to_vec(),
@@ -265,11 +269,26 @@ impl Resolved {
         let route = self.speaker.route(&setup);
         let mut route = route.map_err(|error| error.for_provider(&self.provider))?;
         route.dialect = self.dialect.clone();
+        route.silence = self.silence;
         for (name, value) in &self.domains.headers {
             route.endpoint = route.endpoint.with_header(name, Secret::new(value));
         }
         Ok(route)
     }
+}
+
+/// Models that reason may think for minutes without a word: gaps of 300 s have been seen.
+const REASONING_SILENCE: Duration = Duration::from_mins(10);
+/// What anybody asks for is bounded: a stream that is dead keeps a slot.
+const LONGEST_SILENCE: Duration = Duration::from_hours(1);
+/// Less than this is a mistake: every answer would end in it.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(1);
+
+fn silence(overrides: &Overrides, provider: &str, model: &CatalogModel) -> Option<Duration> {
+    let of_provider = overrides.providers.get(provider).and_then(|over| over.silence_ms);
+    let asked = model.silence_ms.or(of_provider).map(Duration::from_millis);
+    let asked = asked.map(|asked| asked.clamp(SHORTEST_SILENCE, LONGEST_SILENCE));
+    asked.or(model.reasoning.then_some(REASONING_SILENCE))
 }
 
 fn spoken_to(model: &CatalogModel) -> Model<'_> {

@@ -79,6 +79,7 @@ fn statuses_modes_tiers_and_places_of_real_models_are_as_models_dev_has_them() {
         output: 37_500_000,
         cache_read: 1_000_000,
         cache_write: 12_500_000,
+        ..Rates::default()
     };
     assert_eq!(dear.at(200_001), &above);
     let all = || catalog.providers().flat_map(|provider| provider.models.values());

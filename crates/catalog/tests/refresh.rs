@@ -9,8 +9,11 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
-use catalog::{Feed, Freshness, MODELS_DEV, Refresh, RefreshError, ingest};
-use llm_client::{Options, ReqwestTransport};
+use catalog::{
+    Access, Feed, Freshness, MODELS_DEV, Overrides, Refresh, RefreshError, ingest, is_set_up,
+    resolve,
+};
+use llm_client::{Auth, Options, ReqwestTransport, Secret};
 
 type Answers = Arc<Mutex<Vec<(StatusCode, String)>>>;
 
@@ -116,4 +119,28 @@ fn a_fetch_is_due_when_nobody_has_seen_the_catalog_for_so_long() {
     assert!(!from.is_due(Some(1_000), 60_999) && from.is_due(Some(1_000), 61_000));
     // Another machine's clock is ahead: a little is fresh, more is no clock.
     assert!(!from.is_due(Some(50_000), 0) && from.is_due(Some(60_000), 0));
+}
+
+// Finding conformance FEAT-0003 NFR-01: a provider that upstream adds can be called after a refresh, without new code.
+#[tokio::test]
+async fn a_refresh_adds_a_provider_that_can_be_called() {
+    let file = r#"{"p":{"models":{"m0":{"last_updated":"2026-01-01"}}},
+        "newcomer":{"id":"newcomer","name":"Newcomer","npm":"@ai-sdk/openai-compatible","api":"https://api.newcomer.example/v1",
+            "env":["NEWCOMER_API_KEY"],"models":{"fast-1":{"id":"fast-1","name":"Fast","last_updated":"2026-02-01","tool_call":true,
+            "limit":{"context":1000,"input":700,"output":100},"cost":{"input":1,"output":2,"reasoning":3}}}}}"#;
+    let from = serve(vec![(StatusCode::OK, file.to_owned())]).await;
+    let feed = feed(1, "2026-01-01", &from).await;
+    let nobody = Overrides::default();
+    let choice = ("newcomer", "fast-1", None);
+    assert!(resolve(&feed.current(), &nobody, choice).is_err(), "nobody knows it");
+    feed.fetch(&http(), &from, 8).await.unwrap();
+    let found = resolve(&feed.current(), &nobody, choice).unwrap();
+    assert_eq!((found.model.limits.input, found.model.tool_call), (Some(700), true));
+    assert_eq!(found.prices.as_ref().unwrap().base.reasoning, Some(3_000_000));
+    let env = |name: &str| (name == "NEWCOMER_API_KEY").then(|| "sk-newcomer".to_owned());
+    assert!(is_set_up(&feed.current(), &nobody, "newcomer", &env));
+    let auth = Auth::Key(Secret::new("sk-newcomer"));
+    let route = found.route(&Access { base_url: None, env: &env, auth: &auth }).unwrap();
+    let url = route.endpoint.request_url(route.protocol, &route.model).unwrap();
+    assert_eq!(url.as_str(), "https://api.newcomer.example/v1/chat/completions");
 }

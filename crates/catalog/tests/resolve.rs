@@ -299,3 +299,20 @@ fn a_model_is_reached_through_whoever_offers_it() {
     let route = local.route(&Access { base_url: None, env: &|_| None, auth: &Auth::None }).unwrap();
     assert_eq!(route.endpoint.base_url, "http://127.0.0.1:11434/v1");
 }
+
+// Finding llm 5: how long a provider may say nothing: longer for models that reason, and the organisation's to say.
+#[test]
+fn the_silence_is_the_organisations_or_longer_for_reasoning() {
+    let seconds = |resolved: &Resolved| resolved.silence.map(|silence| silence.as_secs());
+    assert_eq!(seconds(&resolved(("openai", "gpt-5", None))), Some(600));
+    assert_eq!(seconds(&resolved(("openai", "gpt-4o", None))), None);
+    let overrides = overrides(json!({ "providers": { "openai": {
+        "silenceMs": 900_000, "models": { "gpt-5-mini": { "silenceMs": 5 } },
+    } } }));
+    let of = |model| resolve(&shipped(), &overrides, ("openai", model, None)).unwrap();
+    assert_eq!(seconds(&of("gpt-4o")), Some(900));
+    assert_eq!(seconds(&of("gpt-5-mini")), Some(1), "within its bounds");
+    let access = Access { base_url: None, env: &|_| None, auth: &Auth::None };
+    let route = of("gpt-5").route(&access).unwrap();
+    assert_eq!(route.silence.map(|silence| silence.as_secs()), Some(900));
+}

@@ -1,22 +1,25 @@
 //! What people and turns ask for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use catalog::{Destination, Feed, OrgSettings};
 use domain::{Clock, CredentialId, IdMint, OrgId, Stamp, TimestampMs};
-use llm_client::{Auth, ProviderTransport};
+use egress::Egress;
+use llm_client::Auth;
 use store::{
     CredentialChange, CredentialKind, CredentialRow, Kept, NewCredential, Renewed,
     SealedCredential, Store,
 };
 
+use crate::binding::{Binding, sign_in_origins};
 use crate::envelope::Row;
 use crate::lost::unreadable;
 use crate::material::Material;
 use crate::service_account::{AccountSource, ServiceAccount};
-use crate::settings::{Addresses, ProviderSettings};
-use crate::setup::{ClientSecret, ProviderSetup, Setups};
+use crate::settings::{OAuthSettings, ProviderSettings, check_address};
+use crate::setup::{ClientSecret, ProviderSetup, Setups, oauth_of};
 use crate::source::OAuthSource;
 use crate::vault::{Rewrapped, Vault};
 use crate::{CredentialsError, MasterKeys};
@@ -46,10 +49,10 @@ pub struct CredentialsParts {
     pub store: Store,
     /// What they are sealed with; `None`: none can be kept, and stored ones cannot be opened.
     pub keys: Option<MasterKeys>,
-    /// Carries the requests of sign-ins.
-    pub transport: Arc<dyn ProviderTransport>,
-    /// Where organisations may send us.
-    pub addresses: Addresses,
+    /// Where organisations may send us, and what carries the requests of sign-ins.
+    pub egress: Egress,
+    /// Where providers are; `None`: nobody knows but the organisations.
+    pub catalog: Option<Arc<Feed>>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -89,6 +92,8 @@ pub struct Found {
     pub kind: CredentialKind,
     /// For the route.
     pub auth: Auth,
+    /// Whom it may be shown to.
+    pub binding: Binding,
     /// What it says itself of where it is good, by the catalog's names: a region, a project. The organisation's settings
     /// of the provider come before it.
     pub env: BTreeMap<String, String>,
@@ -98,9 +103,10 @@ impl Credentials {
     /// Puts them together; asks nobody.
     #[must_use]
     pub fn new(parts: CredentialsParts) -> Self {
-        let CredentialsParts { store, keys, transport, addresses, clock } = parts;
+        let CredentialsParts { store, keys, egress, catalog, clock } = parts;
         let vault = Vault::new(store, keys, clock);
-        let setups = Setups { vault: vault.clone(), transport, addresses };
+        let transport = Arc::new(egress.for_organisations());
+        let setups = Setups { vault: vault.clone(), transport, egress, catalog };
         let (sources, accounts) = (Mutex::default(), Mutex::default());
         Self { shared: Arc::new(Shared { vault, setups, sources, accounts }) }
     }
@@ -119,9 +125,9 @@ impl Credentials {
         let user = user.map(str::to_owned);
         let found = self.store().credential_for(org, provider.to_owned(), user).await?;
         let Some(stored) = found else { return Ok(None) };
-        let (auth, env) = self.opened(org, &stored).map_err(unreadable(&stored.row))?;
+        let (auth, env, binding) = self.opened(org, &stored).map_err(unreadable(&stored.row))?;
         let CredentialRow { id, owner, kind, .. } = stored.row;
-        Ok(Some(Found { id, owner, kind, auth, env }))
+        Ok(Some(Found { id, owner, kind, auth, binding, env }))
     }
 
     /// What a route is given of a credential, with its own environment.
@@ -129,28 +135,27 @@ impl Credentials {
         &self,
         org: OrgId,
         stored: &SealedCredential,
-    ) -> Result<(Auth, BTreeMap<String, String>), CredentialsError> {
+    ) -> Result<(Auth, BTreeMap<String, String>, Binding), CredentialsError> {
         let CredentialRow { id, kind, version, .. } = &stored.row;
         let mut env = BTreeMap::new();
         if *kind == CredentialKind::OAuth {
-            return Ok((Auth::Source(Arc::new(self.signed_in(org, stored)?)), env));
+            let source = self.signed_in(org, stored)?;
+            let binding = source.binding();
+            return Ok((Auth::Source(Arc::new(source)), env, binding));
         }
         let row = Row { org, id, version: *version };
         let bytes = self.vault().open_with(&stored.key, &row, &stored.sealed)?;
-        let auth = match Material::from_bytes(*kind, &bytes)? {
+        let (material, binding) = Material::from_bytes(*kind, &bytes)?;
+        env.extend(material.env());
+        let auth = match material {
             Material::ApiKey(key) => Auth::Key(key),
-            Material::Aws(access) => {
-                env.insert("AWS_REGION".to_owned(), access.region.clone());
-                Auth::SigV4(access)
-            }
+            Material::Aws(access) => Auth::SigV4(access),
             Material::ServiceAccount(account) => {
-                let project = account.project_id.clone();
-                env.extend(project.map(|id| ("GOOGLE_VERTEX_PROJECT".to_owned(), id)));
                 Auth::Source(Arc::new(self.account(org, id, *version, *account)))
             }
             Material::OAuth(_) => return Err(crate::EnvelopeError::Refused.into()),
         };
-        Ok((auth, env))
+        Ok((auth, env, binding))
     }
 
     /// The tokens of a sign-in, which all turns of this process share.
@@ -243,10 +248,11 @@ impl Credentials {
                 return Err(CredentialsError::Invalid(message));
             }
             let key = self.vault().data_key(org).await?;
+            let binding = self.binding(org, &before.provider, &material, None).await?;
             let row = Row { org, id: &id, version: before.version + 1 };
             let renewed = Renewed {
                 from: before.version,
-                sealed: key.seal(&row, &material.to_bytes()),
+                sealed: key.seal(&row, &material.to_bytes(&binding)),
                 hint: material.hint(),
                 expires_ms: material.expires_ms(),
             };
@@ -324,7 +330,7 @@ impl Credentials {
     fn checked_material(&self, material: &Material) -> Result<(), CredentialsError> {
         match material {
             Material::ServiceAccount(account) => {
-                self.setups().addresses.check("token_uri", &account.token_uri)
+                check_address(self.setups().egress.rules(), "token_uri", &account.token_uri)
             }
             Material::ApiKey(_) | Material::Aws(_) | Material::OAuth(_) => Ok(()),
         }
@@ -335,9 +341,11 @@ impl Credentials {
         &self,
         org: OrgId,
         new: &NewSecret,
-        sign_in: Option<&str>,
+        sign_in: Option<(&str, &OAuthSettings)>,
     ) -> Result<CredentialRow, CredentialsError> {
         let key = self.vault().data_key(org).await?;
+        let oauth = sign_in.map(|(_, oauth)| oauth);
+        let binding = self.binding(org, &new.provider, &new.material, oauth).await?;
         for _ in 0..TRIES {
             let NewSecret { owner, provider, label, material } = new.clone();
             let there = self.store().credential_labelled(
@@ -354,7 +362,7 @@ impl Credentials {
                     return Err(CredentialsError::Conflict(message));
                 }
             };
-            let sealed = key.seal(&Row { org, id: &id, version }, &material.to_bytes());
+            let sealed = key.seal(&Row { org, id: &id, version }, &material.to_bytes(&binding));
             let row = NewCredential {
                 id: id.clone(),
                 owner,
@@ -368,7 +376,7 @@ impl Credentials {
             };
             let now = self.now();
             let kept = match sign_in {
-                Some(sign_in) => {
+                Some((sign_in, _)) => {
                     let sign_in = sign_in.to_owned();
                     let kept = self.store().complete_sign_in(org, sign_in, row, now).await;
                     kept.map_err(CredentialsError::of("the sign-in was"))?
@@ -392,6 +400,45 @@ impl Credentials {
         }
         let message = "the credential is being changed by somebody else: try again";
         Err(CredentialsError::Conflict(message.to_owned()))
+    }
+
+    /// Checks where a request for an organisation would go, before anything is sent. A name is checked again where it
+    /// leads to, when the connection is made.
+    ///
+    /// # Errors
+    /// The operator does not allow it: why, and what can be done.
+    pub fn check_destination(&self, provider: &str, urls: &[String]) -> Result<(), String> {
+        let rules = self.setups().egress.rules();
+        let name = format!("the address of {provider}");
+        let check = |url: &String| check_address(rules, &name, url.trim());
+        urls.iter().try_for_each(check).map_err(|error| error.to_string())
+    }
+
+    /// What a secret that is entered now is bound to.
+    async fn binding(
+        &self,
+        org: OrgId,
+        provider: &str,
+        material: &Material,
+        oauth: Option<&OAuthSettings>,
+    ) -> Result<Binding, CredentialsError> {
+        let rows = self.store().provider_settings(org).await?;
+        let set_up = rows.iter().find(|row| row.provider == provider);
+        let sign_in = match (oauth, material, set_up) {
+            (Some(oauth), _, _) => sign_in_origins(oauth),
+            // Tokens that were got elsewhere are refreshed as it is set up now.
+            (None, Material::OAuth(_), Some(row)) => {
+                oauth_of(row)?.map(|oauth| sign_in_origins(&oauth)).unwrap_or_default()
+            }
+            (None, _, _) => BTreeSet::new(),
+        };
+        let rows = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
+        let (settings, _) = OrgSettings::read(rows); // what cannot be read leads nowhere
+        let env = material.env();
+        let env = |name: &str| env.get(name).cloned();
+        let catalog = self.setups().catalog();
+        let destination = Destination::of(&catalog, &settings, provider, &env);
+        Ok(Binding { destination, sign_in })
     }
 
     pub(crate) fn store(&self) -> &Store {

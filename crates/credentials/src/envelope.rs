@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::OrgId;
 use store::{Sealed, WrappedKey};
+use zeroize::Zeroizing;
 
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
@@ -39,13 +40,13 @@ pub enum EnvelopeError {
     Refused,
 }
 
-/// A key of AES-256-GCM. Its `Debug` shows nothing.
-struct Key([u8; KEY_BYTES]);
+/// A key of AES-256-GCM. Its memory is overwritten when it goes.
+struct Key(Zeroizing<[u8; KEY_BYTES]>);
 
 impl Key {
     fn random() -> Self {
-        let mut key = [0; KEY_BYTES];
-        aws_lc_rs::rand::fill(&mut key).expect("the system gives random bytes");
+        let mut key = Zeroizing::new([0; KEY_BYTES]);
+        aws_lc_rs::rand::fill(key.as_mut()).expect("the system gives random bytes");
         Self(key)
     }
 
@@ -69,7 +70,8 @@ impl Key {
     }
 
     fn cipher(&self) -> RandomizedNonceKey {
-        RandomizedNonceKey::new(&AES_256_GCM, &self.0).expect("a key of 32 bytes is AES-256's")
+        RandomizedNonceKey::new(&AES_256_GCM, self.0.as_ref())
+            .expect("a key of 32 bytes is AES-256's")
     }
 }
 
@@ -80,7 +82,7 @@ impl MasterKeys {
     /// A random one, as text: what a first start writes to its file.
     #[must_use]
     pub fn generate(id: &str) -> String {
-        format!("{id}:{}", STANDARD.encode(Key::random().0))
+        format!("{id}:{}", STANDARD.encode(Key::random().0.as_ref()))
     }
 
     /// The same, with an id that begins so and is nobody's else: two of them are never mistaken for one another.
@@ -110,7 +112,7 @@ impl MasterKeys {
             if keys.iter().any(|(known, _)| known == id) {
                 return Err(refused("two keys have the same id"));
             }
-            keys.push((id.to_owned(), Key(key)));
+            keys.push((id.to_owned(), Key(Zeroizing::new(key))));
         }
         if keys.is_empty() || keys.len() > MAX_KEYS {
             return Err(refused("there must be 1 to 16 keys"));
@@ -134,7 +136,7 @@ impl MasterKeys {
     /// A data key, wrapped by the current master key.
     pub(crate) fn wrap(&self, org: OrgId, key: &DataKey) -> WrappedKey {
         let (key_id, master) = &self.0[0];
-        let wrapped = master.seal(&wrapping(org, key.id), &key.key.0);
+        let wrapped = master.seal(&wrapping(org, key.id), key.key.0.as_ref());
         WrappedKey { id: key.id, key_id: key_id.clone(), wrapped }
     }
 
@@ -146,7 +148,7 @@ impl MasterKeys {
         let other = || EnvelopeError::OtherKey(key.key_id.clone());
         let bytes = master.open(&wrapping(org, key.id), &key.wrapped).map_err(|_| other())?;
         let bytes = bytes.try_into().map_err(|_| other())?;
-        Ok(DataKey { id: key.id, key: Key(bytes) })
+        Ok(DataKey { id: key.id, key: Key(Zeroizing::new(bytes)) })
     }
 }
 

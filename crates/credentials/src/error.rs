@@ -3,6 +3,9 @@ use store::StoreError;
 
 use crate::{EnvelopeError, StoredSecret};
 
+/// The page in `docs/errors/` on a credential that was entered for other hosts.
+pub const OTHER_HOST: &str = "provider.credential-origin";
+
 /// Why a credential, a sign-in or a setting is not what was asked for. No text of it holds a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {

@@ -13,6 +13,7 @@
 //! Absent on purpose: endpoints and client ids of any provider (they are an organisation's settings), SQL (`store`),
 //! HTTP shapes (`api`), and the choice of a provider (`catalog`, `session`).
 
+mod binding;
 mod credentials;
 mod envelope;
 mod error;
@@ -28,17 +29,16 @@ mod vault;
 
 use std::time::Duration;
 
+pub use binding::{Binding, OtherOrigin};
 pub use credentials::{
     ALL_PROVIDERS, Credentials, CredentialsParts, Found, NewSecret, SecretChange,
 };
 pub use envelope::{EnvelopeError, MasterKeys};
-pub use error::CredentialsError;
+pub use error::{CredentialsError, OTHER_HOST};
 pub use lost::{SecretsState, StoredSecret};
 pub use material::{Material, SessionToken, Tokens};
 pub use service_account::ServiceAccount;
-pub use settings::{
-    Addresses, ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings, is_of_internet,
-};
+pub use settings::{ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings, is_of_internet};
 pub use setup::{ClientSecret, ProviderSetup};
 pub use sign_in::{NewSignInRequest, NextStep, SignInProgress, SignInState};
 pub use store::{CredentialKind, CredentialRow, SignInMethod};

@@ -1,15 +1,20 @@
 //! What a credential's secret is, and the text that is sealed.
 
+use std::collections::BTreeMap;
+
 use domain::TimestampMs;
 use llm_client::{AwsAccess, Secret};
 use serde_json::{Value, json};
 use store::CredentialKind;
 
+use crate::binding::Binding;
 use crate::{EnvelopeError, ServiceAccount};
 
 /// A shorter secret shows nothing of itself.
 const MIN_HINTED_CHARS: usize = 16;
 const HINT_CHARS: usize = 4;
+/// The member of the sealed text that says whom the secret may be shown to.
+const BINDING: &str = "boundTo";
 
 /// A credential's secret. Its `Debug` shows none of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +88,18 @@ impl Material {
         shown.chars().skip(from).collect()
     }
 
+    /// Where it says itself that it is good, by the catalog's names.
+    pub(crate) fn env(&self) -> BTreeMap<String, String> {
+        let said = match self {
+            Self::Aws(access) => Some(("AWS_REGION", access.region.clone())),
+            Self::ServiceAccount(account) => {
+                account.project_id.clone().map(|id| ("GOOGLE_VERTEX_PROJECT", id))
+            }
+            Self::ApiKey(_) | Self::OAuth(_) => None,
+        };
+        said.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
     pub(crate) fn expires_ms(&self) -> Option<TimestampMs> {
         match self {
             Self::OAuth(tokens) => tokens.bearer_expires_ms(),
@@ -90,10 +107,10 @@ impl Material {
         }
     }
 
-    /// What is sealed. Nothing else may be done with it.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    /// The text that is sealed, with whom it may be shown to. Nothing else may be done with it.
+    pub(crate) fn to_bytes(&self, binding: &Binding) -> Vec<u8> {
         let text = |secret: &Secret| secret.expose().to_owned();
-        let value = match self {
+        let mut value = match self {
             Self::ApiKey(key) => json!({ "key": text(key) }),
             Self::ServiceAccount(account) => json!({ "serviceAccount": account.to_json() }),
             Self::Aws(access) => json!({
@@ -113,17 +130,22 @@ impl Material {
                 })),
             }),
         };
+        value[BINDING] = binding.to_json();
         value.to_string().into_bytes()
     }
 
     /// # Errors
     /// [`EnvelopeError::Refused`]: another build has sealed it, in a way that this one does not know.
-    pub(crate) fn from_bytes(kind: CredentialKind, bytes: &[u8]) -> Result<Self, EnvelopeError> {
+    pub(crate) fn from_bytes(
+        kind: CredentialKind,
+        bytes: &[u8],
+    ) -> Result<(Self, Binding), EnvelopeError> {
         let value: Value = serde_json::from_slice(bytes).map_err(|_| EnvelopeError::Refused)?;
         let secret = |value: &Value| value.as_str().map(Secret::new).ok_or(EnvelopeError::Refused);
         let string =
             |value: &Value| value.as_str().map(str::to_owned).ok_or(EnvelopeError::Refused);
-        Ok(match kind {
+        let binding = Binding::of_json(&value[BINDING]);
+        let material = match kind {
             CredentialKind::ApiKey => match value.get("serviceAccount") {
                 None => Self::ApiKey(secret(&value["key"])?),
                 Some(account) => {
@@ -150,7 +172,8 @@ impl Material {
                     }),
                 },
             }),
-        })
+        };
+        Ok((material, binding))
     }
 }
 
@@ -183,8 +206,10 @@ mod tests {
     #[test]
     fn what_is_sealed_is_read_back_whole() {
         for material in all() {
-            let read = Material::from_bytes(material.kind(), &material.to_bytes());
-            assert_eq!(read, Ok(material));
+            let mut binding = Binding::default();
+            binding.destination.origins.insert("https://api.example.com".to_owned());
+            let read = Material::from_bytes(material.kind(), &material.to_bytes(&binding));
+            assert_eq!(read, Ok((material, binding)));
         }
         assert!(Material::from_bytes(CredentialKind::ApiKey, b"{}").is_err());
         assert!(Material::from_bytes(CredentialKind::OAuth, b"sk-1").is_err());

@@ -2,11 +2,11 @@
 //! shipped.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
+use egress::Rules;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use url::{Host, Url};
+use url::Url;
 
 use crate::CredentialsError;
 
@@ -97,13 +97,15 @@ impl ProviderSettings {
     ///
     /// # Errors
     /// [`CredentialsError::Invalid`], which names the member.
-    pub fn check(&self, addresses: Addresses) -> Result<(), CredentialsError> {
+    pub fn check(&self, rules: &Rules) -> Result<(), CredentialsError> {
         if let Some(url) = self.overrides.get("api").and_then(Value::as_str) {
-            // With the values that it asks for.
-            let filled = self.env.iter().fold(url.to_owned(), |url, (name, value)| {
+            // With the values that it asks for; these two may come from the credential.
+            let given = self.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let of_credential = [("AWS_REGION", "any"), ("GOOGLE_VERTEX_PROJECT", "any")];
+            let filled = given.chain(of_credential).fold(url.to_owned(), |url, (name, value)| {
                 url.replace(&format!("${{{name}}}"), value)
             });
-            addresses.check("overrides.api", &filled)?;
+            check_address(rules, "overrides.api", &filled)?;
         }
         if self.env.len() > MAX_ENTRIES {
             return Err(CredentialsError::Invalid(format!(
@@ -113,23 +115,23 @@ impl ProviderSettings {
         for (name, value) in &self.env {
             text("env", name)?;
             text("env", value)?;
-            addresses.check_value(name, value)?;
+            check_value(rules, name, value)?;
         }
-        self.oauth.as_ref().map_or(Ok(()), |oauth| oauth.check(addresses))
+        self.oauth.as_ref().map_or(Ok(()), |oauth| oauth.check(rules))
     }
 }
 
 impl OAuthSettings {
-    fn check(&self, addresses: Addresses) -> Result<(), CredentialsError> {
+    fn check(&self, rules: &Rules) -> Result<(), CredentialsError> {
         text("oauth.clientId", &self.client_id)?;
-        addresses.check("oauth.tokenUrl", &self.token_url)?;
+        check_address(rules, "oauth.tokenUrl", &self.token_url)?;
         let urls = [
             ("oauth.authorizeUrl", self.authorize_url.as_ref()),
             ("oauth.deviceUrl", self.device_url.as_ref()),
             ("oauth.exchange.url", self.exchange.as_ref().map(|exchange| &exchange.url)),
         ];
         for (name, url) in urls {
-            url.map_or(Ok(()), |url| addresses.check(name, url))?;
+            url.map_or(Ok(()), |url| check_address(rules, name, url))?;
         }
         // It is the browser that goes there: often to the user's own machine.
         self.redirect_url.as_ref().map_or(Ok(()), |url| redirect("oauth.redirectUrl", url))?;
@@ -171,82 +173,35 @@ fn text(name: &str, text: &str) -> Result<(), CredentialsError> {
     Ok(())
 }
 
-/// Which addresses the service asks for an organisation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Addresses {
-    /// Only https, and no address of this machine or of a private network.
-    Public,
-    /// Any: for a service whose organisations may reach what it reaches, as one on a laptop.
-    Any,
-}
-
 /// Whether a URL is of a host of the internet: not of this machine, a private network, or a name without a dot.
 #[must_use]
 pub fn is_of_internet(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else { return false };
-    match url.host() {
-        Some(Host::Domain(domain)) => {
-            let domain = domain.trim_end_matches('.');
-            domain != "localhost" && !domain.ends_with(".localhost") && domain.contains('.')
+    let Ok(mut url) = Url::parse(url) else { return false };
+    // Whether it is spoken to by http or https says nothing of where it is.
+    url.set_scheme("https").is_ok() && Rules::default().check(&url).is_ok()
+}
+
+/// Checks a value of `env` that says where a provider is (`GITLAB_INSTANCE_URL`, `DATABRICKS_HOST`): others are parts of
+/// names in its address, and lead nowhere else.
+fn check_value(rules: &Rules, name: &str, value: &str) -> Result<(), CredentialsError> {
+    let member = || format!("env.{name}");
+    match name.rsplit('_').next() {
+        Some("URL") => check_address(rules, &member(), value.trim()),
+        _ if value.contains("://") => check_address(rules, &member(), value.trim()),
+        Some("HOST" | "ENDPOINT") => {
+            check_address(rules, &member(), &format!("https://{}", value.trim()))
         }
-        Some(Host::Ipv4(ip)) => is_public(ip.into()),
-        Some(Host::Ipv6(ip)) => is_public(ip.into()),
-        None => false,
+        Some(_) | None => Ok(()),
     }
 }
 
-impl Addresses {
-    /// Checks a value of `env` that says where a provider is (`GITLAB_INSTANCE_URL`, `DATABRICKS_HOST`): others are
-    /// parts of names in its address, and lead nowhere else.
-    fn check_value(self, name: &str, value: &str) -> Result<(), CredentialsError> {
-        let member = || format!("env.{name}");
-        match name.rsplit('_').next() {
-            Some("URL") => self.check(&member(), value.trim()),
-            _ if value.contains("://") => self.check(&member(), value.trim()),
-            Some("HOST" | "ENDPOINT") => {
-                self.check(&member(), &format!("https://{}", value.trim()))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    pub(crate) fn check(self, name: &str, url: &str) -> Result<(), CredentialsError> {
-        redirect(name, url)?;
-        let fine = self == Self::Any || (is_https(url) && is_of_internet(url));
-        if fine {
-            return Ok(());
-        }
-        let message = format!("`{name}` must be an https address that is not of a private network");
-        Err(CredentialsError::Invalid(message))
-    }
-}
-
-fn is_https(url: &str) -> bool {
-    Url::parse(url).is_ok_and(|url| url.scheme() == "https")
-}
-
-/// Whether an address may be one of the internet: not of this machine, a private or a shared network, or a link.
-fn is_public(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => {
-            let [a, b, ..] = ip.octets();
-            !(ip.is_private()
-                || ip.is_loopback()
-                || ip.is_link_local()
-                || ip.is_unspecified()
-                || ip.is_broadcast()
-                || ip.is_multicast()
-                || a == 0
-                || (a == 100 && (64..128).contains(&b)))
-        }
-        IpAddr::V6(ip) => match ip.to_ipv4() {
-            Some(ip) => is_public(ip.into()),
-            None => {
-                let first = ip.segments()[0];
-                !(ip.is_multicast() || first & 0xfe00 == 0xfc00 || first & 0xffc0 == 0xfe80)
-            }
-        },
-    }
+/// Checks an address that an organisation has chosen, by what it says.
+pub(crate) fn check_address(rules: &Rules, name: &str, url: &str) -> Result<(), CredentialsError> {
+    redirect(name, url)?;
+    let refused =
+        |why: &dyn std::fmt::Display| CredentialsError::Invalid(format!("`{name}`: {why}"));
+    let parsed = Url::parse(url).map_err(|error| refused(&error))?;
+    rules.check(&parsed).map(|_| ()).map_err(|error| refused(&error))
 }
 
 #[cfg(test)]
@@ -258,7 +213,7 @@ mod tests {
     fn settings(value: Value) -> Result<ProviderSettings, String> {
         let read: ProviderSettings =
             serde_json::from_value(value).map_err(|error| error.to_string())?;
-        read.check(Addresses::Public).map_err(|error| error.to_string())?;
+        read.check(&Rules::default()).map_err(|error| error.to_string())?;
         Ok(read)
     }
 
@@ -320,10 +275,12 @@ mod tests {
 
     #[test]
     fn a_value_that_says_where_a_provider_is_leads_to_no_private_network() {
-        let check = |name: &str, value: &str, addresses: Addresses| {
+        let any = Rules { allow_private: true, ..Rules::default() };
+        let public = Rules::default();
+        let check = |name: &str, value: &str, rules: &Rules| {
             let env = BTreeMap::from([(name.to_owned(), value.to_owned())]);
             let settings = ProviderSettings { env, ..ProviderSettings::default() };
-            settings.check(addresses).map_err(|error| error.to_string())
+            settings.check(rules).map_err(|error| error.to_string())
         };
         let inside = [
             ("GITLAB_INSTANCE_URL", "http://169.254.169.254/latest"),
@@ -335,9 +292,9 @@ mod tests {
             ("ANYTHING", "https://[fd00::1]/"),
         ];
         for (name, value) in inside {
-            let error = check(name, value, Addresses::Public).expect_err(value);
+            let error = check(name, value, &public).expect_err(value);
             assert!(error.contains(&format!("`env.{name}`")), "{error}");
-            assert_eq!(check(name, value, Addresses::Any), Ok(()), "{name}={value}");
+            assert_eq!(check(name, value, &any), Ok(()), "{name}={value}");
         }
         for (name, value) in [
             ("GITLAB_INSTANCE_URL", "https://gitlab.example.com/"),
@@ -346,12 +303,14 @@ mod tests {
             ("CLOUDFLARE_ACCOUNT_ID", "1234567890"),
             ("AZURE_RESOURCE_NAME", "localhost"),
         ] {
-            assert_eq!(check(name, value, Addresses::Public), Ok(()), "{name}={value}");
+            assert_eq!(check(name, value, &public), Ok(()), "{name}={value}");
         }
     }
 
     #[test]
     fn a_service_for_many_asks_only_public_addresses() {
+        let any = Rules { allow_private: true, ..Rules::default() };
+        let public = Rules::default();
         let private = [
             "http://id.example/token",
             "https://localhost/token",
@@ -367,11 +326,11 @@ mod tests {
             "https://0x7f.1/token",
         ];
         for url in private {
-            assert!(Addresses::Public.check("url", url).is_err(), "{url}");
-            assert!(Addresses::Any.check("url", url).is_ok(), "{url}");
+            assert!(check_address(&public, "url", url).is_err(), "{url}");
+            assert!(check_address(&any, "url", url).is_ok(), "{url}");
         }
         for url in ["https://id.example/token", "https://8.8.8.8/t", "https://[2606:4700::1]/t"] {
-            assert!(Addresses::Public.check("url", url).is_ok(), "{url}");
+            assert!(check_address(&public, "url", url).is_ok(), "{url}");
         }
     }
 }

@@ -1,12 +1,17 @@
 //! An organisation's settings of providers, with the secrets of its OAuth clients.
 
+use std::sync::Arc;
+
+use catalog::{Catalog, Feed, OrgSettings, destination_urls};
 use domain::{OrgId, TimestampMs};
+use egress::Egress;
 use llm_client::Secret;
 use store::ProviderSetting;
 
+use crate::binding::sign_in_origins;
 use crate::envelope::Row;
 use crate::flow::{OAuthClient, Transport};
-use crate::settings::{Addresses, ProviderSettings};
+use crate::settings::{OAuthSettings, ProviderSettings, check_address};
 use crate::vault::Vault;
 use crate::{CredentialsError, EnvelopeError, StoredSecret};
 
@@ -44,7 +49,8 @@ pub enum ClientSecret {
 pub(crate) struct Setups {
     pub(crate) vault: Vault,
     pub(crate) transport: Transport,
-    pub(crate) addresses: Addresses,
+    pub(crate) egress: Egress,
+    pub(crate) catalog: Option<Arc<Feed>>,
 }
 
 impl Setups {
@@ -59,7 +65,7 @@ impl Setups {
         settings: &ProviderSettings,
         secret: &ClientSecret,
     ) -> Result<ProviderSetup, CredentialsError> {
-        settings.check(self.addresses)?;
+        settings.check(self.egress.rules())?;
         let text = serde_json::to_string(settings).map_err(|error| {
             CredentialsError::Invalid(format!("the settings cannot be written: {error}"))
         })?;
@@ -67,6 +73,7 @@ impl Setups {
             let message = format!("settings have at most {MAX_BYTES} bytes");
             return Err(CredentialsError::Invalid(message));
         }
+        self.check_destination(provider, &text)?;
         for _ in 0..TRIES {
             let before = self.find(org, provider).await?;
             let version = before.as_ref().map_or(0, |before| before.version) + 1;
@@ -74,14 +81,20 @@ impl Setups {
                 ClientSecret::Remove => None,
                 ClientSecret::Set(secret) => Some(secret.clone()),
                 ClientSecret::Keep => match &before {
-                    Some(before) => self.secret(org, before).await?,
+                    Some(before) => {
+                        let kept = self.secret(org, before).await?;
+                        if kept.is_some() {
+                            same_client(before, settings)?;
+                        }
+                        kept
+                    }
                     None => None,
                 },
             };
             let sealed = match secret.filter(|_| settings.oauth.is_some()) {
                 Some(secret) => {
                     let key = self.vault.data_key(org).await?;
-                    let id = row_id(provider);
+                    let id = row_id(provider, settings);
                     let row = Row { org, id: &id, version };
                     Some(key.seal(&row, secret.expose().as_bytes()))
                 }
@@ -123,6 +136,25 @@ impl Setups {
         Ok(OAuthClient { settings, secret, transport: self.transport.clone() })
     }
 
+    /// The catalog as it is now.
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.as_ref().map(|feed| feed.current()).unwrap_or_default()
+    }
+
+    /// Checks where requests would go with these settings, by whatever member they lead there.
+    fn check_destination(&self, provider: &str, text: &str) -> Result<(), CredentialsError> {
+        let (settings, unreadable) = OrgSettings::read([(provider, text)]);
+        if let Some((_, error)) = unreadable.first() {
+            return Err(CredentialsError::Invalid(format!("`overrides`: {error}")));
+        }
+        let none = |_: &str| None;
+        let catalog = self.catalog();
+        let before = destination_urls(&catalog, &OrgSettings::default(), provider, &none);
+        let after = destination_urls(&catalog, &settings, provider, &none);
+        let mut new = after.difference(&before);
+        new.try_for_each(|url| check_address(self.egress.rules(), "overrides", url.trim()))
+    }
+
     async fn find(
         &self,
         org: OrgId,
@@ -138,7 +170,7 @@ impl Setups {
         setting: &ProviderSetting,
     ) -> Result<Option<Secret>, CredentialsError> {
         let Some(sealed) = &setting.sealed else { return Ok(None) };
-        let id = row_id(&setting.provider);
+        let id = row_id(&setting.provider, &read(setting)?.settings);
         let row = Row { org, id: &id, version: setting.version };
         let opened =
             self.vault.open(&row, sealed).await.and_then(|bytes| {
@@ -166,8 +198,28 @@ impl Setups {
     }
 }
 
-fn row_id(provider: &str) -> String {
-    format!("provider_setting/{provider}")
+/// A client's secret opens only with the hosts that it was entered for: they are in what it is bound to.
+fn row_id(provider: &str, settings: &ProviderSettings) -> String {
+    let origins = settings.oauth.as_ref().map(sign_in_origins).unwrap_or_default();
+    let origins = Vec::from_iter(origins).join(" ");
+    format!("provider_setting/{provider} {origins}")
+}
+
+/// A client's secret that is kept goes to the hosts that it was entered for, and to no others.
+fn same_client(before: &ProviderSetting, after: &ProviderSettings) -> Result<(), CredentialsError> {
+    let before = read(before)?.settings.oauth.as_ref().map(sign_in_origins).unwrap_or_default();
+    let after = after.oauth.as_ref().map(sign_in_origins).unwrap_or_default();
+    if after == before {
+        return Ok(());
+    }
+    let message = "the client's secret was entered for other hosts than `oauth` has now: send `oauth.clientSecret` \
+                   again, or null to remove it";
+    Err(CredentialsError::Invalid(message.to_owned()))
+}
+
+/// The OAuth client of a row, if it has one.
+pub(crate) fn oauth_of(row: &ProviderSetting) -> Result<Option<OAuthSettings>, CredentialsError> {
+    Ok(read(row)?.settings.oauth)
 }
 
 fn read(setting: &ProviderSetting) -> Result<ProviderSetup, CredentialsError> {

@@ -286,7 +286,7 @@ impl Credentials {
                     label: found.label.clone(),
                     material: Material::OAuth(tokens),
                 };
-                self.keep(org, &new, Some(&found.id)).await.map(drop)
+                self.keep(org, &new, Some((&found.id, &client.settings))).await.map(drop)
             }
             Err(FlowError::Unavailable(why)) => {
                 let again = std::time::Duration::ZERO;

@@ -22,6 +22,7 @@ use llm_client::{LlmError, Secret, TokenSource};
 use llm_protocol::{Delivery, ErrorReason};
 use store::{CredentialKind, Renewed, SealedCredential, StoreError};
 
+use crate::binding::Binding;
 use crate::envelope::{DataKey, Row};
 use crate::flow::{FlowError, OAuthClient};
 use crate::lost::unreadable;
@@ -57,6 +58,7 @@ struct Shared {
 struct Held {
     version: i64,
     tokens: Tokens,
+    binding: Binding,
     /// The provider's API has said 401 to it.
     refused: bool,
     /// Why the grant is over.
@@ -103,6 +105,11 @@ impl OAuthSource {
             *held = newer;
         }
         Ok(())
+    }
+
+    /// Whom its tokens may be shown to.
+    pub(crate) fn binding(&self) -> Binding {
+        self.shared.held().binding.clone()
     }
 
     /// Whether anybody but the caller has it.
@@ -187,12 +194,18 @@ impl Shared {
             Ok(client) => client,
             Err(error) => return self.give_up(version, &refused(&error.to_string())).await,
         };
+        // Tokens go to the host that gave them, whatever the settings have become.
+        let binding = self.held().binding.clone();
+        if let Err(other) = binding.allows_sign_in(&client.settings) {
+            let fault = format!("the sign-in cannot be refreshed: {other}; sign in again");
+            return self.give_up(version, &refused(&fault)).await;
+        }
         let (tokens, error) = match renew(&client, &before, self.now()).await {
             Ok(renewed) => renewed,
             Err(error) if error.ends_the_grant() => return self.end(version, &error).await,
             Err(error) => return self.give_up(version, &of(&error)).await,
         };
-        self.keep(version, &key, tokens).await?;
+        self.keep(version, &key, tokens, binding).await?;
         if let Some(error) = error {
             if error.ends_the_grant() {
                 return self.end(version + 1, &error).await;
@@ -204,10 +217,16 @@ impl Shared {
     }
 
     /// Writes what the provider gave as the version after `version`, and holds it.
-    async fn keep(&self, version: i64, key: &DataKey, tokens: Tokens) -> Result<(), LlmError> {
+    async fn keep(
+        &self,
+        version: i64,
+        key: &DataKey,
+        tokens: Tokens,
+        binding: Binding,
+    ) -> Result<(), LlmError> {
         let material = Material::OAuth(tokens.clone());
         let row = Row { org: self.org, id: &self.id, version: version + 1 };
-        let sealed = key.seal(&row, &material.to_bytes());
+        let sealed = key.seal(&row, &material.to_bytes(&binding));
         let (hint, expires_ms) = (material.hint(), material.expires_ms());
         let mut tried = 0;
         let kept = loop {
@@ -228,7 +247,8 @@ impl Shared {
             // Somebody has signed in again, or removed it: theirs counts.
             return Err(unavailable("the credential was changed while it was refreshed"));
         }
-        *self.held() = Held { version: version + 1, tokens, refused: false, fault: None };
+        let version = version + 1;
+        *self.held() = Held { version, tokens, binding, refused: false, fault: None };
         Ok(())
     }
 
@@ -307,11 +327,12 @@ async fn renew(
 fn opened(vault: &Vault, org: OrgId, stored: &SealedCredential) -> Result<Held, CredentialsError> {
     let row = Row { org, id: &stored.row.id, version: stored.row.version };
     let bytes = vault.open_with(&stored.key, &row, &stored.sealed)?;
-    let Material::OAuth(tokens) = Material::from_bytes(CredentialKind::OAuth, &bytes)? else {
+    let (Material::OAuth(tokens), binding) = Material::from_bytes(CredentialKind::OAuth, &bytes)?
+    else {
         return Err(crate::EnvelopeError::Refused.into());
     };
     let fault = stored.row.fault.clone();
-    Ok(Held { version: stored.row.version, tokens, refused: false, fault })
+    Ok(Held { version: stored.row.version, tokens, binding, refused: false, fault })
 }
 
 /// Nothing but a person helps.

@@ -28,13 +28,13 @@ pub use event::{
     CompactionReminded, CompactionStarted, ContextUpdated, Control, ControlAdmitted,
     ControlDelivered, DeliveryChanged, DrainEnded, DrainOutcome, EntryRemoved, EntrySet,
     EpochReason, EpochStarted, FileChange, FileStatus, InputCancelled, InterruptRequested,
-    InterruptTarget, NoticeKind, NoticeRecorded, PromptAdmitted, PromptPromoted, RecordedEvent,
-    ReplyPart, RetryScheduled, RevertCleared, RevertCommitted, RevertPaths, RevertStaged,
-    RevertStaging, RevertedTo, SessionCreated, SessionError, SessionEvent, SessionForked,
-    SessionMoved, SessionRenamed, SideOutcome, TextCheckpointed, TitleEnded, TitleStarted,
-    TitledBy, ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome, TurnReplied,
-    TurnSettled, TurnStarted, TurnUsage, UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored,
-    WorkspaceSnapshotted,
+    InterruptTarget, LeftFile, LeftReason, NoticeKind, NoticeRecorded, PromptAdmitted,
+    PromptPromoted, RecordedEvent, ReplyPart, RetryScheduled, RevertCleared, RevertCommitted,
+    RevertPaths, RevertStaged, RevertStaging, RevertedTo, SessionCreated, SessionError,
+    SessionEvent, SessionForked, SessionMoved, SessionRenamed, SideOutcome, SummaryCut,
+    SummaryScope, TextCheckpointed, TitleEnded, TitleStarted, TitledBy, ToolCalled, ToolIntent,
+    ToolSettled, ToolStarted, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored, WorkspaceSnapshotted,
 };
 pub use id::{
     AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId,
@@ -44,6 +44,6 @@ pub use permitted::Permitted;
 pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};
 pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
-pub use token::{Claim, FencingToken, Generation, Incarnation, Seq};
+pub use token::{Claim, FencingToken, Generation, Incarnation, Seq, SessionIncarnation};
 pub use tool::{ToolClass, ToolOutcomeKind, ToolState};
 pub use tree::{BadTree, SnapshotTree};

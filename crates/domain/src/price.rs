@@ -11,8 +11,11 @@ use crate::TurnUsage;
 pub struct Rates {
     /// Input that no cache had.
     pub input: u64,
-    /// Output, reasoning included.
+    /// Output, and reasoning unless that has a price of its own.
     pub output: u64,
+    /// Reasoning, where it costs otherwise than other output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<u64>,
     /// Input read from the provider's cache.
     pub cache_read: u64,
     /// Input written to the provider's cache.
@@ -68,11 +71,13 @@ impl Rates {
     #[must_use]
     pub fn cost(&self, usage: &TurnUsage) -> i64 {
         let fresh = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
+        let reasoning = usage.reasoning.clamp(0, usage.output.max(0));
         let of = |tokens: i64, price: u64| {
             u128::from(u64::try_from(tokens).unwrap_or(0)) * u128::from(price)
         };
         let pico = of(fresh, self.input)
-            .saturating_add(of(usage.output, self.output))
+            .saturating_add(of(usage.output.saturating_sub(reasoning), self.output))
+            .saturating_add(of(reasoning, self.reasoning.unwrap_or(self.output)))
             .saturating_add(of(usage.cache_read, self.cache_read))
             .saturating_add(of(usage.cache_write, self.cache_write));
         i64::try_from(pico.saturating_add(500) / 1_000).unwrap_or(i64::MAX)
@@ -124,6 +129,7 @@ mod tests {
             output: 10_000_000,
             cache_read: 37_500,
             cache_write: 3_125_000,
+            reasoning: None,
         };
         let usage = TurnUsage {
             input: 1_000_000,
@@ -135,6 +141,11 @@ mod tests {
         };
         // 0.25 + 0.01 + 0.03 + 0.3125 USD
         assert_eq!(prices.cost(&usage), 602_500_000);
+        // Finding conformance costs: reasoning at its own price, 40 USD per million for 900 of the 1,000.
+        let dear = Rates { reasoning: Some(40_000_000), ..prices };
+        assert_eq!(dear.cost(&usage), 602_500_000 + 27_000_000);
+        let odd = TurnUsage { reasoning: 5_000, ..usage };
+        assert_eq!(dear.cost(&odd), 602_500_000 + 30_000_000, "never more than the output");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 /// What proves that a worker was given a Location: `generation << 40 | Raft log index`.
 ///
-/// Only compared with tokens of the same Location, and only grows (design §2.5).
+/// Only compared with tokens of the same Location, and only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FencingToken(pub i64);
@@ -19,6 +19,12 @@ impl FencingToken {
         let high = i64::from(generation.0).checked_mul(1 << Self::INDEX_BITS)?;
         let low = i64::try_from(index).ok().filter(|index| *index < 1 << Self::INDEX_BITS)?;
         Some(Self(high | low))
+    }
+
+    /// The generation that minted it.
+    #[must_use]
+    pub fn generation(self) -> Generation {
+        Generation(u32::try_from(self.0 >> Self::INDEX_BITS).unwrap_or(0))
     }
 }
 
@@ -39,6 +45,18 @@ pub struct Generation(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Claim(pub i64);
+
+impl Claim {
+    /// The session that the claim is of: claims hold its incarnation in their high bits.
+    #[must_use]
+    pub fn incarnation(self) -> SessionIncarnation {
+        SessionIncarnation(self.0 >> 32)
+    }
+}
+
+/// Tells a session from an earlier one with the same id. 0 is no session's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct SessionIncarnation(pub i64);
 
 /// A sequence number of a session's durable log: 1, 2, 3, … without holes. 0 is "before the first".
 #[derive(
@@ -82,6 +100,7 @@ mod tests {
         let late = FencingToken::new(Generation(1), (1 << 40) - 1).expect("in range");
         let next = FencingToken::new(Generation(2), 0).expect("in range");
         assert!(next > late);
+        assert_eq!((late.generation(), next.generation()), (Generation(1), Generation(2)));
         assert_eq!(FencingToken::new(Generation(1), 1 << 40), None);
         assert_eq!(FencingToken::new(Generation(u32::MAX), 1), None);
     }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// What may be done with a tool call that had started when its worker died (design §3).
+/// What may be done with a tool call that had started when its worker died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolClass {

@@ -19,6 +19,9 @@ pub struct ModelEntry {
     /// The most tokens that fit into a request and its answer, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_limit: Option<u64>,
+    /// The most tokens of a request, when its provider allows fewer than the context has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_limit: Option<u64>,
     /// The most tokens of an answer, when known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_limit: Option<u64>,
@@ -30,15 +33,15 @@ pub struct ModelEntry {
 impl ModelEntry {
     /// The body of a request to it, which is left as it was. The conversation is what the models said, in the order in which
     /// they did; a provider that would refuse that order is told another ([`Protocol::in_order`]). Not the conversation
-    /// itself: it would be another one for the provider that took it so.
-    pub(crate) fn encode(&self, request: &mut LlmRequest) -> Vec<u8> {
+    /// itself: it would be another one for the provider that took it so. None: this build does not have the wire version.
+    pub(crate) fn encode(&self, version: u32, request: &mut LlmRequest) -> Option<Vec<u8>> {
         let mut said = Vec::new();
         for (at, message) in request.messages.iter_mut().enumerate() {
             if let Some(parts) = self.protocol.in_order(&self.id, &self.dialect, message) {
                 said.push((at, std::mem::replace(&mut message.content, parts)));
             }
         }
-        let body = self.protocol.encode_for(request, &self.dialect);
+        let body = self.protocol.encode_version(version, request, &self.dialect);
         for (at, parts) in said {
             request.messages[at].content = parts;
         }

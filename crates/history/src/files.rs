@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use domain::{
-    CallId, FencingToken, RevertPaths, Seq, SnapshotTree, ToolSettled, TurnId, WorkspaceRestored,
-    WorkspaceSnapshotted,
+    CallId, FencingToken, LeftFile, RevertPaths, Seq, SnapshotTree, ToolSettled, TurnId,
+    WorkspaceRestored, WorkspaceSnapshotted,
 };
 
 use crate::CallState;
@@ -26,8 +26,11 @@ pub(crate) struct Capture {
     pub(crate) parent: Option<SnapshotTree>,
     /// No call was the reason for it.
     pub(crate) base: bool,
-    /// The files that differ from `parent`; `None` when more do than are listed.
+    /// The files that differ from `parent`, and directories with a slash at their end; `None` when more do than are
+    /// listed.
     pub(crate) paths: Option<Arc<[String]>>,
+    /// Files that it has left out.
+    pub(crate) skipped: Arc<[LeftFile]>,
 }
 
 /// A settled call of which no committed Capture says that it has its effects on files.
@@ -49,6 +52,10 @@ pub(crate) struct Files {
     pub(crate) unsaved: Arc<Vec<Unsaved>>,
     /// Effects that are gone, and that the model has not been told of.
     pub(crate) lost: Arc<Vec<Unsaved>>,
+    /// Files that Captures have left out: at most 256, the newest.
+    pub(crate) skipped: Arc<Vec<LeftFile>>,
+    /// Those that are gone, and that the model has not been told of.
+    pub(crate) lost_files: Arc<Vec<LeftFile>>,
     /// The token under which the files were made anew last.
     pub(crate) restored: Option<FencingToken>,
     /// Captures up to here, and what they have, are of a Location that is not the session's own any more.
@@ -57,7 +64,8 @@ pub(crate) struct Files {
 
 impl Capture {
     pub(crate) fn new(seq: Seq, began: Seq, taken: &WorkspaceSnapshotted) -> Self {
-        let paths = taken.files.iter().map(|file| file.path.clone());
+        let files = taken.files.iter().map(|file| file.path.clone());
+        let paths = files.chain(taken.directories.iter().map(|path| format!("{path}/")));
         Self {
             seq,
             began,
@@ -65,6 +73,7 @@ impl Capture {
             parent: taken.parent.clone(),
             base: taken.base,
             paths: (taken.more == 0).then(|| paths.collect()),
+            skipped: taken.skipped.clone().into(),
         }
     }
 }
@@ -92,6 +101,18 @@ impl Files {
         self.unsaved = Arc::default();
     }
 
+    /// A Capture has left these files out.
+    pub(crate) fn left_out(&mut self, files: &[LeftFile]) {
+        for file in files {
+            let skipped = Arc::make_mut(&mut self.skipped);
+            skipped.retain(|known| known.path != file.path);
+            if skipped.len() == MOST {
+                skipped.remove(0);
+            }
+            skipped.push(file.clone());
+        }
+    }
+
     pub(crate) fn restored(&mut self, restored: &WorkspaceRestored) {
         self.restored = Some(restored.token);
         let lost: BTreeSet<&CallId> = restored.lost.iter().collect();
@@ -99,6 +120,10 @@ impl Files {
         if !lost.is_empty() {
             Arc::make_mut(&mut self.lost).extend(gone.collect::<Vec<_>>());
         }
+        if !restored.lost_files.is_empty() {
+            Arc::make_mut(&mut self.lost_files).extend(restored.lost_files.iter().cloned());
+        }
+        self.skipped = Arc::default();
         self.saved();
     }
 
@@ -116,6 +141,17 @@ pub(crate) fn tree_before(captures: &[Capture], since: Seq, seq: Seq) -> Option<
         Some(next) => next.parent.as_ref(),
         None => ours().rfind(|capture| capture.began < seq).map(|capture| &capture.tree),
     }
+}
+
+/// The files that Captures of the session's calls have left out from the event `seq` on.
+pub(crate) fn skipped_since(captures: &[Capture], since: Seq, seq: Seq) -> Vec<LeftFile> {
+    let later = captures.iter().filter(|capture| capture.seq > since && capture.began >= seq);
+    let mut files: Vec<LeftFile> = Vec::new();
+    for file in later.filter(|capture| !capture.base).flat_map(|capture| capture.skipped.iter()) {
+        files.retain(|known| known.path != file.path);
+        files.push(file.clone());
+    }
+    files
 }
 
 /// The files that the session's calls have changed from the event `seq` on.

@@ -2,9 +2,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use domain::{
-    CompactionReason, Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind,
-    PromptAdmitted, RecordedEvent, RevertCommitted, Seq, SessionEvent, SideOutcome, TimestampMs,
-    TurnId, TurnOutcome, TurnUsage, WakeScope,
+    Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind, PromptAdmitted,
+    RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionIncarnation, SideOutcome,
+    TimestampMs, TurnId, TurnOutcome, TurnUsage, WakeScope,
 };
 use llm_protocol::{CachePolicy, LlmRequest, Message, Part, SystemPart};
 
@@ -12,6 +12,8 @@ use crate::files::{Capture, Files};
 use crate::open_turn::OpenTurn;
 use crate::revert::{Reverting, Savepoint};
 use crate::side::{OpenCompaction, OpenTitle, Side, turn_of};
+use crate::squeeze::Squeeze;
+use crate::transcript::transcript;
 use crate::{Components, Conversation, View};
 
 mod read;
@@ -20,6 +22,8 @@ mod read;
 /// bug of the caller; folding them in pieces gives the same as at once.
 #[derive(Debug, Clone, Default)]
 pub struct History {
+    /// The session whose log this is; of the fold of nothing it says nothing.
+    incarnation: SessionIncarnation,
     /// Only grows.
     conversation: Conversation,
     /// One for each message that somebody can go back to; only grows.
@@ -55,8 +59,7 @@ struct State {
     interrupt: Option<Seq>,
     entries: Arc<BTreeMap<String, String>>,
     read_paths: Arc<BTreeSet<String>>,
-    overflow_spent: bool,
-    just_compacted: bool,
+    squeeze: Squeeze,
     failures: u32,
     last_usage: Option<(TurnUsage, usize)>,
     files: Files,
@@ -125,6 +128,17 @@ impl History {
         Self::default()
     }
 
+    /// The session whose log was folded: not that of an earlier or a later one with the same id.
+    #[must_use]
+    pub fn incarnation(&self) -> SessionIncarnation {
+        self.incarnation
+    }
+
+    /// Says whose log it is, before the first event of it is folded.
+    pub fn belong_to(&mut self, incarnation: SessionIncarnation) {
+        self.incarnation = incarnation;
+    }
+
     /// Folds events, in order.
     pub fn extend<'a>(&mut self, events: impl IntoIterator<Item = &'a RecordedEvent>) {
         for recorded in events {
@@ -157,6 +171,18 @@ impl History {
     /// copying it: a session may hold a thousand messages.
     #[must_use]
     pub fn encode(&mut self, components: &Components, turn: &TurnId) -> Vec<u8> {
+        let newest = components.model.protocol.wire_version();
+        self.encode_version(newest, components, turn).expect("this build has its own wire version")
+    }
+
+    /// The same body in the bytes of an earlier wire version. None: this build does not have it.
+    #[must_use]
+    pub fn encode_version(
+        &mut self,
+        version: u32,
+        components: &Components,
+        turn: &TurnId,
+    ) -> Option<Vec<u8>> {
         let model = components.model.id.clone();
         let mut request = LlmRequest::new(model, Vec::new());
         request.tools.clone_from(&components.tools);
@@ -167,7 +193,19 @@ impl History {
         {
             request.system.push(SystemPart::text(title.started.system.clone()));
             request.messages.push(Message::user(title.started.prompt.clone()));
-            return components.model.encode(&mut request);
+            return components.model.encode(version, &mut request);
+        }
+        let compaction = self.state.compacting.as_ref();
+        let compaction = compaction.filter(|open| open.side.started.turn == *turn);
+        if let Some(compaction) = compaction
+            && let Some(cut) = &compaction.side.started.scope.cut
+        {
+            let to = self.conversation.at(compaction.side.started.keep_from);
+            let shown = transcript(&self.conversation, &self.state.view, to, cut);
+            request.system.push(SystemPart::text(components.agent.clone()));
+            request.messages.push(Message::user(shown));
+            compaction.ask(&mut request.messages);
+            return components.model.encode(version, &mut request);
         }
         request.cache = CachePolicy::Auto;
         request.system.push(SystemPart::text(components.agent.clone()));
@@ -183,13 +221,9 @@ impl History {
         let shown = request.messages.len();
         let compaction = self.state.compacting.as_ref();
         if let Some(compaction) = compaction.filter(|open| open.side.started.turn == *turn) {
-            request.messages.push(Message::user(compaction.side.started.prompt.clone()));
-            if let Some(reminded) = &compaction.reminded {
-                request.messages.push(Message::assistant(vec![Part::text(reminded.draft.clone())]));
-                request.messages.push(Message::user(reminded.reminder.clone()));
-            }
+            compaction.ask(&mut request.messages);
         }
-        let body = components.model.encode(&mut request);
+        let body = components.model.encode(version, &mut request);
         if whole {
             request.messages.truncate(shown);
             self.conversation.messages = request.messages;
@@ -226,8 +260,7 @@ impl History {
                 state.model = Some(promoted.model.clone());
                 state.last_prompt = Some(promoted.message.clone());
                 state.steps = 0;
-                state.just_compacted = false;
-                state.overflow_spent = false;
+                state.squeeze = Squeeze::default();
             }
             SessionEvent::EpochStarted(epoch) => {
                 if state.last_epoch > 0 {
@@ -248,7 +281,7 @@ impl History {
             }
             SessionEvent::TurnStarted(started) => {
                 state.steps = started.step;
-                state.just_compacted = false;
+                state.squeeze.completed = 0;
                 if started.notice.is_some() {
                     let ModelRef { provider, model, .. } = started.model.clone();
                     Arc::make_mut(&mut state.noticed).insert((provider, model));
@@ -262,6 +295,7 @@ impl History {
                 self.conversation.push(seq, Message::user(notice.text.clone()));
                 if notice.kind == NoticeKind::FilesLost {
                     state.files.lost = Arc::default();
+                    state.files.lost_files = Arc::default();
                 }
             }
             SessionEvent::ToolSettled(settled) => {
@@ -328,6 +362,7 @@ impl History {
             }
             SessionEvent::CompactionStarted(started) => {
                 self.savepoints.push(state.savepoint(&self.conversation, &started.message));
+                state.squeeze.started(started);
                 let side = Side::new(started.clone());
                 state.compacting = Some(OpenCompaction { side, reminded: None });
             }
@@ -339,16 +374,13 @@ impl History {
             SessionEvent::CompactionEnded(ended) => {
                 let Some(compaction) = state.compacting.take() else { return };
                 let started = &compaction.side.started;
-                // One whose worker died has not been tried.
-                let tried = ended.outcome != SideOutcome::Lost;
-                if started.reason == CompactionReason::Overflow && tried {
-                    state.overflow_spent = true;
-                }
+                state.squeeze.ended(started, ended.outcome);
                 if ended.outcome == SideOutcome::Completed {
+                    let at = |place: &Seq| self.conversation.at(*place);
                     state.view.checkpoint = ended.checkpoint.as_deref().map(Arc::from);
-                    state.view.from = self.conversation.at(started.keep_from);
+                    state.view.from = at(&started.keep_from);
+                    state.view.kept = started.scope.kept.iter().map(at).collect();
                     state.last_usage = None;
-                    state.just_compacted = true;
                 }
             }
             SessionEvent::TitleStarted(started) => state.titling = Some(Side::new(started.clone())),
@@ -370,6 +402,7 @@ impl History {
                 let began = self.savepoints.iter().rfind(of).map_or(seq, |turn| turn.seq);
                 self.captures.push(Capture::new(seq, began, taken));
                 state.files.saved();
+                state.files.left_out(&taken.skipped);
             }
             SessionEvent::WorkspaceRestored(restored) => state.files.restored(restored),
             SessionEvent::RevertStaging(staging) => {
@@ -405,8 +438,7 @@ impl History {
         state.last_usage = to.last_usage;
         state.last_prompt.clone_from(&to.last_prompt);
         state.first_prompt.clone_from(&to.first_prompt);
-        state.just_compacted = false;
-        state.overflow_spent = false;
+        state.squeeze = Squeeze::default();
         Arc::make_mut(&mut state.dead).push((to.seq, seq));
     }
 
@@ -423,7 +455,8 @@ impl History {
         match outcome {
             TurnOutcome::Completed => {
                 state.failures = 0;
-                state.overflow_spent = false;
+                state.squeeze.overflows = 0;
+                state.squeeze.refused = None;
                 if let Some(used) = replied {
                     state.last_usage = Some((used, self.conversation.messages.len()));
                 }

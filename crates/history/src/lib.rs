@@ -17,6 +17,8 @@ mod open_turn;
 mod rebuild;
 mod revert;
 mod side;
+mod squeeze;
+mod transcript;
 mod view;
 mod weight;
 
@@ -27,4 +29,6 @@ pub use open_turn::{CallState, OpenTurn};
 pub use rebuild::{RebuildError, rebuild_body};
 pub use revert::{Reverting, Savepoint};
 pub use side::{OpenCompaction, OpenTitle, Side};
+pub use squeeze::Squeeze;
+pub use transcript::transcript;
 pub use view::{Conversation, View};

@@ -7,14 +7,14 @@ use crate::{Components, History};
 /// Why a request cannot be rebuilt. Never a wrong body: the caller compares the hash besides.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RebuildError {
-    /// The body was made by an encoder that this build no longer has, or does not have yet.
+    /// The body was made by an encoder that this build does not have: a later build wrote it.
     #[error(
-        "encoder changed: the request was made by wire version {stored}, this build has {ours}"
+        "encoder changed: the request was made by wire version {stored}, this build has those up to {ours}"
     )]
     EncoderChanged {
         /// What made it.
         stored: i32,
-        /// What this build has.
+        /// The newest that this build has.
         ours: u32,
     },
     /// A component is missing or damaged.
@@ -39,10 +39,10 @@ pub fn rebuild_body(
 ) -> Result<Vec<u8>, RebuildError> {
     let components = Components::read(components)?;
     let ours = components.model.protocol.wire_version();
-    if i64::from(wire_version) != i64::from(ours) {
-        return Err(RebuildError::EncoderChanged { stored: wire_version, ours });
-    }
+    let unknown = RebuildError::EncoderChanged { stored: wire_version, ours };
     let mut history = History::new();
     history.extend(events);
-    Ok(history.encode(&components, turn))
+    let version = u32::try_from(wire_version).ok();
+    let body = version.and_then(|version| history.encode_version(version, &components, turn));
+    body.ok_or(unknown)
 }

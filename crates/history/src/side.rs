@@ -4,6 +4,7 @@ use domain::{
     AttemptId, CompactionReminded, CompactionStarted, Pricing, SessionEvent, TitleStarted, TurnId,
     TurnUsage,
 };
+use llm_protocol::{Message, Part};
 
 use crate::open_turn::add;
 
@@ -29,6 +30,17 @@ pub struct OpenCompaction {
     pub side: Side<CompactionStarted>,
     /// Its answer was no summary, and this is how it was told so.
     pub reminded: Option<Arc<CompactionReminded>>,
+}
+
+impl OpenCompaction {
+    /// Asks for the summary, after the conversation; and once more, if the answer was none.
+    pub(crate) fn ask(&self, messages: &mut Vec<Message>) {
+        messages.push(Message::user(self.side.started.prompt.clone()));
+        if let Some(reminded) = &self.reminded {
+            messages.push(Message::assistant(vec![Part::text(reminded.draft.clone())]));
+            messages.push(Message::user(reminded.reminder.clone()));
+        }
+    }
 }
 
 /// A title that is being made.

@@ -16,12 +16,15 @@ pub struct Conversation {
     bytes: usize,
 }
 
-/// What a request shows of the conversation: since a Compaction, its checkpoint and what came after what it
-/// summarised; since an epoch began, none of the system messages of those before; and never what was reverted.
+/// What a request shows of the conversation: since a Compaction, its checkpoint, the prompts that it kept word for
+/// word, and what came after what it summarised; since an epoch began, none of the system messages of those before;
+/// and never what was reverted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
     pub(crate) checkpoint: Option<Arc<str>>,
     pub(crate) from: usize,
+    /// Messages before `from` that are shown all the same, ascending.
+    pub(crate) kept: Arc<[usize]>,
     pub(crate) system_from: usize,
     /// What was reverted: ascending, and not next to each other.
     reverted: Arc<[Range<usize>]>,
@@ -72,16 +75,29 @@ impl View {
         self.checkpoint.as_deref()
     }
 
-    /// The index of the first message that may be shown.
+    /// The index of the first message that no summary stands for. Of those before it, only the kept ones are shown.
     #[must_use]
     pub fn from(&self) -> usize {
         self.from
     }
 
+    /// The messages that are shown at or after the index `at`, with their indices, in order.
+    pub fn since<'c>(
+        &'c self,
+        conversation: &'c Conversation,
+        at: usize,
+    ) -> impl Iterator<Item = (usize, &'c Message)> {
+        let kept = self.kept.iter().copied().filter(move |index| *index >= at);
+        let later = at.max(self.from)..conversation.messages.len();
+        let all = kept.chain(later);
+        let with = all.filter_map(|index| Some((index, conversation.messages.get(index)?)));
+        with.filter(|(index, message)| self.shows(*index, message))
+    }
+
     /// Whether the message at `index` is shown.
     #[must_use]
     pub fn shows(&self, index: usize, message: &Message) -> bool {
-        index >= self.from
+        (index >= self.from || self.kept.contains(&index))
             && (message.role != Role::System || index >= self.system_from)
             && !self.is_reverted(index)
     }
@@ -113,8 +129,7 @@ impl View {
     #[must_use]
     pub fn shown(&self, conversation: &Conversation) -> Vec<Message> {
         let checkpoint = self.checkpoint.iter().map(|text| Message::user(text.as_ref()));
-        let later = conversation.messages.iter().enumerate().skip(self.from);
-        let shown = later.filter(|(index, message)| self.shows(*index, message));
+        let shown = self.since(conversation, 0);
         checkpoint.chain(shown.map(|(_, message)| message.clone())).collect()
     }
 }

@@ -165,6 +165,8 @@ impl Told {
             base: turn.is_none(),
             files: paths.iter().map(file).collect(),
             more: i64::from(paths.is_empty() && turn.is_some()),
+            directories: Vec::new(),
+            skipped: Vec::new(),
         });
     }
 
@@ -182,6 +184,7 @@ impl Told {
             prompt: "summarise".into(),
             keep_from,
             cause: None,
+            scope: domain::SummaryScope::default(),
         });
         self.push(CompactionEnded {
             turn,
@@ -215,7 +218,8 @@ impl Told {
         let (message, from, back) = (message.clone(), to.seq, to.back());
         let (original, paths) = (None, RevertPaths::Only(Vec::new()));
         let files = Vec::new();
-        self.push(RevertStaged { message, from, original, paths, files, more: 0, back });
+        let left = Vec::new();
+        self.push(RevertStaged { message, from, original, paths, files, more: 0, left, back });
     }
 
     fn held(&self) -> Vec<MessageId> {
@@ -478,7 +482,7 @@ fn what_another_disk_does_not_have_is_lost_until_the_model_is_told() {
     told.prompt("one");
     let (_, _, call) = told.works("a");
     let (token, lost) = (FencingToken(9), vec![call.clone()]);
-    told.push(WorkspaceRestored { token, tree: Some(tree(1)), lost });
+    told.push(WorkspaceRestored { token, tree: Some(tree(1)), lost, lost_files: Vec::new() });
     assert!(unsaved(&told).is_empty());
     assert_eq!(told.history.restored(), Some(FencingToken(9)));
     let lost: Vec<_> = told.history.lost().iter().map(|lost| (&lost.call, &*lost.title)).collect();
@@ -530,7 +534,12 @@ fn wild(seed: u64) -> Vec<RecordedEvent> {
                     told.captures(Some(&turn), Some(step), step + 1, &["x"]);
                 } else {
                     let (token, lost) = (FencingToken(1), vec![call]);
-                    told.push(WorkspaceRestored { token, tree: None, lost });
+                    told.push(WorkspaceRestored {
+                        token,
+                        tree: None,
+                        lost,
+                        lost_files: Vec::new(),
+                    });
                 }
             }
             6 => told.update(&format!("u{step}")),

@@ -11,7 +11,10 @@ use llm_protocol::{
     value_of,
 };
 use reqwest::Method;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderValue,
+    LOCATION, RETRY_AFTER,
+};
 
 use crate::error::{LlmError, RetryAdvice};
 use crate::exchange::Exchanges;
@@ -19,7 +22,7 @@ use crate::options::Options;
 use crate::reqwest_transport::ReqwestTransport;
 use crate::route::Route;
 use crate::secret::Redactor;
-use crate::stream::{LlmStream, Reading};
+use crate::stream::{Bounds, LlmStream, Reading};
 use crate::transport::{ProviderTransport, WireRequest, WireResponse};
 
 /// As much of an error's body as is read.
@@ -78,17 +81,25 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let accept = HeaderValue::from_static(protocol.framing().media_type());
         headers.insert(ACCEPT, accept);
+        // A compressed stream would come in blocks, and is not read here.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let asked_bytes = body.len();
         let mut request = WireRequest { method: Method::POST, url, headers, body };
         let sent = auth.apply(self, *protocol, endpoint, &mut request, now_unix_ms()).await?;
-        let answer = tokio::time::timeout(
-            self.options.first_byte_timeout,
-            Box::pin(self.transport.send(request)),
-        );
+        let silence = route.silence.unwrap_or(self.options.idle_timeout);
+        let first_byte = match route.silence {
+            Some(silence) => silence.max(self.options.first_byte_timeout),
+            None => self.options.first_byte_timeout,
+        };
+        let answer = tokio::time::timeout(first_byte, Box::pin(self.transport.send(request)));
         let Ok(answer) = answer.await else {
-            let waited = format!("no answer within {:?}", self.options.first_byte_timeout);
+            let waited = format!("no answer within {first_byte:?}");
             return Err(LlmError::transport(Delivery::Ambiguous, &waited));
         };
         let response = answer.map_err(|error| redacted(&sent.redactor, error.into()))?;
+        if let Some(coding) = compression(&response.headers) {
+            return Err(compressed(&response, coding));
+        }
         if !response.status.is_success() || !may_be_stream(&response.headers) {
             let mut error = refusal(&sent.redactor, response).await;
             // A token may have ended early: the next try gets another, within the caller's own bound on tries.
@@ -99,9 +110,35 @@ impl Client {
         }
         let framer = protocol.framer(self.options.max_frame_bytes);
         let decoder = protocol.decoder_for(model, dialect);
-        let reading = Reading::new(framer, decoder, sent.redactor, &self.options, response);
+        let bounds = Bounds { silence, asked_bytes, max_bytes: self.options.max_response_bytes };
+        let reading = Reading::new(framer, decoder, sent.redactor, bounds, response);
         Ok(LlmStream::new(reading))
     }
+}
+
+/// How an answer is compressed, if it is.
+fn compression(headers: &HeaderMap) -> Option<&str> {
+    header(headers, CONTENT_ENCODING.as_str()).map(str::trim).filter(|coding| *coding != "identity")
+}
+
+/// A compressed answer is none, whatever its status says of another try: nobody asked for it, and the next would be
+/// compressed too.
+fn compressed(response: &WireResponse, coding: &str) -> LlmError {
+    let coding = llm_protocol::truncate(coding, 64);
+    let message = format!(
+        "it answered compressed ({coding}) though the request asks for no compression: a proxy before it should leave \
+         `accept-encoding: identity` as it is"
+    );
+    let invalid = ErrorReason::InvalidOutput { incomplete_stream: false };
+    let reason = match response.status.as_u16() {
+        200..=299 => invalid,
+        // Its body cannot be read; its status can.
+        status => classify_named(status, wait_ms(&response.headers), None, &message).reason,
+    };
+    let mut error = LlmError::accepted(reason, &message);
+    error.status = Some(response.status.as_u16());
+    error.request_id = request_id(&response.headers);
+    error
 }
 
 /// Servers are lax about the type of a stream; these two say that it is none.

@@ -133,5 +133,6 @@ fn sum(before: Option<Usage>, usage: Option<Usage>) -> Option<Usage> {
         cache_write_tokens: a.cache_write_tokens.saturating_add(b.cache_write_tokens),
         reasoning_tokens: a.reasoning_tokens.saturating_add(b.reasoning_tokens),
         total_tokens: a.total_tokens.saturating_add(b.total_tokens),
+        estimated: a.estimated || b.estimated,
     })
 }

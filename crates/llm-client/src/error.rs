@@ -103,6 +103,23 @@ impl LlmError {
         }
     }
 
+    /// Whether the provider may charge for the request although there is no whole answer.
+    #[must_use]
+    pub fn may_be_charged(&self) -> bool {
+        match self.reason {
+            ErrorReason::Transport { delivery } => delivery != Delivery::NotSent,
+            ErrorReason::InvalidOutput { .. } => true,
+            ErrorReason::Authentication
+            | ErrorReason::RateLimit { .. }
+            | ErrorReason::Quota
+            | ErrorReason::ContextOverflow
+            | ErrorReason::ContentPolicy
+            | ErrorReason::InvalidRequest
+            | ErrorReason::ProviderInternal { .. }
+            | ErrorReason::Unknown => false,
+        }
+    }
+
     /// How long to wait after `failed` attempts, of which this error ended the last; none if it is not worth
     /// another, or there were enough. `rand` is any random number (see [`Schedule::wait`]).
     #[must_use]
@@ -157,6 +174,7 @@ impl From<DecodeError> for LlmError {
         match error {
             DecodeError::Provider(error) => Self::accepted(reason, &error.message),
             DecodeError::Truncated
+            | DecodeError::Damaged { .. }
             | DecodeError::Malformed { .. }
             | DecodeError::TooLarge { .. } => Self::accepted(reason, &error.to_string()),
         }

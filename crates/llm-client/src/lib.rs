@@ -7,6 +7,7 @@
 //! Invariant: one call of [`Llm::stream`] or [`Llm::send`] is at most one request on the wire. Nothing here retries, follows
 //! a redirect, or changes a byte of the body.
 
+mod answer;
 mod auth;
 mod client;
 mod dispatch;
@@ -26,6 +27,7 @@ mod stream;
 mod tools;
 mod transport;
 
+pub use answer::Answer;
 pub use auth::{Auth, TokenSource};
 pub use client::{Client, ClientError};
 pub use endpoint::{ByBody, Endpoint, InvalidEndpoint, normalize_base_url};
@@ -35,7 +37,7 @@ pub use llm::Llm;
 pub use llm_protocol::retry;
 pub use models::LIST_MODELS_TIMEOUT;
 pub use options::Options;
-pub use reqwest_transport::ReqwestTransport;
+pub use reqwest_transport::{ReqwestTransport, is_refused_unseen};
 pub use route::Route;
 pub use secret::Secret;
 pub use sigv4::AwsAccess;

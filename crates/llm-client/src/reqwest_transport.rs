@@ -86,7 +86,7 @@ impl ProviderTransport for ReqwestTransport {
             request = request.body(body);
         }
         let response = request.send().await.map_err(|error| {
-            let unsent = error.is_builder() || error.is_connect();
+            let unsent = error.is_builder() || error.is_connect() || is_refused_unseen(&error);
             failure(error, if unsent { Delivery::NotSent } else { Delivery::Ambiguous })
         })?;
         let (status, headers) = (response.status(), response.headers().clone());
@@ -94,6 +94,18 @@ impl ProviderTransport for ReqwestTransport {
         let body = body.map(|chunk| chunk.map_err(|error| failure(error, Delivery::Accepted)));
         Ok(WireResponse { status, headers, body: body.boxed() })
     }
+}
+
+/// Whether HTTP/2 says that the server has not looked at the request: RFC 9113 §8.7.
+pub fn is_refused_unseen(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<h2::Error>() {
+            return error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn failure(error: reqwest::Error, delivery: Delivery) -> TransportError {
@@ -133,6 +145,18 @@ mod tests {
         ReqwestTransport::new(&Options::default()).unwrap();
         rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap();
         ReqwestTransport::new(&Options::default()).unwrap();
+    }
+
+    // Finding llm 8: a stream that the server refuses was not processed, so that another try costs nothing.
+    #[test]
+    fn a_refused_stream_was_not_sent() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("error sending request")]
+        struct Wrapped(#[source] h2::Error);
+        let of = |reason: h2::Reason| is_refused_unseen(&Wrapped(reason.into()));
+        assert!(of(h2::Reason::REFUSED_STREAM));
+        assert!(!of(h2::Reason::INTERNAL_ERROR));
+        assert!(!is_refused_unseen(&std::io::Error::other("closed")));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Which model is spoken to, in which protocol, where and as whom.
 
+use std::time::Duration;
+
 use llm_protocol::{Dialect, Protocol};
 
 use crate::auth::Auth;
@@ -18,6 +20,9 @@ pub struct Route {
     pub auth: Auth,
     /// What it does otherwise than the protocol's owner.
     pub dialect: Dialect,
+    /// How long it may say nothing, before its answer and within. None: the client's own times
+    /// ([`Options`](crate::Options)). Models that reason may be silent for minutes.
+    pub silence: Option<Duration>,
 }
 
 impl Route {
@@ -25,13 +30,20 @@ impl Route {
     #[must_use]
     pub fn new(protocol: Protocol, model: impl Into<String>, endpoint: Endpoint) -> Self {
         let (auth, dialect) = (Auth::None, Dialect::default());
-        Self { protocol, model: model.into(), endpoint, auth, dialect }
+        Self { protocol, model: model.into(), endpoint, auth, dialect, silence: None }
     }
 
     /// With other credentials than the endpoint's key.
     #[must_use]
     pub fn with_auth(mut self, auth: Auth) -> Self {
         self.auth = auth;
+        self
+    }
+
+    /// With another time for which it may say nothing.
+    #[must_use]
+    pub fn with_silence(mut self, silence: Option<Duration>) -> Self {
+        self.silence = silence;
         self
     }
 

@@ -9,11 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use llm_protocol::{Decoder, Delivery, ErrorReason, Framer, LlmEvent};
+use llm_protocol::{
+    DecodeError, Decoder, Delivery, ErrorReason, FinishReason, Framer, LlmEvent, Usage,
+    classify_in_stream, value_of,
+};
 
 use crate::client::{redacted, request_id};
 use crate::error::LlmError;
-use crate::options::Options;
 use crate::secret::Redactor;
 use crate::transport::{TransportError, WireResponse};
 
@@ -59,6 +61,21 @@ impl Stream for LlmStream {
     }
 }
 
+/// What an answer is bounded by, and what it is estimated from.
+pub(crate) struct Bounds {
+    /// Between any two chunks.
+    pub(crate) silence: Duration,
+    /// The most bytes of the whole answer.
+    pub(crate) max_bytes: usize,
+    /// The bytes of the request.
+    pub(crate) asked_bytes: usize,
+}
+
+/// As much of a body without frames as may be an error.
+const MAX_START_BYTES: usize = 64 * 1024;
+/// Bytes that stand for one token where nobody has counted.
+const BYTES_PER_TOKEN: usize = 4;
+
 /// Reads chunks, cuts them into frames and decodes these.
 pub(crate) struct Reading {
     body: BoxStream<'static, Result<Bytes, TransportError>>,
@@ -67,9 +84,14 @@ pub(crate) struct Reading {
     decoder: Option<Decoder>,
     ready: VecDeque<LlmEvent>,
     failed: Option<LlmError>,
-    idle_timeout: Duration,
+    bounds: Bounds,
     bytes_left: usize,
-    max_bytes: usize,
+    /// How many frames have been read.
+    frames: usize,
+    /// The beginning of a body that has no frame yet.
+    start: Vec<u8>,
+    /// The bytes of what the model said.
+    said_bytes: usize,
     redactor: Redactor,
     status: u16,
     request_id: Option<String>,
@@ -80,7 +102,7 @@ impl Reading {
         framer: Framer,
         decoder: Decoder,
         redactor: Redactor,
-        options: &Options,
+        bounds: Bounds,
         response: WireResponse,
     ) -> Self {
         Self {
@@ -89,9 +111,11 @@ impl Reading {
             decoder: Some(decoder),
             ready: VecDeque::new(),
             failed: None,
-            idle_timeout: options.idle_timeout,
-            bytes_left: options.max_response_bytes,
-            max_bytes: options.max_response_bytes,
+            bytes_left: bounds.max_bytes,
+            bounds,
+            frames: 0,
+            start: Vec::new(),
+            said_bytes: 0,
             redactor,
             status: response.status.as_u16(),
             request_id: request_id(&response.headers),
@@ -115,20 +139,31 @@ impl Reading {
 
     /// Takes one chunk. The decoder is kept only while the answer goes on.
     async fn read(&mut self, mut decoder: Decoder) -> Result<(), LlmError> {
-        let chunk = match tokio::time::timeout(self.idle_timeout, self.body.next()).await {
+        let chunk = match tokio::time::timeout(self.bounds.silence, self.body.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
             Ok(None) => return self.end(decoder, None),
             Ok(Some(Err(error))) => return self.end(decoder, Some(error.into())),
             Err(_) => {
-                let waited = format!("nothing more came for {:?}", self.idle_timeout);
+                let waited = format!("nothing more came for {:?}", self.bounds.silence);
                 let error = LlmError::transport(Delivery::Accepted, &waited);
                 return self.end(decoder, Some(error));
             }
         };
         self.count(chunk.len())?;
-        for data in self.framer.push(&chunk)? {
-            self.ready.extend(decoder.push(&data)?);
+        if self.frames == 0 {
+            let room = MAX_START_BYTES - self.start.len();
+            self.start.extend_from_slice(&chunk[..chunk.len().min(room)]);
         }
+        let mut frames = Vec::new();
+        let framed = self.framer.push_into(&chunk, &mut frames);
+        for data in frames {
+            let events = decoder.push(&data).map_err(|error| self.broken(error))?;
+            self.said_bytes += events.iter().map(said_bytes).sum::<usize>();
+            self.ready.extend(events);
+            self.frames += 1;
+            self.start = Vec::new();
+        }
+        framed.map_err(|error| self.broken(error))?;
         if decoder.is_done() {
             self.drain().await;
             return self.end(decoder, None);
@@ -137,9 +172,14 @@ impl Reading {
         Ok(())
     }
 
+    /// After good frames a bad one is damage, not another protocol.
+    fn broken(&self, error: DecodeError) -> LlmError {
+        if self.frames > 0 { error.after_good_frames().into() } else { error.into() }
+    }
+
     fn count(&mut self, bytes: usize) -> Result<(), LlmError> {
         let left = self.bytes_left.checked_sub(bytes).ok_or_else(|| {
-            let message = format!("the answer exceeds {} bytes", self.max_bytes);
+            let message = format!("the answer exceeds {} bytes", self.bounds.max_bytes);
             LlmError::accepted(ErrorReason::InvalidOutput { incomplete_stream: false }, &message)
         })?;
         self.bytes_left = left;
@@ -163,13 +203,65 @@ impl Reading {
     /// telling than that it is incomplete.
     fn end(&mut self, decoder: Decoder, cause: Option<LlmError>) -> Result<(), LlmError> {
         self.body = stream::empty().boxed();
+        // It said why the model stopped, and not that it is over: what came after that is lost, as the count is.
+        let torn = !decoder.is_done();
         match decoder.finish() {
-            Ok(events) => {
+            Ok(mut events) => {
+                self.said_bytes += events.iter().map(said_bytes).sum::<usize>();
+                self.check_said(&events)?;
+                let estimated = torn.then(|| self.estimated());
+                for event in &mut events {
+                    if let LlmEvent::StepFinish { usage, .. } | LlmEvent::Finish { usage, .. } =
+                        event
+                    {
+                        *usage = usage.or(estimated);
+                    }
+                }
                 self.ready.extend(events);
                 Ok(())
             }
-            Err(error) => Err(cause.unwrap_or_else(|| error.into())),
+            Err(error) => Err(cause.or_else(|| self.stated()).unwrap_or_else(|| error.into())),
         }
+    }
+
+    /// An answer in which nothing was said, and that ended for no reason that we know, is none.
+    fn check_said(&self, events: &[LlmEvent]) -> Result<(), LlmError> {
+        let reason = events.iter().find_map(|event| {
+            if let LlmEvent::Finish { reason, .. } = event { Some(*reason) } else { None }
+        });
+        let problem = match reason {
+            _ if self.said_bytes > 0 => return Ok(()),
+            Some(FinishReason::Unknown) => ErrorReason::InvalidOutput { incomplete_stream: true },
+            Some(
+                FinishReason::Stop
+                | FinishReason::Length
+                | FinishReason::ToolCalls
+                | FinishReason::ContentFilter
+                | FinishReason::Error,
+            )
+            | None => return Ok(()),
+        };
+        let message = "the answer is empty, and why the model stopped is not known";
+        Err(LlmError::accepted(problem, message))
+    }
+
+    /// What an answer costs whose count was lost.
+    fn estimated(&self) -> Usage {
+        let tokens =
+            |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+        let (input_tokens, output_tokens) =
+            (tokens(self.bounds.asked_bytes), tokens(self.said_bytes));
+        let total_tokens = input_tokens.saturating_add(output_tokens);
+        Usage { input_tokens, output_tokens, total_tokens, estimated: true, ..Usage::default() }
+    }
+
+    /// The error that a body is which has no frames: some servers send JSON with the media type of a stream.
+    fn stated(&self) -> Option<LlmError> {
+        let json = value_of(std::str::from_utf8(&self.start).ok()?).ok()?;
+        let json = json.get(0).unwrap_or(&json); // Gemini wraps its error in a list of one
+        let error = json.get("error").filter(|error| !error.is_null())?;
+        let error = classify_in_stream(error);
+        Some(LlmError::accepted(error.reason, &error.message))
     }
 
     fn complete(&mut self, mut error: LlmError) -> LlmError {
@@ -177,5 +269,24 @@ impl Reading {
         error.status = Some(self.status);
         error.request_id = self.request_id.take();
         redacted(&self.redactor, error)
+    }
+}
+
+/// The bytes of an event that the model wrote.
+fn said_bytes(event: &LlmEvent) -> usize {
+    match event {
+        LlmEvent::TextDelta { text, .. }
+        | LlmEvent::ReasoningDelta { text, .. }
+        | LlmEvent::ToolInputDelta { text, .. } => text.len(),
+        LlmEvent::ToolInputStart { name, .. } => name.len(),
+        LlmEvent::TextStart { .. }
+        | LlmEvent::TextEnd { .. }
+        | LlmEvent::ReasoningStart { .. }
+        | LlmEvent::ReasoningEnd { .. }
+        | LlmEvent::ToolInputEnd { .. }
+        | LlmEvent::ToolCall(_)
+        | LlmEvent::ToolResult(_)
+        | LlmEvent::StepFinish { .. }
+        | LlmEvent::Finish { .. } => 0,
     }
 }

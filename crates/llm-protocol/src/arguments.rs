@@ -27,6 +27,18 @@ pub(crate) fn object(arguments: &str) -> Cow<'_, RawValue> {
     Cow::Owned(to_raw_value(&wrapped).expect("a string is always written"))
 }
 
+/// As [`object`], where the protocol writes it as a text.
+///
+/// vLLM answers 400 and llama.cpp 500 to every request whose conversation holds arguments that are no JSON object
+/// (<https://github.com/vllm-project/vllm/issues/43995>, <https://github.com/ggml-org/llama.cpp/issues/25510>), so a
+/// call that was cut at its length would end the conversation.
+pub(crate) fn object_text(arguments: &str) -> Cow<'_, str> {
+    match object(arguments) {
+        Cow::Borrowed(raw) => Cow::Borrowed(raw.get()),
+        Cow::Owned(raw) => Cow::Owned(String::from(Box::<str>::from(raw))),
+    }
+}
+
 /// As [`object`], kept.
 pub(crate) fn owned_object(arguments: &str) -> RawJson {
     RawJson::parse(object(arguments).get()).expect("it is a JSON object")
@@ -57,6 +69,7 @@ mod tests {
         for (arguments, expected) in cases {
             assert_eq!(object(arguments).get(), expected, "{arguments:?}");
             assert_eq!(owned_object(arguments).get(), expected);
+            assert_eq!(object_text(arguments), expected);
         }
     }
 }

@@ -32,12 +32,25 @@ impl Framer {
     ///
     /// # Errors
     /// A message is too large, or is not what its checksums say; drop the framer.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
         let mut frames = Vec::new();
+        self.push_into(bytes, &mut frames)?;
+        Ok(frames)
+    }
+
+    /// The same, into `frames`: after an error it holds those that were complete before the broken one.
+    ///
+    /// # Errors
+    /// As [`Framer::push`].
+    pub fn push_into(
+        &mut self,
+        mut bytes: &[u8],
+        frames: &mut Vec<String>,
+    ) -> Result<(), DecodeError> {
         if !self.partial.is_empty() {
             bytes = self.fill(bytes)?;
             if self.length(&self.partial)? != Some(self.partial.len()) {
-                return Ok(frames);
+                return Ok(());
             }
             frames.extend(frame(&self.partial)?);
             self.partial = Vec::new(); // keeps no memory: most messages arrive whole
@@ -48,7 +61,7 @@ impl Framer {
             bytes = rest;
         }
         self.partial.extend_from_slice(bytes);
-        Ok(frames)
+        Ok(())
     }
 
     /// Takes what the partial message lacks, and returns the rest.
@@ -89,9 +102,10 @@ impl Framer {
 
 /// One whole message as JSON; none if it is no event (headers that we do not know).
 fn frame(message: &[u8]) -> Result<Option<String>, DecodeError> {
-    let message = read_message_from(message).map_err(|error| {
-        DecodeError::malformed(format!("a message of an event stream: {error}"))
-    })?;
+    // Its length was plausible, so this is the event stream, and its checksums say what became of it.
+    let message = read_message_from(message)
+        .map_err(|error| DecodeError::malformed(format!("a message of an event stream: {error}")))
+        .map_err(DecodeError::after_good_frames)?;
     let header = |name: &str| {
         let header = message.headers().iter().find(|header| header.name().as_str() == name)?;
         header.value().as_string().ok().map(|text| text.as_str())
@@ -167,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_what_its_checksums_say_is_malformed() {
+    fn a_message_that_is_not_what_its_checksums_say_is_damaged() {
         let whole = event("a", r#"{"text":"hello"}"#);
         for at in [4, 9, 20, whole.len() - 6, whole.len() - 1] {
             let mut broken = whole.clone();
             broken[at] ^= 1;
             let error = frames(&broken).unwrap_err();
-            assert!(matches!(error, DecodeError::Malformed { .. }), "byte {at}: {error}");
+            assert!(matches!(error, DecodeError::Damaged { .. }), "byte {at}: {error}");
         }
         assert!(matches!(frames(&[0; 16]), Err(DecodeError::Malformed { .. })));
     }

@@ -6,34 +6,62 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use crate::dialect::CallIdForm;
+
 /// The most characters of an id (OpenAI's Responses, Bedrock) and of a name (OpenAI, Bedrock).
 const MAX_LENGTH: usize = 64;
+/// The characters of an id of Mistral's. <https://github.com/anomalyco/opencode/issues/1680>
+const NINE: usize = 9;
+
+/// The name of a tool where the model gave none.
+pub(crate) const UNNAMED: &str = "unnamed";
 
 /// Gives the calls of one request their ids, in the order of the conversation. What is given depends only on the
 /// calls before, so a longer conversation begins with the same bytes.
 #[derive(Debug)]
 pub(crate) struct CallIds<'a> {
-    /// Only `[a-zA-Z0-9_-]` is accepted.
-    plain: bool,
+    form: Form,
     given: HashSet<Cow<'a, str>>,
     newest: HashMap<&'a str, Cow<'a, str>>,
 }
 
+/// Which ids are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Any, of at most [`MAX_LENGTH`] characters.
+    Any,
+    /// As many of `[a-zA-Z0-9_-]`.
+    Plain,
+    /// Exactly [`NINE`] of `[a-zA-Z0-9]`.
+    Nine,
+}
+
 impl<'a> CallIds<'a> {
+    /// For a deployment that accepts only these.
+    pub(crate) fn of(form: CallIdForm) -> Self {
+        match form {
+            CallIdForm::Nine => Self { form: Form::Nine, ..Self::plain() },
+        }
+    }
+
     /// For a provider that accepts only `[a-zA-Z0-9_-]`.
     pub(crate) fn plain() -> Self {
-        Self { plain: true, given: HashSet::new(), newest: HashMap::new() }
+        Self { form: Form::Plain, given: HashSet::new(), newest: HashMap::new() }
     }
 
     /// For a provider that accepts any characters.
     pub(crate) fn any() -> Self {
-        Self { plain: false, ..Self::plain() }
+        Self { form: Form::Any, ..Self::plain() }
     }
 
     /// The id of the next call: its own if it is accepted and new, else one that is.
     pub(crate) fn of_call(&mut self, id: &'a str) -> Cow<'a, str> {
         let own = self.accepted(id);
-        let free = distinct(own, |taken| self.given.contains(taken));
+        let is_taken = |taken: &str| self.given.contains(taken);
+        let free = match self.form {
+            Form::Any | Form::Plain => distinct(own, is_taken),
+            Form::Nine => distinct_nine(own, is_taken),
+        };
         self.given.insert(free.clone());
         self.newest.insert(id, free.clone());
         free
@@ -45,12 +73,40 @@ impl<'a> CallIds<'a> {
     }
 
     fn accepted(&self, id: &'a str) -> Cow<'a, str> {
-        if id.is_empty() {
-            return Cow::Borrowed("call");
+        let id = if id.is_empty() { "call" } else { id };
+        match self.form {
+            Form::Any => cut(Cow::Borrowed(id), MAX_LENGTH),
+            Form::Plain => cut(plain(id), MAX_LENGTH),
+            Form::Nine => nine(id),
         }
-        let id = if self.plain { plain(id) } else { Cow::Borrowed(id) };
-        cut(id, MAX_LENGTH)
     }
+}
+
+/// Nine letters and digits: the last ones of the id, which tell ids apart where they begin alike (`call_…`), with zeros
+/// before them if there are fewer.
+fn nine(id: &str) -> Cow<'_, str> {
+    if id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Cow::Borrowed(id);
+    }
+    let mut last: Vec<char> =
+        id.chars().rev().filter(char::is_ascii_alphanumeric).take(NINE).collect();
+    last.resize(NINE, '0');
+    Cow::Owned(last.into_iter().rev().collect())
+}
+
+/// The id, or it with the first number in place of its end that makes it one that is not taken.
+fn distinct_nine<'a>(id: Cow<'a, str>, is_taken: impl Fn(&str) -> bool) -> Cow<'a, str> {
+    if !is_taken(&id) {
+        return id;
+    }
+    let numbered = (2_u64..).map(|copy| {
+        let number = copy.to_string();
+        Cow::Owned(format!("{}{number}", &id[..NINE.saturating_sub(number.len())]))
+    });
+    numbered
+        .into_iter()
+        .find(|id| !is_taken(id))
+        .expect("a conversation has fewer calls than there are numbers")
 }
 
 /// The id, or it with the first number behind it that makes it one that is not taken.
@@ -70,7 +126,7 @@ pub(crate) fn distinct<'a>(id: Cow<'a, str>, is_taken: impl Fn(&str) -> bool) ->
 /// from others, but it must not make the provider refuse the conversation.
 pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
-        return Cow::Borrowed("unnamed");
+        return Cow::Borrowed(UNNAMED);
     }
     if name.bytes().all(is_plain) {
         return cut(Cow::Borrowed(name), MAX_LENGTH);
@@ -150,6 +206,21 @@ mod tests {
         }
         let mut ids = CallIds::any();
         assert_eq!(ids.of_call("functions.read:0 é"), "functions.read:0 é");
+    }
+
+    // Finding llm 3: Mistral takes only ids of nine letters and digits.
+    #[test]
+    fn nine_letters_and_digits_are_unique_and_stable() {
+        let mut ids = CallIds::of(CallIdForm::Nine);
+        assert_eq!(ids.of_call("abcDEF123"), "abcDEF123");
+        assert_eq!(ids.of_call("call_PTLP8xhu3uwZk4l3nlnrrJha"), "3nlnrrJha");
+        assert_eq!(ids.of_result("call_PTLP8xhu3uwZk4l3nlnrrJha"), "3nlnrrJha");
+        assert_eq!(ids.of_call("call_0"), "0000call0");
+        assert_eq!(ids.of_call("call_0"), "0000call2");
+        assert_eq!(ids.of_result("call_0"), "0000call2");
+        assert_eq!(ids.of_call(""), "00000call");
+        assert_eq!(ids.of_call("é"), "000000000");
+        assert_eq!(ids.of_call("ü"), "000000002");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Providers agree on statuses more than on bodies, so a body only refines what the status says, by its
 //! `code` or `type` first and by known phrases last. The phrases are those of OpenAI, Anthropic, Google,
-//! Groq, OpenRouter, vLLM, llama.cpp and Ollama.
+//! Groq, OpenRouter, GitHub Copilot, Mistral, Moonshot, Z.ai, MiniMax, xAI, vLLM, llama.cpp, LM Studio and Ollama.
 
 use serde_json::Value;
 
@@ -116,7 +116,8 @@ fn with_wait(reason: ErrorReason, retry_after_ms: Option<u64>) -> ErrorReason {
 fn by_name(codes: &[String]) -> Option<ErrorReason> {
     let has =
         |words: &[&str]| codes.iter().any(|code| words.iter().any(|word| code.contains(word)));
-    if has(&["rate_limit", "too_many_requests", "throttling"]) {
+    // OpenAI, when requests come in faster than they did: <https://platform.openai.com/docs/guides/error-codes>.
+    if has(&["rate_limit", "too_many_requests", "throttling", "slow_down"]) {
         return Some(ErrorReason::RateLimit { retry_after_ms: None });
     }
     let refused = ["authentication", "permission", "invalid_api_key", "unauthorized"];
@@ -133,6 +134,7 @@ fn by_name(codes: &[String]) -> Option<ErrorReason> {
 }
 
 /// What an error's body says, in lower case but for the message.
+#[derive(Default)]
 struct Stated {
     codes: Vec<String>,
     message: String,
@@ -145,7 +147,7 @@ impl Stated {
             // Gemini wraps its error in a list of one.
             Ok(Value::Array(items)) if !items.is_empty() => Self::from_object(&items[0], body),
             Ok(value) => Self::from_object(&value, body),
-            Err(_) => Self { codes: Vec::new(), message: body.trim().to_owned(), google: None },
+            Err(_) => Self { message: body.trim().to_owned(), ..Self::default() },
         }
     }
 
@@ -168,11 +170,26 @@ impl Stated {
         let message = error.as_str().map(str::to_owned);
         let message = message.or_else(|| text("message")).or_else(|| text("detail"));
         let message = message.or_else(|| text("Message")); // AWS, before it reaches the service
-        Self {
+        let stated = Self {
             codes: ["code", "type", "status"].into_iter().filter_map(code).collect(),
             message: message.unwrap_or_default(),
             google: google_reason(error),
+        };
+        match upstream(error) {
+            Some(raw) => stated.with_upstream(Self::from_body(&raw)),
+            None => stated,
         }
+    }
+
+    /// A gateway's own words are `Provider returned error`; the provider's say why. Its codes come after the gateway's,
+    /// so that the gateway's status counts.
+    fn with_upstream(mut self, upstream: Self) -> Self {
+        self.codes.extend(upstream.codes);
+        if !upstream.message.is_empty() {
+            self.message = upstream.message;
+        }
+        self.google = self.google.or(upstream.google);
+        self
     }
 
     /// What the body knows better than the status.
@@ -182,8 +199,16 @@ impl Stated {
             self.codes.iter().any(|code| words.iter().any(|word| code.contains(word)))
         };
         let said = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        if code(OVERFLOW_CODES) || (may_be_overflow(status) && said(OVERFLOW_PHRASES)) {
+        if code(OVERFLOW_CODES)
+            || (may_be_overflow(status) && said(OVERFLOW_PHRASES))
+            || (matches!(status, 0 | 413 | 429) && exceeds_its_limit(&message))
+            // Cerebras says no more than this.
+            || (status == 400 && message.is_empty())
+        {
             return Some(ErrorReason::ContextOverflow);
+        }
+        if matches!(status, 0 | 400) && said(KEY_PHRASES) {
+            return Some(ErrorReason::Authentication);
         }
         if code(POLICY_CODES) || (matches!(status, 0 | 400 | 403 | 422) && said(POLICY_PHRASES)) {
             return Some(ErrorReason::ContentPolicy);
@@ -209,13 +234,47 @@ impl Stated {
     }
 }
 
+/// What OpenRouter was answered: <https://openrouter.ai/docs/api-reference/errors#provider-errors>. JSON as a text, an
+/// object, or any text.
+fn upstream(error: &Value) -> Option<String> {
+    match error.get("metadata")?.get("raw")? {
+        Value::String(raw) => Some(raw.clone()),
+        raw @ Value::Object(_) => Some(raw.to_string()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
+    }
+}
+
+/// Whether a request alone is larger than what a minute allows, as OpenAI and Groq say it (`Limit 200000, Requested
+/// 480002`): it never fits, however long one waits.
+fn exceeds_its_limit(message: &str) -> bool {
+    let number_after = |word: &str| {
+        let (_, rest) = message.split_once(word)?;
+        let rest = rest.trim_start_matches([':', ' ']);
+        let digits: String = rest
+            .chars()
+            .take_while(|c| c.is_ascii_digit() || *c == ',')
+            .filter(|c| *c != ',')
+            .collect();
+        digits.parse::<u64>().ok()
+    };
+    match (number_after("limit "), number_after("requested ")) {
+        (Some(limit), Some(requested)) => requested > limit,
+        (_, _) => false,
+    }
+}
+
 /// Local servers answer 500 where the hosted ones answer 400.
 fn may_be_overflow(status: u16) -> bool {
     matches!(status, 0 | 400 | 413 | 422 | 500)
 }
 
-const OVERFLOW_CODES: &[&str] =
-    &["context_length_exceeded", "exceed_context_size", "request_too_large"];
+const OVERFLOW_CODES: &[&str] = &[
+    "context_length_exceeded",
+    "exceed_context_size",
+    "request_too_large",
+    // GitHub Copilot.
+    "model_max_prompt_tokens_exceeded",
+];
 const OVERFLOW_PHRASES: &[&str] = &[
     "maximum context length",
     "context window",
@@ -227,7 +286,22 @@ const OVERFLOW_PHRASES: &[&str] = &[
     "exceed context limit",
     "maximum prompt length",
     "reduce the length of the messages",
+    // Amazon Nova on Bedrock, as a 400 or within the stream.
+    "input tokens exceeded",
+    // GitHub Copilot: `prompt token count of 140000 exceeds the limit of 128000`.
+    "prompt token count",
+    // Moonshot's Kimi: `Your request exceeded model token limit: 262144`.
+    "exceeded model token limit",
+    // Z.ai, its two words for it.
+    "more than max tokens allowed",
+    "prompt exceeds max length",
+    // Ollama.
+    "prompt too long",
+    // Mistral: `Prompt contains 40000 tokens … too large for model with 32768 maximum context length`.
+    "too large for model with",
 ];
+/// xAI says so with the status of an invalid request.
+const KEY_PHRASES: &[&str] = &["incorrect api key", "invalid api key"];
 const POLICY_CODES: &[&str] =
     &["content_policy", "content_filter", "responsibleaipolicy", "moderation", "safety"];
 const POLICY_PHRASES: &[&str] = &[

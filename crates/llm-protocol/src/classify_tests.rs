@@ -147,3 +147,71 @@ fn errors_of_aws_are_known_by_their_names() {
     let said = classify_named(403, None, None, r#"{"Message":"not authorized"}"#);
     assert_eq!(said.message, "not authorized");
 }
+
+// Finding llm 2: overflows in the words of each provider that has its own.
+#[test]
+fn overflows_are_known_in_every_providers_words() {
+    let raw = r#"{"error":{"message":"This endpoint's maximum context length is 8192 tokens","code":400}}"#;
+    let openrouter = json!({"error": {
+        "message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "x"}
+    }});
+    let nested = json!({"error": {
+        "message": "Provider returned error", "code": 400,
+        "metadata": {"raw": {"error": {"message": "prompt is too long: 9 tokens > 8 maximum"}}}
+    }});
+    let copilot = json!({"error": {
+        "message": "prompt token count of 140000 exceeds the limit of 128000",
+        "code": "model_max_prompt_tokens_exceeded"
+    }});
+    let nova = "Input Tokens Exceeded: Number of input tokens exceeds maximum length. Please update the input to try again.";
+    let kimi =
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)";
+    let too_large = "Request too large for gpt-4o in organization org-x on tokens per min (TPM): Limit 200000, Requested 480002. The input or output tokens must be reduced in order to run successfully.";
+    let cases = [
+        (400, openrouter.to_string()),
+        (400, nested.to_string()),
+        (400, copilot.to_string()),
+        (400, json!({"message": nova}).to_string()),
+        (400, json!({"error": {"message": kimi, "type": "invalid_request_error"}}).to_string()),
+        (400, json!({"error": {"message": "tokens in request more than max tokens allowed", "code": "1210"}}).to_string()),
+        (400, json!({"error": {"message": "Prompt exceeds max length", "code": "1261"}}).to_string()),
+        (400, String::new()),
+        (429, json!({"error": {"message": too_large, "type": "tokens", "code": "rate_limit_exceeded"}}).to_string()),
+        (413, json!({"error": {"message": "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 7,204", "code": "rate_limit_exceeded"}}).to_string()),
+    ];
+    for (status, body) in cases {
+        assert_eq!(reason(status, &body), ErrorReason::ContextOverflow, "{status} {body}");
+    }
+    for message in [nova, kimi] {
+        let error = json!({"type": "validationException", "message": message});
+        assert_eq!(classify_in_stream(&error).reason, ErrorReason::ContextOverflow, "{message}");
+    }
+    let busy = "Rate limit reached for gpt-4o: Limit 200000, Used 190000, Requested 20000. Please try again in 3s.";
+    let body = json!({"error": {"message": busy, "code": "rate_limit_exceeded"}}).to_string();
+    assert_eq!(reason(429, &body), ErrorReason::RateLimit { retry_after_ms: None });
+}
+
+// Finding llm 2: a gateway's error is told in the words of the provider behind it.
+#[test]
+fn a_gateways_error_is_the_upstreams() {
+    let of = |status: u16, raw: Value| {
+        let error =
+            json!({"message": "Provider returned error", "code": status, "metadata": {"raw": raw}});
+        classify(status, None, &json!({"error": error}).to_string())
+    };
+    let error = of(429, json!("model is temporarily rate-limited upstream"));
+    assert_eq!(error.message, "model is temporarily rate-limited upstream");
+    assert_eq!(error.reason, ErrorReason::RateLimit { retry_after_ms: None });
+    assert_eq!(of(502, Value::Null).message, "Provider returned error");
+    let refused = of(400, json!({"error": {"message": "flagged by moderation"}}));
+    assert_eq!(refused.reason, ErrorReason::ContentPolicy);
+}
+
+// Finding llm 8: a wrong key of xAI, and OpenAI's request to slow down.
+#[test]
+fn a_wrong_key_and_slow_down_are_known() {
+    let body = json!({"code": "Client specified an invalid argument", "error": "Incorrect API key provided: xa***1."});
+    assert_eq!(reason(400, &body.to_string()), ErrorReason::Authentication);
+    let slow = json!({"code": "slow_down", "message": "Please slow down"});
+    assert!(classify_in_stream(&slow).reason.is_retryable());
+}

@@ -15,6 +15,12 @@ pub enum DecodeError {
         /// What is wrong, bounded.
         message: String,
     },
+    /// What came was changed on its way: a checksum says so, or what came before was good. Another try may be whole.
+    #[error("the answer was damaged on its way: {message}")]
+    Damaged {
+        /// What is wrong, bounded.
+        message: String,
+    },
     /// A bound on what we keep was passed.
     #[error("the stream holds more than {max} {what}")]
     TooLarge {
@@ -36,11 +42,24 @@ impl DecodeError {
         Self::Malformed { message }
     }
 
+    /// The same after frames that were good: a server that speaks the protocol does not stop speaking it.
+    #[must_use]
+    pub fn after_good_frames(self) -> Self {
+        match self {
+            Self::Malformed { message } => Self::Damaged { message },
+            Self::Truncated | Self::Damaged { .. } | Self::TooLarge { .. } | Self::Provider(_) => {
+                self
+            }
+        }
+    }
+
     /// The typed reason.
     #[must_use]
     pub fn reason(&self) -> ErrorReason {
         match self {
-            Self::Truncated => ErrorReason::InvalidOutput { incomplete_stream: true },
+            Self::Truncated | Self::Damaged { .. } => {
+                ErrorReason::InvalidOutput { incomplete_stream: true }
+            }
             Self::Malformed { .. } | Self::TooLarge { .. } => {
                 ErrorReason::InvalidOutput { incomplete_stream: false }
             }

@@ -29,6 +29,16 @@ pub struct Dialect {
     /// Marks for the prompt cache are sent in the messages, as Anthropic has them. Chat only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inline_cache: bool,
+    /// The deployment finds its cache by `prompt_cache_key`: requests of one conversation should have the same one. Who
+    /// knows the conversation asks for it; an encoder does not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cache_key: bool,
+    /// Which ids of calls the deployment takes. None: any. Chat only; the other protocols know their owners'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_ids: Option<CallIdForm>,
+    /// After results the deployment wants an answer of the model before anything of the user. Chat only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub answers_results: bool,
     /// Fields of the body that the deployment refuses: left out whoever asks for them (`temperature`,
     /// `stream_options`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -36,6 +46,14 @@ pub struct Dialect {
     /// Compatibility body fields: added to every body, below what the request asks for.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub body: Map<String, Value>,
+}
+
+/// Which ids of calls a deployment takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallIdForm {
+    /// Exactly nine letters and digits, as Mistral has them.
+    Nine,
 }
 
 /// How instructions in the middle of a conversation are sent.

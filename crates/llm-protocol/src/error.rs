@@ -34,7 +34,7 @@ pub enum ErrorReason {
     },
     /// The provider's answer breaks its protocol.
     InvalidOutput {
-        /// It merely stopped early; another try may be whole.
+        /// It merely stopped early, or was damaged on its way; another try may be whole.
         incomplete_stream: bool,
     },
     /// None of these; the provider's message is all we know.
@@ -146,7 +146,7 @@ impl ErrorReason {
                 "the model provider failed or is overloaded: try again later, or use another model"
             }
             Self::InvalidOutput { incomplete_stream: true } => {
-                "the model provider's answer stopped before its end: try again"
+                "the model provider's answer did not arrive whole: try again"
             }
             Self::InvalidOutput { incomplete_stream: false } => {
                 "the model provider's answer breaks its protocol: check that the base URL speaks the chosen protocol"

@@ -143,4 +143,7 @@ pub struct Usage {
     pub reasoning_tokens: u64,
     /// Input and output.
     pub total_tokens: u64,
+    /// Nobody counted: the answer came whole and its count was lost, so that its bytes were.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }

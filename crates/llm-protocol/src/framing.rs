@@ -49,9 +49,19 @@ impl Framer {
     /// # Errors
     /// A frame is too large or broken; drop the framer.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
+        let mut frames = Vec::new();
+        self.push_into(bytes, &mut frames)?;
+        Ok(frames)
+    }
+
+    /// The same, into `frames`: after an error it holds those that were complete before the broken one.
+    ///
+    /// # Errors
+    /// As [`Framer::push`].
+    pub fn push_into(&mut self, bytes: &[u8], frames: &mut Vec<String>) -> Result<(), DecodeError> {
         match self {
-            Self::Sse(framer) => Ok(framer.push(bytes)?),
-            Self::AwsEventStream(framer) => framer.push(bytes),
+            Self::Sse(framer) => Ok(framer.push_into(bytes, frames)?),
+            Self::AwsEventStream(framer) => framer.push_into(bytes, frames),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `serde_json::Value` is no place for it: it rewrites numbers, and its key order depends on a cargo feature.
 
 use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -91,6 +91,38 @@ impl Serialize for Sorted<'_> {
             }
         }
     }
+}
+
+/// A count of a provider: some write `5.0`, `"5"` or, for what they do not know, `-1`. What is no count is none: it is no
+/// reason to refuse an answer that is whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Count(pub(crate) Option<u64>);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let count = match Value::deserialize(deserializer)? {
+            Value::Number(number) => {
+                number.as_u64().or_else(|| number.as_f64().and_then(whole_count))
+            }
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        Ok(Self(count))
+    }
+}
+
+fn whole_count(number: f64) -> Option<u64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
+    if !(0.0..=EXACT).contains(&number) {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^53")]
+    Some(number.round() as u64)
+}
+
+/// The same JSON with one of the members that an object has twice, the last; `None` if it is no JSON.
+pub(crate) fn without_duplicates(json: &str) -> Option<String> {
+    serde_json::from_str::<Value>(json).ok().map(|value| value.to_string())
 }
 
 /// JSON text without the white space between its tokens; their own text stays as it is (`1.0`, the order of keys).

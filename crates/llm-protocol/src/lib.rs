@@ -45,7 +45,7 @@ pub use classify::{
     classify, classify_in_stream, classify_named, http_date_unix_ms, retry_after_ms,
 };
 pub use decode_error::DecodeError;
-pub use dialect::{Dialect, Instructions, wrap_instructions};
+pub use dialect::{CallIdForm, Dialect, Instructions, wrap_instructions};
 pub use error::{Delivery, ErrorReason, ProviderError, truncate};
 pub use error_event::ErrorEvent;
 pub use event::{FinishReason, LlmEvent, Usage};

@@ -3,7 +3,7 @@
 //! Serde reads tagged enums through a buffer that loses raw text, so a part is read as one flat set of
 //! fields and then given its type.
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::json::{RawJson, compact};
@@ -54,6 +54,11 @@ pub(crate) fn can_carry(role: Role, part: &Part) -> bool {
     }
 }
 
+/// A value that is there, even if it is `null`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PartFields {
@@ -64,6 +69,8 @@ pub(crate) struct PartFields {
     data: Option<String>,
     id: Option<String>,
     name: Option<String>,
+    /// `null` is an input too: no arguments.
+    #[serde(default, deserialize_with = "given")]
     input: Option<Box<RawValue>>,
     input_text: Option<String>,
     #[serde(default)]
@@ -283,6 +290,16 @@ mod tests {
         assert_eq!(read(r#"{"n": 1.0}"#), ToolResult::text("c", "t", r#"{"n":1.0}"#));
         assert_eq!(read(r#"[{"type":"text","text":"hi"}]"#), ToolResult::text("c", "t", "hi"));
         assert_eq!(read("[1, 2]"), ToolResult::text("c", "t", "[1,2]"));
+    }
+
+    // Finding llm 13: the schema allows any JSON, `null` too.
+    #[test]
+    fn an_input_of_null_is_one() {
+        let call: Message = serde_json::from_str(
+            r#"{"role":"assistant","content":[{"type":"tool-call","id":"c","name":"t","input":null}]}"#,
+        )
+        .unwrap();
+        assert_eq!(call.content, [Part::ToolCall(ToolCall::new("c", "t", "null"))]);
     }
 
     #[test]

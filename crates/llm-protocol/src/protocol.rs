@@ -109,7 +109,7 @@ impl Protocol {
         self.spec().id
     }
 
-    /// The version of the bytes that [`Protocol::encode`] writes.
+    /// The newest version of its bytes, which [`Protocol::encode`] writes.
     #[must_use]
     pub fn wire_version(self) -> u32 {
         self.spec().wire_version
@@ -142,8 +142,26 @@ impl Protocol {
     /// The body to send; the same request and dialect give the same bytes in any build.
     #[must_use]
     pub fn encode_for(self, request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
+        self.written(self.wire_version(), request, dialect)
+    }
+
+    /// The body as an earlier build wrote it, of the wire version that is stored with it. None: no build of ours has
+    /// that version, or only a later one.
+    #[must_use]
+    pub fn encode_version(
+        self,
+        version: u32,
+        request: &LlmRequest,
+        dialect: &Dialect,
+    ) -> Option<Vec<u8>> {
+        (1..=self.wire_version())
+            .contains(&version)
+            .then(|| self.written(version, request, dialect))
+    }
+
+    fn written(self, version: u32, request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
         let owner = self.owner(&request.model, dialect);
-        body::written(self.spec().write, Source { request, dialect, owner: &owner })
+        body::written(self.spec().write, Source { request, dialect, owner: &owner, version })
     }
 
     /// The protocol of this id.

@@ -11,16 +11,20 @@ pub struct Schedule {
     pub base: Duration,
     /// Retries after the first attempt.
     pub max_retries: u32,
+    /// Of them, those after a request that the provider may have worked on and may charge for: it fell silent, or its
+    /// answer broke off. The next one may cost as much again.
+    pub max_paid_retries: u32,
     /// The longest wait that a provider can ask for; a longer one is cut to it.
     pub max_retry_after: Duration,
 }
 
 impl Default for Schedule {
-    /// 2, 4, 8 and 16 s (± 20 %); at most 15 minutes where the provider asks for more.
+    /// 2, 4, 8 and 16 s (± 20 %), two of them paid; at most 15 minutes where the provider asks for more.
     fn default() -> Self {
         Self {
             base: Duration::from_secs(2),
             max_retries: 4,
+            max_paid_retries: 2,
             max_retry_after: Duration::from_mins(15),
         }
     }
@@ -36,6 +40,12 @@ impl Schedule {
             return None;
         }
         self.wait(failed, reason.retry_after_ms().map(Duration::from_millis), rand)
+    }
+
+    /// Whether there may be another retry when so many requests failed that may have been charged, the last among them.
+    #[must_use]
+    pub fn allows_paid(&self, failed: u32) -> bool {
+        failed <= self.max_paid_retries
     }
 
     /// The same whatever the last one failed for; `asked` is how long the provider wants us to wait.

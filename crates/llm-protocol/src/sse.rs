@@ -53,8 +53,21 @@ impl Framer {
     ///
     /// # Errors
     /// An event is too large; drop the framer.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Result<Vec<String>, FrameTooLarge> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, FrameTooLarge> {
         let mut payloads = Vec::new();
+        self.push_into(bytes, &mut payloads)?;
+        Ok(payloads)
+    }
+
+    /// The same, into `payloads`: after an error it holds those that were complete before.
+    ///
+    /// # Errors
+    /// As [`Framer::push`].
+    pub fn push_into(
+        &mut self,
+        mut bytes: &[u8],
+        payloads: &mut Vec<String>,
+    ) -> Result<(), FrameTooLarge> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -70,16 +83,16 @@ impl Framer {
             let line = &bytes[..end];
             bytes = &bytes[end + 1..];
             if self.line.is_empty() {
-                self.end_line(line, &mut payloads);
+                self.end_line(line, payloads);
             } else {
                 let mut whole = std::mem::take(&mut self.line);
                 whole.extend_from_slice(line);
-                self.end_line(&whole, &mut payloads);
+                self.end_line(&whole, payloads);
                 whole.clear();
                 self.line = whole; // keeps its allocation for the next cut line
             }
         }
-        Ok(payloads)
+        Ok(())
     }
 
     fn check_size(&self, more: usize) -> Result<(), FrameTooLarge> {

@@ -8,6 +8,7 @@ use memchr::{memchr, memmem};
 use serde_json::Value;
 
 use crate::decode_error::DecodeError;
+use crate::json::without_duplicates;
 
 /// What stands for a half without its other.
 const REPLACEMENT: &str = "\\ufffd";
@@ -36,7 +37,7 @@ impl Halves {
                 None => return Ok((frame, data)),
                 Some(mended) => (None, mended),
             },
-            Err(error) => match self.join(data) {
+            Err(error) => match self.join(data).or_else(|| without_duplicates(data)) {
                 None => return Err(error),
                 Some(mended) => (Some(error), mended),
             },

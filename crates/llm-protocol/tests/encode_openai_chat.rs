@@ -5,8 +5,8 @@ mod common;
 
 use common::media;
 use llm_protocol::{
-    Dialect, LlmRequest, Message, Part, Protocol, RawJson, Role, SystemPart, TextPart, ToolCall,
-    ToolChoice, ToolContent, ToolDefinition, ToolResult,
+    CallIdForm, Dialect, LlmRequest, Message, Part, Protocol, RawJson, Role, SystemPart, TextPart,
+    ToolCall, ToolChoice, ToolContent, ToolDefinition, ToolResult,
 };
 use serde_json::{Value, json};
 
@@ -75,8 +75,18 @@ const VERSION_1: &str = concat!(
 );
 
 #[test]
-fn version_1_writes_these_bytes() {
-    common::assert_version_1(Protocol::OpenAiChat, &full_request(), VERSION_1);
+fn each_version_writes_its_bytes() {
+    common::assert_version(Protocol::OpenAiChat, 1, &full_request(), VERSION_1);
+    // Since version 2, arguments are a JSON object whatever the model wrote.
+    let broken = r#""arguments":"{\"broken\":""#;
+    let wrapped = r#""arguments":"{\"invalid_json\":\"{\\\"broken\\\":\"}""#;
+    let version_2 = VERSION_1.replace(broken, wrapped);
+    common::assert_version(Protocol::OpenAiChat, 2, &full_request(), &version_2);
+    assert_eq!(
+        Protocol::OpenAiChat.wire_version(),
+        2,
+        "keep these and add one for the new version"
+    );
 }
 
 #[test]
@@ -127,7 +137,7 @@ fn an_assistant_message_with_calls_only_has_null_content_and_one_of_reasoning_is
             Message::assistant(vec![thought, call])
         ]),
         json!([{"role": "assistant", "content": null, "tool_calls": [
-            {"id": "c", "type": "function", "function": {"name": "t", "arguments": ""}}
+            {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
         ]}])
     );
 }
@@ -362,4 +372,66 @@ fn nothing_stands_between_the_results_of_a_batch() {
         [0, 2].map(|at| shown[at]["text"].clone()),
         ["[result of look a]", "[result of look b]"]
     );
+}
+
+// Finding llm 1: arguments that are no JSON end no conversation; the bytes of the first wire version stay.
+#[test]
+fn malformed_arguments_are_an_object_that_holds_them() {
+    let said = |arguments: &str| {
+        let call = Part::ToolCall(ToolCall::new("c", "glob", arguments));
+        LlmRequest::new("m", vec![Message::assistant(vec![call])])
+    };
+    let cut = r#"{"pattern":"*""#;
+    for protocol in [Protocol::OpenAiChat, Protocol::OpenAiResponses] {
+        let request = said(cut);
+        let newest = String::from_utf8(protocol.encode(&request)).unwrap();
+        let wrapped = r#""arguments":"{\"invalid_json\":\"{\\\"pattern\\\":\\\"*\\\"\"}""#;
+        assert!(newest.contains(wrapped), "{newest}");
+        let first = protocol.encode_version(1, &request, &Dialect::default()).unwrap();
+        let first = String::from_utf8(first).unwrap();
+        assert!(first.contains(r#""arguments":"{\"pattern\":\"*\"""#), "{first}");
+        let newest = protocol.encode_version(2, &request, &Dialect::default()).unwrap();
+        assert_eq!(newest, protocol.encode(&request));
+        for other in [0, 3] {
+            assert_eq!(protocol.encode_version(other, &request, &Dialect::default()), None);
+        }
+        let empty = String::from_utf8(protocol.encode(&said(""))).unwrap();
+        assert!(empty.contains(r#""arguments":"{}""#), "{empty}");
+    }
+}
+
+// Finding llm 3: Mistral's ids, and an answer of the model between results and the user.
+#[test]
+fn mistral_gets_its_ids_and_an_answer_after_results() {
+    let result = |id: &str| {
+        let content = vec![Part::ToolResult(ToolResult::text(id, "read", "text"))];
+        Message { role: Role::Tool, content }
+    };
+    let call = |id: &str| Part::ToolCall(ToolCall::new(id, "read", "{}"));
+    let request = LlmRequest::new(
+        "m",
+        vec![
+            Message::user("go"),
+            Message::assistant(vec![call("call_PTLP8xhu3uwZk4l3nlnrrJha"), call("call_0")]),
+            result("call_PTLP8xhu3uwZk4l3nlnrrJha"),
+            result("call_0"),
+            Message::user("stop"),
+        ],
+    );
+    let dialect = Dialect {
+        call_ids: Some(CallIdForm::Nine),
+        answers_results: true,
+        omit: vec!["stream_options".to_owned()],
+        ..Dialect::default()
+    };
+    let body = Protocol::OpenAiChat.encode_for(&request, &dialect);
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body.get("stream_options"), None);
+    let messages = body["messages"].as_array().unwrap();
+    let roles: Vec<_> = messages.iter().map(|said| said["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "tool", "assistant", "user"]);
+    let ids = [&messages[2]["tool_call_id"], &messages[3]["tool_call_id"]];
+    assert_eq!(ids, ["3nlnrrJha", "0000call0"]);
+    assert_eq!(ids[0], &messages[1]["tool_calls"][0]["id"]);
+    assert!(messages[4]["content"].as_str().is_some_and(|text| !text.is_empty()));
 }

@@ -115,8 +115,14 @@ const VERSION_1: &str = concat!(
 );
 
 #[test]
-fn version_1_writes_these_bytes() {
-    common::assert_version_1(RESPONSES, &full_request(), VERSION_1);
+fn each_version_writes_its_bytes() {
+    common::assert_version(RESPONSES, 1, &full_request(), VERSION_1);
+    // Since version 2, arguments are a JSON object whatever the model wrote.
+    let broken = r#""arguments":"{\"broken\":""#;
+    let wrapped = r#""arguments":"{\"invalid_json\":\"{\\\"broken\\\":\"}""#;
+    let version_2 = VERSION_1.replace(broken, wrapped);
+    common::assert_version(RESPONSES, 2, &full_request(), &version_2);
+    assert_eq!(RESPONSES.wire_version(), 2, "keep these and add one for the new version");
 }
 
 #[test]

@@ -236,5 +236,5 @@ fn an_exception_in_bytes_ends_a_bedrock_stream_after_what_came_before() {
     let prelude = text.len() + 9; // of the second message's prelude checksum
     broken[prelude] ^= 1;
     let error = common::try_decode(bedrock, "m", [broken.as_slice()]).unwrap_err();
-    assert!(matches!(error, DecodeError::Malformed { .. }), "{error}");
+    assert!(matches!(error, DecodeError::Damaged { .. }), "{error}");
 }

@@ -1,17 +1,22 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::stream::{FuturesUnordered, StreamExt};
 use reqwest::{Client, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::{NotLeader, PlacementError};
+use crate::candidates::Candidates;
+use crate::{NotLeader, PASS_ON, PlacementError};
 
 /// A larger answer is refused: a worker's leases are some 130 bytes each.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
-/// The pause before the members are asked again, when none of them leads.
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long a member may take before the next one is asked too: a member in the same network answers in a few
+/// milliseconds, and one that is dark must not use up a heartbeat's 400.
+const HEDGE: Duration = Duration::from_millis(60);
+/// How long the leader may take before another member is asked to pass the call on to it.
+const PASS_ON_AFTER: Duration = Duration::from_millis(150);
 
 /// How long to try.
 #[derive(Debug, Clone, Copy)]
@@ -22,12 +27,25 @@ pub(crate) struct Patience {
     pub(crate) whole: Duration,
 }
 
-/// Finds the leader among the members: the last one known first, then whom a member names, then the rest.
+/// Finds the leader among the members.
+///
+/// The last known leader is asked first, then whoever a member names, then the others from where the last call found
+/// somebody; each while those before it are still under way. A call may reach several members: only the leader acts
+/// on it, and acting twice on one call is harmless for all that is asked here.
 pub(crate) struct Caller {
     client: Client,
     peers: Vec<String>,
     secret: Option<String>,
-    leader: Mutex<Option<String>>,
+    found: Mutex<Found>,
+}
+
+/// What the last call left behind.
+#[derive(Default)]
+struct Found {
+    /// Who led. Kept when it does not answer in time, since asking it first costs [`HEDGE`] at most.
+    leader: Option<String>,
+    /// The last member that answered at all, by its place among the peers.
+    answered: usize,
 }
 
 enum Answer<T> {
@@ -47,61 +65,75 @@ impl Caller {
             .build()
             .expect("no option of this client can fail");
         let peers = peers.into_iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
-        Self { client, peers, secret, leader: Mutex::new(None) }
+        Self { client, peers, secret, found: Mutex::default() }
     }
 
     pub(crate) fn peers(&self) -> &[String] {
         &self.peers
     }
 
-    /// Asks the leader. Every member is asked at most once a round; rounds end with `patience.whole`.
+    /// Asks the leader, for `patience.whole` at the most.
     pub(crate) async fn lead<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &(impl Serialize + Sync),
         patience: Patience,
     ) -> Result<T, PlacementError> {
-        let end = Instant::now() + patience.whole;
+        let begun = Instant::now();
+        let end = begun + patience.whole;
+        let mut candidates = self.candidates(begun);
+        let mut under_way = FuturesUnordered::new();
         let mut tried = Vec::new();
+        // One at a time: the leader may be slow because it has much to do.
+        let mut passing = false;
+        let mut next_at = begun;
         loop {
-            let mut asked: Vec<String> = Vec::new();
-            let mut next = self.known_leader();
-            while let Some(peer) = next
-                .take()
-                .or_else(|| self.peers.iter().find(|peer| !asked.contains(peer)).cloned())
-            {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(unreachable(&self.peers, &tried));
-                }
-                let limit = patience.each.min(left);
-                asked.push(peer.clone());
-                match self.ask(Method::POST, &peer, path, Some(body), limit).await {
-                    Answer::Done(answer) => {
-                        self.remember(Some(peer));
-                        return Ok(answer);
-                    }
-                    Answer::Refused(error) => {
-                        self.remember(Some(peer));
-                        return Err(error);
-                    }
-                    Answer::Elsewhere(leader) => {
-                        self.remember(None);
-                        tried.push(format!("{peer}: not the leader"));
-                        // Only who was not asked yet: two members may each think that the other leads.
-                        next = leader.filter(|url| !asked.contains(url));
-                    }
-                    Answer::Failed(reason) => {
-                        self.remember(None);
-                        tried.push(format!("{peer}: {reason}"));
-                    }
-                }
-                tried.drain(..tried.len().saturating_sub(8));
-            }
-            if Instant::now() + PAUSE >= end {
+            let now = Instant::now();
+            if now >= end {
                 return Err(unreachable(&self.peers, &tried));
             }
-            tokio::time::sleep(PAUSE).await;
+            if let Some(at) = candidates.pick(now, now >= next_at || under_way.is_empty()) {
+                let pass_on = !passing && now >= begun + PASS_ON_AFTER;
+                passing |= pass_on;
+                let limit = patience.each.min(end - now);
+                let peer = candidates.url(at).to_owned();
+                under_way.push(async move {
+                    let request = self.request(Method::POST, &peer, path, Some(body), limit);
+                    let request = if pass_on { request.header(PASS_ON, "1") } else { request };
+                    (at, pass_on, ask::<T>(request).await)
+                });
+                next_at = now + HEDGE;
+                continue;
+            }
+            let wait = candidates.free_at().map_or(end, |free| free.max(next_at)).min(end);
+            let (at, passed, answer) = tokio::select! {
+                Some(answered) = under_way.next() => answered,
+                () = tokio::time::sleep_until(wait) => continue,
+            };
+            passing &= !passed;
+            let peer = candidates.url(at).to_owned();
+            match answer {
+                Answer::Done(answer) => {
+                    self.remember(&peer, (!passed).then_some(&peer));
+                    return Ok(answer);
+                }
+                Answer::Refused(error) => {
+                    self.remember(&peer, (!passed).then_some(&peer));
+                    return Err(error);
+                }
+                Answer::Elsewhere(leader) => {
+                    self.remember(&peer, None);
+                    self.forget(&peer);
+                    tried.push(format!("{peer}: not the leader"));
+                    let pass_at = begun + PASS_ON_AFTER;
+                    candidates.elsewhere(at, leader.as_deref(), Instant::now(), pass_at);
+                }
+                Answer::Failed(reason) => {
+                    tried.push(format!("{peer}: {reason}"));
+                    candidates.failed(at, Instant::now());
+                }
+            }
+            tried.drain(..tried.len().saturating_sub(8));
         }
     }
 
@@ -114,7 +146,7 @@ impl Caller {
         body: Option<&(impl Serialize + Sync)>,
         limit: Duration,
     ) -> Result<T, PlacementError> {
-        match self.ask(method, peer, path, body, limit).await {
+        match ask(self.request(method, peer, path, body, limit)).await {
             Answer::Done(answer) => Ok(answer),
             Answer::Refused(error) => Err(error),
             Answer::Elsewhere(_) => {
@@ -124,36 +156,56 @@ impl Caller {
         }
     }
 
-    async fn ask<T: DeserializeOwned>(
+    fn request(
         &self,
         method: Method,
         peer: &str,
         path: &str,
         body: Option<&(impl Serialize + Sync)>,
         limit: Duration,
-    ) -> Answer<T> {
+    ) -> reqwest::RequestBuilder {
         let mut request = self.client.request(method, format!("{peer}{path}")).timeout(limit);
         if let Some(secret) = &self.secret {
             request = request.bearer_auth(secret);
         }
-        if let Some(body) = body {
-            request = request.json(body);
+        match body {
+            Some(body) => request.json(body),
+            None => request,
         }
-        match request.send().await {
-            Ok(response) => match answer(response).await {
-                Ok(answer) => answer,
-                Err(error) => Answer::Failed(reason(&error)),
-            },
+    }
+
+    /// Who may be asked, in order.
+    fn candidates(&self, now: Instant) -> Candidates {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, from) = self.peers.split_at(found.answered.min(self.peers.len()));
+        Candidates::new(found.leader.iter().chain(from).chain(before), now)
+    }
+
+    /// `peer` has answered; as the leader, where it is `leader`.
+    fn remember(&self, peer: &str, leader: Option<&String>) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = self.peers.iter().position(|known| known == peer) {
+            found.answered = at;
+        }
+        if let Some(leader) = leader {
+            found.leader = Some(leader.clone());
+        }
+    }
+
+    /// `peer` says that it does not lead.
+    fn forget(&self, peer: &str) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.leader.take_if(|leader| leader == peer);
+    }
+}
+
+async fn ask<T: DeserializeOwned>(request: reqwest::RequestBuilder) -> Answer<T> {
+    match request.send().await {
+        Ok(response) => match answer(response).await {
+            Ok(answer) => answer,
             Err(error) => Answer::Failed(reason(&error)),
-        }
-    }
-
-    fn known_leader(&self) -> Option<String> {
-        self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn remember(&self, leader: Option<String>) {
-        *self.leader.lock().unwrap_or_else(PoisonError::into_inner) = leader;
+        },
+        Err(error) => Answer::Failed(reason(&error)),
     }
 }
 

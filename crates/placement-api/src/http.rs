@@ -9,7 +9,7 @@ use crate::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, Placemen
 
 /// A heartbeat must be over before the next is due: [`crate::HEARTBEAT`].
 const BEAT: Patience =
-    Patience { each: Duration::from_millis(250), whole: Duration::from_millis(400) };
+    Patience { each: Duration::from_millis(400), whole: Duration::from_millis(400) };
 /// A prompt waits for this, and is found by the sweep anyway.
 const PLACE: Patience =
     Patience { each: Duration::from_millis(1_000), whole: Duration::from_millis(2_000) };
@@ -19,7 +19,8 @@ const PLACE: Patience =
 /// needs to answer any of them.
 const MAX_PLACING: usize = 64;
 
-/// Placement over HTTP: asks the last known leader first, follows who it names, then tries the others.
+/// Placement over HTTP: asks the last known leader first, then the other members while that one is under way, and
+/// follows whom they name. A leader that this process cannot reach is asked through another member.
 ///
 /// A call is bounded: a heartbeat 400 ms, placing 2 s. Cheap to share behind an `Arc`.
 pub struct HttpPlacement {

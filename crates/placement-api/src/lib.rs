@@ -6,11 +6,13 @@
 //! ```
 //!
 //! Invariant: a lease is advice about who should work; what proves it is the [`FencingToken`] in every
-//! write (design §2.6). Silence from placement stops nothing that runs (§2.7).
+//! write. Silence from placement stops nothing that runs.
 //! Absent on purpose: openraft, and any rule of placement; those are in `placement`.
 
 mod admin;
 mod caller;
+mod candidates;
+mod folder;
 mod http;
 mod status;
 
@@ -19,6 +21,7 @@ use std::time::Duration;
 pub use admin::{PlacementAdmin, valid_node};
 use async_trait::async_trait;
 use domain::{FencingToken, Incarnation, LocationRef, SessionId};
+pub use folder::FolderId;
 pub use http::HttpPlacement;
 use serde::{Deserialize, Serialize};
 pub use status::{Member, NotLeader, Status, WorkerStatus};
@@ -29,6 +32,10 @@ pub const SUSPICION: Duration = Duration::from_secs(2);
 
 /// How often a worker sends its heartbeat.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// The header with which a caller asks a member that does not lead to pass its call on to the leader, once: for a
+/// worker that reaches the other members and not the leader.
+pub const PASS_ON: &str = "opencode-placement-pass-on";
 
 /// A worker process as placement knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +62,7 @@ pub struct Lease {
 /// One heartbeat of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// Who.
+    /// The worker.
     pub worker: Worker,
     /// The `version` of the last reply that it took in; 0 at first.
     pub known: u64,
@@ -65,6 +72,41 @@ pub struct Heartbeat {
     pub draining: bool,
     /// Drains that it runs right now.
     pub busy: u32,
+    /// It takes [`HeartbeatReply::changes`] in place of a whole list.
+    #[serde(default)]
+    pub deltas: bool,
+    /// Milliseconds since it asked the store something that was answered.
+    #[serde(default)]
+    pub store_silent_ms: u64,
+    /// It does not reach the store, although it tries: its sessions stand still until others take them.
+    #[serde(default)]
+    pub stranded: bool,
+}
+
+impl Heartbeat {
+    /// A heartbeat of a worker that gives nothing back, runs nothing and reaches the store.
+    #[must_use]
+    pub fn new(worker: Worker, known: u64) -> Self {
+        Self {
+            worker,
+            known,
+            released: Vec::new(),
+            draining: false,
+            busy: 0,
+            deltas: false,
+            store_silent_ms: 0,
+            stranded: false,
+        }
+    }
+}
+
+/// The changes of a worker's leases from one version to another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseChanges {
+    /// Leases that are new. One that replaces a lost lease of the same Location is here too.
+    pub gained: Vec<Lease>,
+    /// Leases that ended.
+    pub lost: Vec<Lease>,
 }
 
 /// The answer to a heartbeat.
@@ -72,10 +114,25 @@ pub struct Heartbeat {
 pub struct HeartbeatReply {
     /// Changes with every change of this worker's leases.
     pub version: u64,
-    /// All its leases; `None` when nothing changed since `known`.
+    /// All its leases, where `changes` cannot say what is new; `None` when nothing changed since `known`.
     pub leases: Option<Vec<Lease>>,
-    /// Placement asks it to drain (`nodes drain`): finish at the next boundary and release.
+    /// What changed since `known`, for a worker that asked for [`Heartbeat::deltas`]. With thousands of leases a whole
+    /// list is hundreds of kilobytes for one that is new.
+    #[serde(default)]
+    pub changes: Option<LeaseChanges>,
+    /// Placement asks it to drain (`placement drain`): finish at the next boundary and release.
     pub drain: bool,
+    /// Another worker reaches the store and this one does not: give all Locations back at once.
+    #[serde(default)]
+    pub hand_over: bool,
+}
+
+impl HeartbeatReply {
+    /// The answer that nothing is new at `version`.
+    #[must_use]
+    pub fn unchanged(version: u64) -> Self {
+        Self { version, leases: None, changes: None, drain: false, hand_over: false }
+    }
 }
 
 /// Asks for the holder of a Location, and to lease it when nobody holds it.

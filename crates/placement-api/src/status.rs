@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::Worker;
+use crate::{FolderId, Worker};
 
 /// The answer of a member that is not the leader: `421 Misdirected Request`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct Member {
 pub struct Status {
     /// Who answers.
     pub id: u64,
+    /// Its data folder.
+    #[serde(default)]
+    pub folder: FolderId,
     /// Who leads, as far as it knows.
     pub leader: Option<u64>,
     /// Where the leader answers.
@@ -72,4 +75,7 @@ pub struct WorkerStatus {
     pub busy: u32,
     /// Whether it takes no new Locations.
     pub draining: bool,
+    /// Whether it does not reach Postgres: others get its Locations.
+    #[serde(default)]
+    pub stranded: bool,
 }

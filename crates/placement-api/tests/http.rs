@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 
 enum Role {
     Leads,
+    /// A follower: names its leader, or passes on to it what asks for that.
+    Follows(Option<String>),
     Names(Option<String>),
     Hangs,
     Says(PlacementError),
@@ -60,6 +62,23 @@ async fn answer(headers: HeaderMap, role: Arc<Role>, incarnation: Incarnation) -
         Role::Names(leader) => {
             (StatusCode::MISDIRECTED_REQUEST, Json(NotLeader::new(leader.clone()))).into_response()
         }
+        Role::Follows(_) if headers.contains_key(placement_api::PASS_ON) => {
+            Json(placed(incarnation)).into_response()
+        }
+        Role::Follows(leader) => {
+            (StatusCode::MISDIRECTED_REQUEST, Json(NotLeader::new(leader.clone()))).into_response()
+        }
+        Role::Hangs => std::future::pending().await,
+        Role::Says(error) => (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response(),
+    }
+}
+
+async fn answer_beat(role: Arc<Role>) -> Response {
+    match &*role {
+        Role::Leads => Json(placement_api::HeartbeatReply::unchanged(1)).into_response(),
+        Role::Names(leader) | Role::Follows(leader) => {
+            (StatusCode::MISDIRECTED_REQUEST, Json(NotLeader::new(leader.clone()))).into_response()
+        }
         Role::Hangs => std::future::pending().await,
         Role::Says(error) => (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response(),
     }
@@ -69,11 +88,18 @@ fn serve((listener, url): (TcpListener, String), role: Role, incarnation: Incarn
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let role = Arc::new(role);
+    let (beaten, beat_role) = (count.clone(), role.clone());
     let answer = move |headers: HeaderMap| {
         count.fetch_add(1, Ordering::Relaxed);
         answer(headers, role.clone(), incarnation)
     };
-    let router = Router::new().route("/placement/place", post(answer));
+    let beat_answer = move || {
+        beaten.fetch_add(1, Ordering::Relaxed);
+        answer_beat(beat_role.clone())
+    };
+    let router = Router::new()
+        .route("/placement/place", post(answer.clone()))
+        .route("/placement/heartbeat", post(beat_answer));
     #[expect(clippy::disallowed_methods, reason = "ended by `Peer`")]
     let task = tokio::spawn(async move {
         axum::serve(listener, router).await.expect("serves until it is aborted");
@@ -112,6 +138,42 @@ async fn a_frozen_leader_and_a_stale_answer_do_not_keep_it_from_the_new_one() {
     let client = client(&[&frozen, &stale, &leader]);
     assert_eq!(client.place(request()).await.expect("placed"), placed(incarnation));
     assert_eq!(frozen.asked.load(Ordering::Relaxed), 1);
+}
+
+/// The answer to a heartbeat may be late on a busy machine, but never comes while two dark members are waited for.
+async fn beats(client: &HttpPlacement, incarnation: Incarnation) -> Result<(), PlacementError> {
+    let beat = placement_api::Heartbeat::new(placed(incarnation).worker, 0);
+    client.heartbeat(beat).await.map(drop)
+}
+
+// Finding cluster 5: two dark members first, and nobody found the leader.
+#[tokio::test]
+async fn a_heartbeat_finds_the_leader_behind_dark_members() {
+    let incarnation = Incarnation::random();
+    let dark = serve(bound().await, Role::Hangs, incarnation);
+    let dark_too = serve(bound().await, Role::Hangs, incarnation);
+    let leader = serve(bound().await, Role::Leads, incarnation);
+    let follower = serve(bound().await, Role::Names(Some(leader.url.clone())), incarnation);
+    let client = client(&[&dark, &dark_too, &follower, &leader]);
+    let mut answered = 0;
+    for _ in 0..10 {
+        answered += usize::from(beats(&client, incarnation).await.is_ok());
+    }
+    assert!(answered >= 5, "{answered} of 10 heartbeats");
+    assert_eq!(dark.asked.load(Ordering::Relaxed), 1, "later calls begin where one ended");
+}
+
+// Finding cluster 6: a leader that members see and workers do not.
+#[tokio::test]
+async fn a_leader_out_of_reach_is_asked_through_a_follower() {
+    let incarnation = Incarnation::random();
+    let dark = serve(bound().await, Role::Hangs, incarnation);
+    let follower = serve(bound().await, Role::Follows(Some(dark.url.clone())), incarnation);
+    let client = client(&[&dark, &follower]);
+    for _ in 0..3 {
+        assert_eq!(client.place(request()).await.expect("placed"), placed(incarnation));
+    }
+    assert_eq!(dark.asked.load(Ordering::Relaxed), 3, "the leader itself is asked as well");
 }
 
 #[tokio::test]

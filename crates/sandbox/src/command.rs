@@ -43,7 +43,7 @@ pub struct Command {
     pub timeout: Duration,
     /// UTF-8 bytes of output kept in memory, for the beginning and for the end each.
     pub keep_bytes: usize,
-    /// The Location's lock, held by the command's processes for as long as one of them lives.
+    /// The Location's lock, which the supervisor holds for as long as a process of the command lives.
     pub lock: Option<LocationLock>,
 }
 
@@ -97,6 +97,9 @@ pub enum SandboxError {
     /// The command was not started: mend what the message names and run it again.
     #[error("cannot start the tool process: {0}")]
     NotStarted(String),
+    /// Commands may not run here, for the reason that the message gives: nothing was started.
+    #[error("{0}")]
+    Refused(String),
     /// The Location has a newer owner: the command was not started, and nothing more may start there.
     #[error("the Location has a newer owner (its lock holds token {newest}, ours is {ours})")]
     Superseded {

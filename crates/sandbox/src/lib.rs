@@ -18,6 +18,7 @@
 //! Absent: isolation. A command runs with the worker's user, files and network, and could kill its own supervisor
 //! or the worker. The tier with namespaces, landlock and limits is another [`Sandbox`].
 
+mod closed;
 mod command;
 mod control;
 mod environment;
@@ -28,6 +29,7 @@ mod spool;
 pub mod supervisor;
 mod text;
 
+pub use closed::close_to_other_processes;
 pub use command::{Command, End, Outcome, Sandbox, SandboxError};
 pub use environment::Environment;
 pub use lock::LocationLock;

@@ -1,13 +1,19 @@
-//! The lock of a Location on a shared disk: its tool processes hold it, a new owner waits for them or kills them.
+//! The lock of a Location on a shared disk: whoever changes files there holds it, a new owner waits for them or kills
+//! their tools.
 //!
 //! ```text
-//! supervisor: flock(shared) ─▶ token in the file ≤ ours? ─▶ command inherits the descriptor
-//! new owner:  flock(exclusive), waiting ≤ 1 s ─▶ else kills the shared holders ─▶ writes its token ─▶ unlocks
+//! LOCATION.lock        the token      held shared by a supervisor, and by a worker for each change of its own
+//! LOCATION.lock.tools  nothing        held shared by a supervisor and by all that it starts, which inherit it read-only
+//!
+//! supervisor: flock(shared) both ─▶ token in the file ≤ ours? ─▶ command, with the descriptor of .tools alone
+//! worker:     flock(shared) lock ─▶ token in the file ≤ ours? ─▶ change ─▶ unlock
+//! new owner:  flock(exclusive) both, waiting ≤ 1 s ─▶ else kills the holders of .tools ─▶ writes its token ─▶ unlocks
 //! ```
 //!
-//! A process that was started by the old owner either holds the lock before the new owner has it, and is killed, or
-//! takes it afterwards, finds the newer token, and does not start its command. There is no third case: both read
-//! and write the token under the lock.
+//! Whoever works for the old owner either holds the lock before the new owner has it, and is waited for or killed, or
+//! takes it afterwards, finds the newer token, and changes nothing. There is no third case: both read and write the
+//! token under the lock. A command has no descriptor of the file with the token; what it has names it as a tool when
+//! its supervisor is gone.
 //!
 //! A file system shared by several machines must carry `flock` across them; holders on another machine cannot
 //! be killed from here, and the answer is [`LockError::StillHeld`].
@@ -20,7 +26,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::Pid;
 
@@ -40,6 +46,29 @@ pub struct LocationLock {
     pub path: PathBuf,
     /// The fencing token, as a number that only grows.
     pub token: i64,
+}
+
+impl LocationLock {
+    /// The file that tools hold.
+    fn tools(&self) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".tools");
+        path.into()
+    }
+}
+
+/// The lock, held shared until this is dropped: no new owner takes the Location over meanwhile.
+#[derive(Debug)]
+#[must_use = "the lock is let go at once"]
+pub struct Held {
+    _lock: File,
+}
+
+/// The same, with what a supervisor's commands inherit.
+#[derive(Debug)]
+pub(crate) struct HeldForTools {
+    _lock: Held,
+    _tools: File,
 }
 
 /// Why a Location cannot be taken over, or no longer be worked in.
@@ -79,14 +108,17 @@ pub enum LockError {
 pub fn acquire_or_kill(lock: &LocationLock, wait: Duration) -> Result<BTreeSet<i32>, LockError> {
     let failed = |source| LockError::Io { path: lock.path.clone(), source };
     let file = open(&lock.path).map_err(failed)?;
+    let tools = open(&lock.tools()).map_err(failed)?;
+    let both = |wait| Ok(try_exclusive(&file, wait)? && try_exclusive(&tools, wait)?);
     let mut killed = BTreeSet::new();
-    if !try_exclusive(&file, wait).map_err(failed)? {
+    if !both(wait).map_err(failed)? {
         // A supervisor that is asked to end kills all that it started, also what has closed the lock, and then ends.
-        killed = holders(&file).map_err(failed)?;
+        // A worker that holds the lock for a change of its own is not ours to kill.
+        killed = holders(&tools).map_err(failed)?;
         killed.iter().for_each(|pid| kill::ask_to_end(*pid));
-        if !try_exclusive(&file, GRACE).map_err(failed)? {
-            killed.extend(kill_holders(&file).map_err(failed)?);
-            if !try_exclusive(&file, DEATH).map_err(failed)? {
+        if !both(GRACE).map_err(failed)? {
+            killed.extend(kill_holders(&tools).map_err(failed)?);
+            if !both(DEATH).map_err(failed)? {
                 return Err(LockError::StillHeld { path: lock.path.clone(), killed });
             }
         }
@@ -106,17 +138,37 @@ pub fn prove(lock: &LocationLock) -> Result<(), LockError> {
     }
 }
 
-/// Takes the lock for a supervisor and all that it starts: shared, and inherited through `exec`.
-/// The lock lasts until the last process that has inherited the returned file is gone.
-pub(crate) fn hold_inherited(lock: &LocationLock) -> Result<File, LockError> {
-    let failed = |source| LockError::Io { path: lock.path.clone(), source };
-    let file = open(&lock.path).map_err(failed)?;
+/// Takes the lock for a change that this process makes itself. Waits for a new owner that is just taking over, at most
+/// a second: call it from a blocking thread.
+///
+/// # Errors
+/// [`LockError::Superseded`] when there is a newer owner: change nothing.
+pub fn hold(lock: &LocationLock) -> Result<Held, LockError> {
+    let file = hold_shared(lock, &lock.path)?;
+    check_token(&file, lock)?;
+    Ok(Held { _lock: file })
+}
+
+/// Takes the lock for a supervisor. All that it starts inherits, through `exec`, a read-only descriptor of the file that
+/// marks tools: the marks last until the last of them is gone.
+pub(crate) fn hold_for_tools(lock: &LocationLock) -> Result<HeldForTools, LockError> {
+    let held = hold(lock)?;
+    let tools = hold_shared(lock, &lock.tools())?;
+    let inherited = fcntl_setfd(tools.as_fd(), FdFlags::empty());
+    inherited.map_err(|errno| LockError::Io { path: lock.tools(), source: errno.into() })?;
+    Ok(HeldForTools { _lock: held, _tools: tools })
+}
+
+/// Opens a file for reading alone, and holds it shared.
+fn hold_shared(lock: &LocationLock, path: &Path) -> Result<File, LockError> {
+    let failed = |source| LockError::Io { path: path.to_path_buf(), source };
+    let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let fd = openat(CWD, path, flags, Mode::from_raw_mode(0o666));
+    let file = File::from(fd.map_err(|errno| failed(errno.into()))?);
     let taken = retry(DEATH, || flock(&file, FlockOperation::NonBlockingLockShared));
     if !taken.map_err(failed)? {
         return Err(LockError::StillHeld { path: lock.path.clone(), killed: BTreeSet::new() });
     }
-    check_token(&file, lock)?;
-    fcntl_setfd(file.as_fd(), FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
     Ok(file)
 }
 
@@ -214,18 +266,33 @@ mod tests {
         for refused in [
             acquire_or_kill(&old, Duration::ZERO).map(drop),
             prove(&old),
-            hold_inherited(&old).map(drop),
+            hold(&old).map(drop),
+            hold_for_tools(&old).map(drop),
         ] {
             assert!(matches!(refused, Err(LockError::Superseded { ours: 7, newest: 8 })));
         }
-        hold_inherited(&new).unwrap();
+        drop(hold_for_tools(&new).unwrap());
+    }
+
+    // Finding store 19: between a worker's look at the token and its change, a new owner could take over.
+    #[test]
+    fn a_new_owner_waits_for_a_change_and_kills_no_worker() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (lock_at(&directory, 1), lock_at(&directory, 2));
+        let changing = hold(&old).unwrap();
+        let refused = acquire_or_kill(&new, Duration::ZERO);
+        assert!(matches!(refused, Err(LockError::StillHeld { killed, .. }) if killed.is_empty()));
+        prove(&old).unwrap();
+        drop(changing);
+        acquire_or_kill(&new, Duration::ZERO).unwrap();
+        assert!(matches!(hold(&old), Err(LockError::Superseded { ours: 1, newest: 2 })));
     }
 
     #[test]
     fn two_tools_of_one_owner_hold_it_together() {
         let directory = tempfile::tempdir().unwrap();
         let lock = lock_at(&directory, 1);
-        let (first, second) = (hold_inherited(&lock).unwrap(), hold_inherited(&lock).unwrap());
+        let (first, second) = (hold_for_tools(&lock).unwrap(), hold_for_tools(&lock).unwrap());
         drop(first);
         // Our own process is a holder that is never killed: the lock stays held, and we are told.
         let refused = acquire_or_kill(&lock, Duration::ZERO);

@@ -104,7 +104,7 @@ async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32), Refusal> 
     let mut asked_to_end = signal(SignalKind::terminate())
         .map_err(|error| Refusal::because("cannot listen for SIGTERM", error))?;
     let _held = match &job.lock {
-        Some(lock) => Some(lock::hold_inherited(lock).map_err(|error| match error {
+        Some(lock) => Some(lock::hold_for_tools(lock).map_err(|error| match error {
             LockError::Superseded { newest, .. } => Refusal::Superseded(newest),
             LockError::StillHeld { .. } => Refusal::Other(error.to_string()),
             LockError::Io { source, .. } => Refusal::because("cannot lock the Location", source),

@@ -254,3 +254,48 @@ fn a_stopped_supervisor_does_not_keep_a_new_owner_out() {
     stuck.kill().unwrap();
     stuck.wait().unwrap();
 }
+
+// Finding security 18: a command inherited the lock's own descriptor, and could write a token that fences everybody.
+#[tokio::test]
+async fn a_command_has_no_descriptor_that_it_can_write_a_token_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let lock = lock_in(directory.path(), 7);
+    lock::acquire_or_kill(&lock, Duration::ZERO).unwrap();
+    let writing = "for fd in /proc/$$/fd/*; do n=${fd##*/}; if [ $n -gt 2 ]; then readlink $fd; \
+                   (printf 99999999999999999999 >&$n) 2>/dev/null; fi; done";
+    let mut command = script(writing);
+    command.lock = Some(lock.clone());
+    let outcome = run(command).await;
+    let names: Vec<_> = outcome.output.head.lines().filter(|name| name.contains("lock")).collect();
+    let tools = format!("{}.tools", lock.path.display());
+    assert_eq!(names, [tools.as_str()], "{}", outcome.output.head);
+    lock::prove(&lock).expect("the token stands");
+    drop(lock::hold(&lock).expect("and nobody is superseded"));
+}
+
+/// A supervisor that its command has killed leaves what the command started, and the worker is stopped.
+#[test]
+fn a_new_owner_finds_the_tools_of_a_supervisor_that_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (old, new) = (lock_in(directory.path(), 1), lock_in(directory.path(), 2));
+    let marker = marker();
+    let go = directory.path().join("go");
+    let script = format!(
+        "while [ ! -e {} ]; do sleep 0.01; done; kill -KILL $PPID; sleep 1000; :",
+        go.display()
+    );
+    let mut stuck = host(&[&marking(&marker, &script), old.path.to_str().unwrap(), "1"]);
+    wait_until("it runs", PATIENCE, || !marked(&marker).is_empty());
+    let stuck_pid = rustix::process::Pid::from_child(&stuck);
+    rustix::process::kill_process(stuck_pid, rustix::process::Signal::STOP).unwrap();
+    fs::write(&go, "").unwrap();
+    let sleeps = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.starts_with(b"sleep\x001000")
+    };
+    wait_until("the supervisor is killed", PATIENCE, || marked(&marker).iter().any(sleeps));
+    lock::acquire_or_kill(&new, Duration::ZERO).unwrap();
+    wait_until("all are gone", PATIENCE, || marked(&marker).is_empty());
+    stuck.kill().unwrap();
+    stuck.wait().unwrap();
+}

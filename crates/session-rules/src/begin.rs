@@ -9,12 +9,14 @@ use domain::{
 };
 use history::{Components, History, hash_hex};
 use llm_protocol::ToolChoice;
+use serde_json::{Map, Value};
 
 use crate::agents::Agent;
 use crate::boundary::{Next, TurnPlan, end};
 use crate::compact::Wanted;
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
+use crate::limits::Limits;
 use crate::models::ResolvedModel;
 use crate::observed::Observation;
 use crate::rules::Rules;
@@ -22,6 +24,9 @@ use crate::site::Site;
 
 const STEP_LIMIT: &str = "<notice>This is the last step that is allowed without new input. Do not call \
 tools. Say what was done, what is left, and what you recommend to do next.</notice>";
+
+/// The most Compactions between two turns: the pieces of a conversation that is many times too large.
+const MAX_COMPACTIONS: u32 = 32;
 
 /// What a turn or a Compaction begins with.
 pub(crate) struct Sampled<'a> {
@@ -59,34 +64,54 @@ impl Rules<'_> {
         }
     }
 
-    /// Measures the next request. Whatever was compacted before, one that cannot fit is not sent.
+    /// Measures the next request. One that is known not to fit is not sent, and a Compaction that cannot make it fit
+    /// is not begun.
     fn room(&self, history: &History, sampled: &Sampled<'_>, observed: &Observation) -> Room {
         let settings = &self.settings.compaction;
         let Sampled { agent, model } = sampled;
-        let (Some(context), Some(threshold)) =
-            (model.entry.context_limit, estimate::threshold(settings, &model.entry))
-        else {
+        let squeeze = history.squeeze();
+        let Some(limits) = Limits::of(settings, &model.entry, squeeze.refused) else {
             return Room::Enough;
         };
-        let compacted = history.just_compacted() && !mutated!(CompactedAgainAtOnce);
-        if !settings.auto && !compacted {
+        if !settings.auto && squeeze.completed == 0 {
             return Room::Enough;
         }
         let size = self.size(history, agent);
-        let tail = self.tail(history);
-        let no_help = compacted || !tail.answered || tail.summarised == 0;
-        let blocked = || observed.replace(history, &agent.skills).err();
-        if size < threshold || (no_help && (size <= context || mutated!(TooLargeSent))) {
-            Room::Enough
-        } else if no_help {
-            Room::No(too_large(size, context))
-        } else {
-            match blocked() {
-                None => Room::AfterCompaction,
-                Some(_) if size <= context => Room::Enough,
-                Some(error) => Room::No(error),
-            }
+        if size < limits.threshold {
+            return Room::Enough;
         }
+        let fits = size <= limits.hard || mutated!(TooLargeSent);
+        let tail = self.tail(history, Some(limits), true);
+        // What no Compaction takes away; a checkpoint it can make smaller.
+        let checkpoint = history.view().checkpoint().map_or(0, estimate::text);
+        let least = (self.fixed(history, agent) + tail.asked).saturating_sub(checkpoint);
+        let goes_on = squeeze.completed == 0 || squeeze.is_piece;
+        let is_worth_it = goes_on && (!squeeze.has_failed || mutated!(FailedAgainAtOnce));
+        let helps = settings.auto
+            && tail.summarised > 0
+            && squeeze.completed < MAX_COMPACTIONS
+            && least <= limits.hard
+            && (is_worth_it || !fits);
+        let helps = helps || (squeeze.completed > 0 && mutated!(CompactedAgainAtOnce));
+        match (helps, fits) {
+            (false, true) => Room::Enough,
+            // By a count that cannot be true, as it leaves no request that would fit: the provider decides.
+            (false, false) if self.estimated(history, agent) <= limits.hard => Room::Enough,
+            (false, false) => Room::No(too_large(size, limits.hard)),
+            (true, _) => match observed.replace(history, &agent.skills) {
+                Ok(_) => Room::AfterCompaction,
+                Err(_) if fits => Room::Enough,
+                Err(error) => Room::No(error),
+            },
+        }
+    }
+
+    /// Whether the next request fits, though a Compaction would be better.
+    pub(crate) fn fits(&self, history: &History) -> bool {
+        let Ok(sampled) = self.sample(history) else { return false };
+        let settings = &self.settings.compaction;
+        let limits = Limits::of(settings, &sampled.model.entry, history.squeeze().refused);
+        limits.is_none_or(|limits| self.size(history, sampled.agent) <= limits.hard)
     }
 
     /// Whether the open turn is the last that is allowed without new input.
@@ -188,14 +213,40 @@ impl Rules<'_> {
         model: &ResolvedModel,
         tool_choice: ToolChoice,
     ) -> Components {
+        let offered = model.takes_tools.then(|| self.tools.offered(&agent.tools).cloned());
         Components {
             agent: agent.instructions.clone(),
-            tools: self.tools.offered(&agent.tools).cloned().collect(),
+            tools: offered.into_iter().flatten().collect(),
             tool_choice,
             generation: model.generation.clone(),
-            options: model.options.clone(),
+            options: self.options(model),
             model: model.entry.clone(),
         }
+    }
+
+    /// Model Request Options, with the session as the key of the provider's cache where it wants one: requests of one
+    /// conversation then meet the machine that has its beginning.
+    fn options(&self, model: &ResolvedModel) -> Map<String, Value> {
+        let mut options = model.options.clone();
+        if model.entry.dialect.cache_key {
+            let id = model.entry.protocol.id();
+            let own = options.entry(id).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(own) = own {
+                let session = || Value::from(self.session.session.to_string());
+                own.entry("prompt_cache_key").or_insert_with(session);
+            }
+        }
+        options
+    }
+
+    /// How many tokens the conversation's next request has besides its messages, about.
+    fn fixed(&self, history: &History, agent: &Agent) -> u64 {
+        estimate::fixed(history, &agent.instructions, self.tools.offered(&agent.tools))
+    }
+
+    /// The same by our own estimate alone.
+    fn estimated(&self, history: &History, agent: &Agent) -> u64 {
+        estimate::whole(history, &agent.instructions, self.tools.offered(&agent.tools))
     }
 
     /// How many tokens the conversation's next request has, about.

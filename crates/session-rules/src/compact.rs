@@ -1,32 +1,45 @@
 //! A Compaction: a request for a summary of the conversation, which then stands for it in a new epoch.
 //!
 //! Invariants: its request is the conversation's next one with a last message of ours, so that the provider's
-//! cache serves it; the summary and the epoch that it begins are one write; whatever else comes of it changes
-//! nothing of what the model sees.
+//! cache serves it, or a smaller one where that would not fit; the summary and the epoch that it begins are one
+//! write; whatever else comes of it changes nothing of what the model sees.
+//!
+//! Long because the choice of a request, the judgement of its answer and the next smaller request decide on one state.
+
+use std::borrow::Cow;
 
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
     CompactionReminded, CompactionStarted, DrainEnd, DrainOutcome, EpochReason, EpochStarted,
-    MessageId, ModelRef, Seq, SessionError, SideOutcome, TurnId,
+    MessageId, ModelRef, NoticeKind, Seq, SessionError, SideOutcome, SummaryScope, TurnId,
 };
-use history::{History, OpenCompaction, PendingControl, hash_hex};
-use llm_protocol::{FinishReason, ToolChoice};
+use history::{Components, History, OpenCompaction, PendingControl, hash_hex};
+use llm_protocol::{ErrorReason, FinishReason, ToolChoice};
 
 use crate::agents::Agent;
-use crate::begin::{Sampled, first_attempt};
+use crate::begin::{Sampled, begin_compaction, first_attempt};
 use crate::boundary::{Next, TurnPlan, end, hand_over};
 use crate::controls::deliver;
 use crate::draft::{Draft, Verdict};
 use crate::estimate;
+use crate::limits::Limits;
 use crate::models::ResolvedModel;
 use crate::observed::Observation;
 use crate::revert::commit_revert;
 use crate::rules::Rules;
 use crate::said::Said;
-use crate::settle::{settle_overflowed, turn_used, used};
+use crate::scope::{Budget, scope};
+use crate::settle::{notice, settle_overflowed, turn_used, used};
 use crate::site::Site;
 use crate::tail::{Tail, tail};
 use crate::texts;
+
+/// The fewest tokens of an answer that a request for a summary allows.
+const LEAST_ANSWER: u64 = 1_024;
+/// The fewest tokens of a summary, however small the model is.
+const LEAST_SUMMARY: u64 = 64;
+/// Tokens of what is around a summary in its checkpoint, and of the mark that it was cut.
+const CHECKPOINT_TEXT: u64 = 64;
 
 /// What became of an answer to the request for a summary.
 #[derive(Debug)]
@@ -45,14 +58,39 @@ pub(crate) struct Wanted {
     pub(crate) input: Option<MessageId>,
     pub(crate) continuing: bool,
     pub(crate) cause: Option<SessionError>,
+    /// About how many tokens the request had that was refused: the turn's, or the last one for the same summary.
+    pub(crate) refused: Option<u64>,
+    /// How many requests for the same summary were refused.
+    pub(crate) refusals: u32,
 }
 
 impl Wanted {
+    fn new(reason: CompactionReason, continuing: bool) -> Self {
+        Self { reason, input: None, continuing, cause: None, refused: None, refusals: 0 }
+    }
+
     /// Because the next request would be too large.
     pub(crate) fn auto() -> Self {
-        Self { reason: CompactionReason::Auto, input: None, continuing: true, cause: None }
+        Self::new(CompactionReason::Auto, true)
+    }
+
+    /// The same once more, as far as it is not done.
+    fn again(open: &OpenCompaction) -> Self {
+        let started = &open.side.started;
+        Self {
+            input: started.input.clone(),
+            cause: started.cause.clone(),
+            ..Self::new(started.reason, started.continuing)
+        }
     }
 }
+
+/// How often a smaller request for the same summary follows one that was refused as too large. Each has half the
+/// tokens of the one before.
+const MAX_REFUSALS: u32 = 4;
+/// How often a Compaction makes room for a turn whose request was refused as too large. Each time that request must
+/// have become smaller.
+const MAX_OVERFLOWS: u32 = 3;
 
 /// What an answer to the request for a summary is.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,9 +142,31 @@ fn interrupted(message: &str) -> SessionError {
 }
 
 impl Rules<'_> {
-    /// What a Compaction would leave as it is.
-    pub(crate) fn tail(&self, history: &History) -> Tail {
-        tail(history.conversation(), history.view(), self.settings.compaction.keep)
+    /// What a Compaction would leave as it is. `working`: the model has something to answer.
+    pub(crate) fn tail(&self, history: &History, limits: Option<Limits>, working: bool) -> Tail {
+        let settings = &self.settings.compaction;
+        let share = limits.map_or(u64::MAX, Limits::share);
+        let keep = settings.keep.min(share);
+        let mut tail = tail(history.conversation(), history.view(), keep, working);
+        if !settings.cuts || mutated!(PromptNotKept) {
+            tail.summarised += tail.kept.len();
+            tail.kept.clear();
+        }
+        // The summary for a larger model may be too large itself.
+        let is_large = |checkpoint| settings.cuts && estimate::text(checkpoint) > share;
+        tail.summarised += usize::from(history.view().checkpoint().is_some_and(is_large));
+        tail
+    }
+
+    /// The limits of a model, and those that refusals have taught.
+    fn limits(
+        &self,
+        history: &History,
+        model: &ResolvedModel,
+        refused: Option<u64>,
+    ) -> Option<Limits> {
+        let refused = refused.into_iter().chain(history.squeeze().refused).min();
+        Limits::of(&self.settings.compaction, &model.entry, refused)
     }
 
     /// Acts on a control that asks for a Compaction. `None`: it is settled.
@@ -122,21 +182,24 @@ impl Rules<'_> {
         commit_revert(draft);
         deliver(draft, &message, None);
         let reason = CompactionReason::Manual;
-        let wanted = Wanted { reason, input: Some(message), continuing, cause: None };
-        let refused = if self.tail(draft.history()).summarised == 0 {
+        let wanted = Wanted { input: Some(message), ..Wanted::new(reason, continuing) };
+        let history = draft.history();
+        // Not asked for what could not be used.
+        let can = observed.replace(history, self.skills(history)).map(|_| ());
+        let sampled = can.and_then(|()| self.sample(history));
+        let limits = sampled.as_ref().ok().and_then(|of| self.limits(history, &of.model, None));
+        let refused = if self.tail(history, limits, continuing).summarised == 0 {
             nothing_to_compact()
         } else {
-            // Not asked for what could not be used.
-            let history = draft.history();
-            let can = observed.replace(history, self.skills(history)).map(|_| ());
-            match can.and_then(|()| self.sample(history)) {
+            match sampled {
                 Ok(sampled) => return Some(self.start_compaction(draft, wanted, sampled)),
                 Err(error) => error,
             }
         };
         let model = draft.history().model().unwrap_or(&self.models.default).clone();
         let keep_from = Seq(draft.history().seq().0 + 1);
-        push_started(draft, wanted, model, String::new(), keep_from);
+        let scope = SummaryScope::default();
+        push_started(draft, wanted, model, String::new(), (keep_from, scope));
         end_compaction(draft, SideOutcome::Failed, None, Some(refused));
         None
     }
@@ -150,16 +213,17 @@ impl Rules<'_> {
     ) -> TurnPlan {
         let Sampled { agent, model: resolved } = sampled;
         let history = draft.history();
-        let from = self.tail(history).from;
-        let place = history.conversation().place(from);
-        let keep_from = place.unwrap_or(Seq(history.seq().0 + 1));
+        let limits = self.limits(history, &resolved, wanted.refused);
         let earlier = history.view().checkpoint().is_some();
         let prompt = if earlier { texts::SUMMARY_UPDATE } else { texts::SUMMARY }.to_owned();
-        let reference = resolved.reference.clone();
         let asks = estimate::text(&prompt);
-        let (turn, message) = push_started(draft, wanted, reference, prompt, keep_from);
-        let pricing = resolved.pricing(|| self.size(draft.history(), agent) + asks);
-        let components = self.components(agent, &resolved, ToolChoice::Auto);
+        let (keep_from, scope) = self.scope(history, &wanted, limits, agent, asks);
+        let (tokens, is_cut) = (scope.tokens, scope.cut.is_some());
+        let scope = if self.settings.compaction.cuts { scope } else { SummaryScope::default() };
+        let reference = resolved.reference.clone();
+        let (turn, message) = push_started(draft, wanted, reference, prompt, (keep_from, scope));
+        let pricing = resolved.pricing(|| tokens);
+        let components = self.summary_components(agent, &resolved, limits, is_cut);
         let (started, body) = first_attempt(draft, &turn, &components, pricing);
         TurnPlan {
             turn,
@@ -170,6 +234,49 @@ impl Rules<'_> {
             body,
             title: None,
         }
+    }
+
+    /// How much of the conversation the request for its summary shows.
+    fn scope(
+        &self,
+        history: &History,
+        wanted: &Wanted,
+        limits: Option<Limits>,
+        agent: &Agent,
+        asks: u64,
+    ) -> (Seq, SummaryScope) {
+        let cuts = self.settings.compaction.cuts && !mutated!(SummaryNotCut);
+        let tail = self.tail(history, limits, wanted.continuing);
+        let budget = Budget {
+            whole: self.size(history, agent) + asks,
+            asks,
+            most: limits.map(|limits| limits.summary).filter(|_| cuts),
+            is_refused: wanted.refused.is_some(),
+        };
+        let (keep_from, scope) = scope(history, &tail, budget);
+        let Wanted { refused, refusals, .. } = *wanted;
+        (keep_from, SummaryScope { refused, refusals, ..scope })
+    }
+
+    /// What a request for a summary is made of besides the conversation. `is_cut`: it shows a transcript, which needs
+    /// neither tools nor the agent's own instructions.
+    fn summary_components(
+        &self,
+        agent: &Agent,
+        model: &ResolvedModel,
+        limits: Option<Limits>,
+        is_cut: bool,
+    ) -> Components {
+        let mut components = self.components(agent, model, ToolChoice::Auto);
+        // Providers count the answer that a request allows as if it were part of it.
+        let free = limits.map_or(u64::MAX, |limits| limits.hard - limits.summary.min(limits.hard));
+        let most = &mut components.generation.max_tokens;
+        *most = most.map(|most| most.min(free.max(LEAST_ANSWER)));
+        if is_cut {
+            components.tools.clear();
+            texts::SUMMARY_SYSTEM.clone_into(&mut components.agent);
+        }
+        components
     }
 
     /// The provider refused a turn's request as too large, and nothing of its answer was seen: the turn is
@@ -183,19 +290,24 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Verdict<Option<Next>> {
         let history = draft.history();
-        let tail = self.tail(history);
+        let Ok(sampled) = self.sample(history) else { return Verdict::Leave(None) };
+        let settings = &self.settings.compaction;
+        let squeeze = history.squeeze();
+        let size = self.size(history, sampled.agent);
+        let limits = self.limits(history, &sampled.model, Some(size));
         let called = history.open_turn().is_some_and(|open| !open.calls.is_empty());
-        let helps = self.settings.compaction.auto
-            && (!history.overflow_spent() || mutated!(OverflowTwice))
-            && tail.answered
-            && tail.summarised > 0
+        let most = if settings.cuts { MAX_OVERFLOWS } else { 1 };
+        let shrinks = squeeze.overflows < most && squeeze.refused.is_none_or(|last| size < last);
+        let helps = settings.auto
+            && (shrinks || mutated!(OverflowForEver))
+            && self.tail(history, limits, true).summarised > 0
             && !called
             && !said.is_visible()
             && !self.is_interrupted(history)
             && observed.replace(history, self.skills(history)).is_ok();
-        let Some(sampled) = self.sample(history).ok().filter(|_| helps) else {
+        if !helps {
             return Verdict::Leave(None);
-        };
+        }
         draft.push(AttemptEnded {
             attempt: attempt.clone(),
             turn: said.turn.clone(),
@@ -205,7 +317,11 @@ impl Rules<'_> {
         });
         settle_overflowed(draft, said, error.clone());
         let reason = CompactionReason::Overflow;
-        let wanted = Wanted { reason, input: None, continuing: true, cause: Some(error.clone()) };
+        let wanted = Wanted {
+            cause: Some(error.clone()),
+            refused: Some(size).filter(|_| settings.cuts),
+            ..Wanted::new(reason, true)
+        };
         let plan = self.start_compaction(draft, wanted, sampled);
         Verdict::Write(Some(Next::Compact(Box::new(plan))), DrainEnd::Keep, Site::Overflowed)
     }
@@ -260,6 +376,12 @@ impl Rules<'_> {
         };
         let next = match fresh {
             Ok(first) => {
+                let sampled = self.sample(draft.history());
+                let limits = sampled
+                    .as_ref()
+                    .ok()
+                    .and_then(|of| self.limits(draft.history(), &of.model, None));
+                let text = bounded_summary(&text, limits);
                 let checkpoint = texts::checkpoint(&text);
                 end_compaction(draft, SideOutcome::Completed, Some(checkpoint), None);
                 if mutated!(SummaryWithoutEpoch) {
@@ -274,7 +396,24 @@ impl Rules<'_> {
                     reason: Some(EpochReason::Compaction),
                 });
                 draft.progress();
+                let scope = &open.side.started.scope;
+                let is_shown = |history: &History| {
+                    let (view, conversation) = (history.view(), history.conversation());
+                    view.since(conversation, view.from()).next().is_some()
+                };
+                // Behind a tail the model knows by itself what is next.
+                if !scope.kept.is_empty() && !is_shown(draft.history()) && !mutated!(NotToldToGoOn)
+                {
+                    notice(draft, NoticeKind::Continuation, texts::GO_ON);
+                }
                 match open.side.started.reason {
+                    CompactionReason::Manual if scope.is_piece && !self.stopping => match sampled {
+                        Ok(sampled) => {
+                            let wanted = Wanted::again(&open);
+                            begin_compaction(self.start_compaction(draft, wanted, sampled))
+                        }
+                        Err(_) => self.cross(draft, open.side.started.continuing, observed),
+                    },
                     CompactionReason::Manual => {
                         let forgets = mutated!(ContinuingForgotten);
                         self.cross(draft, open.side.started.continuing && !forgets, observed)
@@ -312,7 +451,32 @@ impl Rules<'_> {
             usage: used(plan.started.pricing.as_ref(), said.usage),
             error: Some(error.clone()),
         });
+        if *error.code == *ErrorReason::ContextOverflow.code()
+            && let Some(plan) = self.shrink(draft, &open, error)
+        {
+            return Verdict::Write(plan, DrainEnd::Keep, Site::CompactionShrunk);
+        }
         self.end_failed(draft, &open, error.clone(), observed)
+    }
+
+    /// The provider refused the request for a summary as too large: a smaller one follows, within bounds.
+    fn shrink(
+        &self,
+        draft: &mut Draft<'_>,
+        open: &OpenCompaction,
+        error: &SessionError,
+    ) -> Option<Next> {
+        let before = &open.side.started.scope;
+        let may = self.settings.compaction.cuts
+            && before.tokens > 0
+            && (before.refusals < MAX_REFUSALS || mutated!(ShrunkForEver))
+            && !self.stopping
+            && !self.is_interrupted(draft.history());
+        let sampled = self.sample(draft.history()).ok().filter(|_| may)?;
+        end_compaction(draft, SideOutcome::Failed, None, Some(error.clone()));
+        let (refused, refusals) = (Some(before.tokens), before.refusals + 1);
+        let wanted = Wanted { refused, refusals, ..Wanted::again(open) };
+        Some(Next::Compact(Box::new(self.start_compaction(draft, wanted, sampled))))
     }
 
     /// An interrupt of the Compaction, whose stream is gone.
@@ -350,6 +514,14 @@ impl Rules<'_> {
         }
         let error = match started.reason {
             CompactionReason::Manual => return self.cross(draft, started.continuing, observed),
+            CompactionReason::Auto
+                if self.fits(draft.history()) && !mutated!(FailureBlocksWhatFits) =>
+            {
+                if self.stopping || self.is_interrupted(draft.history()) {
+                    return self.cross(draft, true, observed);
+                }
+                return self.go_on(draft, observed);
+            }
             CompactionReason::Auto => error,
             // What the provider said of the turn; that its remedy failed is beside the point.
             CompactionReason::Overflow => started.cause.clone().unwrap_or(error),
@@ -400,7 +572,12 @@ impl Rules<'_> {
         let answer = if text.trim().is_empty() { texts::NO_TEXT.to_owned() } else { text };
         let (turn, reminder) = (plan.turn.clone(), texts::REMINDER.to_owned());
         draft.push(CompactionReminded { turn, draft: answer, reminder });
-        let components = self.components(agent, model, ToolChoice::Auto);
+        let (limits, is_cut) = {
+            let scope = draft.history().compacting().map(|open| &open.side.started.scope);
+            let limits = self.limits(draft.history(), model, None);
+            (limits, scope.is_some_and(|scope| scope.cut.is_some()))
+        };
+        let components = self.summary_components(agent, model, limits, is_cut);
         let through = draft.history().seq();
         let body = draft.history_mut().encode(&components, &plan.turn);
         let started = AttemptStarted {
@@ -420,7 +597,7 @@ fn push_started(
     wanted: Wanted,
     model: ModelRef,
     prompt: String,
-    keep_from: Seq,
+    (keep_from, scope): (Seq, SummaryScope),
 ) -> (TurnId, MessageId) {
     let (turn, message) = (TurnId::mint(draft.mint()), MessageId::mint(draft.mint()));
     let agent = draft.history().agent().to_owned();
@@ -437,8 +614,22 @@ fn push_started(
         prompt,
         keep_from,
         cause: wanted.cause,
+        scope,
     });
     (turn, message)
+}
+
+/// The summary, as much of it as a checkpoint may have: one that fills the context makes room for nothing.
+fn bounded_summary(text: &str, limits: Option<Limits>) -> Cow<'_, str> {
+    let share = limits.map_or(u64::MAX, Limits::share);
+    let most = estimate::bytes_of(share.saturating_sub(CHECKPOINT_TEXT).max(LEAST_SUMMARY));
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let text = text.trim();
+    if text.len() <= most || mutated!(LongSummaryTaken) {
+        return Cow::Borrowed(text);
+    }
+    let head = &text[..text.floor_char_boundary(most)];
+    Cow::Owned(format!("{head}\n{}", texts::SUMMARY_TOO_LONG))
 }
 
 /// Ends the Compaction, whose attempts have ended.

@@ -1,9 +1,7 @@
 //! How large the next request is, in tokens, and how large it may be.
 
-use history::{History, ModelEntry};
+use history::History;
 use llm_protocol::{Message, Part, Role, ToolContent, ToolDefinition};
-
-use crate::rules::CompactionSettings;
 
 /// Bytes that stand for one token, where nobody has counted.
 const BYTES_PER_TOKEN: usize = 4;
@@ -11,6 +9,16 @@ const BYTES_PER_TOKEN: usize = 4;
 /// Tokens of so many bytes, rounded up.
 fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
+}
+
+/// Tokens of so many bytes, rounded up.
+pub(crate) fn tokens_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES_PER_TOKEN as u64)
+}
+
+/// Bytes of so many tokens.
+pub(crate) fn bytes_of(tokens: u64) -> u64 {
+    tokens.saturating_mul(BYTES_PER_TOKEN as u64)
 }
 
 /// What an image or a document counts as: providers count its pixels or pages, about 1,600 tokens of a usual one.
@@ -43,66 +51,65 @@ pub(crate) fn message(message: &Message) -> u64 {
     tokens(bytes(message)).max(1)
 }
 
+/// A provider that counts less than this part of our own estimate has not counted: no text has so few tokens.
+const LEAST_PLAUSIBLE: u64 = 4;
+
 /// Tokens of the next request of the conversation: what the provider counted for the last whole reply and
-/// what has come since; or all of it, where nobody has counted.
+/// what has come since; or our estimate of all of it, where nobody has counted in a way that can be true.
 pub(crate) fn request<'t>(
     history: &History,
     agent: &str,
     tools: impl IntoIterator<Item = &'t ToolDefinition>,
 ) -> u64 {
-    let messages = history.conversation().messages();
-    let view = history.view();
+    let (conversation, view) = (history.conversation(), history.view());
     let since = |from: usize| -> u64 {
-        let later = messages.iter().enumerate().skip(from.max(view.from()));
-        later.filter(|(at, seen)| view.shows(*at, seen)).map(|(_, seen)| message(seen)).sum()
+        view.since(conversation, from).map(|(_, message)| self::message(message)).sum()
     };
-    if let Some((usage, covered)) = history.last_usage() {
-        // The results of the reply's own calls came after the count.
-        let results =
-            covered > 0 && messages.get(covered - 1).is_some_and(|last| last.role == Role::Tool);
-        let counted = u64::try_from(usage.input.saturating_add(usage.output)).unwrap_or(0);
-        return counted.saturating_add(since(covered - usize::from(results)));
-    }
+    let all = whole(history, agent, tools);
+    let Some((usage, covered)) = history.last_usage() else { return all };
+    // The results of the reply's own calls came after the count.
+    let last = covered.checked_sub(1).and_then(|last| conversation.messages().get(last));
+    let results = last.is_some_and(|last| last.role == Role::Tool);
+    let later = since(covered - usize::from(results));
+    let counted = u64::try_from(usage.input.saturating_add(usage.output)).unwrap_or(0);
+    let is_plausible = counted.saturating_mul(LEAST_PLAUSIBLE) >= all.saturating_sub(later);
+    if is_plausible { counted.saturating_add(later) } else { all }
+}
+
+/// Our own estimate of the next request of the conversation, whatever a provider counted.
+pub(crate) fn whole<'t>(
+    history: &History,
+    agent: &str,
+    tools: impl IntoIterator<Item = &'t ToolDefinition>,
+) -> u64 {
+    let messages = history.view().since(history.conversation(), 0);
+    let messages: u64 = messages.map(|(_, message)| self::message(message)).sum();
+    fixed(history, agent, tools).saturating_add(messages)
+}
+
+/// Tokens of all that a request has besides the messages of the conversation.
+pub(crate) fn fixed<'t>(
+    history: &History,
+    agent: &str,
+    tools: impl IntoIterator<Item = &'t ToolDefinition>,
+) -> u64 {
     let told = agent.len()
         + history.epoch().map_or(0, |epoch| epoch.baseline.len())
-        + view.checkpoint().map_or(0, str::len);
+        + history.view().checkpoint().map_or(0, str::len);
     let tools = tools
         .into_iter()
         .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.get().len());
-    tokens(told + tools.sum::<usize>()).saturating_add(since(0))
-}
-
-/// From how many tokens on a request is compacted first. `None`: the model's context is not known.
-///
-/// What is kept free for the answer is never more than half of the context: a small one would otherwise be
-/// compacted before every turn.
-pub(crate) fn threshold(settings: &CompactionSettings, model: &ModelEntry) -> Option<u64> {
-    let context = model.context_limit.filter(|limit| *limit > 0)?;
-    let answer = model.output_limit.unwrap_or(settings.output_cap).min(settings.output_cap);
-    Some(context - answer.max(settings.buffer).min(context / 2))
+    tokens(told + tools.sum::<usize>())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use domain::{
         AttemptEnded, AttemptId, AttemptOutcome, IdMint, MessageId, NoticeKind, NoticeRecorded,
         PartId, ReplyPart, Seq, SessionEvent, Stamp, TurnId, TurnOutcome, TurnReplied, TurnSettled,
         TurnStarted, TurnUsage,
     };
-    use llm_protocol::Protocol;
-
-    use super::*;
-
-    fn model(context_limit: Option<u64>, output_limit: Option<u64>) -> ModelEntry {
-        ModelEntry {
-            provider: "p".into(),
-            id: "m".into(),
-            protocol: Protocol::OpenAiChat,
-            context_limit,
-            output_limit,
-            dialect: llm_protocol::Dialect::default(),
-        }
-    }
 
     fn said(history: &mut History, text: &str) {
         let mut mint = IdMint::after(Stamp::default(), 1);
@@ -127,7 +134,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_counted_is_the_anchor_and_only_what_came_later_is_estimated() {
+    fn a_plausible_count_is_the_anchor_for_what_came_later() {
+        assert_eq!(counted_as(3_000), 3_030 + 101);
+    }
+
+    // Finding scenarios F3: usage of 0, or of next to nothing, was believed, so no compaction came.
+    #[test]
+    fn a_count_that_cannot_be_true_is_not_believed() {
+        let all = 10 + 10_000 + 2_000 + 101;
+        assert_eq!(counted_as(0), all);
+        assert_eq!(counted_as(-5), all);
+        assert_eq!(counted_as(2_900), all, "less than a quarter of what it covers");
+    }
+
+    /// The size of a request after a provider has counted so many tokens for the one before.
+    fn counted_as(counted: i64) -> u64 {
         let mut history = History::new();
         said(&mut history, &"x".repeat(40_000));
         let mut mint = IdMint::after(Stamp::default(), 1);
@@ -146,7 +167,7 @@ mod tests {
                 notice: None,
             },
         );
-        let used = TurnUsage { input: 700, output: 30, ..TurnUsage::default() };
+        let used = TurnUsage { input: counted, output: 30, ..TurnUsage::default() };
         push(
             &mut history,
             AttemptEnded {
@@ -166,18 +187,6 @@ mod tests {
         let (outcome, usage) = (TurnOutcome::Completed, used);
         push(&mut history, TurnSettled { turn, message, outcome, usage, error: None });
         said(&mut history, &"z".repeat(401));
-        assert_eq!(request(&history, &agent(), &[]), 730 + 101);
-    }
-
-    #[test]
-    fn the_threshold_leaves_room_for_an_answer_and_a_buffer() {
-        let settings = CompactionSettings::default();
-        let of = |context, output| threshold(&settings, &model(context, output));
-        assert_eq!(of(None, Some(8_000)), None);
-        assert_eq!(of(Some(0), None), None);
-        assert_eq!(of(Some(200_000), Some(8_000)), Some(180_000), "the buffer is larger");
-        assert_eq!(of(Some(200_000), Some(64_000)), Some(168_000), "capped");
-        assert_eq!(of(Some(200_000), None), Some(168_000));
-        assert_eq!(of(Some(16_000), Some(16_000)), Some(8_000), "a model whose answer may fill it");
+        request(&history, &agent(), &[])
     }
 }

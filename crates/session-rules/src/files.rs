@@ -15,14 +15,16 @@ impl Rules<'_> {
             return;
         }
         let lost = draft.history().unsaved().iter().map(|unsaved| unsaved.call.clone()).collect();
-        draft.push(WorkspaceRestored { token, tree: tree.cloned(), lost });
+        let lost_files = draft.history().skipped().to_vec();
+        draft.push(WorkspaceRestored { token, tree: tree.cloned(), lost, lost_files });
     }
 }
 
-/// Tells the model, before its next turn, which effects are gone.
+/// Tells the model, before its next turn, which effects and files are gone.
 pub(crate) fn tell_lost(draft: &mut Draft<'_>) {
-    if !draft.history().lost().is_empty() {
-        let text = texts::files_lost(draft.history().lost());
+    let history = draft.history();
+    if !history.lost().is_empty() || !history.lost_files().is_empty() {
+        let text = texts::files_lost(history.lost(), history.lost_files());
         notice(draft, NoticeKind::FilesLost, &text);
     }
 }

@@ -239,6 +239,9 @@ impl Copy<'_> {
             }
             SessionEvent::CompactionStarted(started) if self.kept.contains(&started.turn) => {
                 started.keep_from = self.place(started.keep_from);
+                for kept in &mut started.scope.kept {
+                    *kept = self.place(*kept);
+                }
                 started.turn = self.ids.turn(&started.turn);
                 started.message = self.ids.message(&started.message);
                 started.input = None; // of the other session's inbox

@@ -41,6 +41,7 @@ mod estimate;
 mod files;
 mod fork;
 mod inbox;
+mod limits;
 mod models;
 #[cfg(feature = "mutants")]
 mod mutants;
@@ -51,6 +52,7 @@ mod reply;
 mod revert;
 mod rules;
 mod said;
+mod scope;
 mod settle;
 mod site;
 mod tail;

@@ -36,6 +36,8 @@ pub struct ResolvedModel {
     pub generation: Generation,
     /// Model Request Options.
     pub options: Map<String, Value>,
+    /// Whether it calls tools: one that does not is offered none.
+    pub takes_tools: bool,
     /// What its tokens cost.
     pub prices: Option<Prices>,
     /// Where the prices are from.
@@ -83,6 +85,8 @@ struct FixedProvider {
 pub struct ModelFacts {
     /// The most tokens that fit into a request and its answer.
     pub context_limit: Option<u64>,
+    /// The most tokens of a request, where that is less than the context.
+    pub input_limit: Option<u64>,
     /// The most tokens of an answer.
     pub output_limit: Option<u64>,
     /// What its tokens cost.
@@ -154,11 +158,13 @@ impl ModelSource for FixedModels {
                 id: choice.model.clone(),
                 protocol: provider.protocol,
                 context_limit: facts.context_limit,
+                input_limit: facts.input_limit,
                 output_limit: facts.output_limit,
                 dialect: provider.dialect.clone(),
             },
             generation: facts.generation,
             options: facts.options,
+            takes_tools: true,
             prices: facts.prices,
             price_version: CONFIGURED.to_owned(),
             notice: facts.notice,

@@ -80,9 +80,23 @@ mutants! {
     /// A model is reminded of its summary again and again.
     RemindedAgain,
     /// A provider's overflow is met with a Compaction again and again.
-    OverflowTwice,
-    /// A conversation that is too large even after a Compaction gets another one at once.
+    OverflowForEver,
+    /// A request for a summary that was refused is followed by a smaller one again and again.
+    ShrunkForEver,
+    /// A conversation that fits after a Compaction gets another one at once.
     CompactedAgainAtOnce,
+    /// A Compaction that failed is tried again at once, though the turn would fit.
+    FailedAgainAtOnce,
+    /// A Compaction that failed ends work that would fit.
+    FailureBlocksWhatFits,
+    /// A request for a summary shows the whole conversation even where that does not fit.
+    SummaryNotCut,
+    /// A summary that fills the context is taken as it is.
+    LongSummaryTaken,
+    /// A prompt in the middle of its work does not stay word for word.
+    PromptNotKept,
+    /// The model is not told to go on with work that a summary has replaced.
+    NotToldToGoOn,
     /// A request that cannot fit is sent.
     TooLargeSent,
     /// A takeover leaves a Compaction open.

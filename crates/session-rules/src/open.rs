@@ -17,7 +17,26 @@ use crate::settle::{settle_open_calls, settle_turn};
 use crate::site::Site;
 use crate::title::lose_title;
 
+/// Takeovers in a row that may die before they have begun anything: what they look at first is what kills them.
+const MAX_BLIND_RECOVERIES: i16 = 1;
+
 impl Rules<'_> {
+    /// Claims a session whose files nobody has looked at yet, and begins nothing: [`Rules::open`] comes after the look. A
+    /// worker that the look kills leaves the session open, so that it is counted; after two in a row the session is
+    /// given up unseen.
+    pub fn count(&self, draft: &mut Draft<'_>, taken: Taken) -> Verdict<Option<Next>> {
+        let history = draft.history();
+        let has_begun = history.open_turn().is_some()
+            || history.compacting().is_some()
+            || history.revert().is_some()
+            || history.wants_turn();
+        let allowed = if has_begun { self.settings.max_recoveries } else { MAX_BLIND_RECOVERIES };
+        if taken.recoveries > allowed {
+            return self.give_up(draft, exhausted(taken.recoveries)).map(Some);
+        }
+        Verdict::Write(None, DrainEnd::Keep, Site::Counted)
+    }
+
     /// The claim's write: the first boundary, or what becomes of the turn that an earlier owner left open.
     pub fn open(
         &self,
@@ -83,7 +102,7 @@ fn exhausted(recoveries: i16) -> SessionError {
         code: "session.recovery_exhausted".into(),
         message: format!(
             "its worker died {recoveries} times in a row without any progress; what it was doing may be what \
-             kills it: look at the last tool calls, then send a prompt to go on"
+             kills it: look at the last tool calls and at the files of the workspace, then send a prompt to go on"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! What a new owner does with the turn that an earlier one left open (design §3, Crash recovery).
+//! What a new owner does with the turn that an earlier one left open.
 
 use domain::{
     AttemptOutcome, CallId, DrainEnd, DrainOutcome, ReplyPart, TimestampMs, ToolClass, ToolIntent,

@@ -3,11 +3,12 @@
 //! What becomes of files is decided here and done by the shell, between a write that says what is about to be done
 //! and one that says that it is. Both may be repeated: to put the same files back twice is to put them back once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Control, DrainEnd, FileChange, InputCancelled, MessageId, RevertCleared, RevertCommitted,
-    RevertPaths, RevertStaged, RevertStaging, RevertedTo, Seq, SessionError, SnapshotTree,
+    Control, DrainEnd, FileChange, InputCancelled, LeftFile, LeftReason, MessageId, RevertCleared,
+    RevertCommitted, RevertPaths, RevertStaged, RevertStaging, RevertedTo, Seq, SessionError,
+    SnapshotTree,
 };
 use history::{History, Reverting};
 
@@ -43,7 +44,12 @@ pub struct RestoredFiles {
     pub files: Vec<FileChange>,
     /// How many more there are.
     pub more: i64,
+    /// Paths that stay as they are, since somebody else has changed them meanwhile.
+    pub left: Vec<String>,
 }
+
+/// Files that are named as left.
+const MAX_LEFT: usize = 100;
 
 /// A Revert that can be staged.
 struct Wanted {
@@ -112,6 +118,7 @@ impl Rules<'_> {
         };
         match wanted.original.clone() {
             _ if !wanted.is_about_files() => {
+                let skipped = if files { history.skipped_since(wanted.from) } else { Vec::new() };
                 deliver(draft, control, None);
                 draft.push(RevertStaged {
                     message: message.clone(),
@@ -120,6 +127,7 @@ impl Rules<'_> {
                     paths: RevertPaths::default(),
                     files: Vec::new(),
                     more: 0,
+                    left: left_files(skipped, Vec::new()),
                     back: wanted.back,
                 });
                 None
@@ -193,8 +201,9 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Verdict<Next> {
         match (draft.history().revert().cloned(), done) {
-            (Some(Reverting::Staging(staging)), Ok(RestoredFiles { files, more })) => {
+            (Some(Reverting::Staging(staging)), Ok(RestoredFiles { files, more, left })) => {
                 let RevertStaging { message, from, original, paths, back, .. } = &*staging;
+                let left = left_files(draft.history().skipped_since(*from), left);
                 draft.push(RevertStaged {
                     message: message.clone(),
                     from: *from,
@@ -202,6 +211,7 @@ impl Rules<'_> {
                     paths: paths.clone(),
                     files,
                     more,
+                    left,
                     back: back.clone(),
                 });
             }
@@ -238,6 +248,15 @@ impl Rules<'_> {
             Reverting::Staged(_) => None,
         }
     }
+}
+
+/// The files that a Revert leaves as they are, each once and in order of their paths. `skipped`: those of which no
+/// Workspace Snapshot has the content, since the turns that it takes back; `changed`: those that somebody else has changed.
+fn left_files(skipped: Vec<LeftFile>, changed: Vec<String>) -> Vec<LeftFile> {
+    let changed = changed.into_iter().map(|path| (path, LeftReason::Changed));
+    let skipped = skipped.into_iter().map(|file| (file.path, file.why));
+    let all: BTreeMap<String, LeftReason> = changed.chain(skipped).collect();
+    all.into_iter().take(MAX_LEFT).map(|(path, why)| LeftFile { path, why }).collect()
 }
 
 /// Says what is about to be put back.

@@ -78,11 +78,14 @@ pub struct CompactionSettings {
     pub output_cap: u64,
     /// The most that stays of the recent conversation.
     pub keep: u64,
+    /// Whether a request for a summary may show less than the conversation, and a prompt in the middle of its work stay
+    /// beside the summary. Not while older builds run that cannot read such rows.
+    pub cuts: bool,
 }
 
 impl Default for CompactionSettings {
     fn default() -> Self {
-        Self { auto: true, buffer: 20_000, output_cap: 32_000, keep: 15_000 }
+        Self { auto: true, buffer: 20_000, output_cap: 32_000, keep: 15_000, cuts: true }
     }
 }
 

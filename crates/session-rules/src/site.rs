@@ -23,6 +23,8 @@ macro_rules! sites {
 }
 
 sites! {
+    /// A session was claimed before anybody looked at its files.
+    Counted = "counted",
     /// A boundary began a turn.
     TurnStarted = "turn-started",
     /// A boundary found nothing left to do.
@@ -51,6 +53,8 @@ sites! {
     CompactionStarted = "compaction-started",
     /// An answer to the request for a summary was none, and is asked for once more.
     CompactionReminded = "compaction-reminded",
+    /// The provider refused a request for a summary as too large, and a smaller one follows.
+    CompactionShrunk = "compaction-shrunk",
     /// A Compaction failed without which nothing goes on.
     CompactionFailed = "compaction-failed",
     /// A Compaction was interrupted.

@@ -7,53 +7,85 @@ use crate::estimate;
 use crate::texts::NOTICE;
 
 /// What a Compaction would do to a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tail {
     /// The index of the first message that stays; the conversation's length when none does.
     pub(crate) from: usize,
-    /// Whether the model has said anything of what would be summarised or kept.
-    pub(crate) answered: bool,
+    /// Messages before it that stay word for word, by their indices: prompts that are being answered.
+    pub(crate) kept: Vec<usize>,
     /// How many messages would be summarised.
     pub(crate) summarised: usize,
+    /// About how many tokens the newest prompt has that is being answered. No Compaction makes them fewer.
+    pub(crate) asked: u64,
 }
 
 /// Chooses the tail: the newest messages of at most `keep` tokens, from the beginning of an exchange on. If
-/// everything is that small, the newest exchange alone; if there is only one, nothing. A prompt that is not
-/// answered yet always stays, unless it is all there is.
+/// everything is that small, the newest exchange alone; if there is only one, nothing. Exchanges stay or go as a
+/// whole, so a call is never parted from its result, be it ours or the provider's.
 ///
-/// Exchanges stay or go as a whole, so a call is never parted from its result, be it ours or the provider's.
-pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64) -> Tail {
+/// `working`: the model is at work on the newest prompts. These stay word for word wherever they are, the newest
+/// of them whatever its size and those before it as far as they fit into `keep`.
+pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64, working: bool) -> Tail {
     let all = conversation.messages();
-    let shown: Vec<usize> = (view.from()..all.len())
-        .filter(|at| view.shows(*at, &all[*at]) && all[*at].role != Role::System)
-        .collect();
-    let answered = shown.iter().any(|at| all[*at].role == Role::Assistant);
-    let starts: Vec<usize> = shown
-        .iter()
-        .enumerate()
-        .filter(|(nth, at)| {
-            let joins = *nth > 0 && is_prompt(&all[shown[nth - 1]]);
-            is_prompt(&all[**at]) && !joins
-        })
-        .map(|(_, at)| *at)
-        .collect();
+    let end = all.len();
+    let shown: Vec<(usize, &Message)> =
+        view.since(conversation, 0).filter(|(_, message)| message.role != Role::System).collect();
     let size = |from: usize| -> u64 {
-        shown.iter().filter(|at| **at >= from).map(|at| estimate::message(&all[*at])).sum()
+        shown.iter().filter(|(at, _)| *at >= from).map(|(_, said)| estimate::message(said)).sum()
     };
+    let batches = batches(conversation, &shown);
     // The first exchange stays only in the sense that nothing would be summarised.
-    let candidates =
-        starts.iter().copied().filter(|at| shown.first().is_some_and(|first| at > first));
-    let fits = |from: &usize| size(*from) <= keep;
-    let unanswered = starts.last().copied().filter(|at| {
-        shown.iter().all(|other| other < at || all[*other].role == Role::User)
-            && shown.first().is_some_and(|first| at > first)
-    });
-    let everything = shown.first().is_none_or(|first| size(*first) <= keep);
-    let mut candidates = candidates.filter(fits);
-    let chosen = if everything { candidates.next_back() } else { candidates.next() };
-    let from = chosen.or(unanswered).unwrap_or(all.len());
-    let summarised = shown.iter().filter(|at| **at < from).count();
-    Tail { from, answered, summarised }
+    let first = shown.first().map_or(end, |(at, _)| *at);
+    let mut fitting = batches
+        .iter()
+        .map(|batch| batch[0])
+        .filter(|at| *at > first && *at >= view.from() && size(*at) <= keep);
+    let chosen = if size(first) <= keep { fitting.next_back() } else { fitting.next() };
+    let asked: &[Vec<usize>] = if working { asked(&batches, &shown) } else { &[] };
+    let tokens = |at: &usize| estimate::message(&all[*at]);
+    let mut kept = Vec::new();
+    let mut left = keep;
+    for (nth, at) in asked.iter().flatten().rev().enumerate() {
+        let older = if nth == 0 { 0 } else { tokens(at) };
+        let Some(rest) = left.checked_sub(older) else { break };
+        left = rest;
+        kept.push(*at);
+    }
+    let newest = kept.first().map_or(0, tokens);
+    kept.sort_unstable();
+    // Prompts that nothing has come of yet are the tail.
+    let unanswered = shown.iter().rev().take_while(|(at, _)| kept.contains(at)).last();
+    let from = chosen.or(unanswered.map(|(at, _)| *at)).unwrap_or(end).max(view.from());
+    kept.retain(|at| *at < from);
+    let goes = |at: &usize| *at < from && !kept.contains(at);
+    let summarised = shown.iter().filter(|(at, _)| goes(at)).count();
+    Tail { from, summarised, asked: newest, kept }
+}
+
+/// Prompts that were promoted together, each batch as the indices of its messages.
+fn batches(conversation: &Conversation, shown: &[(usize, &Message)]) -> Vec<Vec<usize>> {
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    for (at, _) in shown.iter().filter(|(_, message)| is_prompt(message)) {
+        let place = |at: usize| conversation.place(at).map_or(0, |seq| seq.0);
+        match batches.last_mut() {
+            Some(batch) if batch.last().is_some_and(|last| place(*last) + 1 == place(*at)) => {
+                batch.push(*at);
+            }
+            _ => batches.push(vec![*at]),
+        }
+    }
+    batches
+}
+
+/// The batches that the model is answering: those since its last word that left nothing to do.
+fn asked<'b>(batches: &'b [Vec<usize>], shown: &[(usize, &Message)]) -> &'b [Vec<usize>] {
+    let is_final = |pair: &[(usize, &Message)]| {
+        let [(_, said), (_, next)] = pair else { return false };
+        said.role == Role::Assistant && is_prompt(next)
+    };
+    let answered = shown.windows(2).rposition(is_final).map_or(0, |nth| shown[nth + 1].0);
+    let first = batches.partition_point(|batch| batch[0] < answered);
+    &batches[first..]
 }
 
 /// Whether somebody wrote it, rather than this service.
@@ -67,9 +99,9 @@ mod tests {
     use domain::{
         CallId, CompactionEnded, CompactionReason, CompactionStarted, EpochStarted, IdMint,
         MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptPart, PromptPromoted,
-        ReplyPart, Seq, SessionEvent, SideOutcome, Stamp, ToolCalled, ToolClass, ToolIntent,
-        ToolOutcomeKind, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted,
-        TurnUsage,
+        ReplyPart, Seq, SessionEvent, SideOutcome, Stamp, SummaryScope, ToolCalled, ToolClass,
+        ToolIntent, ToolOutcomeKind, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled,
+        TurnStarted, TurnUsage,
     };
     use history::History;
 
@@ -164,7 +196,7 @@ mod tests {
         }
 
         fn tail(&self, keep: u64) -> Tail {
-            tail(self.history.conversation(), self.history.view(), keep)
+            tail(self.history.conversation(), self.history.view(), keep, true)
         }
     }
 
@@ -197,6 +229,32 @@ mod tests {
         assert_eq!(from("u10 t10 n1", 1_000), 4, "a notice begins no exchange");
     }
 
+    // Finding scenarios "Seen besides": the next request was the checkpoint alone.
+    #[test]
+    fn prompts_that_are_being_answered_stay_word_for_word() {
+        let kept = |script: &str, keep: u64| {
+            let tail = Told::new(script).tail(keep);
+            (tail.from, tail.kept)
+        };
+        assert_eq!(kept("u10 a10 u10 t90 t90", 100), (7, vec![2]));
+        assert_eq!(kept("u10 t90 u10 t90", 100), (6, vec![0, 3]), "with those that steered it");
+        assert_eq!(kept("u90 t90 u10 t90", 80), (6, vec![3]), "as far as they fit");
+        assert_eq!(kept("u10 t90 n1 u10 n1", 100), (4, vec![0]));
+        let idle = Told::new("u10 t90 t90");
+        let (conversation, view) = (idle.history.conversation(), idle.history.view());
+        assert_eq!(tail(conversation, view, 100, false).kept, [0_usize; 0], "nobody is at work");
+    }
+
+    // Finding scenarios F16: a first prompt above the context made all later ones fail.
+    #[test]
+    fn a_prompt_that_failed_alone_is_summarised_before_the_next_one() {
+        let mut told = Told::new("u500");
+        told.push(domain::DrainEnded { outcome: domain::DrainOutcome::Failed, error: None });
+        told.say("u10");
+        let tail = told.tail(100);
+        assert_eq!((tail.from, tail.kept, tail.summarised, tail.asked), (1, Vec::new(), 1, 10));
+    }
+
     #[test]
     fn prompts_of_one_batch_belong_to_one_exchange() {
         assert_eq!(from("u10 a10 u10 u10 a10", 30), 2);
@@ -207,7 +265,8 @@ mod tests {
     fn a_prompt_without_an_answer_stays_whatever_its_size() {
         assert_eq!(from("u10 a10 u500", 100), 2);
         assert_eq!(from("u10 t10 u500", 100), 3, "a steer");
-        assert_eq!(from("u500", 100), 1, "it is all there is");
+        assert_eq!(from("u500", 100), 0, "it is all there is");
+        assert_eq!(from("u10 u10 t5", 100), 4, "it is answered");
     }
 
     #[test]
@@ -239,6 +298,7 @@ mod tests {
             prompt: String::new(),
             keep_from: keep,
             cause: None,
+            scope: SummaryScope::default(),
         });
         told.push(CompactionEnded {
             turn,
@@ -250,8 +310,10 @@ mod tests {
         });
         let (baseline, snapshot) = (String::new(), "{}".to_owned());
         told.push(EpochStarted { epoch: 2, baseline, snapshot, reason: None });
-        assert_eq!(told.tail(1_000), Tail { from: 4, answered: true, summarised: 2 });
+        let tail = Tail { from: 4, kept: vec![2], summarised: 1, asked: 10 };
+        assert_eq!(told.tail(1_000), tail);
         told.say("u10");
-        assert_eq!(told.tail(1_000), Tail { from: 4, answered: true, summarised: 2 });
+        let tail = Tail { from: 4, kept: Vec::new(), summarised: 2, asked: 10 };
+        assert_eq!(told.tail(1_000), tail);
     }
 }

@@ -1,6 +1,7 @@
 //! Texts of ours that a model sees. Each is committed in the event that it belongs to before it is sent, so
 //! a text that changes here changes no request that was ever made.
 
+use domain::LeftFile;
 use history::Unsaved;
 
 /// Asks for the summary of a Compaction, after the conversation.
@@ -38,6 +39,20 @@ Keep names, paths, commands and error texts verbatim. Answer with the summary al
 A checkpoint of earlier work stands at the beginning of the conversation: carry over what still holds, drop what does not.
 </summary-request>";
 
+/// What a model is told that summarises a transcript.
+pub(crate) const SUMMARY_SYSTEM: &str = "You summarise the work of a coding agent, so that another one can go on with it \
+from the summary alone.";
+
+/// Stands in a transcript for what is left out of it.
+pub(crate) const LEFT_OUT: &str = "[... left out here ...]";
+
+/// Stands at the end of a summary that was too long.
+pub(crate) const SUMMARY_TOO_LONG: &str = "[... the rest of the summary was too long ...]";
+
+/// What the model is told when a summary took the place of the work that it was in the middle of.
+pub(crate) const GO_ON: &str = "<notice>Your work so far on the request above was replaced by the summary in the \
+checkpoint. Go on from there: do what is left of the request, and do not repeat what is done.</notice>";
+
 /// The heading by which a summary is known.
 pub(crate) const SUMMARY_HEADING: &str = "## Objective";
 
@@ -70,8 +85,29 @@ pub(crate) fn checkpoint(summary: &str) -> String {
     )
 }
 
-/// Says which calls' effects on files are gone.
-pub(crate) fn files_lost(lost: &[Unsaved]) -> String {
+/// Says which calls' effects on files are gone, and which files were in no Workspace Snapshot.
+pub(crate) fn files_lost(lost: &[Unsaved], files: &[LeftFile]) -> String {
+    /// The most files that are named.
+    const FILES: usize = 20;
+    let calls = if lost.is_empty() { String::new() } else { calls_lost(lost) };
+    let mut named: Vec<&str> = files.iter().take(FILES).map(|file| file.path.as_str()).collect();
+    let more = files.len().checked_sub(FILES).filter(|more| *more > 0);
+    let more = more.map(|more| format!("and {more} more"));
+    named.extend(more.as_deref());
+    let files = match named.as_slice() {
+        [] => String::new(),
+        named => format!(
+            " These files are in no snapshot of the workspace, because they are too large or no ordinary files, and are \
+             gone: {}.",
+            named.join("; ")
+        ),
+    };
+    format!(
+        "{NOTICE}The workspace moved to another machine.{calls}{files} Check the files before you rely on them.</notice>"
+    )
+}
+
+fn calls_lost(lost: &[Unsaved]) -> String {
     /// The most calls that are named, and characters of each one's title.
     const CALLS: usize = 20;
     const TITLE: usize = 100;
@@ -85,8 +121,7 @@ pub(crate) fn files_lost(lost: &[Unsaved]) -> String {
         named.push(format!("and {more} more"));
     }
     format!(
-        "{NOTICE}The workspace moved to another machine. It has the files as they were before these calls, whose \
-         effects on files are gone: {}. Check the files before you rely on them.</notice>",
+        " It has the files as they were before these calls, whose effects on files are gone: {}.",
         named.join("; ")
     )
 }
@@ -122,11 +157,19 @@ mod tests {
             tool: "shell".into(),
             title: title.into(),
         };
-        let two = files_lost(&[call("make\nall"), call(&"é".repeat(300))]);
+        let two = files_lost(&[call("make\nall"), call(&"é".repeat(300))], &[]);
         assert!(two.contains(&format!("gone: shell: make; shell: {}. Check", "é".repeat(100))));
         let many: Vec<_> = (0..23).map(|_| call("ls")).collect();
-        assert!(files_lost(&many).contains("shell: ls; and 3 more. Check"));
-        assert!(!files_lost(&many[..20]).contains("more."));
+        assert!(files_lost(&many, &[]).contains("shell: ls; and 3 more. Check"));
+        assert!(!files_lost(&many[..20], &[]).contains("more."));
+        let file = |n: usize| LeftFile { path: format!("f{n}"), why: domain::LeftReason::TooLarge };
+        let files: Vec<_> = (0..22).map(file).collect();
+        let both = files_lost(&many[..1], &files);
+        assert!(both.contains("gone: shell: ls. These files are in no snapshot"), "{both}");
+        assert!(
+            both.contains("gone: f0; f1; ") && both.contains("f19; and 2 more. Check"),
+            "{both}"
+        );
     }
 
     #[test]

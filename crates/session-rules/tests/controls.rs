@@ -298,6 +298,8 @@ impl Desk {
             base: turn.is_none(),
             files: paths.iter().map(file).collect(),
             more: 0,
+            directories: Vec::new(),
+            skipped: Vec::new(),
         });
     }
 
@@ -588,7 +590,7 @@ fn a_revert_with_files_captures_says_and_puts_back() {
     assert_eq!((resumed.site, resumed.kinds.len()), (Site::RevertResumed, 0));
     assert_eq!(restores(&resumed), restores(&staging));
 
-    let done = RestoredFiles { files: vec![change("x")], more: 0 };
+    let done = RestoredFiles { files: vec![change("x")], more: 0, left: Vec::new() };
     let wrote = desk.decide(|rules, draft| rules.restored(draft, Ok(done), &seen()));
     assert_eq!(wrote.kinds, ["revert.staged", "drain.ended"]);
     let SessionEvent::RevertStaged(staged) = &wrote.events[0] else { panic!("{wrote:?}") };

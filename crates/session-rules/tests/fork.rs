@@ -256,6 +256,7 @@ impl Log {
             prompt,
             keep_from,
             cause: None,
+            scope: domain::SummaryScope::default(),
         });
         let completed = outcome == SideOutcome::Completed;
         let checkpoint = completed.then(|| self.text("summary"));
@@ -320,6 +321,7 @@ impl Log {
             paths: domain::RevertPaths::default(),
             files: Vec::new(),
             more: 0,
+            left: Vec::new(),
             back: back.clone(),
         });
         match end {
@@ -390,6 +392,7 @@ fn body(history: &mut History) -> String {
         id: "m".into(),
         protocol: llm_protocol::Protocol::OpenAiChat,
         context_limit: None,
+        input_limit: None,
         output_limit: None,
         dialect: llm_protocol::Dialect::default(),
     };

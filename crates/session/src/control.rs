@@ -111,6 +111,17 @@ impl DrainControl {
         self.crowd.0.load(Ordering::Relaxed) && self.turns.load(Ordering::Relaxed) > 0
     }
 
+    /// The drain's last write is under way, which raises the claim of the session above its own: the drain has none from
+    /// now on. Returns the one that it had, for [`not_closed`](Self::not_closed).
+    pub(crate) fn closing(&self) -> Option<Claim> {
+        self.claim.send_replace(None)
+    }
+
+    /// The last write was refused: the drain has its claim again.
+    pub(crate) fn not_closed(&self, held: Option<Claim>) {
+        self.claim.send_replace(held);
+    }
+
     pub(crate) fn claimed(&self, claim: Claim) {
         self.claim.send_replace(Some(claim));
     }

@@ -1,6 +1,6 @@
 //! One Session Drain, from its claim to its end.
 
-use domain::{DrainOutcome, FencingToken, SessionRef, Taken, ToolSettled};
+use domain::{Claim, DrainOutcome, FencingToken, SessionRef, Taken, ToolSettled};
 use history::History;
 use session_rules::{Closed, Draft, Next, Observation, Rules, Verdict};
 use store::{DrainWrite, Hold, Started, StoreError};
@@ -82,14 +82,23 @@ pub async fn drain(
         Ok(models) => models,
         Err(error) => return (DrainExit::Failed(error), Some(history)),
     };
+    let own = control.clone();
     let mut drain = Drain {
         stage: Stage::new(runtime, session, workspace, control, level, models),
-        log: Log::new(runtime, session, history),
+        log: Log::new(runtime, session, history, own),
         live: Live::new(runtime.signals.clone(), session),
         title: TitleSlot::default(),
         files: FileSlot::new(workspace.files().cloned()),
+        paid_failures: 0,
     };
-    match Box::pin(drain.run(token)).instrument(span).await {
+    // Wherever it waits: for a retry, a summary, a rate. Its parts listen too, so that a body is stopped in order.
+    let fenced = drain.stage.control.fenced.clone();
+    let ran = tokio::select! {
+        biased;
+        ran = Box::pin(drain.run(token)).instrument(span) => ran,
+        () = fenced.cancelled() => Err(Stop::Fenced),
+    };
+    match ran {
         Ok(exit) => (exit, Some(drain.log.into_history())),
         Err(Stop::Fenced) => (DrainExit::Fenced, None),
         Err(Stop::Superseded) => (DrainExit::Superseded, None),
@@ -103,6 +112,8 @@ pub(crate) struct Drain<'r> {
     pub(crate) live: Live,
     pub(crate) title: TitleSlot<'r>,
     pub(crate) files: FileSlot,
+    /// Requests in a row that failed and may have been charged, of this drain.
+    pub(crate) paid_failures: u32,
 }
 
 impl<'r> Drain<'r> {
@@ -140,6 +151,9 @@ impl<'r> Drain<'r> {
 
     /// Looks at the session and claims it with the drain's first write. `None`: there is nothing to do.
     async fn take_up(&mut self, token: FencingToken) -> Result<Option<Next>, Stop> {
+        if self.stage.workspace.is_unproven() {
+            return Box::pin(self.take_up_unproven(token)).await;
+        }
         // The files are looked at beside the log, which seldom says that others matter; and once, while
         // nothing is locked: a second look holds the head.
         let ahead = self.observed_at(&[]);
@@ -157,6 +171,35 @@ impl<'r> Drain<'r> {
         }
     }
 
+    /// The same where nobody has looked at the files yet: a write of its own claims the session before anybody does. So a
+    /// worker that dies of them leaves the session open, and the next one counts it.
+    async fn take_up_unproven(&mut self, token: FencingToken) -> Result<Option<Next>, Stop> {
+        let mut hold = Hold::Look;
+        let (taken, stopped) = loop {
+            let looked = self.log.look(token, hold).await?;
+            let Some((write, taken)) = ready(looked)? else { return Ok(None) };
+            let claim = self.claiming(&write, taken);
+            let rules = self.stage.rules();
+            let counted = self.log.try_write(*write, |draft| rules.count(draft, taken)).await?;
+            if let Some(stopped) = counted {
+                if !self.log.has_ended() {
+                    self.stage.control.claimed(claim);
+                }
+                break (taken, stopped);
+            }
+            hold = Hold::Lock;
+        };
+        if let Some(next) = stopped {
+            self.opened(&next, taken);
+            return Ok(Some(next));
+        }
+        let observed = self.observe(&[]).await;
+        self.stage.workspace.proven();
+        let next = self.write(|rules, draft| rules.open(draft, taken, &observed)).await?;
+        self.opened(&next, taken);
+        Ok(Some(next))
+    }
+
     /// The drain's first write: the claim together with the first boundary, or with recovery. `None`: the
     /// session has changed since the look.
     async fn claim(
@@ -165,25 +208,39 @@ impl<'r> Drain<'r> {
         taken: Taken,
         observed: &Observation,
     ) -> Result<Option<Next>, Stop> {
-        let claim = write.claim();
-        let newest_interrupt = write.head().interrupt_seq;
-        self.stage.interrupts_before =
-            Rules::interrupts_before(self.log.history(), taken, newest_interrupt);
+        let claim = self.claiming(&write, taken);
         let rules = self.stage.rules();
         let decided = self.log.try_write(write, |draft| rules.open(draft, taken, observed)).await?;
         let Some(next) = decided else { return Ok(None) };
-        self.stage.control.claimed(claim);
+        if !self.log.has_ended() {
+            self.stage.control.claimed(claim);
+        }
+        self.opened(&next, taken);
+        Ok(Some(next))
+    }
+
+    /// The claim that a drain's first write raises. Interrupts up to the head of then are not this drain's.
+    fn claiming(&mut self, write: &DrainWrite, taken: Taken) -> Claim {
+        let newest_interrupt = write.head().interrupt_seq;
+        self.stage.interrupts_before =
+            Rules::interrupts_before(self.log.history(), taken, newest_interrupt);
+        write.claim()
+    }
+
+    /// Tells followers of the drain's first boundary, and looks after what an earlier drain has left.
+    fn opened(&mut self, next: &Next, taken: Taken) {
         self.live.committed(self.log.history().seq(), self.log.has_ended());
-        self.written(&next);
-        if let Next::Recover(_) = &next
+        self.written(next);
+        if let Next::Recover(_) = next
             && !taken.handed_over
         {
-            warn!(recoveries = taken.recoveries, "recovering what an earlier owner left");
+            let Taken { recoveries, .. } = taken;
+            let session = &self.stage.session.session;
+            warn!(session.id = %session, recoveries, "recovering what an earlier owner left");
         }
         if !matches!(next, Next::Recover(_) | Next::End(_) | Next::Moved(_)) {
             self.capture_what_is_left();
         }
-        Ok(Some(next))
     }
 
     /// Decides on the log as it is known and writes the decision, with the capture and the title that have come, then

@@ -37,9 +37,12 @@ impl<'r> Drain<'r> {
             return self.interrupt_turn(turn).await;
         }
         loop {
-            let replied = self
-                .write(|rules, draft| rules.replied(draft, &started.attempt, &turn.said, &observed))
+            let (replied, ended) = self
+                .write_beside(&mut turn, |rules, draft, said| {
+                    rules.replied(draft, &started.attempt, said, &observed)
+                })
                 .await?;
+            self.take_in(&mut turn, ended);
             match replied {
                 Replied::LookFirst => observed = self.observe(&turn.said.done).await,
                 Replied::Interrupted => return self.interrupt_turn(turn).await,

@@ -12,6 +12,7 @@
 //! shell around it: it streams, runs tools, observes and writes.
 //! Absent on purpose: HTTP, placement, SQL, decisions.
 
+mod ahead;
 mod compaction;
 mod control;
 mod drain;
@@ -21,6 +22,7 @@ mod live;
 mod log;
 mod models;
 mod observe;
+mod patience;
 mod providers;
 mod rate;
 mod recover;
@@ -38,6 +40,7 @@ pub use drain::{DrainExit, drain};
 pub use files::{Files, FilesCounts, FilesError, FilesOptions, SnapshotSettings};
 pub use models::{ConfiguredModels, ProviderSetup};
 pub use observe::ObservedAt;
+pub use patience::POSTGRES_PATIENCE;
 pub use providers::ProviderHub;
 pub use runtime::{Runtime, StoredComponents};
 pub use session_rules::{Agent, Agents, CompactionSettings, ModelFacts, RuleSettings};

@@ -6,10 +6,12 @@
 use domain::{Claim, DrainEnd, FencingToken, IdMint, SessionRef, Stamp};
 use history::History;
 use session_rules::{Draft, Verdict};
-use store::{Append, DrainWrite, Hold, Started, StoreError, Written};
+use store::{Append, DrainWrite, Hold, KnownLog, Started, StoreError, Written};
 use tracing::debug;
 
+use crate::control::DrainControl;
 use crate::drain::Stop;
+use crate::patience::{patiently, until_answered};
 use crate::runtime::Runtime;
 
 /// How often a write is decided anew that others are always faster than.
@@ -25,12 +27,19 @@ pub(crate) struct Log<'r> {
     /// The next write, based on the last one: right unless someone else has added to the log.
     next: Option<Box<DrainWrite>>,
     ended: bool,
+    /// Whose claim it proves, for the look that compares claims.
+    control: DrainControl,
 }
 
 impl<'r> Log<'r> {
-    pub(crate) fn new(runtime: &'r Runtime, session: &'r SessionRef, history: History) -> Self {
+    pub(crate) fn new(
+        runtime: &'r Runtime,
+        session: &'r SessionRef,
+        history: History,
+        control: DrainControl,
+    ) -> Self {
         let mint = IdMint::after(Stamp::default(), runtime.clock.now_ms());
-        Self { runtime, session, history, mint, claim: Claim(0), next: None, ended: false }
+        Self { runtime, session, history, mint, claim: Claim(0), next: None, ended: false, control }
     }
 
     /// Whether the last write ended the drain.
@@ -49,14 +58,15 @@ impl<'r> Log<'r> {
 
     /// Looks whether the session wants a drain; what is new is folded.
     pub(crate) async fn look(&mut self, token: FencingToken, hold: Hold) -> Result<Started, Stop> {
-        let known = self.history.seq();
+        let known = KnownLog { incarnation: self.history.incarnation(), seq: self.history.seq() };
         let mut started =
             self.runtime.store.start_drain(self.session.clone(), token, known, hold).await?;
-        if let Started::Ready(_, _, new) = &mut started {
-            if new.first().is_some_and(|first| first.seq <= known) {
+        if let Started::Ready(write, _, new) = &mut started {
+            if new.first().is_some_and(|first| first.seq <= known.seq) {
                 // Of a session that was deleted and made again under its id.
                 self.history = History::new();
             }
+            self.history.belong_to(write.claim().incarnation());
             self.history.extend(new.iter());
             new.clear();
         }
@@ -75,7 +85,8 @@ impl<'r> Log<'r> {
         }
         for _ in 0..TRIES {
             let known = self.history.seq();
-            let resumed = self.runtime.store.resume_drain(self.session.clone(), self.claim, known);
+            let (store, session, claim) = (&self.runtime.store, self.session, self.claim);
+            let resumed = patiently(|| store.resume_drain(session.clone(), claim, known));
             let (locked, new) = resumed.await?;
             self.history.extend(&new);
             // A Move lets the lock go: its own come first. Anything else is decided on what cannot change.
@@ -114,7 +125,9 @@ impl<'r> Log<'r> {
             end,
             components: &self.runtime.new_components(self.session.org, &drafted.components),
         };
-        let written = write.commit(&mut drafted.mint, now, append).await?;
+        // The write passes our own claim on: a look at the head must not take that for another's.
+        let held = (end != DrainEnd::Keep).then(|| self.control.closing());
+        let written = until_answered(write.commit(&mut drafted.mint, now, append).await?).await?;
         debug!(site = site.name(), events = drafted.events.len(), "a drain has written");
         match written {
             Written::Next(next) => {
@@ -124,10 +137,14 @@ impl<'r> Log<'r> {
                 Ok(Some(decided))
             }
             Written::Stale => {
+                if let Some(held) = held {
+                    self.control.not_closed(held);
+                }
                 self.history.back_to(before);
                 Ok(None)
             }
             Written::Superseded => Err(Stop::Superseded),
+            Written::Unanswered(_, error) => Err(Stop::Store(error)),
         }
     }
 }

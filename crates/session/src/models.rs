@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use domain::ModelRef;
-use llm_client::{Auth, Endpoint, Route};
+use domain::{ModelRef, SessionError};
+use llm_client::{Auth, Client, Endpoint, Route};
 use llm_protocol::{Dialect, Protocol};
-use session_rules::{FixedModels, ModelFacts, Models, ResolvedModel, TurnPlan};
+use session_rules::{FixedModels, ModelFacts, ModelSource, Models, ResolvedModel, TurnPlan};
 
 /// Whose word prices are that were given by hand.
 const CONFIGURED: &str = "configured";
@@ -18,6 +19,43 @@ pub struct ConfiguredModels {
     said: Vec<(ModelRef, ModelFacts)>,
     /// By id; the same providers as the rules'.
     providers: BTreeMap<String, ProviderSetup>,
+    placeholder: Option<Placeholder>,
+    /// Calls these providers, where the runtime's client may not: the operator has chosen their addresses.
+    client: Option<Client>,
+}
+
+/// A model name that stands for whatever model its server has, once the server has said which.
+#[derive(Debug, Clone)]
+struct Placeholder {
+    model: ModelRef,
+    /// The server's own name for it; set once.
+    name: Arc<OnceLock<String>>,
+}
+
+/// Models by hand, of which one may be a [`Placeholder`].
+#[derive(Debug)]
+struct NamedLater {
+    fixed: FixedModels,
+    placeholder: Placeholder,
+}
+
+impl ModelSource for NamedLater {
+    fn resolve(&self, choice: &ModelRef) -> Result<ResolvedModel, SessionError> {
+        let mut found = self.fixed.resolve(choice)?;
+        let Placeholder { model, name } = &self.placeholder;
+        if (&choice.provider, &choice.model) == (&model.provider, &model.model) {
+            let name = name.get().ok_or_else(|| SessionError {
+                code: "model.unknown".into(),
+                message: format!(
+                    "the model server of `{}` has not answered yet, so its model is not known; try again when it runs, \
+                     or start the service with --model",
+                    model.provider
+                ),
+            })?;
+            found.entry.id.clone_from(name);
+        }
+        Ok(found)
+    }
 }
 
 /// A provider that was configured by hand.
@@ -31,13 +69,21 @@ pub struct ProviderSetup {
     pub protocol: Protocol,
     /// What it does otherwise.
     pub dialect: Dialect,
+    /// How long it may say nothing, before an answer and within: nothing is known of whether its models reason.
+    pub silence: Duration,
+}
+
+impl ProviderSetup {
+    /// How long a provider of which nothing is known may say nothing.
+    pub const SILENCE: Duration = Duration::from_mins(10);
 }
 
 impl ProviderSetup {
     /// A provider that speaks `protocol` as its owner does.
     #[must_use]
     pub fn new(protocol: Protocol, endpoint: Endpoint) -> Self {
-        Self { endpoint, auth: Auth::None, protocol, dialect: Dialect::default() }
+        let (auth, dialect) = (Auth::None, Dialect::default());
+        Self { endpoint, auth, protocol, dialect, silence: Self::SILENCE }
     }
 }
 
@@ -56,7 +102,24 @@ impl ConfiguredModels {
             fixed.with_provider(id, setup.protocol, setup.dialect.clone())
         });
         let rules = Models { default, source: Arc::new(fixed.clone()) };
-        Self { fixed, rules, said: Vec::new(), providers }
+        Self { fixed, rules, said: Vec::new(), providers, placeholder: None, client: None }
+    }
+
+    /// Makes `model` stand for whatever model its server has: requests carry `name` once that is set, and turns fail
+    /// with `model.unknown` until then.
+    #[must_use]
+    pub fn with_placeholder(mut self, model: ModelRef, name: Arc<OnceLock<String>>) -> Self {
+        self.placeholder = Some(Placeholder { model, name });
+        self.rules.source = self.source();
+        self
+    }
+
+    fn source(&self) -> Arc<dyn ModelSource> {
+        let fixed = self.fixed.clone();
+        match self.placeholder.clone() {
+            Some(placeholder) => Arc::new(NamedLater { fixed, placeholder }),
+            None => Arc::new(fixed),
+        }
     }
 
     /// One provider with one default model.
@@ -66,13 +129,25 @@ impl ConfiguredModels {
         Self::new(default, providers)
     }
 
+    /// Calls these providers with `client`, which may reach what no organisation may: their addresses are the
+    /// operator's.
+    #[must_use]
+    pub fn with_client(mut self, client: Client) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
     /// Says what is known of a model: its limits and prices.
     #[must_use]
     pub fn with_facts(mut self, model: ModelRef, facts: ModelFacts) -> Self {
         self.said.retain(|(known, _)| *known != model);
         self.said.push((model.clone(), facts.clone()));
         self.fixed = self.fixed.with_facts(model, facts);
-        self.rules.source = Arc::new(self.fixed.clone());
+        self.rules.source = self.source();
         self
     }
 
@@ -96,6 +171,7 @@ impl ConfiguredModels {
             return model;
         };
         model.entry.context_limit = facts.context_limit.or(model.entry.context_limit);
+        model.entry.input_limit = facts.input_limit.or(model.entry.input_limit);
         if let Some(limit) = facts.output_limit {
             model.entry.output_limit = Some(limit);
             model.generation.max_tokens = Some(limit);
@@ -116,6 +192,29 @@ impl ConfiguredModels {
     pub(crate) fn route(&self, plan: &TurnPlan) -> Option<Route> {
         let setup = self.providers.get(&plan.model.provider)?;
         let route = Route::new(plan.entry.protocol, &plan.entry.id, setup.endpoint.clone());
-        Some(route.with_auth(setup.auth.clone()).with_dialect(plan.entry.dialect.clone()))
+        let route = route.with_auth(setup.auth.clone()).with_dialect(plan.entry.dialect.clone());
+        Some(route.with_silence(Some(setup.silence)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Finding cluster 7: a process that started before its model server asked for the model `default` for its whole life.
+    #[test]
+    fn a_placeholder_takes_the_servers_name_once_it_is_known() {
+        let default = ModelRef::new("custom", "default");
+        let name = Arc::new(OnceLock::new());
+        let models = ConfiguredModels::single(default.clone(), Endpoint::new("http://127.0.0.1:9"))
+            .with_placeholder(default.clone(), name.clone())
+            .with_facts(default.clone(), ModelFacts::default());
+        let resolve = |model: &ModelRef| models.rules().source.resolve(model);
+        let error = resolve(&default).expect_err("not known yet");
+        assert!(error.message.contains("has not answered yet"), "{error:?}");
+        assert_eq!(resolve(&ModelRef::new("custom", "other")).expect("by name").entry.id, "other");
+        name.set("qwen3:8b".to_owned()).expect("once");
+        let found = resolve(&default).expect("known");
+        assert_eq!((found.entry.id.as_str(), &found.reference), ("qwen3:8b", &default));
     }
 }

@@ -17,7 +17,7 @@ use catalog::{Access, Catalog, Feed, OrgSettings, Resolved};
 use credentials::{Credentials, Found};
 use domain::{ModelRef, OrgId, PriceTier, Prices, Rates, SessionError};
 use history::ModelEntry;
-use llm_client::{Auth, AwsAccess, LlmError, Route, Secret};
+use llm_client::{Auth, AwsAccess, Client, LlmError, Route, Secret};
 use llm_protocol::{ErrorReason, Generation};
 use session_rules::{ModelSource, Models, ResolvedModel, TurnPlan};
 use store::{ProviderSetting, RateLimit, Store, StoreError};
@@ -224,6 +224,19 @@ impl OrgModels {
         Ok((route, whose))
     }
 
+    fn is_configured(&self, plan: &TurnPlan) -> bool {
+        self.known.configured.has(&plan.model.provider)
+    }
+
+    fn configured_client(&self) -> Option<Client> {
+        self.known.configured.client().cloned()
+    }
+
+    /// Whether the organisation has a say in where requests to the provider go.
+    fn redirects(&self, provider: &str) -> bool {
+        self.known.settings.redirects(provider)
+    }
+
     /// Whether a provider of the catalog refuses a request of nobody. A server that the organisation or its machine has
     /// may want no key, and a header may be one.
     fn wants_key(&self, provider: &str, found: &Resolved, route: &Route) -> bool {
@@ -286,11 +299,13 @@ fn resolved(choice: &ModelRef, found: Resolved) -> ResolvedModel {
             id: found.api_id().to_owned(),
             protocol: found.protocol,
             context_limit: found.model.limits.context.filter(|limit| *limit > 0),
+            input_limit: found.model.limits.input.filter(|limit| *limit > 0),
             output_limit: output,
             dialect: found.dialect,
         },
         options: found.domains.request_options,
         prices: found.prices.map(prices),
+        takes_tools: found.model.tool_call,
         price_version: found.price_version,
         notice: found.notice,
     }
@@ -300,6 +315,7 @@ fn prices(known: catalog::Prices) -> Prices {
     let rates = |rates: catalog::Rates| Rates {
         input: rates.input,
         output: rates.output,
+        reasoning: rates.reasoning,
         cache_read: rates.cache_read,
         cache_write: rates.cache_write,
     };
@@ -346,6 +362,18 @@ mod tests {
         assert!(prices.base.input > 0 && model.price_version.starts_with("models.dev:"));
         let unknown = models.rules().source.resolve(&ModelRef::new("nobody", "m"));
         assert_eq!(unknown.expect_err("there is none").code, "model.unknown");
+    }
+
+    // Finding conformance FR-07: the input limit of the metadata reaches the rules.
+    #[test]
+    fn the_input_limit_of_a_model_is_resolved() {
+        let limit = |provider: &str, model: &str| {
+            let choice = ModelRef::new(provider, model);
+            let entry = models(&[]).rules().source.resolve(&choice).expect("known").entry;
+            (entry.context_limit, entry.input_limit)
+        };
+        assert_eq!(limit("openai", "gpt-5"), (Some(400_000), Some(272_000)));
+        assert_eq!(limit("anthropic", "claude-sonnet-4-5").1, None);
     }
 
     fn plan(models: &OrgModels, provider: &str, model: &str) -> TurnPlan {

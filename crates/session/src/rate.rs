@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use crate::drain::{Drain, Stop};
+use crate::patience::patiently;
 use crate::runtime::Runtime;
 use crate::turn::Turn;
 
@@ -48,8 +49,11 @@ impl Asks {
         waited: i32,
     ) -> Result<Option<Duration>, store::StoreError> {
         let Self { org, provider, limit, tokens } = self;
-        let asked = Instant::now();
-        let grant = runtime.store.take_provider_rate(*org, provider.clone(), *limit, *tokens);
+        let mut asked = Instant::now();
+        let grant = patiently(|| {
+            asked = Instant::now();
+            runtime.store.take_provider_rate(*org, provider.clone(), *limit, *tokens)
+        });
         Ok(match grant.await? {
             // One that has grown old on its way is another's minute.
             RateGrant::Granted if asked.elapsed() < GRANT_LIFE => None,

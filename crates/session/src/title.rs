@@ -72,7 +72,7 @@ async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPl
         Ok(()) => models.way(&plan).await,
         Err(error) => Err(Blocked::Store(error)),
     };
-    let Way { route, as_whom } = match way {
+    let Way { route, as_whom, client } = match way {
         Ok(way) => way,
         Err(Blocked::Refused(error)) => {
             return Titled { attempt, said, error: Some(provider_error(&error)) };
@@ -86,7 +86,8 @@ async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPl
             return Titled { attempt, said, error: Some(error) };
         }
     };
-    let opened = Box::pin(runtime.llm.on(route).send(plan.body)).await;
+    let llm = client.as_ref().unwrap_or(&runtime.llm).on(route);
+    let opened = Box::pin(llm.send(plan.body)).await;
     let mut stream = match opened.map_err(|error| as_whom.told(error)) {
         Ok(stream) => stream,
         Err(error) => {

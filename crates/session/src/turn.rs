@@ -1,24 +1,27 @@
 //! One Provider Turn while it streams: its attempts, its text, and its tools beside it.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use domain::{AttemptStarted, ToolIntent};
+use domain::{AttemptStarted, SessionRef, ToolIntent};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use llm_client::LlmError;
+use llm_client::{LlmError, Route, Secret};
 use llm_protocol::{ErrorReason, LlmEvent, Usage};
 use rand::RngExt;
-use session_rules::{Heard, Next, Said, TurnPlan};
+use session_rules::{Draft, Heard, Next, Rules, Said, TurnPlan, Verdict};
 use signals::DeltaKind;
 use snapshots::Touched;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info_span};
 
+use crate::ahead::{Ahead, read_on};
 use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
 use crate::ending::provider_error;
+use crate::patience::patiently;
 use crate::providers::{Blocked, Way};
 use crate::rate::Asks;
 use crate::toolbox::Ran;
@@ -30,6 +33,8 @@ pub(crate) struct Turn<'r> {
     checkpoint_at: Option<Instant>,
     /// Of a request beside the conversation: what comes is told to nobody, and no call runs.
     beside: bool,
+    /// What the provider says, while it does.
+    ahead: Option<Ahead>,
     pub(crate) batch: Batch<'r>,
 }
 
@@ -55,6 +60,7 @@ impl<'r> Turn<'r> {
             intend_at: None,
             checkpoint_at: None,
             beside: false,
+            ahead: None,
             batch: Batch {
                 bodies: FuturesUnordered::new(),
                 touched: Touched::Nothing,
@@ -117,6 +123,14 @@ pub(crate) async fn at(deadline: Option<Instant>) {
     }
 }
 
+/// The stream's next event; `None` without a stream.
+async fn next_of(ahead: &mut Option<Ahead>) -> Option<Result<LlmEvent, LlmError>> {
+    match ahead {
+        Some(ahead) => ahead.next().await,
+        None => None,
+    }
+}
+
 impl<'r> Drain<'r> {
     /// Runs the turn whose intent is committed, up to the next boundary.
     pub(crate) async fn turn(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
@@ -124,7 +138,10 @@ impl<'r> Drain<'r> {
         self.live.begin(plan.message.clone());
         loop {
             match self.stream(&plan, &mut turn).await? {
-                Streamed::Whole => return self.replied(&plan.started, turn).await,
+                Streamed::Whole => {
+                    self.paid_failures = 0;
+                    return self.replied(&plan.started, turn).await;
+                }
                 Streamed::Interrupted => return self.interrupt_turn(turn).await,
                 Streamed::Failed(error) if turn.said.is_visible() => {
                     return self.cut(&plan.started, turn, &error).await;
@@ -150,11 +167,18 @@ impl<'r> Drain<'r> {
         }
     }
 
-    pub(crate) fn next_delay(&self, error: &LlmError) -> Option<Duration> {
+    pub(crate) fn next_delay(&mut self, error: &LlmError) -> Option<Duration> {
+        let retry = self.stage.runtime.settings.rules.retry;
+        if error.may_be_charged() {
+            self.paid_failures += 1;
+            if !retry.allows_paid(self.paid_failures) {
+                return None;
+            }
+        }
         // All failures between two whole replies share one budget, whoever met them.
         let failed = self.log.history().failures() + 1;
         let rand = rand::rng().random();
-        error.next_delay(&self.stage.runtime.settings.rules.retry, failed, rand)
+        error.next_delay(&retry, failed, rand)
     }
 
     /// One wire request, until its stream ends.
@@ -165,7 +189,9 @@ impl<'r> Drain<'r> {
     ) -> Result<Streamed, Stop> {
         let AttemptStarted { attempt, ordinal, .. } = &plan.started;
         let span = info_span!("session.attempt", attempt.id = %attempt, ordinal);
-        Box::pin(self.attempt(plan, turn)).instrument(span).await
+        let streamed = Box::pin(self.attempt(plan, turn)).instrument(span).await;
+        turn.ahead = None;
+        streamed
     }
 
     async fn attempt(&mut self, plan: &TurnPlan, turn: &mut Turn<'r>) -> Result<Streamed, Stop> {
@@ -182,12 +208,20 @@ impl<'r> Drain<'r> {
             return Ok(Streamed::Interrupted);
         }
         // After the wait, which may be long: a credential that was removed meanwhile is not used.
-        let Way { route, as_whom } = match self.stage.models.way(plan).await {
+        let models = &self.stage.models;
+        let way = patiently(|| async {
+            match models.way(plan).await {
+                Ok(way) => Ok(Ok(way)),
+                Err(Blocked::Refused(error)) => Ok(Err(error)),
+                Err(Blocked::Store(error)) => Err(error),
+            }
+        });
+        let Way { route, as_whom, client } = match way.await? {
             Ok(way) => way,
-            Err(Blocked::Refused(error)) => return Ok(Streamed::Failed(error)),
-            Err(Blocked::Store(error)) => return Err(error.into()),
+            Err(error) => return Ok(Streamed::Failed(error)),
         };
-        let llm = runtime.llm.on(route);
+        let client = client.as_ref().unwrap_or(&runtime.llm);
+        let llm = client.on(of_session(route, self.stage.session));
         let mut opening = Box::pin(llm.send(plan.body.clone()));
         let opened = loop {
             tokio::select! {
@@ -199,7 +233,7 @@ impl<'r> Drain<'r> {
                 () = self.title.advance() => {}
             }
         };
-        let mut stream = match opened {
+        let stream = match opened {
             Ok(stream) => stream,
             Err(error) => {
                 if let Some(asks) = &asks {
@@ -208,6 +242,7 @@ impl<'r> Drain<'r> {
                 return Ok(Streamed::Failed(as_whom.told(error)));
             }
         };
+        turn.ahead = Some(Ahead::of(stream));
         loop {
             // Calls that may change files start once what was before them is durable.
             let held =
@@ -229,7 +264,7 @@ impl<'r> Drain<'r> {
                 () = at(turn.checkpoint_at) => self.checkpoint(turn).await?,
                 () = control.resync.notified() => self.live.resync(),
                 () = self.title.advance() => {}
-                event = stream.next() => match event {
+                event = next_of(&mut turn.ahead) => match event {
                     Some(Ok(event)) => self.take(turn, event),
                     Some(Err(error)) => return Ok(Streamed::Failed(error)),
                     None => return Ok(Streamed::Whole),
@@ -272,9 +307,12 @@ impl<'r> Drain<'r> {
 
     /// Commits the intents that wait, then starts their bodies.
     async fn commit_intents(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
-        if self.write(|rules, draft| rules.intents(draft, &turn.said)).await? {
+        let (starts, ended) =
+            self.write_beside(turn, |rules, draft, said| rules.intents(draft, said)).await?;
+        if starts {
             self.start_intended(turn);
         }
+        self.take_in(turn, ended);
         Ok(())
     }
 
@@ -300,9 +338,11 @@ impl<'r> Drain<'r> {
 
     /// Commits results that have waited long enough for their batch.
     pub(crate) async fn commit_results(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
-        self.write(|rules, draft| rules.results(draft, &turn.said)).await?;
+        let ((), ended) =
+            self.write_beside(turn, |rules, draft, said| rules.results(draft, said)).await?;
         turn.batch.commit_at = None;
         turn.said.done.clear();
+        self.take_in(turn, ended);
         Ok(())
     }
 
@@ -314,7 +354,39 @@ impl<'r> Drain<'r> {
             return Ok(());
         }
         let id = turn.said.turn.clone();
-        self.write(|rules, draft| rules.checkpoint(draft, &id, &unkept)).await
+        let ((), ended) = self
+            .write_beside(turn, |rules, draft, _| rules.checkpoint(draft, &id, &unkept))
+            .await?;
+        self.take_in(turn, ended);
+        Ok(())
+    }
+
+    /// Writes while the bodies run on and the stream is read on: a Postgres that is away for a while stops neither.
+    /// With it come the bodies that have ended meanwhile, which no decision has seen.
+    pub(crate) async fn write_beside<T>(
+        &mut self,
+        turn: &mut Turn<'r>,
+        mut decide: impl FnMut(&Rules<'_>, &mut Draft<'_>, &Said) -> Verdict<T>,
+    ) -> Result<(T, Vec<Ran>), Stop> {
+        let Turn { said, batch, ahead, .. } = turn;
+        let said = &*said;
+        let mut ended = Vec::new();
+        let mut writing = pin!(self.write(|rules, draft| decide(rules, draft, said)));
+        loop {
+            tokio::select! {
+                biased;
+                written = &mut writing => return Ok((written?, ended)),
+                Some(ran) = batch.bodies.next() => ended.push(ran),
+                () = read_on(ahead) => {}
+            }
+        }
+    }
+
+    /// Takes in the bodies that ended during a write.
+    pub(crate) fn take_in(&self, turn: &mut Turn<'r>, ended: Vec<Ran>) {
+        for ran in ended {
+            turn.finished(ran, self.stage.runtime.settings.result_delay);
+        }
     }
 
     /// The provider refused the request as too large: what comes next, if a Compaction may help.
@@ -348,4 +420,16 @@ impl<'r> Drain<'r> {
         let error = provider_error(error);
         self.write(|rules, draft| rules.retry(draft, failed, usage, &error, delay)).await
     }
+}
+
+/// The route with the session in its headers. Gateways and hosts with several machines keep a conversation where its
+/// beginning is cached: `x-session-affinity` is what OpenCode sends, `x-grok-conv-id` is xAI's own.
+fn of_session(mut route: Route, session: &SessionRef) -> Route {
+    let id = session.session.to_string();
+    let names = ["x-session-affinity", "x-grok-conv-id"];
+    let is_xai = route.dialect.state_key.as_deref() == Some("xai");
+    for name in names.into_iter().take(if is_xai { 2 } else { 1 }) {
+        route.endpoint = route.endpoint.with_header(name, Secret::new(&id));
+    }
+    route
 }

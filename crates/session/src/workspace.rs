@@ -1,4 +1,5 @@
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use context::Registry;
@@ -16,6 +17,8 @@ pub struct Workspace {
     place: Result<Place, SessionError>,
     restored: Option<Restored>,
     in_project: bool,
+    /// Nobody has looked at these files yet, and to look at them may be what killed the last worker.
+    unproven: Arc<AtomicBool>,
     sources: Sources,
     tools: Arc<OnceLock<ToolFacts>>,
 }
@@ -48,8 +51,8 @@ impl Workspace {
     }
 
     fn new(shown: String, place: Result<Place, SessionError>) -> Self {
-        let (sources, tools) = (Sources::core(), Arc::default());
-        Self { shown, place, restored: None, in_project: false, sources, tools }
+        let (sources, tools, unproven) = (Sources::core(), Arc::default(), Arc::default());
+        Self { shown, place, restored: None, in_project: false, unproven, sources, tools }
     }
 
     /// Its files are captured after calls that may have changed them.
@@ -73,6 +76,23 @@ impl Workspace {
     #[must_use]
     pub fn in_project(self) -> Self {
         Self { in_project: true, ..self }
+    }
+
+    /// The files were just taken over. Until a drain has looked at them once and lived, each drain claims its session
+    /// before it looks: a worker that they kill leaves a session that says so, and two in a row stop it.
+    #[must_use]
+    pub fn unproven(self) -> Self {
+        self.unproven.store(true, Ordering::Release);
+        self
+    }
+
+    pub(crate) fn is_unproven(&self) -> bool {
+        self.unproven.load(Ordering::Acquire)
+    }
+
+    /// A drain has looked at the files, and its worker lives.
+    pub(crate) fn proven(&self) {
+        self.unproven.store(false, Ordering::Release);
     }
 
     /// Under which token its files were made anew, and of which Workspace Snapshot.

@@ -1,5 +1,5 @@
 //! Hints between processes: wakes, interrupts, live deltas. All of them may be lost, doubled or late;
-//! the cost is latency, never a wrong result (design §2.1).
+//! the cost is latency, never a wrong result.
 //!
 //! ```text
 //! gateway ──wake, interrupt, resync──▶ worker topic
@@ -18,9 +18,7 @@ pub use dropping::Dropping;
 pub use in_process::InProcess;
 pub use nats::{Nats, NatsError};
 
-use domain::{
-    FencingToken, Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef,
-};
+use domain::{Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef};
 use serde::{Deserialize, Serialize};
 
 /// Where a hint goes.
@@ -51,12 +49,11 @@ pub enum WorkerHint {
         /// The session.
         session: SessionRef,
     },
-    /// You were given a Location; a session may wait there.
+    /// Placement may have given you a Location, where a session may wait: send a heartbeat now. It carries no token:
+    /// anybody who can publish could name one, and a token raises a fence for good.
     Assigned {
         /// The Location.
         location: LocationRef,
-        /// What proves it.
-        token: FencingToken,
         /// The session that waits.
         session: Option<SessionId>,
     },

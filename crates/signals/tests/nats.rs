@@ -5,9 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{
-    FencingToken, Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef,
-};
+use domain::{Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef};
 use signals::{
     Delta, DeltaKind, Dropping, Hint, Nats, NatsError, Received, SessionHint, Signals,
     Subscription, Topic, WorkerHint,
@@ -97,14 +95,7 @@ fn every_hint() -> Vec<(Topic, Hint)> {
         (to_worker(), Hint::Worker(WorkerHint::Wake { session: whole.clone() })),
         (to_worker(), Hint::Worker(WorkerHint::Interrupt { session: whole.clone() })),
         (to_worker(), Hint::Worker(WorkerHint::Resync { session: whole })),
-        (
-            to_worker(),
-            Hint::Worker(WorkerHint::Assigned {
-                location,
-                token: FencingToken(7),
-                session: Some(session),
-            }),
-        ),
+        (to_worker(), Hint::Worker(WorkerHint::Assigned { location, session: Some(session) })),
         (committed, Hint::Session(SessionHint::Committed { seq: Seq(3), ends: true })),
         (
             told,

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use session_rules::Site;
 
-/// The commit sites that are not simulated.
-pub const NOT_SIMULATED: [Site; 0] = [];
+/// The commit sites that are not simulated: simulated workers look at no files.
+pub const NOT_SIMULATED: [Site; 1] = [Site::Counted];
 
 /// The commit sites that are simulated.
 pub(crate) fn sites() -> impl Iterator<Item = Site> {
@@ -11,12 +11,13 @@ pub(crate) fn sites() -> impl Iterator<Item = Site> {
 }
 
 /// Sites that few histories come to: each history waits for one of them from its beginning.
-pub(crate) const RARE: [Site; 16] = [
+pub(crate) const RARE: [Site; 17] = [
     Site::Interrupted,
     Site::CompactionCancelled,
     Site::CompactionFailed,
     Site::CompactionCancelled,
     Site::CompactionReminded,
+    Site::CompactionShrunk,
     Site::TitleAwaited,
     Site::HandedOver,
     Site::Overflowed,
@@ -90,6 +91,10 @@ faults! {
     HintDuplicated = "hint-duplicated",
     /// A hint comes late.
     HintDelayed = "hint-delayed",
+    /// Postgres does not answer a write: it is lost, made, or made later.
+    WriteUnanswered = "write-unanswered",
+    /// A write arrives when its drain has gone on, or is gone.
+    WriteLate = "write-late",
     /// A drain's write meets a head that has moved.
     StaleLook = "stale-look",
     /// A client's answer is lost, and it asks again.
@@ -106,6 +111,14 @@ faults! {
     SlowProvider = "slow-provider",
     /// The conversation is too long for the provider.
     Overflow = "overflow",
+    /// The provider refuses requests as too large for a while, whatever their size.
+    OverflowStays = "overflow-stays",
+    /// The provider counts no tokens where there are some.
+    UsageWrong = "usage-wrong",
+    /// A tool's result is almost as large as the model's context.
+    LargeResult = "large-result",
+    /// A prompt is larger than the model's context.
+    LargePrompt = "large-prompt",
     /// The answer ends for a reason that makes it none.
     BadFinish = "bad-finish",
     /// The request for a summary is answered with something else.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What makes a history evidence: the decisions are those that serve, the store's outcomes are compared with
-//! Postgres (`crates/store/tests/it/model.rs`), a run in which a crash point was never met is rejected, and
+//! Postgres (`crates/store/tests/it/model*.rs`), a run in which a crash point was never met is rejected, and
 //! each of the [`Mutant`]s, known mistakes put in on purpose, is found.
 //! Absent on purpose: I/O, threads within a history, wall clocks.
 

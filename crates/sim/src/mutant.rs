@@ -83,6 +83,8 @@ mutants! {
         ReplayAfterOutput,
         /// A drain writes again what it does not know to be written.
         LostAnswerWrittenAgain,
+        /// A drain that makes a write again takes its refusal for another's doing, and decides anew.
+        RefusalIsAnothers,
         /// Each failure is the first of its budget.
         RetriesUnbounded,
         /// Calls that may change files do not wait for the capture of what was before them.

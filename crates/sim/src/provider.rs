@@ -35,6 +35,9 @@ pub(crate) enum Purpose {
     Title,
 }
 
+/// Requests of more bytes are refused: the model's context, as the provider measures it.
+const MOST_BYTES: usize = 14_000;
+
 /// A summary that alone does not fit into the model's context.
 pub(crate) const HUGE_SUMMARY: usize = 8_400;
 
@@ -54,13 +57,37 @@ pub(crate) struct Provider {
     pub(crate) states: BTreeMap<AttemptId, Vec<String>>,
     /// Calls that it runs itself, by its ids.
     pub(crate) hosted: BTreeSet<String>,
+    /// How many more requests of the kind it refuses as too large, whatever their size.
+    refuses: u64,
+    /// Whether those are requests for summaries.
+    refuses_summaries: bool,
 }
 
 impl Provider {
-    /// Answers a request that came at `now`. `calm`: nothing goes wrong any more.
+    /// Whether it refuses a request of so many bytes as too large.
+    fn overflows(
+        &mut self,
+        purpose: Purpose,
+        bytes: usize,
+        calm: bool,
+        rng: &mut Rng,
+        faults: &mut Faults,
+    ) -> bool {
+        let is_summary = purpose == Purpose::Summary;
+        if !calm && self.refuses == 0 && rng.chance(1) {
+            faults.note(Fault::OverflowStays);
+            self.refuses = rng.within(4, 10);
+            self.refuses_summaries = rng.chance(50);
+        }
+        let stays = !calm && self.refuses > 0 && is_summary == self.refuses_summaries;
+        self.refuses -= u64::from(stays);
+        bytes > MOST_BYTES || (stays && purpose != Purpose::Title)
+    }
+
+    /// Answers a request of so many bytes that came at `now`. `calm`: nothing goes wrong any more.
     pub(crate) fn answer(
         &mut self,
-        attempt: &AttemptId,
+        (attempt, bytes): (&AttemptId, usize),
         purpose: Purpose,
         now: i64,
         calm: bool,
@@ -69,6 +96,10 @@ impl Provider {
     ) -> Stream {
         self.counted.insert(attempt.clone(), None);
         let mut script = Script::new(now + at(rng, 1, 60));
+        if self.overflows(purpose, bytes, calm, rng, faults) {
+            script.end(Frame::Broken(ErrorReason::ContextOverflow));
+            return script.stream;
+        }
         let fate = if calm { 0 } else { rng.below(100) };
         if let Some(reason) = refusal(fate, purpose, rng, faults) {
             script.end(Frame::Broken(reason));
@@ -96,7 +127,7 @@ impl Provider {
         };
         self.states.insert(attempt.clone(), std::mem::take(&mut script.states));
         self.hosted.append(&mut script.hosted);
-        let usage = rng.chance(85).then(|| self.count(attempt, rng));
+        let usage = rng.chance(85).then(|| self.count(attempt, bytes, calm, rng, faults));
         if (86..=92).contains(&fate) {
             faults.note(match purpose {
                 Purpose::Turn { .. } => Fault::StreamCut,
@@ -129,9 +160,23 @@ impl Provider {
         script.stream
     }
 
-    fn count(&mut self, attempt: &AttemptId, rng: &mut Rng) -> Usage {
-        // Now and then near the model's limit, or above it.
-        let input = if rng.chance(8) { rng.within(1_600, 2_600) } else { rng.within(10, 1_500) };
+    fn count(
+        &mut self,
+        attempt: &AttemptId,
+        bytes: usize,
+        calm: bool,
+        rng: &mut Rng,
+        faults: &mut Faults,
+    ) -> Usage {
+        let input = match rng.below(100) {
+            // Near the model's limit, or above it.
+            0..=7 => rng.within(1_600, 2_600),
+            8..=12 if !calm => {
+                faults.note(Fault::UsageWrong);
+                0
+            }
+            _ => (bytes as u64 / 5).max(10),
+        };
         let output = rng.within(1, 150);
         let usage = Usage { input_tokens: input, output_tokens: output, ..Usage::default() };
         let counted = TurnUsage {

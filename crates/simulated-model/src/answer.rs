@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::protocol::{Protocol, Writer};
 
@@ -71,6 +72,8 @@ pub(crate) struct Answer {
     pub(crate) draft: Draft,
     pub(crate) finish_reason: String,
     pub(crate) usage: Usage,
+    /// What is reported in place of it.
+    pub(crate) told_usage: Option<Value>,
     /// How much of the completion is reasoning.
     pub(crate) reasoning_tokens: u64,
 }
@@ -90,13 +93,14 @@ impl Answer {
         let reason = if draft.calls.is_empty() { "stop" } else { "tool_calls" };
         let finish_reason = draft.finish_reason.take().unwrap_or_else(|| reason.to_owned());
         let id = format!("chatcmpl-sim-{hash}");
-        Self { id, draft, finish_reason, usage, reasoning_tokens: tokens(reasoning_bytes) }
+        let reasoning_tokens = tokens(reasoning_bytes);
+        Self { id, draft, finish_reason, usage, told_usage: None, reasoning_tokens }
     }
 
     /// The answer as the frames of a stream. Chat sends usage only to those who ask for it.
     pub(crate) fn frames(self, protocol: Protocol, include_usage: bool) -> Frames {
-        let usage = self.usage;
         let writer = protocol.writer(&self);
+        let usage = self.told_usage.map_or(ToldUsage::Counted(self.usage), ToldUsage::Scripted);
         let mut frames = vec![Frame::Role];
         frames.extend(self.draft.reasoning.into_iter().map(Frame::Reasoning));
         frames.extend(self.draft.text.into_iter().map(Frame::Text));
@@ -115,9 +119,9 @@ impl Answer {
             frames.push(Frame::Finish(self.finish_reason));
         }
         let is_chat = protocol == Protocol::Chat;
+        let usage_at_end = usage.counted().filter(|_| !is_chat);
         frames.extend((is_chat && include_usage).then_some(Frame::Usage(usage)));
         frames.push(Frame::Done);
-        let usage_at_end = (!is_chat).then_some(usage);
         Frames { writer, frames: frames.into_iter(), until_finish, usage_at_end }
     }
 }
@@ -147,6 +151,25 @@ fn fragments(arguments: &str) -> impl Iterator<Item = String> {
     .into_iter()
 }
 
+/// The usage that an answer tells of.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum ToldUsage {
+    /// As it was counted.
+    Counted(Usage),
+    /// As a script has it.
+    Scripted(Value),
+}
+
+impl ToldUsage {
+    pub(crate) fn counted(&self) -> Option<Usage> {
+        match self {
+            Self::Counted(usage) => Some(*usage),
+            Self::Scripted(_) => None,
+        }
+    }
+}
+
 /// One step of a stream: an event of chat. The other protocols may need several events for it.
 pub(crate) enum Frame {
     Role,
@@ -155,7 +178,7 @@ pub(crate) enum Frame {
     CallStart { index: usize, id: String, name: String },
     CallArguments { index: usize, part: String },
     Finish(String),
-    Usage(Usage),
+    Usage(ToldUsage),
     Done,
 }
 

@@ -15,9 +15,11 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::answer::Answer;
+use crate::answer::tokens;
 use crate::conversation::Conversation;
 use crate::desk::Desk;
 use crate::flow::{self, SimulatedCut};
+use crate::limits::Limits;
 use crate::log::{Arrival, Log, Outcome, Ticket};
 use crate::memory::Memory;
 use crate::plan;
@@ -33,6 +35,7 @@ const MAX_LOGGED_HEADER_BYTES: usize = 256;
 pub(crate) struct Model {
     pub(crate) log: Arc<Log>,
     pub(crate) desk: Arc<Desk>,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) memory: Arc<Memory>,
 }
 
@@ -94,6 +97,7 @@ pub(crate) async fn bedrock(
 /// What to do for a request.
 enum Todo {
     Refuse(String),
+    RefuseAsTooLong(TooLong),
     Answer { answer: Box<Answer>, script: Option<Arc<Script>>, stream: bool, include_usage: bool },
 }
 
@@ -143,9 +147,13 @@ impl Model {
             Err(problem) => Todo::Refuse(problem),
             Ok(Read { request, pieces }) => {
                 let conversation = Conversation::read(&request);
-                let script = self.desk.take(&conversation);
                 arrival.prompt = conversation.prompt.clone().into_owned();
                 arrival.rounds = conversation.rounds();
+                // Refused before any script: a real one looks at the size before the model sees the request.
+                if let Some(refusal) = self.limits.refusal(protocol, &request, tokens(body.len())) {
+                    return (Todo::RefuseAsTooLong(refusal), self.log.begin(arrival));
+                }
+                let script = self.desk.take(&conversation);
                 arrival.scripted = script.is_some();
                 let plain = || plan::next(&request, &conversation);
                 let draft = match &script {
@@ -153,7 +161,9 @@ impl Model {
                     None => plain(),
                 };
                 let mut answer = Answer::new(draft, &sha256, body.len());
-                if script.as_ref().is_none_or(|script| !script.refuses()) {
+                answer.told_usage = script.as_ref().and_then(|script| script.usage.clone());
+                let size = answer.usage.prompt_tokens;
+                if script.as_ref().is_none_or(|script| !script.refuses(size)) {
                     pieces.meter(protocol, &request.model, &self.memory, &mut answer.usage);
                     if let Some((signature, ids)) = protocol.signs(&answer) {
                         let ids = ids.into_iter();
@@ -175,6 +185,11 @@ impl Model {
                 let status = StatusCode::BAD_REQUEST;
                 return Refusal { status, message: &problem }.response(protocol);
             }
+            Todo::RefuseAsTooLong(refusal) => {
+                ticket.status(400);
+                ticket.settle(Outcome::Refused);
+                return refusal.response(protocol);
+            }
             Todo::Answer { answer, script, stream, include_usage } => {
                 (*answer, script, stream, include_usage)
             }
@@ -186,10 +201,13 @@ impl Model {
                 ticket.settle(Outcome::Cut);
                 return cut_before_headers();
             }
-            if script.overflow {
+            let tokens = answer.usage.prompt_tokens;
+            if script.overflows(tokens) {
                 ticket.status(400);
                 ticket.settle(Outcome::Refused);
-                return TooLong { tokens: answer.usage.prompt_tokens }.response(protocol);
+                let most = script.input_limit.filter(|most| *most < tokens);
+                let most = most.unwrap_or(tokens.saturating_sub(1));
+                return TooLong { tokens, answer: None, most }.response(protocol);
             }
             if let Some(status) = script.status {
                 ticket.status(status);
@@ -212,7 +230,9 @@ impl Model {
             }
             Some(Script { hang_after_chunks: Some(_), .. }) => std::future::pending().await,
             Some(_) | None => {
-                ticket.usage(answer.usage);
+                if answer.told_usage.is_none() {
+                    ticket.usage(answer.usage);
+                }
                 ticket.settle(Outcome::Answered);
                 respond(StatusCode::OK, "application/json", Body::from(whole))
             }

@@ -88,7 +88,11 @@ impl Flow {
         let event = self.frames.encode(&frame);
         self.sent += 1;
         match frame {
-            Frame::Usage(usage) => self.ticket.usage(usage),
+            Frame::Usage(usage) => {
+                if let Some(usage) = usage.counted() {
+                    self.ticket.usage(usage);
+                }
+            }
             Frame::Done => {
                 self.over = true;
                 if let Some(usage) = self.frames.usage_at_end {

@@ -1,7 +1,10 @@
 //! The in-process twin of the `/sim/…` routes.
 
+use std::collections::BTreeMap;
+
 use crate::complete::Model;
 use crate::desk::WaitingScript;
+use crate::limits::TokenLimits;
 use crate::log::{Counts, RequestRecord};
 use crate::script::{Script, ScriptError};
 
@@ -50,6 +53,18 @@ impl Handle {
     /// Closes a gate again.
     pub fn close_gate(&self, name: &str) -> Result<(), ScriptError> {
         self.model.desk.set_gate(name, false)
+    }
+
+    /// Replaces what is known of how many tokens models take, by their names or [`ALL_MODELS`](crate::ALL_MODELS).
+    ///
+    /// # Errors
+    /// [`ScriptError::TooMany`] for more than [`MAX_LIMITED_MODELS`](crate::MAX_LIMITED_MODELS).
+    pub fn set_limits(
+        &self,
+        limits: impl IntoIterator<Item = (impl Into<String>, TokenLimits)>,
+    ) -> Result<(), ScriptError> {
+        let limits = limits.into_iter().map(|(model, limits)| (model.into(), limits));
+        self.model.limits.replace(limits.collect::<BTreeMap<_, _>>())
     }
 
     /// All requests in the log, oldest first.

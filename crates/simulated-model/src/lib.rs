@@ -21,6 +21,7 @@ mod conversation;
 mod desk;
 mod flow;
 mod handle;
+mod limits;
 mod log;
 mod memory;
 mod phrase;
@@ -35,6 +36,7 @@ mod signature;
 pub use answer::Usage;
 pub use desk::{MAX_GATES, MAX_SCRIPTS, WaitingScript};
 pub use handle::Handle;
+pub use limits::{ALL_MODELS, MAX_LIMITED_MODELS, TokenLimits};
 pub use log::{Counts, MAX_HASHES, Outcome, RequestRecord};
 pub use script::{
     MAX_CHUNK_DELAY_MS, MAX_DELAY_MS, MAX_GATE_NAME_BYTES, Script, ScriptError, ScriptedCall,

@@ -13,6 +13,8 @@ pub(crate) struct Request<'a> {
     /// The names of the tools that are offered.
     pub(crate) tools: Vec<Cow<'a, str>>,
     pub(crate) choice: Choice,
+    /// The most tokens that the answer may have, if the request says.
+    pub(crate) max_tokens: Option<u64>,
     pub(crate) stream: bool,
     /// Whether a stream ends with usage.
     pub(crate) include_usage: bool,

@@ -1,5 +1,7 @@
 //! The routes: the protocol's, and `/sim/…` to script the model and to see what it was asked.
 
+use std::collections::BTreeMap;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
@@ -12,6 +14,7 @@ use serde_json::json;
 
 use crate::MODEL;
 use crate::complete::{self, Model, error};
+use crate::limits::TokenLimits;
 use crate::script::{self, ScriptError};
 
 /// How many records one answer of `GET /sim/requests` has, unless asked for fewer.
@@ -32,6 +35,7 @@ pub(crate) fn router(model: Model, max_request_bytes: usize) -> Router {
         )
         .route("/sim/gates", axum::routing::delete(clear_gates))
         .route("/sim/gates/{name}", post(open_gate).delete(close_gate))
+        .route("/sim/limits", get(list_limits).put(replace_limits).delete(clear_limits))
         .route("/sim/requests", get(list_requests).delete(clear_requests))
         .route("/sim/counts", get(counts))
         .fallback(unknown)
@@ -65,7 +69,7 @@ async fn unknown() -> Response<Body> {
         StatusCode::NOT_FOUND,
         "no such route: there are /v1/chat/completions, /v1/responses, /v1/messages, \
          /v1beta/models/NAME:streamGenerateContent, /model/NAME/converse-stream, /v1/models, /healthz, \
-         /sim/scripts, /sim/gates/NAME, /sim/requests and /sim/counts",
+         /sim/scripts, /sim/gates/NAME, /sim/limits, /sim/requests and /sim/counts",
     )
 }
 
@@ -128,6 +132,40 @@ fn gate_answer(done: Result<(), ScriptError>, name: &str, open: bool) -> Respons
     match done {
         Ok(()) => json_answer(&json!({ "gate": name, "open": open })),
         Err(problem) => error(StatusCode::BAD_REQUEST, &problem.to_string()),
+    }
+}
+
+async fn list_limits(State(model): State<Model>) -> Response<Body> {
+    json_answer(&json!({ "limits": model.limits.all() }))
+}
+
+async fn replace_limits(
+    State(model): State<Model>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response<Body> {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return error(rejection.status(), &rejection.body_text()),
+    };
+    let limits: BTreeMap<String, TokenLimits> = match serde_json::from_slice(&body) {
+        Ok(limits) => limits,
+        Err(problem) => {
+            let problem = format!(
+                "send the limits of models by name, such as {{\"*\": {{\"context\": 40000}}}}: {problem}"
+            );
+            return error(StatusCode::BAD_REQUEST, &problem);
+        }
+    };
+    match model.limits.replace(limits) {
+        Ok(()) => list_limits(State(model)).await,
+        Err(problem) => error(StatusCode::BAD_REQUEST, &problem.to_string()),
+    }
+}
+
+async fn clear_limits(State(model): State<Model>) -> Response<Body> {
+    match model.limits.replace(BTreeMap::new()) {
+        Ok(()) => list_limits(State(model)).await,
+        Err(problem) => error(StatusCode::INTERNAL_SERVER_ERROR, &problem.to_string()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Scripts: what a test wants the model to do instead of its plain behaviour.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -61,12 +61,19 @@ pub struct Script {
     pub status: Option<u16>,
     /// Answers as the protocol does when the request is larger than the model's context.
     pub overflow: bool,
+    /// Answers so if the prompt has more tokens than this, otherwise as the rest of the script says. A refused request
+    /// counts in `times` too.
+    pub input_limit: Option<u64>,
     /// With `status`: the header `retry-after`, in seconds.
     pub retry_after: Option<u64>,
     /// With `status`: the header `retry-after-ms`, in milliseconds.
     pub retry_after_ms: Option<u64>,
     /// With `status`: the body; a string is sent as it is, anything else as JSON.
     pub body: Option<Value>,
+    /// Reports this in place of the usage that was counted, `null` included: where the protocol tells its usage, as it
+    /// is. The log records none for the answer.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Value>,
     /// Waits until the gate of this name is open.
     pub gate: Option<String>,
     /// Waits at the gate after this many events, instead of before the headers.
@@ -85,6 +92,11 @@ pub struct ScriptedCall {
     /// The call's id; without it, one made from the request's hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// A value that is there, even if it is `null`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 fn no_arguments() -> Value {
@@ -201,9 +213,14 @@ impl Script {
         }
     }
 
+    /// Whether it has a prompt of so many tokens refused as too large.
+    pub(crate) fn overflows(&self, tokens: u64) -> bool {
+        self.overflow || self.input_limit.is_some_and(|most| tokens > most)
+    }
+
     /// Whether it has the request answered with an error, or not at all.
-    pub(crate) fn refuses(&self) -> bool {
-        self.hang || self.cut_before_headers || self.overflow || self.status.is_some()
+    pub(crate) fn refuses(&self, tokens: u64) -> bool {
+        self.overflows(tokens) || self.hang || self.cut_before_headers || self.status.is_some()
     }
 
     /// What it says and calls; `plain` when it has no content of its own.

@@ -1,5 +1,6 @@
 //! Listens, serves connections, and stops.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::complete::Model;
 use crate::desk::Desk;
 use crate::flow::SimulatedCut;
 use crate::handle::Handle;
+use crate::limits::{Limits, TokenLimits};
 use crate::log::{Bounds, Log};
 use crate::routes;
 
@@ -43,6 +45,8 @@ pub struct Options {
     pub log_total_body_bytes: usize,
     /// Larger requests are refused with 413, in bytes. Default 32 MiB.
     pub max_request_bytes: usize,
+    /// How many tokens each model takes, by its name or [`ALL_MODELS`](crate::ALL_MODELS). Default none.
+    pub limits: BTreeMap<String, TokenLimits>,
     /// More connections than this wait to be accepted. Default 16,384.
     pub max_connections: usize,
 }
@@ -56,6 +60,7 @@ impl Default for Options {
             log_body_bytes: 256 * 1024,
             log_total_body_bytes: 64 * 1024 * 1024,
             max_request_bytes: 32 * 1024 * 1024,
+            limits: BTreeMap::new(),
             max_connections: 16_384,
         }
     }
@@ -77,7 +82,8 @@ impl SimulatedModel {
             total_body_bytes: if options.log_bodies { options.log_total_body_bytes } else { 0 },
         };
         let (log, desk) = (Arc::new(Log::new(bounds)), Arc::new(Desk::default()));
-        let model = Model { log, desk, memory: Arc::default() };
+        let limits = Arc::new(Limits::new(options.limits));
+        let model = Model { log, desk, limits, memory: Arc::default() };
         let router = routes::router(model.clone(), options.max_request_bytes);
         let stop = CancellationToken::new();
         let serving = serve(listener, router, options.max_connections, stop.clone());

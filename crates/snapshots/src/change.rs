@@ -27,7 +27,7 @@ const BINARY_BYTES: usize = 8_000;
 pub enum ChangeStatus {
     /// It is new.
     Added,
-    /// Its content, its executable bit or its being a link changed.
+    /// Its content, its mode or its being a link changed.
     Modified,
     /// It is gone.
     Deleted,
@@ -45,7 +45,7 @@ pub struct FileChange {
     /// Lines that are gone. 0 for binary files and for those that were not compared.
     pub deletions: u64,
     /// A unified diff with three lines of context; absent for binary files, for those above the limits, and when
-    /// only the executable bit changed.
+    /// only the mode changed.
     pub patch: Option<String>,
 }
 
@@ -56,6 +56,8 @@ pub struct FileChanges {
     pub files: Vec<FileChange>,
     /// How many more there are.
     pub more: usize,
+    /// Empty directories that are new or gone, in order of their paths; at most [`SnapshotLimits::changes`].
+    pub directories: Vec<String>,
 }
 
 /// What differs between two trees of the organisation `org`, read from packs alone. `packs` must hold both.
@@ -67,7 +69,7 @@ pub async fn diff(
     to: &TreeId,
     limits: &SnapshotLimits,
 ) -> Result<FileChanges, SnapshotError> {
-    let names = packs.iter().filter_map(|pack| pack.pack.clone()).collect();
+    let names = crate::shadow::oldest_first(packs);
     let objects = Objects::open(blobs.clone(), org.to_owned(), names).await?;
     let changes = compare(&objects, &HashMap::new(), Some(from.0), Some(to.0)).await?;
     show(&objects, changes, limits).await
@@ -79,6 +81,8 @@ pub(crate) async fn show(
     changes: Vec<Change>,
     limits: &SnapshotLimits,
 ) -> Result<FileChanges, SnapshotError> {
+    let empty = changes.iter().filter(|change| change.is_empty_directory());
+    let directories = empty.map(|change| shown(&change.path)).take(limits.changes).collect();
     let mut leaves: Vec<Change> = changes.into_iter().filter(Change::is_leaf).collect();
     let more = leaves.len().saturating_sub(limits.changes);
     leaves.truncate(limits.changes);
@@ -88,7 +92,11 @@ pub(crate) async fn show(
         let left = limits.patch_time.saturating_sub(began.elapsed());
         let sides = chunk.iter().flat_map(|change| [change.from, change.to]).flatten();
         let small = |id: &ObjectId| objects.size(*id).is_some_and(|n| n <= limits.compared_bytes);
-        let wanted: Vec<_> = sides.map(|entry| entry.id).filter(small).collect();
+        let sides: Vec<_> = sides.map(|entry| entry.id).collect();
+        if !left.is_zero() {
+            objects.find(&sides).await?;
+        }
+        let wanted: Vec<_> = sides.into_iter().filter(small).collect();
         let contents = if left.is_zero() { HashMap::new() } else { objects.get(wanted).await? };
         let (chunk, patch_bytes) = (chunk.to_vec(), limits.patch_bytes);
         let shown = tokio::task::spawn_blocking(move || {
@@ -101,7 +109,7 @@ pub(crate) async fn show(
         });
         files.extend(shown.await?);
     }
-    Ok(FileChanges { files, more })
+    Ok(FileChanges { files, more, directories })
 }
 
 fn show_one(

@@ -23,6 +23,12 @@ impl Change {
         let is_leaf = |entry: &Option<Entry>| entry.is_none_or(|e| e.kind != Kind::Directory);
         is_leaf(&self.from) && is_leaf(&self.to)
     }
+
+    /// Whether a directory with nothing in it is new or gone: no change beneath it says so.
+    pub(crate) fn is_empty_directory(&self) -> bool {
+        let empty = Entry { kind: Kind::Directory, id: ObjectId::of(b"") };
+        matches!((self.from, self.to), (None, Some(entry)) | (Some(entry), None) if entry == empty)
+    }
 }
 
 type Pair = (PathBuf, Option<ObjectId>, Option<ObjectId>);

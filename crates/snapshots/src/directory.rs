@@ -13,7 +13,7 @@ use crate::object::{Entries, Entry, Kind, ObjectId, TreeBytes};
 const RACY_NS: i64 = 2_000_000_000;
 
 /// What vouches that a file's content is what it was: times in nanoseconds, size in bytes, inode, mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Vouch {
     pub(crate) changed_ns: i64,
     pub(crate) modified_ns: i64,
@@ -35,6 +35,11 @@ impl Vouch {
             inode: stat.st_ino,
             mode: stat.st_mode,
         }
+    }
+
+    /// The same of a file that has got or lost a name since, which changes nothing but the time of change.
+    pub(crate) fn but_for_links(self) -> Self {
+        Self { changed_ns: 0, ..self }
     }
 
     /// Whether the file may change after `now_ns` and look the same.
@@ -102,6 +107,21 @@ impl Dir {
                 all.entry(id).or_insert_with(|| dir.entries());
             }
             rest.extend(dir.nodes.values().filter_map(Node::dir));
+        }
+        all
+    }
+
+    /// The ids of all that it holds, and its own. Sealed directories only.
+    pub(crate) fn ids(&self) -> Vec<ObjectId> {
+        let (mut all, mut rest) = (Vec::new(), vec![self]);
+        while let Some(dir) = rest.pop() {
+            all.extend(dir.id);
+            for node in dir.nodes.values() {
+                match node {
+                    Node::Leaf(leaf) => all.push(leaf.entry.id),
+                    Node::Dir(dir) => rest.push(dir),
+                }
+            }
         }
         all
     }

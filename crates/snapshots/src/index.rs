@@ -16,7 +16,7 @@ use crate::error::SnapshotError;
 use crate::object::{Entry, Kind, ObjectId};
 use crate::steps::Steps;
 
-const MAGIC: &[u8; 8] = b"ocstat\x001";
+const MAGIC: &[u8; 8] = b"ocstat\x002";
 
 /// The index as bytes: magic, its SHA-256, then per file or empty directory a fixed part and its path.
 fn encode(dir: &Dir) -> Vec<u8> {
@@ -61,7 +61,7 @@ fn decode(bytes: &[u8]) -> Option<Dir> {
     while !body.is_empty() {
         let length = usize::try_from(u32::from_be_bytes(take(&mut body)?)).ok()?;
         let [kind, racy] = take(&mut body)?;
-        let (kind, id) = (Kind::of(kind)?, ObjectId(take(&mut body)?));
+        let id = ObjectId(take(&mut body)?);
         let vouch = Vouch {
             changed_ns: i64::from_be_bytes(take(&mut body)?),
             modified_ns: i64::from_be_bytes(take(&mut body)?),
@@ -69,6 +69,7 @@ fn decode(bytes: &[u8]) -> Option<Dir> {
             inode: u64::from_be_bytes(take(&mut body)?),
             mode: u32::from_be_bytes(take(&mut body)?),
         };
+        let kind = Kind::of(kind, vouch.mode & 0o777)?;
         let (path, rest) = body.split_at_checked(length)?;
         body = rest;
         let path = Path::new(OsStr::from_bytes(path));

@@ -20,6 +20,7 @@
 
 mod change;
 mod compare;
+mod contents;
 mod directory;
 mod error;
 mod index;
@@ -41,6 +42,7 @@ pub use limits::SnapshotLimits;
 pub use object::TreeId;
 pub use objects::BLOB_KIND;
 pub use restore::{Restored, Unsaved};
+pub use rules::{IgnoreFiles, IgnoreRules};
 pub use scan::{Skipped, Why};
 pub use shadow::{Captured, PackRef, Shadow, ShadowOptions};
 pub use touched::Touched;

@@ -57,26 +57,64 @@ impl FromStr for TreeId {
 /// What an entry of a tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
+    /// A file of mode 0644.
     File,
+    /// A file of mode 0755.
     Executable,
+    /// A file of another mode: its permission bits.
+    Mode(u16),
     Link,
     Directory,
 }
 
+const PLAIN: u16 = 0o644;
+const EXECUTABLE: u16 = 0o755;
+/// The bits of a mode that are kept: who may read, write and execute.
+const KEPT_BITS: u16 = 0o777;
+
 impl Kind {
+    /// A file with these bits of `st_mode`.
+    pub(crate) fn file(mode: u32) -> Self {
+        match u16::try_from(mode & u32::from(KEPT_BITS)).unwrap_or(PLAIN) {
+            PLAIN => Self::File,
+            EXECUTABLE => Self::Executable,
+            bits => Self::Mode(bits),
+        }
+    }
+
+    /// The permission bits of a file; `None` for links and directories.
+    pub(crate) fn mode(self) -> Option<u16> {
+        match self {
+            Self::File => Some(PLAIN),
+            Self::Executable => Some(EXECUTABLE),
+            Self::Mode(bits) => Some(bits),
+            Self::Link | Self::Directory => None,
+        }
+    }
+
     pub(crate) fn byte(self) -> u8 {
         match self {
             Self::File => b'f',
             Self::Executable => b'x',
+            Self::Mode(_) => b'm',
             Self::Link => b'l',
             Self::Directory => b'd',
         }
     }
 
-    pub(crate) fn of(byte: u8) -> Option<Self> {
-        [Self::File, Self::Executable, Self::Link, Self::Directory]
-            .into_iter()
-            .find(|kind| kind.byte() == byte)
+    /// What a byte says; `mode` is the file's, where the byte says that it has one of its own.
+    pub(crate) fn of(byte: u8, mode: u32) -> Option<Self> {
+        match byte {
+            b'f' => Some(Self::File),
+            b'x' => Some(Self::Executable),
+            b'l' => Some(Self::Link),
+            b'd' => Some(Self::Directory),
+            // Each mode is written in one way, so that equal trees have equal ids.
+            b'm' if mode <= u32::from(KEPT_BITS) => {
+                Some(Self::file(mode)).filter(|kind| matches!(kind, Self::Mode(_)))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -90,7 +128,8 @@ pub(crate) struct Entry {
 /// A directory's entries, by name.
 pub(crate) type Entries = Vec<(OsString, Entry)>;
 
-/// The bytes of a tree object: per entry, in order of names, `kind name NUL id`.
+/// The bytes of a tree object: per entry, in order of names, `kind name NUL id`. A file of a mode of its own has it, in
+/// two bytes, between kind and name.
 #[derive(Default)]
 pub(crate) struct TreeBytes(Vec<u8>);
 
@@ -98,6 +137,9 @@ impl TreeBytes {
     /// Names must come in ascending order.
     pub(crate) fn push(&mut self, name: &OsStr, entry: Entry) {
         self.0.push(entry.kind.byte());
+        if let Kind::Mode(bits) = entry.kind {
+            self.0.extend_from_slice(&bits.to_be_bytes());
+        }
         self.0.extend_from_slice(name.as_bytes());
         self.0.push(0);
         self.0.extend_from_slice(&entry.id.0);
@@ -111,8 +153,13 @@ impl TreeBytes {
 /// Reads a tree object; `None` when it is none, or names what no directory can hold.
 pub(crate) fn parse_tree(mut bytes: &[u8]) -> Option<Entries> {
     let mut entries: Entries = Vec::new();
-    while let Some((&kind, rest)) = bytes.split_first() {
-        let kind = Kind::of(kind)?;
+    while let Some((&kind, mut rest)) = bytes.split_first() {
+        let mut mode = 0;
+        if kind == Kind::Mode(0).byte() {
+            let (bits, after) = rest.split_first_chunk::<2>()?;
+            (mode, rest) = (u32::from(u16::from_be_bytes(*bits)), after);
+        }
+        let kind = Kind::of(kind, mode)?;
         let end = rest.iter().position(|byte| *byte == 0)?;
         let (name, rest) = (&rest[..end], &rest[end + 1..]);
         let (id, rest) = rest.split_first_chunk::<32>()?;
@@ -141,8 +188,9 @@ mod tests {
 
     #[test]
     fn a_tree_is_read_as_it_was_written() {
-        let given: [(&[u8], Kind); 4] = [
+        let given: [(&[u8], Kind); 5] = [
             (b"a\nb", Kind::Link),
+            (b"a0", Kind::Mode(0)),
             (b"b", Kind::Directory),
             (b"c d", Kind::Executable),
             (b"\xff", Kind::File),
@@ -165,6 +213,9 @@ mod tests {
             assert_eq!(parse_tree(&whole[..cut]), None, "{cut}");
         }
         assert_eq!(parse_tree(b"?a\0"), None);
+        for mode in [0o644, 0o755, 0o1777] {
+            assert_eq!(parse_tree(&tree(&[(b"a", Kind::Mode(mode))])), None, "{mode:o}");
+        }
     }
 
     #[test]

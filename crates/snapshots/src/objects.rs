@@ -7,6 +7,7 @@ use blobs::{BlobKey, Blobs};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 
+use crate::contents::{self, Contents};
 use crate::error::SnapshotError;
 use crate::object::{Entries, ObjectId, parse_tree};
 use crate::pack::{FOOTER_BYTES, Footer, Pack, PackBody, Span, unpack};
@@ -15,6 +16,8 @@ use crate::pack::{FOOTER_BYTES, Footer, Pack, PackBody, Span, unpack};
 pub const BLOB_KIND: &str = "snapshot";
 /// Packs whose indexes are read at the same time.
 const PARALLEL: usize = 8;
+/// After so many packs the next one has the contents of its tree.
+const LIST_EVERY: usize = 64;
 /// The end of a pack that is read in one go: an index of 1,300 entries.
 const TAIL_BYTES: u64 = 64 * 1024;
 /// Objects that lie at most so far apart are read in one go, up to so many stored bytes and bytes.
@@ -30,6 +33,8 @@ pub(crate) struct Objects {
     blobs: Blobs,
     org: String,
     inner: Mutex<Inner>,
+    /// Committed packs whose indexes are not read yet, the oldest first: what the newest tree has is in others.
+    older: tokio::sync::Mutex<Vec<String>>,
 }
 
 #[derive(Default)]
@@ -37,6 +42,8 @@ struct Inner {
     packs: Vec<PackState>,
     places: HashMap<ObjectId, (usize, Span)>,
     recent: Recent,
+    /// Committed packs since the last one that has contents.
+    unlisted: usize,
 }
 
 struct PackState {
@@ -78,26 +85,96 @@ pub(crate) struct Run {
 }
 
 impl Objects {
-    /// Reads the indexes of packs whose rows are committed.
+    /// Reads the indexes of packs whose rows are committed, the oldest first in `packs`. Those before the last one that
+    /// has contents are read when an object is asked for that no other pack has.
     pub(crate) async fn open(
         blobs: Blobs,
         org: String,
         packs: Vec<String>,
     ) -> Result<Self, SnapshotError> {
-        let read = |name: String| {
-            let (blobs, org) = (&blobs, &org);
-            async move {
-                let index = read_index(blobs, org, &name).await?;
-                Ok::<_, SnapshotError>((name, index))
-            }
+        let listed = packs.iter().rposition(|name| contents::of_name(name).is_some());
+        let mut older = packs;
+        let newer = older.split_off(listed.unwrap_or(0));
+        let listing = listed.and_then(|_| Some((contents::of_name(newer.first()?)?, newer.len())));
+        let objects =
+            Self { blobs, org, inner: Mutex::default(), older: tokio::sync::Mutex::new(older) };
+        objects.inner().unlisted = newer.len();
+        objects.read_indexes(newer).await?;
+        if let Some((id, count)) = listing {
+            let bytes = objects.get([id]).await?.remove(&id);
+            let contents = bytes.and_then(|bytes| Contents::parse(&bytes));
+            let contents = contents.ok_or(SnapshotError::Damaged {
+                pack: id.to_string(),
+                what: "these are no contents",
+            })?;
+            let mut inner = objects.inner();
+            inner.unlisted = count - 1;
+            inner.list(contents);
+        }
+        Ok(objects)
+    }
+
+    /// Reads the indexes of committed packs.
+    async fn read_indexes(&self, packs: Vec<String>) -> Result<(), SnapshotError> {
+        let Self { blobs, org, .. } = self;
+        let read = |name: String| async move {
+            let index = read_index(blobs, org, &name).await?;
+            Ok::<_, SnapshotError>((name, index))
         };
         let indexes: Vec<_> =
             stream::iter(packs).map(read).buffered(PARALLEL).try_collect().await?;
-        let mut inner = Inner::default();
+        let mut inner = self.inner();
         for (name, index) in indexes {
             inner.add(name, true, &index);
         }
-        Ok(Self { blobs, org, inner: Mutex::new(inner) })
+        Ok(())
+    }
+
+    /// Reads older packs' indexes, the newest of them first, until all of these objects are found.
+    pub(crate) async fn find(&self, ids: &[ObjectId]) -> Result<(), SnapshotError> {
+        let is_found = || {
+            let inner = self.inner();
+            ids.iter().all(|id| inner.places.contains_key(id))
+        };
+        if is_found() {
+            return Ok(());
+        }
+        let mut older = self.older.lock().await;
+        while !older.is_empty() && !is_found() {
+            let from = older.len().saturating_sub(LIST_EVERY);
+            self.read_indexes(older[from..].to_vec()).await?;
+            older.truncate(from);
+        }
+        Ok(())
+    }
+
+    /// Whether the next pack is to have contents.
+    pub(crate) fn wants_contents(&self) -> bool {
+        self.inner().unlisted >= LIST_EVERY
+    }
+
+    /// Where these objects are, as far as committed packs have them.
+    pub(crate) fn contents(&self, ids: impl IntoIterator<Item = ObjectId>) -> Contents {
+        let inner = self.inner();
+        let (mut contents, mut numbers) = (Contents::default(), HashMap::new());
+        for id in ids {
+            let Some((pack, span)) = inner.places.get(&id) else { continue };
+            let PackState { name, committed } = &inner.packs[*pack];
+            if *committed {
+                let number = *numbers.entry(*pack).or_insert_with(|| {
+                    contents.packs.push(name.clone());
+                    contents.packs.len() - 1
+                });
+                contents.objects.push((id, number, *span));
+            }
+        }
+        contents
+    }
+
+    /// How many committed packs' indexes are not read.
+    #[cfg(test)]
+    pub(crate) async fn unread(&self) -> usize {
+        self.older.lock().await.len()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -130,7 +207,9 @@ impl Objects {
 
     /// The row that names a pack is committed.
     pub(crate) fn committed(&self, name: &str) {
-        for pack in self.inner().packs.iter_mut().filter(|pack| pack.name == name) {
+        let mut inner = self.inner();
+        inner.unlisted = if contents::of_name(name).is_some() { 0 } else { inner.unlisted + 1 };
+        for pack in inner.packs.iter_mut().filter(|pack| pack.name == name) {
             pack.committed = true;
         }
     }
@@ -155,7 +234,7 @@ impl Objects {
                 }
             }
         }
-        for run in self.runs(missing)? {
+        for run in self.runs(missing).await? {
             for (id, bytes) in self.read(run).await? {
                 self.remember(id, &bytes);
                 found.insert(id, bytes);
@@ -177,7 +256,8 @@ impl Objects {
     }
 
     /// How to read many objects with few requests: neighbours together, in bounded pieces.
-    pub(crate) fn runs(&self, ids: Vec<ObjectId>) -> Result<Vec<Run>, SnapshotError> {
+    pub(crate) async fn runs(&self, ids: Vec<ObjectId>) -> Result<Vec<Run>, SnapshotError> {
+        self.find(&ids).await?;
         let inner = self.inner();
         let mut wanted = Vec::with_capacity(ids.len());
         for id in ids {
@@ -232,6 +312,15 @@ impl Objects {
 }
 
 impl Inner {
+    fn list(&mut self, contents: Contents) {
+        let Contents { packs, objects } = contents;
+        let first = self.packs.len();
+        self.packs.extend(packs.into_iter().map(|name| PackState { name, committed: true }));
+        for (id, pack, span) in objects {
+            self.places.entry(id).or_insert((first + pack, span));
+        }
+    }
+
     fn add(&mut self, name: String, committed: bool, index: &[(ObjectId, Span)]) {
         let pack = self.packs.len();
         self.packs.push(PackState { name, committed });

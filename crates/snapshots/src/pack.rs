@@ -148,6 +148,10 @@ impl PackWriter {
         })
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     pub(crate) fn has(&self, id: ObjectId) -> bool {
         self.spans.contains_key(&id)
     }

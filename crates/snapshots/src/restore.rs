@@ -1,6 +1,6 @@
 //! Putting files back: one step of the file system for each, and never over what would be lost.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, renameat, symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, RawMode, Stat, fchmod, fstat, openat, renameat, symlinkat,
+    unlinkat,
 };
 use rustix::io::Errno;
-use sandbox::{LocationLock, lock};
+use sandbox::LocationLock;
+use sandbox::lock::{self, Held};
 
 use crate::change::{FileChange, shown};
 use crate::compare::Change;
@@ -43,21 +45,24 @@ pub struct Restored {
     pub left: Vec<String>,
 }
 
-/// Which changes a restore makes: those at `paths` and beneath, without `.git`; or all.
+/// Which changes a restore makes: those at `paths` and beneath, without `.git`; or all. A path that ends with a slash
+/// is of that directory itself, and of nothing in it.
 pub(crate) fn select(changes: Vec<Change>, paths: Option<&BTreeSet<String>>) -> Vec<Change> {
     let Some(paths) = paths else { return changes };
-    let named = |path: &Path| {
+    let named = |change: &Change| {
+        let path = &change.path;
         let in_git = path.iter().any(|name| name == ".git");
-        !in_git && path.ancestors().any(|path| paths.contains(&shown(path)))
+        let itself = || !change.is_leaf() && paths.contains(&format!("{}/", shown(path)));
+        !in_git && (itself() || path.ancestors().any(|path| paths.contains(&shown(path))))
     };
     let gone: BTreeSet<PathBuf> = changes
         .iter()
-        .filter(|change| change.to.is_none() && named(&change.path))
+        .filter(|change| change.to.is_none() && named(change))
         .flat_map(|change| change.path.ancestors().map(Path::to_path_buf))
         .collect();
     let wanted = |change: &Change| {
         let is_directory = change.from.is_some_and(|entry| entry.kind == Kind::Directory);
-        named(&change.path) || (is_directory && gone.contains(&change.path))
+        named(change) || (is_directory && gone.contains(&change.path))
     };
     changes.into_iter().filter(wanted).collect()
 }
@@ -74,7 +79,17 @@ pub(crate) struct Apply<'a> {
     pub(crate) steps: &'a Steps,
     /// What is known of the files; follows each change.
     pub(crate) dir: &'a mut Dir,
+    pub(crate) progress: Progress,
+}
+
+/// How far a restore has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Paths that are not as in the tree.
     pub(crate) left: BTreeSet<PathBuf>,
+    /// Files with several names of which the restore has taken one away: that has changed the time of change at the
+    /// others, and nothing else.
+    unlinked: HashSet<Vouch>,
 }
 
 /// Whether a change was made, or had to be left.
@@ -91,7 +106,7 @@ impl Apply<'_> {
             if removed {
                 self.dir.set(&change.path, None);
             } else if !is_directory {
-                self.left.insert(change.path.clone());
+                self.progress.left.insert(change.path.clone());
             }
             self.steps.pass()?;
         }
@@ -99,7 +114,7 @@ impl Apply<'_> {
             change.from.is_none() && change.to.is_some_and(|entry| entry.kind == Kind::Directory)
         };
         for change in changes.iter().filter(is_new) {
-            self.prove()?;
+            let _held = self.hold()?;
             match place::open_below(self.root, &change.path, true) {
                 Ok(_) => self.dir.make(&change.path),
                 Err(errno) => self.leave(&change.path, errno)?,
@@ -121,20 +136,21 @@ impl Apply<'_> {
                 return Err(SnapshotError::MissingObject(to.id.to_string()));
             };
             if !self.put(change, to, bytes)? {
-                self.left.insert(change.path.clone());
+                self.progress.left.insert(change.path.clone());
             }
             self.steps.pass()?;
         }
         Ok(())
     }
 
-    fn prove(&self) -> Result<(), SnapshotError> {
-        self.lock.map_or(Ok(()), |held| lock::prove(held).map_err(SnapshotError::from))
+    /// Keeps the Location for one change: a new owner waits until it is made.
+    fn hold(&self) -> Result<Option<Held>, SnapshotError> {
+        Ok(self.lock.map(lock::hold).transpose()?)
     }
 
     fn leave(&mut self, path: &Path, errno: Errno) -> Result<(), SnapshotError> {
         if in_the_way(errno) {
-            self.left.insert(path.to_path_buf());
+            self.progress.left.insert(path.to_path_buf());
             Ok(())
         } else {
             Err(SnapshotError::files("restore", path)(errno))
@@ -146,10 +162,20 @@ impl Apply<'_> {
         match (self.unsaved, now) {
             (Unsaved::Overwrite, _) | (Unsaved::Keep, None) => true,
             (Unsaved::Keep, Some(now)) => change.from.is_some_and(|from| {
-                let seen = self.dir.leaf(&change.path);
-                let unchanged = seen.is_some_and(|leaf| leaf.vouch == Vouch::of(now));
+                let (seen, now) = (self.dir.leaf(&change.path), Vouch::of(now));
+                let ours = self.progress.unlinked.contains(&now.but_for_links());
+                let unchanged = seen.is_some_and(|leaf| {
+                    leaf.vouch == now || (ours && leaf.vouch.but_for_links() == now.but_for_links())
+                });
                 unchanged && (self.is_kept)(from.id)
             }),
+        }
+    }
+
+    /// A name of a file was taken away, which may have others.
+    fn unlinked(&mut self, was: Option<&Stat>) {
+        if let Some(was) = was.filter(|was| was.st_nlink > 1) {
+            self.progress.unlinked.insert(Vouch::of(was).but_for_links());
         }
     }
 
@@ -160,9 +186,14 @@ impl Apply<'_> {
         if now.as_ref().is_some_and(is_directory) || !self.may_lose(change, now.as_ref()) {
             return Ok(false);
         }
-        self.prove()?;
-        match unlinkat(&parent, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(true),
+        let held = self.hold()?;
+        let removed = unlinkat(&parent, name, AtFlags::empty());
+        drop(held);
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => {
+                self.unlinked(now.as_ref());
+                Ok(true)
+            }
             Err(errno) if in_the_way(errno) => Ok(false),
             Err(errno) => Err(failed()(errno)),
         }
@@ -171,7 +202,7 @@ impl Apply<'_> {
     /// A directory that still has something that no tree has stays, silently: nothing of it differs.
     fn rmdir(&mut self, path: &Path) -> Done {
         let Some((parent, name)) = self.parent(path, false)? else { return Ok(true) };
-        self.prove()?;
+        let _held = self.hold()?;
         match unlinkat(&parent, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -206,9 +237,10 @@ impl Apply<'_> {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed()(errno)),
         }
-        let placed = self.place(&parent, &beside, name, to, bytes, now.as_ref());
+        let placed = self.place(&parent, &beside, name, to, bytes);
         match placed {
             Ok(vouch) => {
+                self.unlinked(now.as_ref());
                 let racy = vouch.is_racy(self.now_ns);
                 self.dir.set(&change.path, Some(Node::Leaf(Leaf { entry: to, vouch, racy })));
                 Ok(true)
@@ -230,26 +262,27 @@ impl Apply<'_> {
         name: &OsStr,
         to: Entry,
         bytes: &[u8],
-        now: Option<&Stat>,
     ) -> Result<Vouch, Failed> {
-        if to.kind == Kind::Link {
+        let Some(mode) = to.kind.mode() else {
             symlinkat(OsStr::from_bytes(bytes), parent, beside)?;
-        } else {
-            let bits = if to.kind == Kind::Executable { 0o777 } else { 0o666 };
-            let flags =
-                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = openat(parent, beside, flags, Mode::from_raw_mode(bits))?;
-            let mut file = File::from(fd);
-            let (first, rest) = bytes.split_at(bytes.len() / 2);
-            file.write_all(first)?;
-            self.steps.pass()?;
-            file.write_all(rest)?;
-            if let Some(mode) = now.and_then(|stat| kept_mode(stat, to.kind)) {
-                fchmod(&file, mode)?;
-            }
-        }
+            return self.rename(parent, beside, name);
+        };
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // Nobody else's to read before it has its own mode.
+        let fd = openat(parent, beside, flags, Mode::from_raw_mode(0o600))?;
+        let mut file = File::from(fd);
+        let (first, rest) = bytes.split_at(bytes.len() / 2);
+        file.write_all(first)?;
         self.steps.pass()?;
-        self.prove()?;
+        file.write_all(rest)?;
+        fchmod(&file, Mode::from_raw_mode(RawMode::from(mode)))?;
+        self.rename(parent, beside, name)
+    }
+
+    fn rename(&self, parent: &OwnedFd, beside: &OsStr, name: &OsStr) -> Result<Vouch, Failed> {
+        self.steps.pass()?;
+        let _held = self.hold()?;
         renameat(parent, beside, parent, name)?;
         let stat = match openat(
             parent,
@@ -290,20 +323,6 @@ impl From<SnapshotError> for Failed {
 
 fn is_directory(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-}
-
-/// The mode that a file keeps: its own, with or without the right to execute for who may read.
-fn kept_mode(stat: &Stat, kind: Kind) -> Option<Mode> {
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return None;
-    }
-    let bits = stat.st_mode & 0o777;
-    let bits = match kind {
-        Kind::Executable if bits & 0o111 == 0 => bits | ((bits & 0o444) >> 2),
-        Kind::Executable => bits,
-        Kind::File | Kind::Link | Kind::Directory => bits & !0o111,
-    };
-    Some(Mode::from_raw_mode(bits))
 }
 
 /// What stands where a file should be, or keeps it from being changed: the rest goes on without it.

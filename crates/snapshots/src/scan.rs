@@ -16,10 +16,12 @@ use crate::error::SnapshotError;
 use crate::limits::SnapshotLimits;
 use crate::object::{Entry, Kind, ObjectId};
 use crate::place::{self, TEMPORARY};
-use crate::rules::Rules;
+use crate::rules::{IgnoreFiles, IgnoreRules};
 
 /// Left-out paths that are named.
 const NAMED: usize = 20;
+/// Left-out paths that are remembered.
+const REMEMBERED: usize = 10_000;
 
 /// Why a path is in no snapshot although no ignore file names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +37,29 @@ pub enum Why {
     Unreadable,
 }
 
-/// What a look left out.
+/// What a Capture left out, as far as it is new or has changed since an earlier one told it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// How many paths.
     pub count: usize,
     /// The first 20 of them.
     pub first: Vec<(String, Why)>,
+}
+
+/// A path that a look left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) path: String,
+    pub(crate) why: Why,
+    /// The file's stat, where it has one that matters.
+    pub(crate) vouch: Option<Vouch>,
+}
+
+impl Skipped {
+    pub(crate) fn of(left_out: &[LeftOut]) -> Self {
+        let first = left_out.iter().take(NAMED).map(|left| (left.path.clone(), left.why));
+        Self { count: left_out.len(), first: first.collect() }
+    }
 }
 
 /// Takes the contents that are read.
@@ -56,10 +74,11 @@ pub(crate) struct Scan<'a> {
     pub(crate) now_ns: i64,
     /// Gets each content that is read.
     pub(crate) keep: &'a mut Keep<'a>,
-    pub(crate) skipped: Skipped,
+    /// At most 10,000.
+    pub(crate) left_out: Vec<LeftOut>,
     /// Files that were read.
     pub(crate) read: usize,
-    rules: Rules,
+    rules: IgnoreRules,
     entries: usize,
     git_too_large: bool,
 }
@@ -85,9 +104,9 @@ impl<'a> Scan<'a> {
             git,
             now_ns,
             keep,
-            skipped: Skipped::default(),
+            left_out: Vec::new(),
             read: 0,
-            rules: Rules::default(),
+            rules: IgnoreRules::new(IgnoreFiles::Git),
             entries: 0,
             git_too_large: false,
         }
@@ -265,13 +284,13 @@ impl<'a> Scan<'a> {
         inside: Inside,
     ) -> Result<bool, SnapshotError> {
         if inside.depth > self.limits.depth {
-            self.skip(below, Why::TooDeep);
+            self.skip(below, Why::TooDeep, None);
             return Ok(dir.nodes.remove(name).is_some());
         }
         let fd = match place::open_directory(parent, name) {
             Ok(fd) => fd,
             Err(Errno::ACCESS | Errno::PERM) => {
-                self.skip(below, Why::Unreadable);
+                self.skip(below, Why::Unreadable, None);
                 return Ok(false);
             }
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
@@ -304,9 +323,9 @@ impl<'a> Scan<'a> {
         let vouch = Vouch::of(stat);
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if vouch.size > limit => {
-                return Ok(self.too_large(below, inside));
+                return Ok(self.too_large(below, vouch, inside));
             }
-            FileType::RegularFile => Some(file_kind(stat)),
+            FileType::RegularFile => Some(Kind::file(stat.st_mode)),
             FileType::Symlink => Some(Kind::Link),
             FileType::Directory
             | FileType::Fifo
@@ -316,7 +335,7 @@ impl<'a> Scan<'a> {
             | FileType::Unknown => None,
         };
         let Some(kind) = kind else {
-            self.skip(below, Why::Special);
+            self.skip(below, Why::Special, None);
             return Ok(None);
         };
         if let Some(leaf) = before
@@ -333,7 +352,9 @@ impl<'a> Scan<'a> {
             read_file(parent, name, limit)
         };
         match read {
-            Ok((bytes, _)) if bytes.len() as u64 > limit => Ok(self.too_large(below, inside)),
+            Ok((bytes, _)) if bytes.len() as u64 > limit => {
+                Ok(self.too_large(below, vouch, inside))
+            }
             Ok((bytes, after)) => {
                 let id = ObjectId::of(&bytes);
                 (self.keep)(id, bytes.into())?;
@@ -341,7 +362,7 @@ impl<'a> Scan<'a> {
                 Ok(Some(Leaf { entry: Entry { kind, id }, vouch, racy }))
             }
             Err(Errno::ACCESS | Errno::PERM) => {
-                self.skip(below, Why::Unreadable);
+                self.skip(below, Why::Unreadable, Some(vouch));
                 Ok(before.cloned())
             }
             Err(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NXIO) => Ok(None), // gone meanwhile
@@ -349,22 +370,18 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn too_large(&mut self, below: &Path, inside: Inside) -> Option<Leaf> {
+    fn too_large(&mut self, below: &Path, vouch: Vouch, inside: Inside) -> Option<Leaf> {
         self.git_too_large |= inside.git;
-        self.skip(below, Why::TooLarge);
+        self.skip(below, Why::TooLarge, Some(vouch));
         None
     }
 
-    fn skip(&mut self, below: &Path, why: Why) {
-        self.skipped.count += 1;
-        if self.skipped.first.len() < NAMED {
-            self.skipped.first.push((below.to_string_lossy().into_owned(), why));
+    fn skip(&mut self, below: &Path, why: Why, vouch: Option<Vouch>) {
+        if self.left_out.len() < REMEMBERED {
+            let path = below.to_string_lossy().into_owned();
+            self.left_out.push(LeftOut { path, why, vouch });
         }
     }
-}
-
-pub(crate) fn file_kind(stat: &Stat) -> Kind {
-    if stat.st_mode & 0o111 == 0 { Kind::File } else { Kind::Executable }
 }
 
 /// A file's bytes, one more than `limit` at most, and its stat after they were read.

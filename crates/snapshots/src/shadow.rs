@@ -13,7 +13,8 @@ use tracing::warn;
 
 use crate::change::{FileChanges, show};
 use crate::compare::{Change, compare};
-use crate::directory::{Dir, Node};
+use crate::contents;
+use crate::directory::{Dir, Node, Vouch};
 use crate::error::SnapshotError;
 use crate::index;
 use crate::limits::SnapshotLimits;
@@ -21,8 +22,8 @@ use crate::object::{Kind, ObjectId, TreeId};
 use crate::objects::Objects;
 use crate::pack::{Pack, PackWriter};
 use crate::place;
-use crate::restore::{Apply, Restored, Unsaved, select};
-use crate::scan::{Scan, Skipped};
+use crate::restore::{Apply, Progress, Restored, Unsaved, select};
+use crate::scan::{LeftOut, Scan, Skipped};
 use crate::steps::Steps;
 use crate::touched::Touched;
 
@@ -72,7 +73,8 @@ pub struct ShadowOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-/// A tree that differs from the one before it, with its pack stored: ready to be written as a row.
+/// A tree that differs from the one before it, or the same with files that are in no tree and are new; its pack is
+/// stored. Ready to be written as a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
     /// Under which token.
@@ -89,7 +91,7 @@ pub struct Captured {
     pub bytes: u64,
     /// What changed since `parent`; empty for the Location's first.
     pub changes: FileChanges,
-    /// What is in no snapshot although no ignore file names it.
+    /// What is in no snapshot although no ignore file names it, and was not told before.
     pub skipped: Skipped,
 }
 
@@ -127,6 +129,10 @@ struct State {
     /// The newest tree whose row is committed, and its number.
     committed: Option<(TreeId, i64)>,
     ordinal: i64,
+    /// What committed captures have told to be in no snapshot.
+    told: HashMap<String, Option<Vouch>>,
+    /// The same of captures that are not committed yet, by their numbers.
+    telling: Vec<(i64, Vec<LeftOut>)>,
 }
 
 type Guard = OwnedMutexGuard<State>;
@@ -135,7 +141,10 @@ type Guard = OwnedMutexGuard<State>;
 struct Found {
     tree: TreeId,
     pack: Option<Pack>,
-    skipped: Skipped,
+    /// Which object of the pack is the contents of the tree, where it has them.
+    contents: Option<ObjectId>,
+    /// What is in no snapshot and was not told before.
+    left_out: Vec<LeftOut>,
 }
 
 impl Shadow {
@@ -165,9 +174,11 @@ impl Shadow {
             tree: newest.map(|pack| pack.tree),
             committed: newest.map(|pack| (pack.tree, 0)),
             ordinal,
+            told: HashMap::new(),
+            telling: Vec::new(),
         };
-        let rows = options.seed.iter().chain(&options.packs);
-        let names = rows.filter_map(|pack| pack.pack.clone()).collect();
+        let mut names: Vec<_> = options.seed.iter().filter_map(|seed| seed.pack.clone()).collect();
+        names.extend(oldest_first(&options.packs));
         let org = options.at.org.to_string();
         let objects = Objects::open(options.blobs.clone(), org, names).await?;
         let held = Arc::new(Held { options, objects, steps });
@@ -192,10 +203,13 @@ impl Shadow {
             return Ok(None);
         }
         let held = self.held.clone();
+        let is_first = !state.seen;
         let (mut state, found) = blocking(move || held.find(state)).await?;
-        let Found { tree, pack, skipped } = found;
+        let Found { tree, pack, contents, left_out } = found;
         let recorded = state.committed.map(|(tree, _)| tree) == Some(tree);
-        if recorded && state.tree == Some(tree) {
+        if recorded && state.tree == Some(tree) && (is_first || left_out.is_empty()) {
+            // What was left out before anybody looked was told by whoever looked then.
+            state.told(left_out);
             state.owed = Touched::Nothing;
             return Ok(None);
         }
@@ -207,6 +221,7 @@ impl Shadow {
             None => None,
             Some(pack) => {
                 let name = self.held.pack_name(ordinal, &pack);
+                let name = contents.map_or(name.clone(), |id| contents::name_with(&name, id));
                 self.held.steps.pass()?;
                 self.held.objects.store(&name, pack).await?;
                 self.held.steps.pass()?;
@@ -221,6 +236,8 @@ impl Shadow {
         self.held.steps.pass()?;
         state.tree = Some(tree);
         state.owed = Touched::Nothing;
+        let skipped = Skipped::of(&left_out);
+        state.telling.push((ordinal, left_out));
         let captured =
             Captured { token, ordinal, tree, parent, pack: name, bytes, changes, skipped };
         Ok(Some(captured))
@@ -236,11 +253,14 @@ impl Shadow {
         if newer {
             state.committed = Some((captured.tree, captured.ordinal));
         }
+        let told = state.take_telling(captured.ordinal);
+        state.told(told);
     }
 
     /// The row of `captured` will not be written: the next capture tells its changes again.
     pub async fn abandoned(&self, captured: &Captured) {
         let mut state = self.state.lock().await;
+        state.take_telling(captured.ordinal);
         if state.tree == Some(captured.tree) {
             state.tree = captured.parent;
             state.owed = Touched::Anything;
@@ -276,18 +296,19 @@ impl Shadow {
         let changes = compare(&self.held.objects, &known, Some(root), Some(tree.0)).await?;
         drop(known);
         let changes: Arc<[Change]> = select(changes, paths).into();
-        let mut left = BTreeSet::new();
+        let mut progress = Progress::default();
         let (held, todo) = (self.held.clone(), changes.clone());
-        (state, left) =
-            blocking(move || held.apply(state, left, unsaved, |apply| apply.clear(&todo))).await?;
+        (state, progress) =
+            blocking(move || held.apply(state, progress, unsaved, |apply| apply.clear(&todo)))
+                .await?;
         let wants = |change: &&Change| change.to.is_some_and(|to| to.kind != Kind::Directory);
         let ids = changes.iter().filter(wants).filter_map(|change| change.to).map(|to| to.id);
-        for run in self.held.objects.runs(ids.collect())? {
+        for run in self.held.objects.runs(ids.collect()).await? {
             let contents: HashMap<ObjectId, Bytes> =
                 self.held.objects.read(run).await?.into_iter().collect();
             let (held, all) = (self.held.clone(), changes.clone());
-            (state, left) = blocking(move || {
-                held.apply(state, left, unsaved, |apply| {
+            (state, progress) = blocking(move || {
+                held.apply(state, progress, unsaved, |apply| {
                     let here = |change: &&Change| {
                         wants(change) && change.to.is_some_and(|to| contents.contains_key(&to.id))
                     };
@@ -297,8 +318,9 @@ impl Shadow {
             .await?;
         }
         drop(state);
+        let left = progress.left;
         let done = changes.iter().filter(|change| !left.contains(&change.path)).cloned().collect();
-        let FileChanges { files, more } = self.held.shown(done).await?;
+        let FileChanges { files, more, .. } = self.held.shown(done).await?;
         let left = left.iter().map(|path| crate::change::shown(path)).collect();
         Ok(Restored { files, more, left })
     }
@@ -313,6 +335,12 @@ impl Shadow {
         let known = HashMap::new();
         let changes = compare(&self.held.objects, &known, Some(from.0), Some(to.0)).await?;
         show(&self.held.objects, select(changes, paths), &self.held.options.limits).await
+    }
+
+    /// How many committed packs' indexes are not read.
+    #[cfg(test)]
+    pub(crate) async fn unread(&self) -> usize {
+        self.held.objects.unread().await
     }
 
     /// Saves the stat index, for this worker's next look after a restart. Say it when the Location is given back.
@@ -346,15 +374,23 @@ impl Held {
         };
         let touched =
             if state.seen && state.tree.is_some() { state.owed.clone() } else { Touched::Anything };
-        let skipped = self.look(&mut state, &touched, &mut keep)?;
+        let mut left_out = self.look(&mut state, &touched, &mut keep)?;
+        left_out.retain(|left| state.told.get(&left.path) != Some(&left.vouch));
         for _ in 0..ROUNDS {
             let root = state.dir.seal();
             // Files that the index vouches for, and whose content is in no committed pack: read them again.
             let mut missing = Vec::new();
             self.collect(&state.dir, &mut PathBuf::new(), &mut pack, &mut missing)?;
             if missing.is_empty() {
+                let mut contents = None;
+                if !pack.is_empty() && self.objects.wants_contents() {
+                    let bytes = self.objects.contents(state.dir.ids()).bytes();
+                    let id = ObjectId::of(&bytes);
+                    pack.add(id, &bytes)?;
+                    contents = Some(id);
+                }
                 let pack = pack.finish()?;
-                return Ok((state, Found { tree: TreeId(root), pack, skipped }));
+                return Ok((state, Found { tree: TreeId(root), pack, contents, left_out }));
             }
             let mut keep = |id: ObjectId, bytes: Bytes| pack.add(id, &bytes);
             self.look_again(&mut state, &missing, &mut keep)?;
@@ -367,7 +403,7 @@ impl Held {
         state: &mut State,
         touched: &Touched,
         keep: &mut dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError>,
-    ) -> Result<Skipped, SnapshotError> {
+    ) -> Result<Vec<LeftOut>, SnapshotError> {
         let Self { options, .. } = self;
         let root = place::open_root(&options.root)?;
         let mut scan = Scan::new(&options.limits, options.git, self.now_ns(), keep);
@@ -382,11 +418,11 @@ impl Held {
             }
         }
         state.seen = was_seen || *touched == Touched::Anything;
-        let (read, skipped) = (scan.read, scan.skipped);
+        let (read, left_out) = (scan.read, scan.left_out);
         if read >= SAVE_AFTER {
             index::save(&state.dir, &index_path(options), &self.steps)?;
         }
-        Ok(skipped)
+        Ok(left_out)
     }
 
     fn look_again(
@@ -458,10 +494,10 @@ impl Held {
     fn apply(
         &self,
         mut state: Guard,
-        left: BTreeSet<PathBuf>,
+        progress: Progress,
         unsaved: Unsaved,
         work: impl FnOnce(&mut Apply<'_>) -> Result<(), SnapshotError>,
-    ) -> Result<(Guard, BTreeSet<PathBuf>), SnapshotError> {
+    ) -> Result<(Guard, Progress), SnapshotError> {
         let root = place::open_root(&self.options.root)?;
         let mut apply = Apply {
             root: &root,
@@ -471,11 +507,30 @@ impl Held {
             now_ns: self.now_ns(),
             steps: &self.steps,
             dir: &mut state.dir,
-            left,
+            progress,
         };
         work(&mut apply)?;
-        let left = apply.left;
-        Ok((state, left))
+        let progress = apply.progress;
+        Ok((state, progress))
+    }
+}
+
+/// The packs of a Location's rows in the order of their captures.
+pub(crate) fn oldest_first(rows: &[PackRef]) -> Vec<String> {
+    let mut rows: Vec<_> = rows.iter().filter(|row| row.pack.is_some()).collect();
+    rows.sort_by_key(|row| (row.token, row.ordinal));
+    rows.into_iter().filter_map(|row| row.pack.clone()).collect()
+}
+
+impl State {
+    fn told(&mut self, left_out: Vec<LeftOut>) {
+        self.told.extend(left_out.into_iter().map(|left| (left.path, left.vouch)));
+    }
+
+    /// What a capture that has come to its end told.
+    fn take_telling(&mut self, ordinal: i64) -> Vec<LeftOut> {
+        let at = self.telling.iter().position(|(telling, _)| *telling == ordinal);
+        at.map(|at| self.telling.remove(at).1).unwrap_or_default()
     }
 }
 

@@ -7,7 +7,6 @@ use sqlx::PgConnection;
 
 use crate::batch::{Answers, Call, in_place};
 use crate::cluster::{SINCE_3, varies};
-use crate::error::is_unique_violation;
 use crate::inbox::prompt_kind;
 use crate::revert::spare;
 use crate::{Store, StoreError};
@@ -93,7 +92,11 @@ impl Store {
                 admitted_ms: call.new.now,
                 prompt: call.new.prompt,
             }),
-            None => self.admit_alone(call).await,
+            None => match self.admit_alone(call.clone()).await {
+                // Two admissions of one id met: the other one won, and is found now.
+                Err(error) if error.is_duplicate() => self.admit_alone(call).await,
+                alone => alone,
+            },
         }
     }
 
@@ -105,9 +108,8 @@ impl Store {
                 Box::pin(async move {
                     let Admit { org, mut new, mut mint, mut event, mut payload } = call;
                     let mut before: Vec<String> = Vec::new();
-                    let mut tries = 0;
                     let row = loop {
-                        let answer = sqlx::query!(
+                        let row = sqlx::query!(
                             r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
                        FROM admit_prompt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"#,
                             org.0,
@@ -124,21 +126,17 @@ impl Store {
                             &before,
                         )
                         .fetch_one(&mut *connection)
-                        .await;
-                        match answer {
-                            // Two admissions of one id met: the other one won, and is found now.
-                            Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
-                            // A Revert is staged: a prompt commits it, and other input waits for its end.
-                            Ok(row) if row.outcome == "staged" => {
-                                if new.prompt.synthetic.is_some() {
-                                    new.prompt.wake = false;
-                                    payload = written(&new.prompt)?;
-                                } else {
-                                    before = spare(&mut mint, row.seq.unwrap_or_default());
-                                    event = EventId::mint(&mut mint);
-                                }
-                            }
-                            other => break other?,
+                        .await?;
+                        if row.outcome != "staged" {
+                            break row;
+                        }
+                        // A Revert is staged: a prompt commits it, and other input waits for its end.
+                        if new.prompt.synthetic.is_some() {
+                            new.prompt.wake = false;
+                            payload = written(&new.prompt)?;
+                        } else {
+                            before = spare(&mut mint, row.seq.unwrap_or_default());
+                            event = EventId::mint(&mut mint);
                         }
                     };
                     let admission = match row.outcome.as_str() {
@@ -174,6 +172,7 @@ impl Store {
 }
 
 /// An admission that can be made together with others.
+#[derive(Clone)]
 pub(crate) struct Admit {
     org: OrgId,
     new: NewPrompt,
@@ -184,6 +183,9 @@ pub(crate) struct Admit {
 
 impl Call for Admit {
     type Answer = (Seq, LocationId);
+
+    /// One that was admitted is found by its message's id, as for a client that asks again.
+    const MAY_REPEAT: bool = true;
 
     fn goes_with(&self, other: &Self) -> bool {
         self.org == other.org

@@ -14,11 +14,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use sqlx::{Error, PgConnection};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tracing::Span;
 
 use crate::StoreError;
+use crate::connections::Limit;
 use crate::error::copied;
-use crate::lane::{self, Lane};
+use crate::lane::{self, Lane, Taken, note_slow};
 
 /// Statements of one kind of call under way at a time: more would carry fewer calls each.
 const FLIGHTS: usize = 2;
@@ -35,6 +37,10 @@ pub(crate) type Answers<'c, T> =
 pub(crate) trait Call: Sized + Send + Sync + 'static {
     /// What its caller is told.
     type Answer: Send + 'static;
+
+    /// Whether a call that may have been made can be made again, and its caller is told the same. Where it cannot,
+    /// the caller is told that nobody knows, and has to look.
+    const MAY_REPEAT: bool;
 
     /// Whether both can be in one statement: calls of one organisation for different sessions.
     fn goes_with(&self, other: &Self) -> bool;
@@ -181,12 +187,23 @@ impl<C: Call> Drop for Flight<C> {
 
 impl<C: Call> Shared<C> {
     async fn run(&self, calls: &[C]) -> Vec<Result<Option<C::Answer>, StoreError>> {
-        let mut connection = match self.lane.take().await {
-            Ok(connection) => connection,
+        let taken = match self.lane.take().await {
+            Ok(taken) => taken,
             Err(error) => return calls.iter().map(|_| Err(copied(&error))).collect(),
         };
-        let ran = C::run(calls, &mut connection).await;
-        match connection.back_after(ran) {
+        let is_reused = taken.is_reused();
+        let mut ran = Self::run_on(taken, calls).await;
+        if C::MAY_REPEAT
+            && is_reused
+            && matches!(&ran, Err(StoreError::Database(error)) if !lane::is_refusal(error))
+        {
+            // Postgres went away between two calls: who asks now has nothing to do with that.
+            ran = match self.lane.take_fresh().await {
+                Ok(taken) => Self::run_on(taken, calls).await,
+                Err(_) => ran,
+            };
+        }
+        match ran {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             // Nothing was changed. Each goes alone, and finds out whether it was to blame.
             Err(StoreError::Database(error)) if lane::is_refusal(&error) => {
@@ -198,6 +215,18 @@ impl<C: Call> Shared<C> {
                 calls.iter().map(|_| Err(StoreError::Unreadable(what.clone()))).collect()
             }
         }
+    }
+
+    async fn run_on(mut taken: Taken, calls: &[C]) -> Result<Vec<Option<C::Answer>>, StoreError> {
+        let begun = Instant::now();
+        let using = async {
+            taken.enter().await?;
+            let done = C::run(calls, &mut taken).await;
+            taken.leave(done).await
+        };
+        let done = Limit::Short.hold(using).await;
+        note_slow(begun, std::any::type_name::<C>());
+        taken.back_after(done)
     }
 
     /// Takes a call back that has not begun; whether it could be.

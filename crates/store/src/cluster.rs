@@ -1,12 +1,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::{Generation, ModelRef, ReplyPart, SessionEvent};
+use domain::{FencingToken, Generation, ModelRef, ReplyPart, SessionEvent};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgExecutor};
 use tokio::time::Instant;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, pooler};
 
 /// The one row about the cluster as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,9 @@ pub struct ClusterRow {
     /// What every running build understands.
     pub feature_level: i32,
 }
+
+/// The most sessions that were made between a backup and the fault that made it necessary.
+const FORGOTTEN_SESSIONS: i64 = 1 << 20;
 
 /// The feature level of what this build writes. Builds of level 1 read no controls, other changes of the
 /// inbox, context entries, titles, compactions, Workspace Snapshots, Reverts, Moves and Forks; builds of level 2
@@ -110,6 +113,10 @@ impl Features {
         known.filter(|(_, read)| now.duration_since(*read) < BELIEVED).map(|(level, _)| level)
     }
 
+    fn last(&self) -> Option<i32> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|(level, _)| level)
+    }
+
     fn learn(&self, level: i32, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((level, now));
     }
@@ -124,7 +131,12 @@ impl Store {
         if let Some(level) = self.features.known(Instant::now()) {
             return Ok(level);
         }
-        let level = self.cluster().await?.feature_level;
+        let level = match self.cluster().await {
+            Ok(row) => row.feature_level,
+            // It only grows: one that was read is good until Postgres answers again.
+            Err(error) if error.may_pass() => return self.features.last().ok_or(error),
+            Err(error) => return Err(error),
+        };
         self.features.learn(level, Instant::now());
         Ok(level)
     }
@@ -140,8 +152,23 @@ impl Store {
     /// # Errors
     /// When the database fails or was never migrated.
     pub async fn cluster(&self) -> Result<ClusterRow, StoreError> {
-        let pool = self.sched().clone();
-        tasks::detached(async move { read(&pool).await }).await
+        self.sched().run(|connection| Box::pin(async move { read(connection).await })).await
+    }
+
+    /// The highest fence of any Location; 0 where no worker has been yet. Reads all Locations: only for a placement
+    /// group that is new.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn highest_fence(&self) -> Result<FencingToken, StoreError> {
+        self.sched()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let highest = sqlx::query_scalar!(r#"SELECT max(fence) FROM location"#);
+                    Ok(FencingToken(highest.fetch_one(&mut *connection).await?.unwrap_or(0)))
+                })
+            })
+            .await
     }
 
     /// Raises the generation, so that every token minted from now on outranks every earlier one: for
@@ -157,6 +184,11 @@ impl Store {
         )
         .fetch_one(&mut connection)
         .await?;
+        // A restored backup may have forgotten sessions: no new one gets an incarnation of theirs.
+        sqlx::query("SELECT setval('session_incarnation', nextval('session_incarnation') + $1)")
+            .bind(FORGOTTEN_SESSIONS)
+            .execute(&mut connection)
+            .await?;
         connection.close().await?;
         generation(raised)
     }
@@ -185,11 +217,7 @@ impl Store {
     /// # Errors
     /// When the database cannot be reached or was never migrated.
     pub async fn read_cluster(url: &str) -> Result<ClusterRow, StoreError> {
-        let options: PgConnectOptions = url.parse()?;
-        let mut connection = options.connect().await?;
-        let row = read(&mut connection).await?;
-        connection.close().await?;
-        Ok(row)
+        pooler::once(url, |connection| Box::pin(async move { read(connection).await })).await
     }
 }
 

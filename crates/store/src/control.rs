@@ -1,6 +1,5 @@
 use domain::{ControlAdmitted, EventId, IdMint, LocationId, OrgId, Seq, SessionId, TimestampMs};
 
-use crate::error::is_unique_violation;
 use crate::inbox::control_kind;
 use crate::{Store, StoreError};
 
@@ -55,6 +54,18 @@ impl Store {
         new: NewControl,
     ) -> Result<AdmittedControl, StoreError> {
         self.require(crate::cluster::SINCE_2).await?;
+        match self.admit_control_once(org, new.clone()).await {
+            // The id was just used at another session, and is found there now.
+            Err(error) if error.is_duplicate() => self.admit_control_once(org, new).await,
+            admitted => admitted,
+        }
+    }
+
+    async fn admit_control_once(
+        &self,
+        org: OrgId,
+        new: NewControl,
+    ) -> Result<AdmittedControl, StoreError> {
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -63,31 +74,23 @@ impl Store {
                     let event = EventId::mint(&mut mint);
                     let payload = serde_json::to_string(&new.control)
                         .map_err(|error| StoreError::Unreadable(error.to_string()))?;
-                    let mut tries = 0;
-                    let row = loop {
-                        let answer = sqlx::query!(
-                            r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
+                    let row = sqlx::query!(
+                        r#"SELECT outcome AS "outcome!", seq, location, admitted_ms, payload
                        FROM admit_control($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"#,
-                            org.0,
-                            new.session.as_str(),
-                            new.control.message.as_str(),
-                            control_kind(&new.control.control),
-                            new.control.delivery.as_str(),
-                            new.control.digest,
-                            new.control.wake,
-                            event.as_str(),
-                            mint.last().0,
-                            new.now,
-                            payload,
-                        )
-                        .fetch_one(&mut *connection)
-                        .await;
-                        match answer {
-                            // The id was just used at another session, and is found there now.
-                            Err(error) if is_unique_violation(&error) && tries == 0 => tries += 1,
-                            other => break other?,
-                        }
-                    };
+                        org.0,
+                        new.session.as_str(),
+                        new.control.message.as_str(),
+                        control_kind(&new.control.control),
+                        new.control.delivery.as_str(),
+                        new.control.digest,
+                        new.control.wake,
+                        event.as_str(),
+                        mint.last().0,
+                        new.now,
+                        payload,
+                    )
+                    .fetch_one(&mut *connection)
+                    .await?;
                     let admission = match row.outcome.as_str() {
                         "admitted" => ControlAdmission::First,
                         "retry" => ControlAdmission::Retry,

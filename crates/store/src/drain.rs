@@ -1,16 +1,22 @@
 //! What a Session Drain writes: one statement per durable transition, the first of which starts it.
 
+use std::sync::Arc;
+
 use domain::{
-    Claim, DrainEnd, EventId, FencingToken, IdMint, RecordedEvent, Seq, SessionEvent, SessionRef,
-    Stamp, Taken, TimestampMs,
+    Claim, DrainEnd, EventId, FencingToken, IdMint, RecordedEvent, Seq, SessionEvent,
+    SessionIncarnation, SessionRef, Stamp, Taken, TimestampMs,
 };
 
+use tracing::debug;
+
 use crate::cluster::level;
+use crate::connections::{Limit, bounded};
 use crate::events::read_events;
 use crate::look::{Look, Seen, Sight};
 use crate::pool::Tx;
+use crate::unanswered::UnansweredWrite;
 use crate::write::{Write, WriteOutcome};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, movement};
 
 /// Events that a look at the head brings with it; what a session has beyond it is read in pages.
 pub(crate) const PAGE: i64 = 1_000;
@@ -22,6 +28,20 @@ pub enum Hold {
     Look,
     /// Locks the head until the write: for who has been refused.
     Lock,
+}
+
+/// The beginning of a session's log that a caller has read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownLog {
+    /// The session that it is of: an earlier one with the same id had another log.
+    pub incarnation: SessionIncarnation,
+    /// The last number that was read.
+    pub seq: Seq,
+}
+
+impl KnownLog {
+    /// Nothing was read.
+    pub const NOTHING: Self = Self { incarnation: SessionIncarnation(0), seq: Seq(0) };
 }
 
 /// What a drain's write is based on.
@@ -67,6 +87,9 @@ pub enum Written {
     Stale,
     /// A higher token has acted at the Location, and nothing was written: give it up.
     Superseded,
+    /// Postgres did not answer, so that nobody knows whether it is written. The claim is ours until another's is
+    /// durable: find out with [`UnansweredWrite::again`].
+    Unanswered(Box<UnansweredWrite>, StoreError),
 }
 
 /// What one write of a drain adds.
@@ -84,8 +107,8 @@ pub struct Append<'a> {
 }
 
 impl Store {
-    /// Looks whether a session wants a drain, and at its events after `known`. From 1 on, if the log no
-    /// longer reaches to `known`: the session was deleted and made again under its id.
+    /// Looks whether a session wants a drain, and at its events after `known`; from 1 on, if `known` is of an
+    /// earlier session with the same id.
     ///
     /// The drain starts with the write: only then the token is compared with the Location's fence under its
     /// lock, the claim raised and the session marked open, in one transaction with the events.
@@ -96,20 +119,19 @@ impl Store {
         &self,
         session: SessionRef,
         token: FencingToken,
-        known: Seq,
+        known: KnownLog,
         hold: Hold,
     ) -> Result<Started, StoreError> {
         let store = self.clone();
         store.feature_level().await?; // for what this drain will write
         match hold {
             Hold::Look => store.look(session, token, known, None).await,
-            // sqlx leaves a pooled connection inside a transaction when its begin is dropped.
             Hold::Lock => {
-                tasks::detached(async move {
+                let look = async move {
                     let tx = store.drain_tx(session.org).await?;
                     store.look(session, token, known, Some(tx)).await
-                })
-                .await
+                };
+                bounded(Limit::Short, look).await
             }
         }
     }
@@ -119,7 +141,7 @@ impl Store {
         self,
         session: SessionRef,
         token: FencingToken,
-        known: Seq,
+        known: KnownLog,
         mut locked: Option<Tx>,
     ) -> Result<Started, StoreError> {
         let store = self;
@@ -132,9 +154,13 @@ impl Store {
             None => match store.looks().ask(call).await? {
                 (call, Some(seen)) => (call, seen),
                 (call, None) => {
-                    let mut connection = store.drain_lane().take().await?;
-                    let seen = call.alone(false, &mut connection).await;
-                    (call, connection.back_after(seen)?)
+                    let alone = store.drain_lane().run(move |connection| {
+                        Box::pin(async move {
+                            let seen = call.alone(false, connection).await?;
+                            Ok((call, seen))
+                        })
+                    });
+                    alone.await?
                 }
             },
         };
@@ -170,7 +196,7 @@ impl Store {
         known: Seq,
     ) -> Result<(DrainWrite, Vec<RecordedEvent>), StoreError> {
         let store = self.clone();
-        tasks::detached(async move {
+        bounded(Limit::Short, async move {
             let mut tx = store.drain_tx(session.org).await?;
             let row = sqlx::query!(
                 r#"SELECT next_seq AS "next_seq!", last_id AS "last_id!", interrupt_seq AS "interrupt_seq!"
@@ -228,7 +254,8 @@ impl DrainWrite {
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the claim has passed on: stop at once. [`StoreError::NotFound`] when there is no
-    /// Location to move to. [`StoreError::Feature`].
+    /// Location to move to. [`StoreError::Feature`]. Those of a database that fails for good; one that may come back
+    /// leaves the write [`Written::Unanswered`].
     pub async fn commit(
         self,
         mint: &mut IdMint,
@@ -239,10 +266,7 @@ impl DrainWrite {
         if wants > 1 {
             self.store.require(wants).await?;
         }
-        if matches!(append.end, DrainEnd::Moved | DrainEnd::MovedOpen) {
-            return self.commit_move(mint, now, append).await;
-        }
-        let call = Write {
+        let write = Arc::new(Write {
             session: self.session.clone(),
             starts: self.starts,
             seen: self.seen,
@@ -257,45 +281,26 @@ impl DrainWrite {
             promoted: append.promoted,
             end: append.end,
             progress: append.progress,
-        };
-        let Self { store, locked, session, starts, seen, head } = self;
-        let (call, outcome) = match locked {
-            // A dropped caller must not leave its transaction open.
-            Some(mut tx) => {
-                tasks::detached(async move {
-                    let outcome = call.alone(&mut tx).await?;
-                    if outcome == WriteOutcome::Written {
-                        tx.commit().await?;
-                    }
-                    Ok::<_, StoreError>((call, outcome))
-                })
-                .await?
-            }
-            None => match store.writes().ask(call).await? {
-                (call, Some(())) => (call, WriteOutcome::Written),
-                (call, None) => {
-                    let mut connection = store.drain_lane().take().await?;
-                    let outcome = call.alone(&mut connection).await;
-                    (call, connection.back_after(outcome)?)
-                }
-            },
-        };
-        match outcome {
-            WriteOutcome::Written => {}
-            WriteOutcome::Stale => return Ok(Written::Stale),
-            WriteOutcome::Superseded => return Ok(Written::Superseded),
-            WriteOutcome::Fenced => {
-                return Err(StoreError::Fenced { session: session.session, held: seen });
-            }
+        });
+        if matches!(append.end, DrainEnd::Moved | DrainEnd::MovedOpen) {
+            let moved = movement::of(&append)?;
+            // Locations are locked before heads.
+            let Self { store, head, .. } = self.release().await?;
+            return UnansweredWrite { store, head, write, moved: Some(moved) }.make().await;
         }
-        let count = i64::try_from(call.ids.len()).unwrap_or(i64::MAX);
-        let head = Head {
-            next_seq: Seq(head.next_seq.0 + count),
-            last_id: head.last_id.max(call.stamp),
-            interrupt_seq: head.interrupt_seq,
-        };
-        let seen = Claim(seen.0 + i64::from(starts.is_some()));
-        Ok(Written::Next(Box::new(Self { store, locked: None, session, starts: None, seen, head })))
+        let Self { store, locked, head, .. } = self;
+        let unanswered = UnansweredWrite { store, head, write, moved: None };
+        let Some(mut tx) = locked else { return unanswered.make().await };
+        let write = unanswered.write.clone();
+        // A dropped caller must not leave its transaction open.
+        let outcome = bounded(Limit::Short, async move {
+            let outcome = write.alone(&mut tx).await?;
+            if outcome == WriteOutcome::Written {
+                tx.commit().await?;
+            }
+            Ok(outcome)
+        });
+        unanswered.told(outcome.await)
     }
 
     /// Lets the head go without a change; what was seen of it is good for a later write.
@@ -304,7 +309,13 @@ impl DrainWrite {
     /// When the database fails.
     pub async fn release(mut self) -> Result<Self, StoreError> {
         if let Some(tx) = self.locked.take() {
-            tx.rollback().await?;
+            match tx.rollback().await {
+                // Its connection is closed, and that lets the head go as well.
+                Err(error) if error.may_pass() => {
+                    debug!(%error, "a lock was let go by its connection's end")
+                }
+                done => done?,
+            }
         }
         Ok(self)
     }

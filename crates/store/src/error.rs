@@ -57,7 +57,42 @@ pub enum StoreError {
 /// `cannot_connect_now`: Postgres is starting, recovering or stopping.
 const CANNOT_CONNECT_NOW: &str = "57P03";
 
+/// Answers that say "not now": lost connections, a statement that was rolled back for others' sake, too little of
+/// something, and what an operator or a time-out has ended.
+const PASSING_CLASSES: [&str; 4] = ["08", "40", "53", "57"];
+/// Of others, an idle transaction that was ended, and a Postgres that has become a standby.
+const PASSING_CODES: [&str; 2] = ["25P03", "25006"];
+
 impl StoreError {
+    /// Whether the database did not answer, or cannot answer for now: asked again it may. After a write nobody knows
+    /// what came of it.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        use sqlx::Error::{Io, PoolTimedOut, Protocol, Tls};
+        match self {
+            Self::Database(error) => match error.as_database_error() {
+                Some(answer) => answer.code().is_some_and(|code| {
+                    PASSING_CLASSES.iter().any(|class| code.starts_with(class))
+                        || PASSING_CODES.contains(&&*code)
+                }),
+                None => matches!(error, Io(_) | PoolTimedOut | Protocol(_) | Tls(_)),
+            },
+            Self::NotFound
+            | Self::Conflict { .. }
+            | Self::Busy { .. }
+            | Self::Feature { .. }
+            | Self::Fenced { .. }
+            | Self::Superseded
+            | Self::Schema(_)
+            | Self::Unreadable(_) => false,
+        }
+    }
+
+    /// Whether Postgres has refused a key that is already there.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        matches!(self, Self::Database(error) if is_unique_violation(error))
+    }
+
     /// Whether Postgres says that it is there and takes no connections yet: wait, it is no mistake of
     /// whoever gave its URL.
     #[must_use]

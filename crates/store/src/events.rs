@@ -1,4 +1,4 @@
-use domain::{Claim, OrgId, RecordedEvent, Seq, SessionEvent, SessionId};
+use domain::{Claim, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionIncarnation};
 
 use sqlx::PgConnection;
 
@@ -53,7 +53,23 @@ impl Store {
         after: Seq,
         limit: i64,
     ) -> Result<Vec<RecordedEvent>, StoreError> {
-        let (call, page) = self.readings().ask(Read { org, session, after, limit }).await?;
+        self.events_of(org, session, SessionIncarnation::default(), after, limit).await
+    }
+
+    /// The same for a caller that follows one session: the log of a later session with the same id is not read.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] without the session, also when another one has its id now.
+    pub async fn events_of(
+        &self,
+        org: OrgId,
+        session: SessionId,
+        incarnation: SessionIncarnation,
+        after: Seq,
+        limit: i64,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
+        let read = Read { org, session, incarnation, after, limit };
+        let (call, page) = self.readings().ask(read).await?;
         match page {
             Some(page) => Ok(page),
             None => self.events_alone(call).await,
@@ -68,9 +84,10 @@ impl Store {
                     let rows = sqlx::query!(
                         r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!",
                                time_ms AS "time_ms!", claim, payload AS "payload!"
-                           FROM read_log($1, $2, $3, $4)"#,
+                           FROM read_log($1, $2, $3, $4, $5)"#,
                         call.org.0,
                         call.session.as_str(),
+                        call.incarnation.0,
                         call.after.0,
                         call.limit,
                     )
@@ -91,12 +108,16 @@ const SHARED_LIMIT: i64 = 256;
 pub(crate) struct Read {
     org: OrgId,
     session: SessionId,
+    /// Whose log it must be; 0: that of the session with this id now.
+    incarnation: SessionIncarnation,
     after: Seq,
     limit: i64,
 }
 
 impl Call for Read {
     type Answer = Vec<RecordedEvent>;
+
+    const MAY_REPEAT: bool = true;
 
     fn goes_with(&self, other: &Self) -> bool {
         let small = self.limit == other.limit && self.limit <= SHARED_LIMIT;
@@ -110,9 +131,10 @@ impl Call for Read {
             let rows = sqlx::query!(
                 r#"SELECT place AS "place!", seq AS "seq!", id AS "id!", kind AS "kind!",
                        version AS "version!", time_ms AS "time_ms!", claim, payload AS "payload!"
-                   FROM read_logs($1, $2, $3, $4)"#,
+                   FROM read_logs($1, $2, $3, $4, $5)"#,
                 org.0,
                 &calls.iter().map(|call| call.session.as_str().to_owned()).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.incarnation.0).collect::<Vec<_>>(),
                 &calls.iter().map(|call| call.after.0).collect::<Vec<_>>(),
                 limit,
             )

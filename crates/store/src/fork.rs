@@ -3,6 +3,7 @@ use domain::{
     TimestampMs,
 };
 
+use crate::connections::Limit;
 use crate::session::TRIES;
 use crate::{Creation, Store, StoreError};
 
@@ -33,7 +34,7 @@ impl Store {
     pub async fn fork(&self, org: OrgId, new: NewFork) -> Result<Creation, StoreError> {
         self.require(crate::cluster::SINCE_2).await?;
         self.lane()
-            .run(move |connection| {
+            .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {
                     let NewFork { id, created, forked, events, last_id, now } = new;
                     let location = created.location.clone();

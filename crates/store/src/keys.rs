@@ -1,5 +1,6 @@
 use domain::{OrgId, TimestampMs};
 
+use crate::connections::{Limit, bounded};
 use crate::{Store, StoreError};
 
 /// A key to be stored; only its hash ever is.
@@ -42,7 +43,7 @@ impl Store {
         now: TimestampMs,
     ) -> Result<(), StoreError> {
         let store = self.clone();
-        tasks::detached(async move {
+        bounded(Limit::Short, async move {
             let mut tx = store.tenant(org).await?;
             sqlx::query!(
                 "INSERT INTO organisation (org_id, name, created_ms) VALUES ($1, $2, $3)
@@ -70,7 +71,7 @@ impl Store {
         now: TimestampMs,
     ) -> Result<(), StoreError> {
         let store = self.clone();
-        tasks::detached(async move {
+        bounded(Limit::Short, async move {
             let mut tx = store.tenant(org).await?;
             let added = sqlx::query!(
                 "INSERT INTO api_key (org_id, id, hash, name, scopes, created_ms, expires_ms)
@@ -109,7 +110,7 @@ impl Store {
     /// When the database fails.
     pub async fn count_keys(&self, org: OrgId) -> Result<i64, StoreError> {
         let store = self.clone();
-        tasks::detached(async move {
+        bounded(Limit::Short, async move {
             let mut tx = store.tenant(org).await?;
             let count = sqlx::query_scalar!(
                 r#"SELECT count(*) AS "count!" FROM api_key WHERE org_id = $1"#,
@@ -132,15 +133,16 @@ impl Store {
         hash: Vec<u8>,
         now: TimestampMs,
     ) -> Result<KeyGrant, StoreError> {
-        let pool = self.sched().clone();
-        tasks::detached(async move {
+        self.sched()
+            .run(move |connection| {
+                Box::pin(async move {
             let row = sqlx::query!(
                 "SELECT org_id, id, scopes, expires_ms FROM api_key
                  WHERE hash = $1 AND revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > $2)",
                 hash,
                 now,
             )
-            .fetch_optional(&pool)
+            .fetch_optional(&mut *connection)
             .await?
             .ok_or(StoreError::NotFound)?;
             Ok(KeyGrant {
@@ -149,7 +151,8 @@ impl Store {
                 scopes: row.scopes,
                 expires_ms: row.expires_ms,
             })
-        })
-        .await
+                })
+            })
+            .await
     }
 }

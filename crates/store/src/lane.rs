@@ -1,58 +1,76 @@
-//! Connections for calls of one statement.
+//! Turns at the connections of one role, for one kind of work.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, Error, PgConnection};
+use sqlx::{Error, PgConnection};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
 
 use crate::StoreError;
+use crate::connections::{Connections, Limit, Open, is_broken};
+use crate::pooler;
 
-/// A connection is closed after this, since a backend's caches only grow.
-const MAX_AGE: Duration = Duration::from_secs(30 * 60);
-/// How soon a connection is tried again that Postgres does not take yet.
-const TRY_AGAIN: Duration = Duration::from_millis(50);
+/// A statement that takes longer is named in the log.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What is done with a connection.
 pub(crate) type OnConnection<'c, T> =
     Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'c>>;
 
-/// Connections for calls of one statement. Cheap to clone.
+/// Turns for one kind of work, so that a burst of it cannot starve the others. Cheap to clone.
 ///
-/// A pool asks every connection that comes back whether it is well: a second round trip for each statement,
-/// in a task of its own. Here it need not be asked: a connection comes back only from a call that has read
-/// its answer to the end, and is closed after any other.
+/// The connections are shared by the lanes of one role: the one that was used last is used next, with its plans and
+/// caches. A library's pool asks every connection that comes back whether it is well: a second round trip for each
+/// statement. Here it need not be asked: a connection comes back only from a call that has read its answer to the
+/// end, and is closed after any other.
 #[derive(Clone)]
 pub(crate) struct Lane {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    connect: PgConnectOptions,
-    idle: Mutex<Vec<Idle>>,
-    permits: Arc<Semaphore>,
+    connections: Arc<Connections>,
+    turns: Arc<Semaphore>,
     /// How long a call waits for its turn and its connection.
     patience: Duration,
-}
-
-struct Idle {
-    connection: PgConnection,
-    opened: Instant,
 }
 
 /// A connection in use.
 pub(crate) struct Taken {
     lane: Lane,
-    idle: Idle,
+    open: Open,
+    is_reused: bool,
     _turn: OwnedSemaphorePermit,
 }
 
 impl Taken {
+    /// Whether another call used the connection before: it may have been lost since.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    /// Begins the connection's one statement: a pooler is told that it stands alone.
+    pub(crate) async fn enter(&mut self) -> Result<(), StoreError> {
+        if self.lane.connections.is_pooled() {
+            pooler::begin(self).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends what [`Taken::enter`] began, after what was made of the statement's answer.
+    pub(crate) async fn leave<T>(&mut self, done: Result<T, StoreError>) -> Result<T, StoreError> {
+        if !self.lane.connections.is_pooled() {
+            return done;
+        }
+        let is_refused = matches!(done, Err(StoreError::Database(_)));
+        match pooler::end(self, !is_refused).await {
+            Ok(()) => done,
+            Err(error) => Err(done.err().unwrap_or_else(|| error.into())),
+        }
+    }
+
     /// Gives the connection back after `done`, what was made of its one statement's answer.
     pub(crate) fn back_after<T>(self, done: Result<T, StoreError>) -> Result<T, StoreError> {
         match &done {
@@ -63,10 +81,9 @@ impl Taken {
     }
 
     /// For the next call, unless the connection cannot be used after `error`.
-    fn give_back_after(self, error: &Error) {
+    pub(crate) fn give_back_after(self, error: &Error) {
         if is_broken(error) {
-            // As the others probably are: a Postgres that went away took them all.
-            self.lane.idle().clear();
+            self.lane.connections.forget_idle();
         } else {
             self.give_back();
         }
@@ -74,10 +91,17 @@ impl Taken {
 
     /// For the next call: every answer was read to its end.
     pub(crate) fn give_back(self) {
-        let Self { lane, idle, _turn } = self;
-        if idle.opened.elapsed() < MAX_AGE && !lane.shared.permits.is_closed() {
-            lane.idle().push(idle); // before another's turn comes
-        }
+        let Self { lane, open, _turn, .. } = self;
+        lane.connections.keep(open); // before another's turn comes
+    }
+
+    /// Closes it after it did not answer, and with it those that are idle.
+    pub(crate) fn lost(self) {
+        self.lane.connections.forget_idle();
+    }
+
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.lane.connections.is_pooled()
     }
 }
 
@@ -85,40 +109,66 @@ impl Deref for Taken {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        &self.idle.connection
+        &self.open.connection
     }
 }
 
 impl DerefMut for Taken {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        &mut self.idle.connection
+        &mut self.open.connection
     }
 }
 
 impl Lane {
-    /// At most `connections`, opened when they are needed.
-    pub(crate) fn new(connect: PgConnectOptions, connections: u32, patience: Duration) -> Self {
-        let permits = Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1).max(1)));
-        let idle = Mutex::default();
-        Self { shared: Arc::new(Shared { connect, idle, permits, patience }) }
+    /// At most `turns` calls at a time.
+    pub(crate) fn new(connections: Arc<Connections>, turns: u32, patience: Duration) -> Self {
+        let turns = Arc::new(Semaphore::new(usize::try_from(turns).unwrap_or(1).max(1)));
+        Self { connections, turns, patience }
     }
 
-    /// Runs `work`, one statement of its own, to its end, whoever waits for it.
+    /// Runs `work`, one short statement of its own, to its end, whoever waits for it.
     ///
     /// # Errors
-    /// Those of `work`; [`StoreError::Database`] when there is no connection in time.
-    pub(crate) async fn run<T, W>(&self, work: W) -> Result<T, StoreError>
+    /// Those of `work`; [`StoreError::Database`] when there is no connection or no answer in time.
+    #[track_caller]
+    pub(crate) fn run<T, W>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = Result<T, StoreError>> + use<T, W>
     where
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> OnConnection<'c, T> + Send + 'static,
     {
-        let lane = self.clone();
+        self.run_within(Limit::Short, work)
+    }
+
+    /// The same for a statement that may take as long as `limit`.
+    ///
+    /// # Errors
+    /// As [`Lane::run`].
+    #[track_caller]
+    pub(crate) fn run_within<T, W>(
+        &self,
+        limit: Limit,
+        work: W,
+    ) -> impl Future<Output = Result<T, StoreError>> + use<T, W>
+    where
+        T: Send + 'static,
+        W: for<'c> FnOnce(&'c mut PgConnection) -> OnConnection<'c, T> + Send + 'static,
+    {
+        let (lane, caller) = (self.clone(), Location::caller());
         tasks::detached(async move {
             let mut taken = lane.take().await?;
-            let done = work(&mut taken).await;
+            let begun = Instant::now();
+            let using = async {
+                taken.enter().await?;
+                let done = work(&mut taken).await;
+                taken.leave(done).await
+            };
+            let done = limit.hold(using).await;
+            note_slow(begun, caller);
             taken.back_after(done)
         })
-        .await
     }
 
     /// A connection, for who runs to the end by itself. Without [`Taken::give_back`] it is closed.
@@ -126,47 +176,54 @@ impl Lane {
     /// # Errors
     /// When there is none in time.
     pub(crate) async fn take(&self) -> Result<Taken, Error> {
-        let until = Instant::now() + self.shared.patience;
-        let turn = timeout_at(until, self.shared.permits.clone().acquire_owned())
-            .await
-            .map_err(|_| Error::PoolTimedOut)?
-            .map_err(|_| Error::PoolClosed)?;
-        let known = self.idle().pop();
-        let idle = match known {
-            Some(idle) => idle,
-            None => self.open(until).await?,
-        };
-        Ok(Taken { lane: self.clone(), idle, _turn: turn })
+        let until = Instant::now() + self.patience;
+        let turn = self.turn(until).await?;
+        let (open, is_reused) = self.connections.ready(until).await?;
+        Ok(Taken { lane: self.clone(), open, is_reused, _turn: turn })
     }
 
-    /// Opens a connection; waits for a Postgres that is starting.
-    async fn open(&self, until: Instant) -> Result<Idle, Error> {
-        loop {
-            let opening = PgConnection::connect_with(&self.shared.connect);
-            match timeout_at(until, opening).await {
-                Err(_) => return Err(Error::PoolTimedOut),
-                Ok(Ok(connection)) => return Ok(Idle { connection, opened: Instant::now() }),
-                Ok(Err(error)) if may_pass(&error) && Instant::now() + TRY_AGAIN < until => {
-                    sleep(TRY_AGAIN).await;
-                }
-                Ok(Err(error)) => return Err(error),
-            }
-        }
+    /// The same with a connection that nobody has used yet.
+    ///
+    /// # Errors
+    /// When there is none in time.
+    pub(crate) async fn take_fresh(&self) -> Result<Taken, Error> {
+        let until = Instant::now() + self.patience;
+        let turn = self.turn(until).await?;
+        let open = self.connections.open(until).await?;
+        Ok(Taken { lane: self.clone(), open, is_reused: false, _turn: turn })
     }
 
-    /// Closes every connection: idle ones now, others when their calls end. No call begins any more.
+    async fn turn(&self, until: Instant) -> Result<OwnedSemaphorePermit, Error> {
+        let turn = timeout_at(until, self.turns.clone().acquire_owned());
+        turn.await.map_err(|_| Error::PoolTimedOut)?.map_err(|_| Error::PoolClosed)
+    }
+
+    /// Whether calls of this kind are answered: a turn, a connection and a round trip.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        self.run(|connection| {
+            Box::pin(async move {
+                sqlx::raw_sql("SELECT 1").execute(connection).await?;
+                Ok(())
+            })
+        })
+        .await
+    }
+
+    /// No call begins any more, and its connections are closed when those under way end.
     pub(crate) async fn close(&self) {
-        self.shared.permits.close();
-        let idle = std::mem::take(&mut *self.idle());
-        for Idle { connection, .. } in idle {
-            // It goes away with this process at the latest.
-            let _ = connection.close().await;
-        }
+        self.turns.close();
+        self.connections.close().await;
     }
+}
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
-        // No code of others runs under this lock.
-        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
+/// Names a statement that was slow, by the place in the code that ran it: its text may be long.
+pub(crate) fn note_slow(begun: Instant, at: impl fmt::Display) {
+    let took = begun.elapsed();
+    if took > SLOW {
+        warn!(took_ms = took.as_millis(), %at, "a statement was slow");
     }
 }
 
@@ -176,25 +233,9 @@ pub(crate) fn is_refusal(error: &Error) -> bool {
     !is_broken(error)
 }
 
-/// Whether a connection cannot be used after this: the error is not Postgres's answer to a statement, or
-/// says that the backend ends (class 57P, such as `admin_shutdown`).
-fn is_broken(error: &Error) -> bool {
-    let code = error.as_database_error().map(sqlx::error::DatabaseError::code);
-    code.is_none_or(|code| code.is_some_and(|code| code.starts_with("57P")))
-}
-
-/// Whether a connection that failed like this may succeed soon: Postgres starts, or is full.
-fn may_pass(error: &Error) -> bool {
-    match error.as_database_error() {
-        Some(error) => error.is_transient_in_connect_phase(),
-        None => {
-            matches!(error, Error::Io(cause) if cause.kind() == std::io::ErrorKind::ConnectionRefused)
-        }
-    }
-}
-
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane").field("idle", &self.idle().len()).finish_non_exhaustive()
+        let idle = self.connections.idle().len();
+        f.debug_struct("Lane").field("idle", &idle).finish_non_exhaustive()
     }
 }

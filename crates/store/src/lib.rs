@@ -4,7 +4,7 @@
 //! ```text
 //! gateway ─admit, interrupt─▶ session_head ◀─start, prove, append─ drain
 //!                                  │
-//!                            session_event ──project_event──▶ projections
+//!                            session_event ──project_events─▶ projections
 //! ```
 //!
 //! Invariants: every write for a drain proves its [`Claim`](domain::Claim) in the statement that locks
@@ -17,6 +17,7 @@ mod batch;
 mod catalog_snapshot;
 mod cluster;
 mod component;
+mod connections;
 mod control;
 mod counts;
 mod credential;
@@ -25,18 +26,21 @@ mod entries;
 mod error;
 mod events;
 mod fork;
+mod functions;
 mod inbox;
 mod instructions;
 mod interrupt;
 mod keys;
 mod lane;
 mod look;
+mod migrate;
 mod movement;
 mod oauth_attempt;
 mod oracle;
 mod org_heads;
 mod organisation_secret;
 mod pool;
+mod pooler;
 mod project;
 mod provider_rate;
 mod provider_setting;
@@ -46,9 +50,11 @@ mod revert;
 mod schedule;
 mod session;
 mod tenant;
+mod transaction;
 mod transcript;
 mod tree;
 mod turn;
+mod unanswered;
 mod unnamed_blob;
 mod workspace;
 mod write;
@@ -63,7 +69,7 @@ pub use credential::{
     SealedCredential,
 };
 pub use domain::{DrainEnd, Taken};
-pub use drain::{Append, DrainWrite, Head, Hold, Started, Written};
+pub use drain::{Append, DrainWrite, Head, Hold, KnownLog, Started, Written};
 pub use entries::{EntryChange, MAX_ENTRIES};
 pub use error::StoreError;
 pub use fork::NewFork;
@@ -71,6 +77,7 @@ pub use inbox::{InboxChange, InboxItem, InboxRow};
 pub use instructions::OrganisationInstructions;
 pub use interrupt::{Interrupted, Resumed};
 pub use keys::{KeyGrant, NewKey};
+pub use migrate::{FIRST_SCHEMA, SCHEMA_VERSION, migrate, refuse_older, schema_version};
 pub use oauth_attempt::{MAX_SIGN_INS, NewSignIn, SignIn, SignInMethod, SignInStatus};
 pub use oracle::Violation;
 pub use org_heads::OrgHead;
@@ -79,14 +86,13 @@ pub use pool::{Store, StoreOptions};
 pub use project::{LocationKind, LocationRow, ProjectRow};
 pub use provider_rate::{GRANT_LIFE, RateGrant, RateLimit};
 pub use provider_setting::{MAX_PROVIDER_SETTINGS, ProviderSetting};
-pub use provision::{
-    RolePasswords, SCHEMA_VERSION, migrate, provision, role_url, schema_version, url_password,
-};
+pub use provision::{RolePasswords, provision, role_url, url_password};
 pub use rebuild::RebuildReport;
 pub use schedule::{HeadState, ReadySession};
 pub use session::{Creation, ModelNotice, NewSession, SessionRow};
 pub use transcript::{CallRow, MessageRow, PartRow, Transcript};
 pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};
+pub use unanswered::UnansweredWrite;
 pub use unnamed_blob::{BlobUse, NamedBlob};
 pub use workspace::{ChangeRow, PackRow, Seed};

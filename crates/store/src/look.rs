@@ -7,14 +7,14 @@ use sqlx::PgConnection;
 
 use crate::StoreError;
 use crate::batch::{Answers, Call, in_place};
-use crate::drain::{Head, PAGE};
+use crate::drain::{Head, KnownLog, PAGE};
 
 /// A look that can be made together with others.
 pub(crate) struct Look {
     pub(crate) session: SessionRef,
     pub(crate) token: FencingToken,
-    /// Events up to here are known.
-    pub(crate) known: Seq,
+    /// The part of its log that is known.
+    pub(crate) known: KnownLog,
 }
 
 /// What it found.
@@ -68,12 +68,13 @@ impl Look {
             r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, was_open, handed_over,
                    recoveries, after, ids, kinds, versions, times, claims AS "claims: Vec<Option<i64>>",
                    payloads
-               FROM look_at_drain($1, $2, $3, $4, $5, $6, $7)"#,
+               FROM look_at_drain($1, $2, $3, $4, $5, $6, $7, $8)"#,
             self.session.org.0,
             self.session.session.as_str(),
             self.session.location.as_str(),
             self.token.0,
-            self.known.0,
+            self.known.incarnation.0,
+            self.known.seq.0,
             PAGE,
             lock,
         )
@@ -86,9 +87,11 @@ impl Look {
 impl Call for Look {
     type Answer = Seen;
 
+    const MAY_REPEAT: bool = true;
+
     fn goes_with(&self, other: &Self) -> bool {
         // A log that is read from its beginning may be long: not many of those at once.
-        let warm = self.known.0 > 0 && other.known.0 > 0;
+        let warm = self.known.seq.0 > 0 && other.known.seq.0 > 0;
         warm && self.session.org == other.session.org
             && self.session.session != other.session.session
     }
@@ -103,12 +106,13 @@ impl Call for Look {
                 r#"SELECT place AS "place!", outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq,
                        was_open, handed_over, recoveries, after, ids, kinds, versions, times,
                        claims AS "claims: Vec<Option<i64>>", payloads
-                   FROM look_at_drains($1, $2, $3, $4, $5, $6)"#,
+                   FROM look_at_drains($1, $2, $3, $4, $5, $6, $7)"#,
                 first.session.org.0,
                 &ids(|session| session.session.as_str()),
                 &ids(|session| session.location.as_str()),
                 &calls.iter().map(|call| call.token.0).collect::<Vec<_>>(),
-                &calls.iter().map(|call| call.known.0).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.known.incarnation.0).collect::<Vec<_>>(),
+                &calls.iter().map(|call| call.known.seq.0).collect::<Vec<_>>(),
                 PAGE,
             )
             .fetch_all(connection)

@@ -1,10 +1,11 @@
 //! The invariants that rows alone can show, checked after every fault run and by `rebuild --check`.
 //!
-//! `oracle.sql` selects what must not be, each named by its invariant (design §9). Absent: I7, which
+//! `oracle.sql` selects what must not be, each named by its invariant. Absent: I7, which
 //! [`Store::rebuild`] proves, and I10, which only placement's log can show.
 
 use domain::OrgId;
 
+use crate::connections::{Limit, bounded};
 use crate::{Store, StoreError};
 
 /// A broken invariant.
@@ -30,7 +31,7 @@ impl Store {
         settled: bool,
     ) -> Result<Vec<Violation>, StoreError> {
         let store = self.clone();
-        tasks::detached(async move {
+        bounded(Limit::Long, async move {
             let mut tx = store.tenant(org).await?;
             let rows =
                 sqlx::query_file!("src/oracle.sql", org.0, settled).fetch_all(&mut *tx).await?;

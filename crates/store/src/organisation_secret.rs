@@ -174,17 +174,19 @@ impl Store {
         key_id: String,
         limit: i64,
     ) -> Result<Vec<(OrgId, i32)>, StoreError> {
-        let pool = self.sched().clone();
-        tasks::detached(async move {
+        self.sched()
+            .run(move |connection| {
+                Box::pin(async move {
             let rows = sqlx::query!(
                 "SELECT org_id, id FROM organisation_secret WHERE key_id <> $1 ORDER BY org_id, id LIMIT $2",
                 key_id,
                 limit,
             )
-            .fetch_all(&pool)
+            .fetch_all(&mut *connection)
             .await?;
             Ok(rows.into_iter().map(|row| (OrgId(row.org_id), row.id)).collect())
-        })
-        .await
+                })
+            })
+            .await
     }
 }

@@ -65,7 +65,7 @@ impl Store {
                 let id = ProjectId::mint(&mut IdMint::after(Stamp::default(), now));
                 sqlx::query!(
                     "INSERT INTO project (org_id, id, worktree, created_ms) VALUES ($1, $2, $3, $4)
-                     ON CONFLICT (org_id, worktree) DO NOTHING",
+                     ON CONFLICT (org_id, space, worktree) DO NOTHING",
                     org.0,
                     id.as_str(),
                     worktree,
@@ -75,7 +75,7 @@ impl Store {
                 .await?;
                 let row = sqlx::query!(
                     "SELECT id, worktree, created_ms FROM project
-                     WHERE org_id = $1 AND worktree = $2",
+                     WHERE org_id = $1 AND space = '' AND worktree = $2",
                     org.0,
                     worktree,
                 )

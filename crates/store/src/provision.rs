@@ -1,18 +1,37 @@
-//! Roles and schema: what an operator, `up` or a test runs before anything connects.
+//! Roles and their settings, which an operator, `up` or a test makes before anything connects.
 
-use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 use crate::StoreError;
 
-static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
+/// Makes processes that provision or migrate one database take turns.
+pub(crate) const PROVISION_LOCK: i64 = 0x0C_0001;
 
-/// The schema that this build reads and writes: the number of its newest migration.
-pub const SCHEMA_VERSION: i64 = 15;
+/// The roles of gateways, workers and placement.
+const SERVING_ROLES: [&str; 2] = ["oc_app", "oc_sched"];
 
-/// Makes two processes that migrate at once take turns.
-const PROVISION_LOCK: i64 = 0x0C_0001;
+/// The settings of each serving role. They are the role's and not the connection's, because poolers refuse or lose
+/// a connection's own settings.
+///
+/// The time-outs end a transaction whose holder stopped, and notice a dead host within 3 s: either would delay
+/// a takeover by as much.
+///
+/// Every statement of ours has one right plan, an index's, whatever its parameters are. So it is planned once
+/// a connection, and not by the size that a table had at that moment: a plan that scanned a table while
+/// it was small would be kept until somebody analyses the table.
+const ROLE_SETTINGS: [(&str, &str); 9] = [
+    ("idle_in_transaction_session_timeout", "1s"),
+    ("statement_timeout", "30s"),
+    ("tcp_keepalives_idle", "1"),
+    ("tcp_keepalives_interval", "1"),
+    ("tcp_keepalives_count", "2"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("jit", "off"),
+    // Starting processes for a page of a list takes longer than reading it.
+    ("max_parallel_workers_per_gather", "0"),
+];
 
 /// Passwords for the roles that log in.
 #[derive(Clone)]
@@ -93,8 +112,8 @@ fn percent_encode(text: &str) -> String {
     out
 }
 
-/// Makes the four roles (where they are missing) and gives them the database. The only thing done as a
-/// superuser.
+/// Makes the four roles where they are missing, sets their passwords and settings, and gives them the database.
+/// Nothing else is done as a superuser.
 ///
 /// # Errors
 /// When the database cannot be reached or the user may not create roles.
@@ -130,61 +149,40 @@ pub async fn provision(admin_url: &str, passwords: &RolePasswords) -> Result<(),
     for statement in statements {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
     }
+    // Only those that differ: two databases of one server share their roles, and Postgres refuses one of two
+    // statements that change a role's settings at the same time.
+    for statement in missing_settings(&mut admin).await? {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
+    }
     admin.close().await?;
     Ok(())
 }
 
-/// Brings the schema to this build's version. `migrate_url` logs in as `oc_migrate`.
-///
-/// # Errors
-/// [`StoreError::Schema`] when the database is newer than this build, or a migration fails.
-pub async fn migrate(migrate_url: &str) -> Result<(), StoreError> {
-    let mut connection = connect(migrate_url).await?;
-    let version = read_version(&mut connection).await?;
-    if version > SCHEMA_VERSION {
-        return Err(StoreError::Schema(format!(
-            "the data is of schema {version} and this build knows {SCHEMA_VERSION}: \
-             start a newer build, or restore a backup made by this one"
-        )));
+/// The statements that give the serving roles the settings that they lack.
+pub(crate) async fn missing_settings(
+    connection: &mut PgConnection,
+) -> Result<Vec<String>, StoreError> {
+    let mut statements = Vec::new();
+    for role in SERVING_ROLES {
+        let settings: Option<Vec<String>> =
+            sqlx::query_scalar("SELECT coalesce(rolconfig, '{}') FROM pg_roles WHERE rolname = $1")
+                .bind(role)
+                .fetch_optional(&mut *connection)
+                .await?;
+        let settings = settings.unwrap_or_default();
+        for (name, value) in ROLE_SETTINGS {
+            if !settings.contains(&format!("{name}={value}")) {
+                statements.push(format!("ALTER ROLE {role} SET {name} = '{value}'"));
+            }
+        }
     }
-    MIGRATOR
-        .run(&mut connection)
-        .await
-        .map_err(|error| StoreError::Schema(format!("a migration failed: {error}")))?;
-    connection.close().await?;
-    Ok(())
+    Ok(statements)
 }
 
-/// The schema version of the database that `url` names; 0 when it was never migrated.
-///
-/// # Errors
-/// When the database cannot be reached.
-pub async fn schema_version(url: &str) -> Result<i64, StoreError> {
-    let mut connection = connect(url).await?;
-    let version = read_version(&mut connection).await?;
-    connection.close().await?;
-    Ok(version)
-}
-
-async fn connect(url: &str) -> Result<PgConnection, StoreError> {
+pub(crate) async fn connect(url: &str) -> Result<PgConnection, StoreError> {
     let options: PgConnectOptions = url.parse()?;
     // A migration may be slow; a log that repeats all of its text helps nobody.
     Ok(options.disable_statement_logging().connect().await?)
-}
-
-async fn read_version(connection: &mut PgConnection) -> Result<i64, StoreError> {
-    let there: bool =
-        sqlx::query_scalar("SELECT to_regclass('public._sqlx_migrations') IS NOT NULL")
-            .fetch_one(&mut *connection)
-            .await?;
-    if !there {
-        return Ok(0);
-    }
-    let version: Option<i64> =
-        sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations WHERE success")
-            .fetch_one(&mut *connection)
-            .await?;
-    Ok(version.unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -214,10 +212,5 @@ mod tests {
         assert_eq!(password("postgres://admin:s%40%25@db/oc"), Some("s@%".into()));
         assert_eq!(password("postgres://admin@db/oc"), None);
         assert!(url_password("postgres://admin:%@db/oc").is_err());
-    }
-
-    #[test]
-    fn the_schema_version_is_the_newest_migration() {
-        assert_eq!(MIGRATOR.iter().map(|migration| migration.version).max(), Some(SCHEMA_VERSION));
     }
 }

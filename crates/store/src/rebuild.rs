@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use domain::{OrgId, RecordedEvent, Seq, SessionId};
 
+use crate::connections::{Limit, bounded};
 use crate::events::read_events;
 use crate::{Store, StoreError};
 
@@ -46,7 +47,7 @@ impl Store {
         check: bool,
     ) -> Result<RebuildReport, StoreError> {
         let store = self.clone();
-        tasks::detached(async move {
+        bounded(Limit::Long, async move {
             let mut tx = store.drain_tx(org).await?;
             sqlx::query_scalar!(
                 "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2 FOR UPDATE",

@@ -1,6 +1,8 @@
 //! What sweeps ask, across tenants, through the role that can read ids and nothing else.
 
-use domain::{Claim, FencingToken, LocationRef, OrgId, Seq, SessionId, SessionRef};
+use domain::{
+    Claim, FencingToken, LocationRef, OrgId, Seq, SessionId, SessionIncarnation, SessionRef,
+};
 use uuid::Uuid;
 
 use crate::{Store, StoreError};
@@ -19,6 +21,8 @@ pub struct HeadState {
     pub org: OrgId,
     /// The session.
     pub session: SessionId,
+    /// Tells it from an earlier session with the same id.
+    pub incarnation: SessionIncarnation,
     /// The claim now.
     pub claim: Claim,
     /// The newest interrupt.
@@ -56,36 +60,53 @@ impl Store {
             .await
     }
 
-    /// Ready sessions of all tenants in the order of organisation, Location and session, beginning after
-    /// `after`, at most `limit`.
+    /// Whether keys of more than one organisation are in use: whoever has one is not alone here.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn ready_sessions(
+    pub async fn has_many_organisations(&self) -> Result<bool, StoreError> {
+        self.sched().run(|connection| Box::pin(async move {
+            let many = sqlx::query_scalar!(
+                r#"SELECT EXISTS (SELECT FROM api_key WHERE org_id <> (SELECT org_id FROM api_key LIMIT 1)) AS "many!""#,
+            );
+            Ok(many.fetch_one(connection).await?)
+        }))
+        .await
+    }
+
+    /// One ready session of each Location that has any, of all tenants in the order of organisation and Location,
+    /// beginning after `after`, at most `limit`. Whoever holds the Location finds the others.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn ready_locations(
         &self,
-        after: Option<SessionRef>,
+        after: Option<LocationRef>,
         limit: i64,
     ) -> Result<Vec<ReadySession>, StoreError> {
-        let pool = self.sched().clone();
-        tasks::detached(async move {
-            let (org, location, session) = match &after {
-                Some(at) => (at.org.0, at.location.as_str(), at.session.as_str()),
-                None => (Uuid::nil(), "", ""),
-            };
-            let rows = sqlx::query!(
-                "SELECT org_id, location_id, id FROM session_head
-                 WHERE ready AND (org_id, location_id, id) > ($1, $2, $3)
-                 ORDER BY org_id, location_id, id LIMIT $4",
+        self.sched()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let (org, location) = match &after {
+                        Some(at) => (at.org.0, at.location.as_str()),
+                        None => (Uuid::nil(), ""),
+                    };
+                    let rows = sqlx::query!(
+                "SELECT DISTINCT ON (org_id, location_id) org_id, location_id, id FROM session_head
+                 WHERE ready AND (org_id, location_id) > ($1, $2)
+                 ORDER BY org_id, location_id, id LIMIT $3",
                 org,
                 location,
-                session,
                 limit,
             )
-            .fetch_all(&pool)
-            .await?;
-            rows.into_iter().map(|row| ready(row.org_id, &row.location_id, &row.id)).collect()
-        })
-        .await
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    rows.into_iter()
+                        .map(|row| ready(row.org_id, &row.location_id, &row.id))
+                        .collect()
+                })
+            })
+            .await
     }
 
     /// Ready sessions of the Locations that a worker holds, at most `limit`: organisations in turn, and an
@@ -100,8 +121,9 @@ impl Store {
     ) -> Result<Vec<ReadySession>, StoreError> {
         let orgs: Vec<Uuid> = held.iter().map(|at| at.org.0).collect();
         let locations: Vec<String> = held.iter().map(|at| at.location.to_string()).collect();
-        let pool = self.sched().clone();
-        tasks::detached(async move {
+        self.sched()
+            .run(move |connection| {
+                Box::pin(async move {
             let rows = sqlx::query!(
                 r#"SELECT org_id AS "org_id!", location_id AS "location_id!", id FROM (
                      SELECT held.org_id, held.location_id, h.id, row_number()
@@ -116,11 +138,12 @@ impl Store {
                 &locations,
                 limit,
             )
-            .fetch_all(&pool)
+            .fetch_all(&mut *connection)
             .await?;
             rows.into_iter().map(|row| ready(row.org_id, &row.location_id, &row.id)).collect()
-        })
-        .await
+                })
+            })
+            .await
     }
 
     /// The heads of the sessions named, in one query: for a worker's look at what it drains, and a
@@ -131,30 +154,33 @@ impl Store {
     pub async fn heads(&self, of: &[(OrgId, SessionId)]) -> Result<Vec<HeadState>, StoreError> {
         let orgs: Vec<Uuid> = of.iter().map(|(org, _)| org.0).collect();
         let sessions: Vec<String> = of.iter().map(|(_, session)| session.to_string()).collect();
-        let pool = self.sched().clone();
-        tasks::detached(async move {
-            let rows = sqlx::query!(
-                "SELECT h.org_id, h.id, h.claim, h.interrupt_seq, h.next_seq
+        self.sched()
+            .run(move |connection| {
+                Box::pin(async move {
+                    let rows = sqlx::query!(
+                        "SELECT h.org_id, h.id, h.incarnation, h.claim, h.interrupt_seq, h.next_seq
                  FROM unnest($1::uuid[], $2::text[]) AS asked (org_id, id)
                  JOIN session_head h ON h.org_id = asked.org_id AND h.id = asked.id",
-                &orgs,
-                &sessions,
-            )
-            .fetch_all(&pool)
-            .await?;
-            rows.into_iter()
-                .map(|row| {
-                    Ok(HeadState {
-                        org: OrgId(row.org_id),
-                        session: row.id.parse()?,
-                        claim: Claim(row.claim),
-                        interrupt_seq: Seq(row.interrupt_seq),
-                        seq: Seq(row.next_seq - 1),
-                    })
+                        &orgs,
+                        &sessions,
+                    )
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    rows.into_iter()
+                        .map(|row| {
+                            Ok(HeadState {
+                                org: OrgId(row.org_id),
+                                session: row.id.parse()?,
+                                incarnation: SessionIncarnation(row.incarnation),
+                                claim: Claim(row.claim),
+                                interrupt_seq: Seq(row.interrupt_seq),
+                                seq: Seq(row.next_seq - 1),
+                            })
+                        })
+                        .collect()
                 })
-                .collect()
-        })
-        .await
+            })
+            .await
     }
 }
 

@@ -5,6 +5,7 @@ use domain::{
 use serde::Deserialize;
 
 use crate::cluster::{SINCE_3, varies};
+use crate::connections::Limit;
 use crate::tenant::missing;
 use crate::tree::{MAX_CHILDREN, MAX_DEPTH};
 use crate::{Store, StoreError};
@@ -261,13 +262,29 @@ impl Store {
     ) -> Result<Vec<SessionRow>, StoreError> {
         self.read(org, move |connection| {
             Box::pin(async move {
+                // Two statements: one with a condition that may be off has no index in the order of the list.
+                let Some(project) = project else {
+                    let rows = sqlx::query!(
+                        "SELECT s.*, h.ready, h.next_seq FROM session s
+                         JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
+                         WHERE s.org_id = $1 ORDER BY s.created_ms DESC, s.id LIMIT $2",
+                        org.0,
+                        limit,
+                    )
+                    .fetch_all(&mut *connection)
+                    .await?;
+                    return rows
+                        .into_iter()
+                        .map(|row| session_row!(org, row.id.parse()?, row))
+                        .collect();
+                };
                 let rows = sqlx::query!(
                     "SELECT s.*, h.ready, h.next_seq FROM session s
                      JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
-                     WHERE s.org_id = $1 AND ($2::text IS NULL OR s.project_id = $2)
+                     WHERE s.org_id = $1 AND s.project_id = $2
                      ORDER BY s.created_ms DESC, s.id LIMIT $3",
                     org.0,
-                    project.as_ref().map(ProjectId::as_str),
+                    project.as_str(),
                     limit,
                 )
                 .fetch_all(&mut *connection)
@@ -286,7 +303,7 @@ impl Store {
     /// than they are found.
     pub async fn delete_session(&self, org: OrgId, id: SessionId) -> Result<(), StoreError> {
         self.lane()
-            .run(move |connection| {
+            .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {
                     for _ in 0..TRIES {
                         let deleted = sqlx::query_scalar!(

@@ -4,11 +4,12 @@
 use std::pin::Pin;
 
 use domain::{EventId, IdMint, OrgId, Stamp, TimestampMs};
-use sqlx::{Connection, PgConnection};
+use sqlx::PgConnection;
 
 use crate::cluster::SINCE_2;
+use crate::connections::{Limit, bounded};
 use crate::lane::OnConnection;
-use crate::pool::{Tx, begin_reading};
+use crate::pool::Tx;
 use crate::{Store, StoreError};
 
 /// What happens in a transaction: it borrows it, and neither begins nor ends it.
@@ -22,7 +23,7 @@ impl Store {
         W: for<'t> FnOnce(&'t mut Tx) -> InTx<'t, T> + Send + 'static,
     {
         let store = self.clone();
-        tasks::detached(async move {
+        bounded(Limit::Short, async move {
             let mut tx = store.tenant(org).await?;
             let done = work(&mut tx).await?;
             tx.commit().await?;
@@ -41,19 +42,14 @@ impl Store {
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection) -> OnConnection<'c, T> + Send + 'static,
     {
-        self.lane()
-            .run(move |connection| {
-                Box::pin(async move {
-                    let mut tx = connection.begin_with(begin_reading(org)).await?;
-                    let done = work(&mut tx).await;
-                    match (done, tx.rollback().await) {
-                        (done, Ok(())) => done,
-                        (Err(StoreError::Database(error)), _) => Err(error.into()),
-                        (_, Err(error)) => Err(error.into()),
-                    }
-                })
-            })
-            .await
+        let store = self.clone();
+        bounded(Limit::Short, async move {
+            let mut tx = store.reading_tx(org).await?;
+            let done = work(&mut tx).await?;
+            tx.rollback().await?;
+            Ok(done)
+        })
+        .await
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use domain::OrgId;
 
+use crate::connections::{Limit, bounded};
 use crate::{Store, StoreError};
 
 /// What a blob is for: which rows may name it.
@@ -55,7 +56,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<NamedBlob>, StoreError> {
         let (store, after) = (self.clone(), after.to_owned());
-        tasks::detached(async move {
+        bounded(Limit::Long, async move {
             let mut tx = store.tenant(org).await?;
             let found = match of {
                 BlobUse::ToolOutput => {
@@ -103,7 +104,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let every = milliseconds(every);
         self.drain_lane()
-            .run(move |connection| {
+            .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {
                     let claimed = sqlx::query_scalar!(
                         r#"SELECT claim_chore($1, $2) AS "mine!""#,
@@ -132,7 +133,7 @@ impl Store {
     ) -> Result<Vec<String>, StoreError> {
         let retention = milliseconds(retention);
         self.drain_lane()
-            .run(move |connection| {
+            .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {
                     Ok(sqlx::query_scalar!(
                         r#"SELECT note_unnamed_blobs($1, $2, $3, $4) AS "name!""#,
@@ -159,7 +160,7 @@ impl Store {
         names: Vec<String>,
     ) -> Result<(), StoreError> {
         self.drain_lane()
-            .run(move |connection| {
+            .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {
                     sqlx::query!("SELECT forget_blobs($1, $2, $3)", org.0, of.kind(), &names)
                         .execute(&mut *connection)

@@ -1,5 +1,7 @@
 //! One write of a drain, as a statement of its own or together with others.
 
+use std::sync::Arc;
+
 use domain::{Claim, DrainEnd, FencingToken, Seq, SessionRef, Stamp, TimestampMs};
 use sqlx::PgConnection;
 
@@ -81,9 +83,13 @@ impl Write {
     }
 }
 
-impl Call for Write {
+impl Call for Arc<Write> {
     /// It is written. Why another was not, it finds out alone.
     type Answer = ();
+
+    /// The second of two equal writes finds the head moved, as if it had been another's: see
+    /// [`crate::UnansweredWrite`].
+    const MAY_REPEAT: bool = false;
 
     fn goes_with(&self, other: &Self) -> bool {
         self.session.org == other.session.org && self.session.session != other.session.session

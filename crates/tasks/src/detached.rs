@@ -14,20 +14,24 @@ use tracing::Instrument;
 ///
 /// # Panics
 /// With the panic of `future`, if the caller still waits.
-pub async fn detached<F>(future: F) -> F::Output
+pub fn detached<F>(future: F) -> impl Future<Output = F::Output> + Send
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    #[expect(clippy::disallowed_methods, reason = "the tasks crate is where tasks are spawned")]
-    let task = tokio::spawn(future.in_current_span());
-    match task.await {
-        Ok(output) => output,
-        Err(error) => match error.try_into_panic() {
-            Ok(payload) => resume_unwind(payload),
-            // Nobody aborts this task but a runtime that is going away, and that drops us too.
-            Err(_) => std::future::pending().await,
-        },
+    // On the heap before the first await: a caller's future does not hold it beside its own.
+    let future = Box::pin(future);
+    async move {
+        #[expect(clippy::disallowed_methods, reason = "the tasks crate is where tasks are spawned")]
+        let task = tokio::spawn(future.in_current_span());
+        match task.await {
+            Ok(output) => output,
+            Err(error) => match error.try_into_panic() {
+                Ok(payload) => resume_unwind(payload),
+                // Nobody aborts this task but a runtime that is going away, and that drops us too.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 }
 

@@ -96,8 +96,8 @@ impl Drop for TestDatabase {
     }
 }
 
-/// The name of the migrated template, made by the first who asks. Its name says from which migrations,
-/// so that a server which outlives an edit does not serve the old ones.
+/// The name of the migrated template, made by the first test that asks. Its name is a hash of the migrations and
+/// functions, so that a server which outlives an edit does not serve the old ones.
 async fn template(server: &Server, admin: &mut PgConnection) -> Result<String> {
     let name = format!("oc_template_{}", hash_of_migrations()?);
     // Let go when `admin` closes.
@@ -128,9 +128,13 @@ async fn execute(connection: &mut PgConnection, sql: String) -> Result<()> {
 }
 
 fn hash_of_migrations() -> Result<String> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations"));
-    let entries = fs::read_dir(folder).context("cannot read the migrations")?;
-    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut files = Vec::new();
+    for folder in ["migrations", "crates/store/sql"] {
+        let folder = root.join(folder);
+        let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+        files.extend(entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?);
+    }
     files.sort();
     let mut hash = Sha256::new();
     for file in files.iter().filter(|file| file.is_file()) {

@@ -1,4 +1,5 @@
-//! A real Postgres for tests: one server a run, one database a test.
+//! A real Postgres for tests: one server a run, one database a test; and what may stand between it and us, a pooler
+//! or a network with faults.
 //!
 //! ```text
 //! nextest ─starts─▶ test process ─first of the run─▶ Postgres ◀─── all other tests of the run
@@ -12,6 +13,8 @@
 //! [`boot::Postgres`] of their own.
 
 mod database;
+mod pooler;
+mod proxy;
 mod server;
 
 use std::fs::Permissions;
@@ -21,6 +24,8 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 pub use database::{TestDatabase, database};
+pub use pooler::{Pooler, pooler};
+pub use proxy::Proxy;
 pub use server::{Server, postgres};
 
 /// A temporary folder in which a data folder can be made: also as root, when Postgres runs as

@@ -17,7 +17,7 @@ use crate::arguments;
 use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
 use crate::files::{LocationFiles, Refused, blocking};
 use crate::registry::Tool;
-use crate::replace::{FileLocks, Target, prove};
+use crate::replace::{FileLocks, Target, hold};
 use crate::suggest::did_you_mean;
 
 /// Largest file that is edited.
@@ -80,7 +80,7 @@ impl Tool for Edit {
             }
             let before = content(&files, target.path(), &arguments.path)?;
             let (after, count) = replaced(&before, &arguments)?;
-            prove(context.lock.as_ref())?;
+            let _held = hold(context.lock.as_ref())?;
             let replaced = target.replace(after.as_bytes(), &call);
             let touched = replaced.map_err(|refused| told(refused).midway())?;
             Ok(done(&arguments, Some((&before, &after, count))).touching(touched))

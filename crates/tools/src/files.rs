@@ -99,7 +99,15 @@ impl LocationFiles {
 
     /// Opens what `path` leads to, if that is beneath the root.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Refused> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+    }
+
+    fn resolve(
+        &self,
+        path: &Path,
+        flags: OFlags,
+        resolve: ResolveFlags,
+    ) -> Result<OwnedFd, Refused> {
         for _ in 0..RACES {
             match openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -108,6 +116,13 @@ impl LocationFiles {
             }
         }
         Err(Refused::Io(io::Error::other("its directories keep being moved; try again")))
+    }
+
+    /// Opens the directory at `path` for listing. No symlink on the way is followed.
+    pub(crate) fn open_directory(&self, path: &Path) -> Result<OwnedFd, Refused> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
     }
 
     /// Opens for reading, and says whether it is a file or a directory; a pipe or device is refused, never waited for.

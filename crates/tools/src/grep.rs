@@ -1,6 +1,7 @@
 //! `grep`: lines by a regular expression.
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -11,6 +12,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, sinks};
 use rustix::fs::FileType;
 use serde::Deserialize;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::arguments;
 use crate::call::{Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
@@ -28,6 +30,12 @@ const MAX_MATCHES: usize = 200;
 const MAX_CHARS: usize = 500;
 /// Larger files are passed over when a directory is searched.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes of a file that is searched by its own name; the rest of a larger one is not.
+const MAX_NAMED_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+/// Memory for one compiled expression.
+const MAX_REGEX_BYTES: usize = 10 * 1024 * 1024;
+/// Memory for what the search remembers of an expression's states.
+const MAX_DFA_BYTES: usize = 10 * 1024 * 1024;
 /// Memory for one line; a file with a longer one is passed over.
 const HEAP_BYTES: usize = 16 * 1024 * 1024;
 
@@ -73,7 +81,7 @@ impl Tool for Grep {
         if given.starts_with(MANAGED_PREFIX) {
             let bytes = managed(&context, &given).await?;
             return blocking(move || {
-                let mut search = Search::new(&arguments.pattern)?;
+                let mut search = Search::new(&arguments.pattern, &context.cancel)?;
                 search.slice(&given, &bytes);
                 Ok(search.into_outcome(&arguments.pattern))
             })
@@ -85,7 +93,7 @@ impl Tool for Grep {
 
 fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
     let files = LocationFiles::open_root(&context.root, &context.shown_root)?;
-    let mut search = Search::new(&arguments.pattern)?;
+    let mut search = Search::new(&arguments.pattern, &context.cancel)?;
     let include =
         arguments.include.as_deref().map(|given| Pattern::new(given, &files)).transpose()?;
     let below = files.relative(given)?;
@@ -96,7 +104,10 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
         other @ (Refused::Outside | Refused::Io(_)) => other.told(given, &files),
     })?;
     if kind == FileType::RegularFile {
-        search.file(given, &file);
+        search.file(given, file, MAX_NAMED_BYTES);
+        if context.cancel.is_cancelled() {
+            return Err(Stopped::Interrupted);
+        }
         return Ok(search.into_outcome(&arguments.pattern));
     }
     let base = files.real_relative(&file.into()).map_err(|refused| refused.told(given, &files))?;
@@ -116,25 +127,31 @@ fn find(arguments: &Arguments, given: &str, context: &ToolContext) -> Result<Too
 struct Search {
     matcher: RegexMatcher,
     searcher: Searcher,
+    cancel: CancellationToken,
     lines: Vec<String>,
     skipped: usize,
     gave_up: bool,
 }
 
 impl Search {
-    fn new(pattern: &str) -> Result<Self, Stopped> {
+    fn new(pattern: &str, cancel: &CancellationToken) -> Result<Self, Stopped> {
         let matcher = RegexMatcherBuilder::new()
             .line_terminator(Some(b'\n'))
+            .size_limit(MAX_REGEX_BYTES)
+            .dfa_size_limit(MAX_DFA_BYTES)
             .build(pattern)
             .map_err(|error| {
-                Stopped::because(format!("{pattern} is not a valid regular expression: {error}"))
+                Stopped::because(format!(
+                    "{pattern} cannot be used as a regular expression: {error}; mend or simplify it"
+                ))
             })?;
         let searcher = SearcherBuilder::new()
             .line_number(true)
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(HEAP_BYTES))
             .build();
-        Ok(Self { matcher, searcher, lines: Vec::new(), skipped: 0, gave_up: false })
+        let cancel = cancel.clone();
+        Ok(Self { matcher, searcher, cancel, lines: Vec::new(), skipped: 0, gave_up: false })
     }
 
     /// One match more than is shown says that there are more.
@@ -146,7 +163,7 @@ impl Search {
         match files.open_to_read(path) {
             Ok((file, FileType::RegularFile)) => {
                 if file.metadata().is_ok_and(|meta| meta.len() <= MAX_FILE_BYTES) {
-                    self.file(&path.display().to_string(), &file);
+                    self.file(&path.display().to_string(), file, MAX_FILE_BYTES);
                 } else {
                     self.skipped += 1;
                 }
@@ -157,10 +174,12 @@ impl Search {
         }
     }
 
-    fn file(&mut self, shown: &str, file: &File) {
-        let Self { matcher, searcher, lines, .. } = self;
+    /// Searches at most `max_bytes` of a file: one may grow while it is read.
+    fn file(&mut self, shown: &str, file: File, max_bytes: u64) {
+        let Self { matcher, searcher, lines, cancel, .. } = self;
         let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
-        if searcher.search_file(&*matcher, file, sink).is_err() {
+        let bytes = Cancellable { file, cancel }.take(max_bytes);
+        if searcher.search_reader(&*matcher, bytes, sink).is_err() {
             self.skipped += 1;
         }
     }
@@ -192,6 +211,21 @@ impl Search {
             outcome.footer += &format!(" ({} files could not be searched)", self.skipped);
         }
         outcome
+    }
+}
+
+/// A file that nobody wants to read any longer once `cancel` fires.
+struct Cancellable<'c> {
+    file: File,
+    cancel: &'c CancellationToken,
+}
+
+impl Read for Cancellable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::other("the search was cancelled"));
+        }
+        self.file.read(buffer)
     }
 }
 

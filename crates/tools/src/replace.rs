@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use sandbox::{LocationLock, lock};
+use sandbox::LocationLock;
+use sandbox::lock::{self, Held};
 use snapshots::Touched;
 
 use crate::call::Stopped;
@@ -146,10 +147,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The last look before a change: a worker whose Location has a newer owner changes nothing there.
-pub(crate) fn prove(lock: Option<&LocationLock>) -> Result<(), Stopped> {
-    match lock.map(lock::prove) {
-        None | Some(Ok(())) => Ok(()),
-        Some(Err(error)) => Err(Stopped::because(error.to_string())),
-    }
+/// Keeps the Location for a change: a new owner waits until it is made. A worker whose Location has a newer owner already
+/// changes nothing there.
+pub(crate) fn hold(lock: Option<&LocationLock>) -> Result<Option<Held>, Stopped> {
+    lock.map(lock::hold).transpose().map_err(|error| Stopped::because(error.to_string()))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, statat};
 use serde::Deserialize;
 
 use crate::texts::LocationTexts;
@@ -63,7 +64,10 @@ struct Front {
 #[must_use]
 pub fn project_top(root: &Path) -> &Path {
     let mut above = root.ancestors().take(MAX_DEPTH);
-    above.find(|directory| directory.join(".git").symlink_metadata().is_ok()).unwrap_or(root)
+    // Only whether the name is there: nothing is opened, and no link is followed.
+    let has_git =
+        |directory: &&Path| statat(CWD, directory.join(".git"), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    above.find(has_git).unwrap_or(root)
 }
 
 impl SkillPlaces<'_> {

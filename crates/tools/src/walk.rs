@@ -1,87 +1,169 @@
-//! The files of a Location in an order that never changes, without what its ignore files name.
+//! The files of a Location in an order that never changes, without those that its ignore files name.
+//!
+//! Nothing of a Location is trusted. Each directory is opened by its path, which the kernel resolves beneath the root
+//! and through no symlink, listed, and closed before anything of it is visited; so a walk keeps no descriptors, waits
+//! for nothing, and what it remembers is bounded.
 
+use std::ffi::OsString;
 use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use ignore::{DirEntry, WalkBuilder};
+use rustix::fs::{AtFlags, Dir, FileType, statat};
+use snapshots::{IgnoreFiles, IgnoreRules};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Stopped;
 use crate::files::LocationFiles;
 
-/// Entries that one walk looks at.
+/// Names that one walk looks at.
 const MAX_ENTRIES: usize = 500_000;
+/// Levels of directories; what is deeper counts as unreadable.
+const MAX_DEPTH: usize = 256;
 
 /// What a walk could not see.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
+    /// Directories that could not be listed.
     pub(crate) unreadable: usize,
+    /// There are more names than one walk looks at.
     pub(crate) gave_up: bool,
-    base_seen: bool,
 }
 
-/// Visits each file below the directory `base`, both below the root, by name within each directory, until `visit`
-/// breaks. Ignore files above the root count nothing: a result must not differ between workers.
+/// Visits each file and symlink below the directory `base`, both below the root, by name within each directory, until
+/// `visit` breaks. A symlink is never followed. Ignore files above the root do not count: a result must not differ
+/// between workers.
 ///
 /// A `base` that is itself ignored is walked without the ignore files above it: it was asked for by name.
 pub(crate) fn walk(
     files: &LocationFiles,
     base: &Path,
     cancel: &CancellationToken,
-    mut visit: impl FnMut(&Path) -> Result<ControlFlow<()>, Stopped>,
+    visit: impl FnMut(&Path) -> Result<ControlFlow<()>, Stopped>,
 ) -> Result<Walked, Stopped> {
     let base = if base == Path::new(".") { Path::new("") } else { base };
-    let walked = walk_from(files, Path::new(""), base, cancel, &mut visit)?;
-    if walked.base_seen {
-        return Ok(walked);
-    }
-    walk_from(files, base, base, cancel, &mut visit)
+    let rules = IgnoreRules::new(IgnoreFiles::GitAndIgnore);
+    let walked = Walked::default();
+    let mut walk = Walk { files, cancel, visit, rules, walked, entries: 0 };
+    walk.enter_above(base);
+    walk.directory(base, 0).map(|_| walk.walked)
 }
 
-fn walk_from(
-    files: &LocationFiles,
-    start: &Path,
-    base: &Path,
-    cancel: &CancellationToken,
-    visit: &mut impl FnMut(&Path) -> Result<ControlFlow<()>, Stopped>,
-) -> Result<Walked, Stopped> {
-    let root = files.real_root().to_path_buf();
-    let mut walked = Walked::default();
-    for (count, entry) in builder(&root, start, base).build().enumerate() {
-        if count.is_multiple_of(256) && cancel.is_cancelled() {
+struct Walk<'w, F> {
+    files: &'w LocationFiles,
+    cancel: &'w CancellationToken,
+    visit: F,
+    rules: IgnoreRules,
+    walked: Walked,
+    entries: usize,
+}
+
+/// A name in a directory.
+struct Listed {
+    name: OsString,
+    is_directory: bool,
+}
+
+impl<F: FnMut(&Path) -> Result<ControlFlow<()>, Stopped>> Walk<'_, F> {
+    /// Enters the directories above `base`, unless they say that it is ignored.
+    fn enter_above(&mut self, base: &Path) {
+        let mut above = PathBuf::new();
+        for name in base {
+            let Ok(fd) = self.files.open_directory(&above) else { return };
+            self.rules.enter(fd.as_fd(), &above);
+            above.push(name);
+            if name == ".git" || self.rules.ignores(&above, true) {
+                self.rules = IgnoreRules::new(IgnoreFiles::GitAndIgnore);
+                return;
+            }
+        }
+    }
+
+    fn directory(&mut self, below: &Path, depth: usize) -> Result<ControlFlow<()>, Stopped> {
+        if self.cancel.is_cancelled() {
             return Err(Stopped::Interrupted);
         }
-        if count == MAX_ENTRIES {
-            walked.gave_up = true;
-            break;
-        }
-        let Ok(entry) = entry else {
-            walked.unreadable += 1;
-            continue;
+        let opened = if depth < MAX_DEPTH { self.files.open_directory(below).ok() } else { None };
+        let Some(fd) = opened else {
+            self.walked.unreadable += 1;
+            return Ok(ControlFlow::Continue(()));
         };
-        let Ok(below) = entry.path().strip_prefix(&root) else { continue };
-        walked.base_seen |= below.starts_with(base);
-        let is_file = entry.file_type().is_some_and(|kind| kind.is_file() || kind.is_symlink());
-        if is_file && below.starts_with(base) && visit(below)?.is_break() {
-            break;
-        }
+        self.rules.enter(fd.as_fd(), below);
+        let went_on = match self.list(&fd) {
+            Some(names) => {
+                drop(fd); // before what is below, however deep that is
+                self.visit_all(below, depth, names)
+            }
+            None => {
+                self.walked.unreadable += 1;
+                Ok(ControlFlow::Continue(()))
+            }
+        };
+        self.rules.leave();
+        went_on
     }
-    Ok(walked)
-}
 
-fn builder(root: &Path, start: &Path, base: &Path) -> WalkBuilder {
-    let (root, base): (PathBuf, PathBuf) = (root.to_path_buf(), base.to_path_buf());
-    let mut builder = WalkBuilder::new(root.join(start));
-    builder
-        .hidden(false)
-        .parents(false)
-        .git_global(false)
-        .require_git(false)
-        .follow_links(false)
-        .sort_by_file_name(Ord::cmp)
-        .filter_entry(move |entry: &DirEntry| {
-            let below = entry.path().strip_prefix(&root).unwrap_or(Path::new(""));
-            entry.file_name() != ".git" && (base.starts_with(below) || below.starts_with(&base))
-        });
-    builder
+    fn visit_all(
+        &mut self,
+        below: &Path,
+        depth: usize,
+        names: Vec<Listed>,
+    ) -> Result<ControlFlow<()>, Stopped> {
+        for (count, Listed { name, is_directory }) in names.into_iter().enumerate() {
+            if count % 256 == 255 && self.cancel.is_cancelled() {
+                return Err(Stopped::Interrupted);
+            }
+            let path = below.join(&name);
+            if name == ".git" || self.rules.ignores(&path, is_directory) {
+                continue;
+            }
+            let went_on = match is_directory {
+                true => self.directory(&path, depth + 1)?,
+                false => (self.visit)(&path)?,
+            };
+            if went_on.is_break() {
+                return Ok(went_on);
+            }
+        }
+        if self.walked.gave_up { Ok(ControlFlow::Break(())) } else { Ok(ControlFlow::Continue(())) }
+    }
+
+    /// The files, symlinks and directories in a directory, by name; as many as the walk has room for. `None` when
+    /// they cannot be listed.
+    fn list(&mut self, fd: &OwnedFd) -> Option<Vec<Listed>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(fd).ok()? {
+            let entry = entry.ok()?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown {
+                let Ok(stat) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                    continue; // it is gone meanwhile
+                };
+                kind = FileType::from_raw_mode(stat.st_mode);
+            }
+            let is_directory = match kind {
+                FileType::Directory => true,
+                FileType::RegularFile | FileType::Symlink => false,
+                FileType::Fifo
+                | FileType::Socket
+                | FileType::CharacterDevice
+                | FileType::BlockDevice
+                | FileType::Unknown => continue,
+            };
+            if self.entries == MAX_ENTRIES {
+                self.walked.gave_up = true;
+                break;
+            }
+            self.entries += 1;
+            let name = std::os::unix::ffi::OsStrExt::from_bytes(name.to_bytes());
+            let name = std::ffi::OsStr::to_owned(name);
+            names.push(Listed { name, is_directory });
+        }
+        names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Some(names)
+    }
 }

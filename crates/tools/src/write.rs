@@ -15,7 +15,7 @@ use crate::arguments;
 use crate::call::{Probe, Stopped, ToolCall, ToolContext, ToolDefinition, ToolOutcome, title};
 use crate::files::{LocationFiles, blocking};
 use crate::registry::Tool;
-use crate::replace::{FileLocks, Target, prove};
+use crate::replace::{FileLocks, Target, hold};
 
 pub(crate) struct Write {
     pub(crate) locks: Arc<FileLocks>,
@@ -58,7 +58,7 @@ impl Tool for Write {
             let below = files.relative(&arguments.path)?;
             let told = |refused: crate::files::Refused| refused.told(&arguments.path, &files);
             let target = Target::find(&files, &locks, &below).map_err(told)?;
-            prove(context.lock.as_ref())?;
+            let _held = hold(context.lock.as_ref())?;
             let replaced = target.replace(arguments.content.as_bytes(), &call);
             let touched = replaced.map_err(|refused| told(refused).midway())?;
             Ok(done(&arguments, Some(!target.exists())).touching(touched))

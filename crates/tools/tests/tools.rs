@@ -1,8 +1,8 @@
-//! The seven tools on a real directory.
+//! The seven tools on a real directory. Long because all seven share one place and most tests are about several.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -336,6 +336,91 @@ async fn glob_is_sorted_bounded_and_respects_ignore_files() {
     assert!(found.ends_with("(only the first 200: use a narrower pattern or path)"));
 }
 
+/// Runs `call` on a thread of its own, and fails when it has not ended in time or has taken too much memory.
+fn within_bounds(place: Place, name: &'static str, arguments: Value) -> String {
+    let (ended, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let output = runtime.block_on(place.ok(name, arguments));
+        ended.send(output).expect("the test waits");
+    });
+    end.recv_timeout(Duration::from_secs(60)).expect("it neither blocks nor reads without end")
+}
+
+// Finding security 2: an ignore file was followed out of the Location, and read without a bound or waited for.
+#[test]
+fn a_hostile_ignore_file_neither_blocks_nor_fills_memory() {
+    type Make<'m> = &'m dyn Fn(&Path);
+    let hostile: [(&str, Make<'_>); 4] = [
+        ("zero", &|path| symlink("/dev/zero", path).expect("a link")),
+        ("pagemap", &|path| symlink("/proc/self/pagemap", path).expect("a link")),
+        ("pipe", &|path| {
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mkfifoat(CWD, path, mode).expect("a pipe");
+        }),
+        ("sparse", &|path| {
+            let file = fs::File::create(path).expect("a file");
+            file.set_len(1 << 40).expect("a sparse file");
+        }),
+    ];
+    for (what, make) in hostile {
+        for name in [".gitignore", ".ignore", ".git/info/exclude", "d/.gitignore"] {
+            for tool in ["glob", "grep"] {
+                let place = Place::new();
+                place.file("d/a.txt", "hit");
+                fs::create_dir_all(place.root().join(".git/info")).expect("a directory");
+                make(&place.root().join(name));
+                let pattern = if tool == "glob" { "a.*" } else { "hit" };
+                let found = within_bounds(place, tool, json!({"pattern": pattern}));
+                assert!(found.starts_with("d/a.txt"), "{tool} with {name} as {what}: {found}");
+            }
+        }
+    }
+}
+
+// Finding security 2: what is listed is neither followed, nor waited for, nor read without a bound.
+#[test]
+fn a_search_passes_over_what_is_no_ordinary_file() {
+    let place = Place::new();
+    place.file("a/b/c.txt", "hit");
+    let root = place.root();
+    symlink("/dev/zero", root.join("zero")).expect("a link");
+    symlink("/proc/self/environ", root.join("environ")).expect("a link");
+    symlink("/", root.join("all")).expect("a link");
+    symlink("..", root.join("a/up")).expect("a link");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(CWD, root.join("pipe"), mode).expect("a pipe");
+    fs::File::create(root.join("sparse")).expect("a file").set_len(1 << 40).expect("sparse");
+    let found = within_bounds(place, "grep", json!({"pattern": "hit|PATH"}));
+    assert!(found.starts_with("a/b/c.txt:1:hit\n(1 line)"), "{found}");
+}
+
+// Finding security 2: a tree that is deeper than any path takes no descriptor a level.
+#[test]
+fn a_very_deep_directory_is_left_and_counted() {
+    let place = Place::new();
+    place.file("z", "hit");
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY;
+    let none = rustix::fs::Mode::empty();
+    let mut at = rustix::fs::open(place.root(), flags, none).expect("the root");
+    for _ in 0..3_000 {
+        rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::from_raw_mode(0o700)).expect("deeper");
+        at = rustix::fs::openat(&at, "d", flags, none).expect("deeper");
+    }
+    let found = within_bounds(place, "grep", json!({"pattern": "hit"}));
+    assert_eq!(found, "z:1:hit\n(1 line) (1 files could not be searched)");
+}
+
+// Finding security 19: a search could keep 1 GB of an expression's states, and an expression of 100 MB.
+#[tokio::test]
+async fn an_expression_that_takes_too_much_memory_is_refused() {
+    let place = Place::new();
+    place.file("a", "x");
+    let told = place.fails("grep", json!({"pattern": r"\w{1200}"})).await;
+    assert!(told.contains("size limit") && told.contains("simplify"), "{told}");
+}
+
 #[tokio::test]
 async fn grep_finds_lines_in_order_and_is_bounded() {
     let place = Place::new();
@@ -435,6 +520,51 @@ async fn a_superseded_worker_changes_nothing() {
         assert!(place.fails(name, arguments).await.contains("newer owner"), "{name}");
     }
     assert_eq!(place.content("a"), "mine");
+}
+
+/// Which files are at `w` and `e`: a change puts another one there.
+fn inodes(root: &Path) -> [Option<u64>; 2] {
+    ["w", "e"].map(|name| fs::metadata(root.join(name)).map(|found| found.ino()).ok())
+}
+
+// Finding store 19: `write` and `edit` looked at the token, and changed the file after a takeover.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_change_comes_after_a_takeover() {
+    let mut place = Place::new();
+    let path = place.folder.path().join("lock");
+    place.context.lock = Some(LocationLock { path: path.clone(), token: 1 });
+    let content = "x".repeat(8 << 20);
+    let calls = [
+        ("write", json!({"path": "w", "content": content})),
+        ("edit", json!({"path": "e", "old": "y", "new": "z"})),
+    ];
+    place.file("e", &(content.clone() + "y"));
+    let place = Arc::new(place);
+    for (token, (name, arguments)) in (2..).zip(calls.iter().cycle().take(20)) {
+        let (name, arguments) = (*name, arguments.clone());
+        #[expect(clippy::disallowed_methods, reason = "the test's own task")]
+        let changing = tokio::spawn({
+            let place = place.clone();
+            async move { place.settled(name, arguments).await }
+        });
+        let newer = LocationLock { path: path.clone(), token };
+        // At some moment of the change.
+        tokio::time::sleep(Duration::from_millis(u64::try_from(token).unwrap_or(0))).await;
+        let root = place.root().to_path_buf();
+        let taken = tokio::task::spawn_blocking(move || {
+            lock::acquire_or_kill(&newer, Duration::from_secs(60)).expect("it is waited for");
+            inodes(&root)
+        });
+        let found = taken.await.expect("a look");
+        changing.await.expect("it ends");
+        assert_eq!(
+            found,
+            inodes(place.root()),
+            "{name} has changed a file after the takeover under {token}"
+        );
+        // The next round's worker is at it again.
+        fs::remove_file(&path).expect("the lock begins anew");
+    }
 }
 
 /// A directory is swapped for a symlink that leaves, again and again, while tools use it.

@@ -81,11 +81,17 @@ impl Cluster {
         Ok(manifest.processes.into_iter().filter(|process| process.role == role).collect())
     }
 
+    /// Asks the placement members at `urls`.
+    pub(crate) fn admin(&self, urls: Vec<String>) -> anyhow::Result<PlacementAdmin> {
+        let secret = std::fs::read_to_string(self.manifest.with_file_name("cluster.secret"))?;
+        Ok(PlacementAdmin::new(urls, Some(secret)))
+    }
+
     /// The placement member that leads.
     pub(crate) async fn leader(&self) -> anyhow::Result<Process> {
         let members = self.processes("placement")?;
         let urls = members.iter().map(|member| member.url.clone()).collect();
-        let leader = PlacementAdmin::new(urls, None).status().await?.leader_url;
+        let leader = self.admin(urls)?.status().await?.leader_url;
         let leader = leader.context("placement has no leader")?;
         members
             .into_iter()

@@ -107,13 +107,15 @@ async fn fill(up: &Up, idle: u32, full: bool) -> anyhow::Result<()> {
         .await?;
     let step = (1_u64 << 48) / u64::from(idle);
     let id = format!("lpad(to_hex(n::bigint * {step} - 1), 12, '0') || 'idle0000000000'");
-    let from =
-        format!("(SELECT org_id FROM organisation LIMIT 1) AS o, generate_series(1, {idle}) AS n");
+    let from = format!(
+        "(SELECT org_id FROM organisation LIMIT 1) AS o, generate_series(1, {idle}::bigint) AS n"
+    );
     let seq = if full { 3 } else { 1 };
     up.postgres
         .execute(&format!(
-            "INSERT INTO session_head (org_id, id, location_id, next_seq)
-             SELECT o.org_id, 'ses_' || {id}, 'loc_idle' || (n + {PER_LOCATION} - 1) / {PER_LOCATION}, {seq}
+            "INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id, next_seq)
+             SELECT o.org_id, 'ses_' || {id}, n, n << 32, n << 32,
+                 'loc_idle' || (n + {PER_LOCATION} - 1) / {PER_LOCATION}, {seq}
              FROM {from}"
         ))
         .await?;

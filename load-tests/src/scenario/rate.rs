@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use hyper::Method;
-use placement_api::PlacementAdmin;
 use serde_json::{Value, json};
 
 use crate::output::{Figure, Mark, Reporter, note};
@@ -105,7 +104,7 @@ fn prompt(number: usize, twice: bool) -> String {
 /// Workers that have Locations.
 async fn holders(cluster: &Cluster) -> anyhow::Result<usize> {
     let members = cluster.processes("placement")?.into_iter().map(|member| member.url).collect();
-    let status = PlacementAdmin::new(members, None).status().await?;
+    let status = cluster.admin(members)?.status().await?;
     Ok(status.workers.iter().filter(|worker| worker.leases > 0).count())
 }
 

@@ -6,14 +6,18 @@
 //!
 //! Absent on purpose: every route; those are in `api`.
 
+mod listener;
+
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use api::{ApiParts, ApiState, router};
-use axum::serve::ListenerExt;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::net::TcpListener;
+use tower_http::timeout::RequestBodyTimeoutLayer;
+
+pub use listener::ListenerLimits;
 
 const LISTENER: TaskKind = TaskKind::new("gateway listener", OnError::StopRole, OnCancel::Wait);
 
@@ -24,12 +28,15 @@ pub struct GatewayOptions {
     pub notice: Duration,
     /// How long requests that are under way may take to finish.
     pub grace: Duration,
+    /// What it bears of clients.
+    pub limits: ListenerLimits,
 }
 
 impl Default for GatewayOptions {
     /// No notice (there is no load balancer in front of `up`), 5 s of grace.
     fn default() -> Self {
-        Self { notice: Duration::ZERO, grace: Duration::from_secs(5) }
+        let limits = ListenerLimits::default();
+        Self { notice: Duration::ZERO, grace: Duration::from_secs(5), limits }
     }
 }
 
@@ -53,17 +60,10 @@ pub fn serve(
     let address = listener.local_addr()?;
     let group = parts.tasks.child("listener");
     let state = ApiState::start(parts);
-    let app = router(state.clone());
-    let stop = group.token();
-    let listener = listener.tap_io(|stream| {
-        // Live text is many small writes: none may wait for the answer to the one before.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection keeps its delay");
-        }
-    });
-    group.spawn(LISTENER, async move {
-        axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned()).await
-    });
+    let limits = options.limits;
+    let app = router(state.clone()).layer(RequestBodyTimeoutLayer::new(limits.body));
+    let (stop, connections) = (group.token(), group.clone());
+    group.spawn(LISTENER, listener::serve(listener, app, limits, connections, stop));
     Ok(Gateway { address, state, listener: group, options })
 }
 

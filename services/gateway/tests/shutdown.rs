@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use api::{ApiParts, ApiSettings, ModelList};
 use async_trait::async_trait;
-use credentials::{Addresses, Credentials, CredentialsParts};
+use credentials::{Credentials, CredentialsParts};
 use domain::{Clock, IdMint, ModelRef, OrgId, SessionCreated, SessionId, Stamp, SystemClock};
+use egress::{Egress, EgressOptions};
 use gateway::{GatewayOptions, serve};
-use llm_client::{Options, ReqwestTransport};
 use placement_api::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError};
 use signals::InProcess;
 use store::{LocationKind, NewSession, Store, StoreOptions};
@@ -90,8 +90,8 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
     let credentials = Credentials::new(CredentialsParts {
         store: store.clone(),
         keys: None,
-        transport: Arc::new(ReqwestTransport::new(&Options::default())?),
-        addresses: Addresses::Public,
+        egress: Egress::new(&EgressOptions::default())?,
+        catalog: None,
         clock: Arc::new(SystemClock::new()),
     });
     let parts = ApiParts {
@@ -113,7 +113,11 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
             hold: std::time::Duration::from_secs(1),
         },
     };
-    let options = GatewayOptions { notice: Duration::from_secs(3), grace: Duration::from_secs(30) };
+    let options = GatewayOptions {
+        notice: Duration::from_secs(3),
+        grace: Duration::from_secs(30),
+        ..GatewayOptions::default()
+    };
     let gateway = serve(listener, options, parts)?;
     assert_eq!(gateway.url(), format!("http://{address}"));
     let ready = read_until(&mut get(&address, "/readyz", &key).await?, "ready\":").await?;

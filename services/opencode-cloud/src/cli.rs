@@ -1,13 +1,15 @@
 //! The command line: one variant and one module per subcommand.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use boot::telemetry::LogFormat;
 use tasks::CancellationToken;
 
-use crate::output::Screen;
+use crate::client::{ClientError, ClientOptions};
+use crate::output::{Screen, Style};
 use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
@@ -40,23 +42,37 @@ pub enum Command {
     Session(session_cmd::SessionArgs),
     /// Stop what a session is doing
     Abort(session_cmd::AbortArgs),
-    /// Show what a request to a model was made of, rebuilt from rows and proved by its hash
+    /// Show the exact request that was sent to a model, rebuilt from rows and proved by its hash
     Explain(explain_cmd::ExplainArgs),
-    /// Rebuild sessions' projections from their events, or check that they are exact
+    /// Rebuild the rows of sessions from their events, or check that they agree
     Rebuild(rebuild_cmd::RebuildArgs),
-    /// Check the invariants that the stored rows show
+    /// Check the invariants of the stored rows
     Check(rebuild_cmd::CheckArgs),
-    /// List the models that can be used, with what they take and cost
+    /// Print the API key of the service, for other clients: `opencode attach … --password "$(opencode-cloud key)"`
+    Key(KeyArgs),
+    /// List the models that can be used, with their limits and prices
     Models(models_cmd::ModelsArgs),
     /// Call a model in neutral JSON: a request on standard input, events on standard output
     Llm(llm_cmd::LlmArgs),
     /// Run the simulated model: a deterministic program that speaks the OpenAI chat protocol
     SimulatedModel(simulated::SimulatedArgs),
-    /// Make the roles and the schema in a Postgres for a cluster
+    /// Print completions for a shell: `source <(opencode-cloud completions bash)`
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write those of all subcommands to a folder
+    Man {
+        /// Write a page for each subcommand there, to be read with `man -l FILE`
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// Create or update the roles and the schema in the Postgres of a cluster
     Migrate(migrate::MigrateArgs),
-    /// Show the feature level, below which nothing newer is written, or raise it to end an upgrade
+    /// Show the feature level of a cluster, or raise it at the end of an upgrade
     FeatureLevel(level_cmd::LevelArgs),
-    /// Manage what credentials for model providers are sealed under
+    /// Manage the keys that seal credentials for model providers
     Credentials(CredentialsCommand),
     /// Run a gateway of a cluster
     Gateway(Box<roles::GatewayArgs>),
@@ -64,7 +80,7 @@ pub enum Command {
     Worker(Box<roles::WorkerArgs>),
     /// Run or manage placement
     Placement(placement_cmd::PlacementCommand),
-    /// Run a whole cluster on this machine, as separate processes
+    /// Run a whole cluster on this machine, each role a process
     DevCluster(Box<cluster::ClusterCommand>),
 }
 
@@ -89,6 +105,9 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Explain(args) => client(explain_cmd::execute(args, &mut screen)),
         Command::Rebuild(args) => client(rebuild_cmd::execute(args, &mut screen)),
         Command::Check(args) => client(rebuild_cmd::check(args, &mut screen)),
+        Command::Completions { shell } => completions(shell, &mut screen),
+        Command::Man { dir } => manual(dir.as_deref(), &mut screen),
+        Command::Key(args) => key(&args, &mut screen),
         Command::Models(args) => client(models_cmd::execute(args, &mut screen)),
         Command::Llm(args) => {
             let env =
@@ -96,7 +115,9 @@ fn dispatch(command: Command) -> ExitCode {
             client(llm_cmd::execute(args, &env, std::io::stdin(), &mut screen))
         }
         Command::SimulatedModel(args) => simulated::execute(&args, &mut screen),
-        Command::Up(args) => server(|stop| up::execute(*args, Hints::Shown, stop, &mut screen)),
+        Command::Up(args) => server_with(QUIET_LOG_FILTER, |stop| {
+            up::execute(*args, Hints::Shown, stop, &mut screen)
+        }),
         Command::Serve(args) => server(|stop| up::execute(*args, Hints::Left, stop, &mut screen)),
         Command::Migrate(args) => server(|_| migrate::execute(args, &mut screen)),
         Command::FeatureLevel(args) => server(|_| level_cmd::execute(args, &mut screen)),
@@ -117,24 +138,83 @@ fn dispatch(command: Command) -> ExitCode {
     }
 }
 
+fn completions(shell: clap_complete::Shell, screen: &mut Screen) -> Result<u8, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "opencode-cloud", &mut script);
+    screen.out.write(&script)?;
+    Ok(0)
+}
+
+fn manual(dir: Option<&Path>, screen: &mut Screen) -> Result<u8, CliError> {
+    let Some(dir) = dir else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        screen.out.write(&page)?;
+        return Ok(0);
+    };
+    let written =
+        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+    written.map_err(|source| CliError::Io { doing: "cannot write the manual pages", source })?;
+    Ok(0)
+}
+
+/// Arguments of `key`.
+#[derive(Debug, clap::Args)]
+pub struct KeyArgs {
+    /// Which service.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// Prints the key that client commands would use.
+fn key(args: &KeyArgs, screen: &mut Screen) -> Result<u8, CliError> {
+    let access = args.client.resolve()?;
+    let Some(key) = access.key else {
+        return Err(ClientError::unauthorized(&access.url, &access.source).into());
+    };
+    screen.out.line(&key)?;
+    Ok(0)
+}
+
 fn failed(screen: &mut Screen, error: &CliError) -> ExitCode {
     // Nowhere is left to tell of a standard error that cannot be written.
-    let _unwritable = screen.err.line(&format!("error: {error}"));
+    let word = match screen.err.style() {
+        Style::Plain => "error:",
+        Style::Fancy => "\x1b[1;31merror:\x1b[0m",
+    };
+    let _unwritable = screen.err.line(&format!("{word} {error}"));
     ExitCode::from(error.exit_code())
 }
 
 /// What is logged unless `OPENCODE_CLOUD_LOG` says otherwise.
-const LOG_FILTER: &str = "warn,opencode_cloud=info,worker=info,placement=info";
+/// openraft logs each failed message to a member that is away, several lines a second; placement has lines of its own
+/// for that, and for the error that ends Raft.
+const LOG_FILTER: &str = "warn,opencode_cloud=info,worker=info,placement=info,openraft=off";
+/// The same of `up`, whose terminal is for people: it says itself how far it is.
+const QUIET_LOG_FILTER: &str = "warn,openraft=off";
 /// `json` for machines; anything else is for people.
 const LOG_FORMAT: &str = "OPENCODE_CLOUD_LOG_FORMAT";
 
-/// Runs a server subcommand: logs to standard error, and a token that SIGINT and SIGTERM cancel.
+/// Runs a server subcommand: logs to standard error, and a token that SIGINT and SIGTERM cancel. Its memory and its
+/// environment, which hold secrets, are closed to other processes first.
 fn server<F>(work: impl FnOnce(CancellationToken) -> F) -> Result<u8, CliError>
 where
     F: Future<Output = Result<u8, ServeError>>,
 {
+    server_with(LOG_FILTER, work)
+}
+
+fn server_with<F>(
+    default_filter: &str,
+    work: impl FnOnce(CancellationToken) -> F,
+) -> Result<u8, CliError>
+where
+    F: Future<Output = Result<u8, ServeError>>,
+{
+    let closed = sandbox::close_to_other_processes();
+    closed.map_err(|source| CliError::Io { doing: "cannot close its memory to others", source })?;
     let filter = std::env::var_os(boot::telemetry::LOG_VARIABLE);
-    let filter = filter.as_ref().and_then(|filter| filter.to_str()).unwrap_or(LOG_FILTER);
+    let filter = filter.as_ref().and_then(|filter| filter.to_str()).unwrap_or(default_filter);
     let json = std::env::var_os(LOG_FORMAT).is_some_and(|format| format == "json");
     let format = if json { LogFormat::Json } else { LogFormat::Compact };
     boot::telemetry::init(format, filter).map_err(ServeError::from)?;
@@ -153,13 +233,23 @@ fn client(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliErr
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    // Finding security 1: a tool read the worker's environment and memory, and with them every tenant's secrets.
+    #[test]
+    fn a_server_is_closed_to_other_processes_from_its_start() {
+        use rustix::process::{DumpableBehavior, dumpable_behavior};
+        assert_eq!(dumpable_behavior().expect("a state"), DumpableBehavior::Dumpable);
+        let closed = server(|_| async {
+            let state = dumpable_behavior().expect("a state");
+            Ok(u8::from(state == DumpableBehavior::NotDumpable))
+        });
+        assert_eq!(closed.expect("it runs"), 1);
     }
 
     #[test]
@@ -177,6 +267,8 @@ mod tests {
             "models anthropic --json",
             "models --all",
             "models anthropic --all",
+            "key",
+            "session delete ses_1",
         ] {
             let words = format!("opencode-cloud {line} --url http://x:1 --key k");
             let parsed = Cli::try_parse_from(words.split(' '));
@@ -187,7 +279,50 @@ mod tests {
     }
 
     #[test]
+    fn completions_and_manual_pages_know_the_subcommands() {
+        for shell in <clap_complete::Shell as clap::ValueEnum>::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "opencode-cloud", &mut script);
+            let script = String::from_utf8(script).expect("text");
+            assert!(script.contains("dev-cluster"), "{shell}");
+            assert!(!script.contains(crate::TOOL_SUPERVISOR), "{shell}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        clap_mangen::generate_to(Cli::command(), folder.path()).expect("written");
+        for page in ["opencode-cloud.1", "opencode-cloud-session-revert.1"] {
+            assert!(folder.path().join(page).is_file(), "{page}");
+        }
+    }
+
+    // Against `up --help`, which had 30 options in one list.
+    #[test]
+    fn the_options_of_up_are_in_groups() {
+        let mut cli = Cli::command();
+        let up = cli.find_subcommand_mut("up").expect("there");
+        let help = up.render_long_help().to_string();
+        for heading in [
+            "Listening:",
+            "Data:",
+            "Model:",
+            "Catalog of models:",
+            "Sessions:",
+            "Keys and secrets:",
+        ] {
+            assert!(help.contains(&format!("\n{heading}\n")), "no {heading} in {help}");
+        }
+        let ungrouped = help.split("\nOptions:\n").nth(1).unwrap_or_default().lines();
+        let ungrouped = ungrouped.take_while(|line| line.is_empty() || line.starts_with(' '));
+        let flags: Vec<&str> =
+            ungrouped.map(str::trim).filter(|line| line.starts_with('-')).collect();
+        assert!(flags.len() <= 1, "only --help: {flags:?}");
+    }
+
+    #[test]
     fn a_wrong_id_is_a_usage_error() {
+        // Finding trial 17: the message named turns only, though attempts are taken too.
+        let error = Cli::try_parse_from(["opencode-cloud", "explain", "ses_1"]);
+        let error = error.expect_err("not a request's id").to_string();
+        assert!(error.contains("trn_") && error.contains("att_"), "{error}");
         let error = Cli::try_parse_from(["opencode-cloud", "session", "show", "msg_1"]);
         assert_eq!(error.expect_err("not a session's id").exit_code(), 2);
     }

@@ -21,6 +21,7 @@ mod explain_cmd;
 pub mod llm_cmd;
 pub mod models_cmd;
 pub mod output;
+pub mod profile;
 mod rebuild_cmd;
 pub mod render;
 pub mod run;

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::CliError;
 use crate::client::{Client, ClientOptions, parsed};
 use crate::output::Screen;
 use crate::render::printable;
-use crate::table::{local_time, table};
+use crate::table::{fitted, local_time};
 
 /// Arguments of `models`.
 #[derive(Debug, clap::Args)]
@@ -19,6 +20,9 @@ pub struct ModelsArgs {
     /// Also those of providers that are not set up; of one PROVIDER, also those that are hidden or not allowed
     #[arg(long)]
     pub all: bool,
+    /// Only models with this text in their names, such as `claude`
+    #[arg(long, value_name = "TEXT")]
+    pub search: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -88,7 +92,14 @@ struct RatesView {
 /// [`CliError`].
 pub(crate) async fn execute(args: ModelsArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let client = Client::new(&args.client)?;
-    let answer = client.models_json(args.provider.as_deref(), args.all).await?;
+    let mut answer = client.models_json(args.provider.as_deref(), args.all).await?;
+    if let (Some(text), Some(models)) = (&args.search, answer["models"].as_array_mut()) {
+        let text = text.to_lowercase();
+        let has = |model: &Value| {
+            model["id"].as_str().is_some_and(|id| id.to_lowercase().contains(&text))
+        };
+        models.retain(has);
+    }
     let view: ModelsView = parsed(&answer, "the list of models")?;
     if args.json {
         screen.out.line(&answer.to_string())?;
@@ -106,17 +117,23 @@ pub(crate) async fn execute(args: ModelsArgs, screen: &mut Screen) -> Result<u8,
                     )
                 }
             }
-            None => "no model may be used".to_owned(),
+            None if args.search.is_some() => {
+                "no model has that text in its name; `--all` looks at providers that are not set up too".to_owned()
+            }
+            None => "no model can be used: none of those that the organisation's settings allow is set up; \
+                     `opencode-cloud models --all` lists what there is"
+                .to_owned(),
         };
         screen.err.line(&told)?;
     } else {
-        screen.out.print(&list(&view))?;
+        let text = list(&view, screen.out.width());
+        screen.out.print_paged(&text)?;
         screen.err.line(&origin(&view))?;
     }
     Ok(u8::from(view.models.is_empty()))
 }
 
-fn list(view: &ModelsView) -> String {
+fn list(view: &ModelsView, width: Option<usize>) -> String {
     let heading = ["MODEL", "CONTEXT", "OUTPUT", "USD/1M IN", "OUT", "VARIANTS", ""];
     let mut rows = vec![heading.map(str::to_owned)];
     rows.extend(view.models.iter().map(|model| {
@@ -144,7 +161,7 @@ fn list(view: &ModelsView) -> String {
             marks.collect::<Vec<_>>().join(", "),
         ]
     }));
-    table(&rows)
+    fitted(&rows, width)
 }
 
 fn tokens(count: Option<u64>) -> String {
@@ -192,7 +209,7 @@ mod tests {
 
     #[test]
     fn models_are_a_table_of_what_they_take_and_cost() {
-        let text = list(&view(&json!({ "updated": "2026-05-12" })));
+        let text = list(&view(&json!({ "updated": "2026-05-12" })), None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "MODEL                CONTEXT  OUTPUT  USD/1M IN  OUT  VARIANTS");
         assert_eq!(

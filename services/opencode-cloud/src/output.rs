@@ -1,6 +1,7 @@
 //! Where commands print: a reader that goes away (`… | head`) is no error.
 
 use std::io::{self, IsTerminal, Write};
+use std::process::{Command, Stdio};
 
 /// How things look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,24 @@ impl Output {
         self.is_terminal
     }
 
+    /// Columns of the terminal; `None` where there is none.
+    #[must_use]
+    pub fn width(&self) -> Option<usize> {
+        let size = self.is_terminal.then(terminal_size::terminal_size)??;
+        Some(usize::from(size.0.0))
+    }
+
+    /// Prints a long text through the pager (`PAGER`, else `less`) where people see it and it does not fit; else as
+    /// [`Output::print`].
+    ///
+    /// # Errors
+    /// As [`Output::print`].
+    pub fn print_paged(&mut self, text: &str) -> io::Result<()> {
+        let size = if self.is_terminal { terminal_size::terminal_size() } else { None };
+        let is_long = size.is_some_and(|(_, height)| text.lines().count() > usize::from(height.0));
+        if is_long && paged(text) { Ok(()) } else { self.print(text) }
+    }
+
     /// Whether the reader has gone away.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -94,6 +113,21 @@ impl Output {
             other => other,
         }
     }
+}
+
+/// Shows a text in the pager; false where there is none.
+fn paged(text: &str) -> bool {
+    let chosen = std::env::var_os("PAGER").filter(|pager| !pager.is_empty());
+    let pager = chosen.unwrap_or_else(|| "less -FRX".into());
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(pager).stdin(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return false };
+    if let Some(mut stdin) = child.stdin.take() {
+        // A pager that is left early has shown enough.
+        let _left_early = stdin.write_all(text.as_bytes());
+    }
+    // 127: the shell found no such program.
+    child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
 /// Both streams of a command.

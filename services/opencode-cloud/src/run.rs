@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::time::Duration;
 
 use domain::{Clock, IdMint, MessageId, Seq, SessionId, Stamp, SystemClock, TurnId};
 use futures::future::LocalBoxFuture;
@@ -10,15 +11,20 @@ use futures::stream::{BoxStream, poll_fn};
 use futures::{FutureExt, StreamExt};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use crate::CliError;
 use crate::client::{
     Client, ClientError, ClientOptions, LogFollower, LogItem, ModelChoice, PromptRequest,
-    SessionView,
+    SessionView, cause_text, parsed,
 };
 use crate::output::Screen;
 use crate::render::{Printed, Renderer, printable};
 use crate::run_state::{RunOutcome, RunState};
+use crate::serve::program;
+
+/// How often a run looks whether something takes long.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The largest prompt that is read, in bytes: the service's own bound.
 const MAX_PROMPT: u64 = 512 * 1024;
@@ -35,22 +41,25 @@ pub struct RunArgs {
     /// Continue this session, in its own directory
     #[arg(long, value_name = "ID")]
     pub session: Option<SessionId>,
+    /// Continue the last session of the directory
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["session", "title"])]
+    pub continue_last: bool,
     /// Model to use: NAME or PROVIDER/NAME
     #[arg(long, value_name = "NAME")]
     pub model: Option<ModelChoice>,
-    /// Variant of the model, such as `high`: how much it reasons [default: none; `--model` alone takes an earlier one back]
+    /// Variant of the model, such as `high` for how much it reasons; `--model` without it chooses the plain model again
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
-    /// Agent to work as, from this prompt on: `build`, which may do everything, or `plan`, which only looks
+    /// Agent, from this prompt on: `build`, which may do everything, or `plan`, which only reads
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// What a new session is called [default: the prompt's first line]
+    /// Title of a new session [default: the prompt's first line]
     #[arg(long, value_name = "TEXT", conflicts_with = "session")]
     pub title: Option<String>,
     /// Print the session's events as JSON, one a line, and the outcome as the last line
     #[arg(long)]
     pub json: bool,
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -88,9 +97,15 @@ pub struct Run<'a> {
 pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let text = prompt_text(&args.prompt)?;
     let client = Client::new(&args.client)?;
-    let model = model(&client, args.model.as_ref()).await?;
-    let (session, after) = open_session(&client, &args, model.as_ref(), &text).await?;
     let mut mint = IdMint::after(Stamp::default(), SystemClock::new().now_ms());
+    let fresh = SessionId::mint(&mut mint);
+    let opened = async {
+        let model = model(&client, args.model.as_ref()).await?;
+        let opened = open_session(&client, &args, fresh, model.as_ref(), &text).await?;
+        let log = LogFollower::open(&client, opened.session.clone(), opened.after).await?;
+        Ok::<_, CliError>((model, opened, log))
+    };
+    let (model, Opened { session, is_new, .. }, log) = patiently(screen, opened).await?;
     let prompt = PromptRequest {
         agent: args.agent.clone(),
         variant: args.variant.clone(),
@@ -99,17 +114,41 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     if !args.json {
         screen.err.line(&format!("session {session}"))?;
     }
-    let log = LogFollower::open(&client, session.clone(), after).await?;
     // Until here Ctrl-C ends the process: nothing was asked of the session yet.
     let interrupts = interrupts()?;
-    let mut run = Run::new(client, session, prompt.message.clone(), args.json, screen);
+    let mut run =
+        Run::new(client.clone(), session.clone(), prompt.message.clone(), args.json, screen);
     let ended = run.follow(log, &prompt, interrupts).await;
     let report = run.report(ended.as_ref().copied().unwrap_or(RunOutcome::Failed));
+    let is_void = is_new && run.is_void(&ended);
     if args.json {
         let line = serde_json::to_string(&report).expect("ids and words serialise");
         screen.out.line(&line)?;
+    } else if is_void && client.delete_session(&session).await.is_ok() {
+        screen.err.line(&format!("session {session} was removed: nothing had run in it"))?;
+    } else {
+        let program = program();
+        screen.err.line(&format!("continue: {program} run --session {session} \"…\""))?;
     }
     Ok(ended?.exit_code())
+}
+
+/// How long a beginning may take without a word.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Does the calls before a prompt, which are repeated where the service is not ready, and says so when that takes long.
+async fn patiently<T>(
+    screen: &mut Screen,
+    work: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = sleep(SILENCE) => {}
+    }
+    screen.err.line("the service is not ready; still trying")?;
+    work.await
 }
 
 impl<'a> Run<'a> {
@@ -147,6 +186,11 @@ impl<'a> Run<'a> {
         let mut asked_to_stop = false;
         let mut abort: Option<LocalBoxFuture<'_, Result<(), ClientError>>> = None;
         let mut is_aborted = false;
+        let mut is_told_lost = false;
+        let begun = Instant::now();
+        let mut waits_for_admission = true;
+        let mut looks = interval_at(begun + LOOK, LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -173,6 +217,25 @@ impl<'a> Run<'a> {
                         return Ok(outcome);
                     }
                 }
+                _ = looks.tick() => {
+                    self.announce()?;
+                    let lost = log.lost().map(str::to_owned);
+                    match lost {
+                        Some(why) if !is_told_lost => {
+                            self.note(&format!("connection lost ({why}); reconnecting"))?;
+                            is_told_lost = true;
+                        }
+                        None if is_told_lost => {
+                            self.note("connected again")?;
+                            is_told_lost = false;
+                        }
+                        Some(_) | None => {}
+                    }
+                    if waits_for_admission && !is_admitted && begun.elapsed() > SILENCE {
+                        self.note("the service has not taken the prompt yet; still trying")?;
+                        waits_for_admission = false;
+                    }
+                }
             }
             if asked_to_stop && is_admitted && abort.is_none() {
                 abort = Some(client.abort(&session).map(|done| done.map(drop)).boxed_local());
@@ -184,6 +247,23 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn report(&self, outcome: RunOutcome) -> RunReport {
         RunReport { session: self.session.clone(), turns: self.state.turns().to_vec(), outcome }
+    }
+
+    /// Whether nothing came of the run: the service refused its prompt, or no turn was begun for it.
+    fn is_void(&self, ended: &Result<RunOutcome, CliError>) -> bool {
+        match ended {
+            Ok(outcome) => *outcome == RunOutcome::Failed && self.state.turns().is_empty(),
+            Err(CliError::Client(error)) => !self.state.was_admitted() && error.is_refusal(),
+            Err(CliError::Usage(_) | CliError::Serve(_) | CliError::Io { .. }) => false,
+        }
+    }
+
+    fn announce(&mut self) -> Result<(), CliError> {
+        if let View::Text(renderer) = &mut self.view {
+            let printed = renderer.announce();
+            self.print(&printed)?;
+        }
+        Ok(())
     }
 
     fn show(&mut self, item: &LogItem) -> Result<(), CliError> {
@@ -201,6 +281,7 @@ impl<'a> Run<'a> {
                 self.print(&printed)?;
             }
             (View::Text(renderer), LogItem::Event(event)) if is_ours => {
+                renderer.at(event.time);
                 if let Some(event) = &event.event {
                     let printed = renderer.event(event);
                     self.print(&printed)?;
@@ -261,19 +342,55 @@ async fn model(
     }
 }
 
-/// The session to use, and where its log is to be read from.
+/// The session to use.
+struct Opened {
+    session: SessionId,
+    /// Where its log is to be read from.
+    after: Seq,
+    /// Whether this run made it.
+    is_new: bool,
+}
+
+impl Opened {
+    fn existing(session: SessionView) -> Self {
+        Self { session: session.id, after: session.seq, is_new: false }
+    }
+}
+
+/// The newest sessions, among which the last one of a directory is looked for.
+const NEWEST: u32 = 1_000;
+
+/// The last session of a directory that is nobody's child.
+async fn last_session(client: &Client, args: &RunArgs) -> Result<Opened, CliError> {
+    let directory = directory(args.directory.as_deref(), client.is_local())?;
+    let sessions: Vec<SessionView> =
+        parsed(&client.sessions_json(NEWEST).await?, "the list of sessions")?;
+    let own = |session: &SessionView| session.directory == directory && session.parent.is_none();
+    let last = sessions.into_iter().find(own).ok_or_else(|| {
+        let directory = printable::line(&directory, 200);
+        CliError::Usage(format!(
+            "there is no session in {directory} to continue; leave -c out to start one"
+        ))
+    })?;
+    Ok(Opened::existing(last))
+}
+
 async fn open_session(
     client: &Client,
     args: &RunArgs,
+    fresh: SessionId,
     model: Option<&ModelChoice>,
     prompt: &str,
-) -> Result<(SessionId, Seq), CliError> {
+) -> Result<Opened, CliError> {
+    if args.continue_last {
+        return last_session(client, args).await;
+    }
     if let Some(id) = &args.session {
         let session = client.session(id).await?;
         if let Some(given) = &args.directory {
             stays(&session, given, client.is_local())?;
         }
-        return Ok((session.id, session.seq));
+        return Ok(Opened::existing(session));
     }
     // A service on another machine does not have this directory: without --directory it keeps a workspace.
     let directory = match (&args.directory, client.is_local()) {
@@ -283,9 +400,9 @@ async fn open_session(
     let project = client.init_project(directory.as_deref()).await?;
     let (agent, title) = (args.agent.as_deref(), title(args, prompt));
     let session = client
-        .create_session(&project.id, directory.as_deref(), agent, model, title.as_deref())
+        .create_session(&fresh, &project.id, directory.as_deref(), agent, model, title.as_deref())
         .await?;
-    Ok((session.id, Seq(0)))
+    Ok(Opened { session: session.id, after: Seq(0), is_new: true })
 }
 
 /// Refuses a directory that is not the session's: it works where it is until it is moved.
@@ -324,7 +441,7 @@ fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
         ))
     };
     let path = if is_local { given.canonicalize() } else { std::path::absolute(given) };
-    let path = path.map_err(|error| wrong(error.kind().to_string()))?;
+    let path = path.map_err(|error| wrong(cause_text(&error)))?;
     if is_local && !path.is_dir() {
         return Err(wrong("not a directory".into()));
     }

@@ -141,6 +141,12 @@ impl RunState {
         matches!(self.progress, Progress::Promoted)
     }
 
+    /// Whether the log has our prompt.
+    #[must_use]
+    pub fn was_admitted(&self) -> bool {
+        !matches!(self.progress, Progress::Sent)
+    }
+
     /// Whether our prompt became history.
     #[must_use]
     pub fn was_promoted(&self) -> bool {

@@ -37,6 +37,12 @@ impl Delivery {
 /// What changes a session, or asks more of it.
 #[derive(Debug, Subcommand)]
 pub enum SessionChange {
+    /// Delete sessions with their logs, for good; their files stay
+    Delete {
+        /// The sessions
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<SessionId>,
+    },
     /// Give a session a title
     Rename {
         /// The session
@@ -45,7 +51,7 @@ pub enum SessionChange {
         /// Its title from now on
         title: String,
     },
-    /// Replace the older part of a session's conversation by a summary, at its place in the inbox
+    /// Replace the older part of a session's conversation with a summary, at its turn in the inbox
     Compact {
         /// The session
         #[arg(value_name = "ID")]
@@ -54,7 +60,7 @@ pub enum SessionChange {
         #[arg(long, value_enum, default_value_t = Delivery::Steer)]
         delivery: Delivery,
     },
-    /// What waits in a session's inbox
+    /// Show the inputs that wait in a session's inbox
     Inbox {
         /// The session
         #[arg(value_name = "ID")]
@@ -81,7 +87,7 @@ pub enum SessionChange {
         #[arg(value_enum)]
         delivery: Delivery,
     },
-    /// Wake a session for what waits, or for a prompt without an answer
+    /// Continue a session: start its waiting inputs, or answer a prompt that has no answer
     Resume {
         /// The session
         #[arg(value_name = "ID")]
@@ -96,19 +102,19 @@ pub enum SessionChange {
         #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
-    /// A session's children
+    /// List a session's children
     Children {
         /// The session
         #[arg(value_name = "ID")]
         id: SessionId,
     },
-    /// What a session and all below it used and cost
+    /// Show the tokens and the cost of a session and of all sessions below it
     Usage {
         /// The session
         #[arg(value_name = "ID")]
         id: SessionId,
     },
-    /// Show a session's context entries, or set one: a JSON value that the model is told
+    /// Show a session's context entries, or set one: a JSON value for the model to know
     Context {
         /// The session
         #[arg(value_name = "ID")]
@@ -177,11 +183,19 @@ pub(crate) async fn execute(
     };
     let mut code = 0;
     let (answer, told) = match change {
+        SessionChange::Delete { ids } => {
+            let mut told = String::new();
+            for id in &ids {
+                client.delete_session(id).await?;
+                writeln!(told, "{id} is deleted").expect("writing to a string cannot fail");
+            }
+            (json!(ids), told)
+        }
         SessionChange::Rename { id, title } => {
             let body = Some(json!({ "title": title }));
             let answer = call(&id, Method::PATCH, "", body).await?;
             let view: SessionView = parsed(&answer, "the session")?;
-            let told = format!("it is `{}` now\n", printable::line(&view.title, 200));
+            let told = format!("the title is now `{}`\n", printable::line(&view.title, 200));
             (answer, told)
         }
         SessionChange::Compact { id, delivery } => {
@@ -198,17 +212,17 @@ pub(crate) async fn execute(
         }
         SessionChange::Cancel { id, input } => {
             let answer = call(&id, Method::DELETE, &format!("/inbox/{input}"), None).await?;
-            (answer, "it does not wait any more\n".to_owned())
+            (answer, "it no longer waits\n".to_owned())
         }
         SessionChange::Deliver { id, input, delivery } => {
             let body = Some(json!({ "delivery": delivery.as_str() }));
             let answer = call(&id, Method::PATCH, &format!("/inbox/{input}"), body).await?;
-            (answer, format!("its delivery is `{}` now\n", delivery.as_str()))
+            (answer, format!("its delivery is now `{}`\n", delivery.as_str()))
         }
         SessionChange::Resume { id } => {
             let answer = call(&id, Method::POST, "/resume", None).await?;
             let woken = answer["resumed"] == true;
-            let told = if woken { "it goes on\n" } else { "it is running already\n" };
+            let told = if woken { "it continues\n" } else { "it is running already\n" };
             (answer, told.to_owned())
         }
         SessionChange::Wait { id, seconds } => {
@@ -229,7 +243,7 @@ pub(crate) async fn execute(
             let answer = call(&id, Method::GET, "/children", None).await?;
             let children: Vec<SessionView> = parsed(&answer, "the list of children")?;
             let none = || "it has no children\n".to_owned();
-            let told = if children.is_empty() { none() } else { list(&children) };
+            let told = if children.is_empty() { none() } else { list(&children, &screen.out) };
             (answer, told)
         }
         SessionChange::Usage { id } => {
@@ -239,13 +253,16 @@ pub(crate) async fn execute(
         }
         SessionChange::Context { id, entry: Some(key), remove: true, .. } => {
             let answer = call(&id, Method::DELETE, &entry_path(&key)?, None).await?;
-            (answer, "the model is told that it no longer applies\n".to_owned())
+            (
+                answer,
+                "removed; the model learns at its next step that it no longer applies\n".to_owned(),
+            )
         }
         SessionChange::Context { id, entry: Some(key), value: Some(value), .. } => {
             let value: Value = serde_json::from_str(&value)
                 .map_err(|error| CliError::Usage(format!("the value is not JSON: {error}")))?;
             let answer = call(&id, Method::PUT, &entry_path(&key)?, Some(value)).await?;
-            (answer, "the model is told at its next step\n".to_owned())
+            (answer, "set; the model sees it at its next step\n".to_owned())
         }
         SessionChange::Context { id, .. } => {
             let answer = call(&id, Method::GET, "/context", None).await?;

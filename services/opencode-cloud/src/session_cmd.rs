@@ -4,17 +4,17 @@
 use std::fmt::Write as _;
 
 use clap::Subcommand;
-use domain::{Seq, SessionId};
+use domain::{Clock, Seq, SessionId, SystemClock, TimestampMs};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::client::{Client, ClientOptions, LogEvent, LogFollower, LogItem, SessionView, parsed};
-use crate::output::Screen;
+use crate::output::{Output, Screen, Style};
 use crate::render::{printable, summary};
 use crate::session_change::{self, SessionChange};
 use crate::session_files::{self, SessionFiles};
-use crate::table::{local_time, table};
+use crate::table::{ago, fitted, local_time};
 
 /// Arguments of `session`.
 #[derive(Debug, clap::Args)]
@@ -44,13 +44,16 @@ pub enum SessionCommand {
         /// The session
         #[arg(value_name = "ID")]
         id: SessionId,
+        /// Its conversation, with the ids that `revert`, `fork` and `diff` take
+        #[arg(long)]
+        messages: bool,
     },
     /// The durable events of a session
     Log {
         /// The session
         #[arg(value_name = "ID")]
         id: SessionId,
-        /// Go on with what happens from now on, live text included with --json
+        /// Keep following; with --json, live text too
         #[arg(long)]
         follow: bool,
         /// Begin after this event
@@ -71,7 +74,7 @@ pub struct AbortArgs {
     /// The session
     #[arg(value_name = "ID")]
     pub id: SessionId,
-    /// Let it go on with what steers it, or with a control that is next; other input stays parked
+    /// Let it continue with steering prompts, or with a control that is next; other input stays parked
     #[arg(long)]
     pub resume: bool,
     /// Which service.
@@ -92,15 +95,26 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
                 screen.out.line(&answer.to_string())?;
             } else {
                 let sessions: Vec<SessionView> = parsed(&answer, "the list of sessions")?;
-                screen.out.print(&list(&sessions))?;
+                let text = list(&sessions, &screen.out);
+                screen.out.print_paged(&text)?;
             }
         }
-        SessionCommand::Show { id } => {
+        SessionCommand::Show { id, messages: true } => {
+            let answer = client.messages_json(&id).await?;
+            if args.json {
+                screen.out.line(&answer.to_string())?;
+            } else {
+                let text = conversation(&answer, screen.out.style());
+                screen.out.print_paged(&text)?;
+            }
+        }
+        SessionCommand::Show { id, messages: false } => {
             let answer = client.session_json(&id).await?;
             if args.json {
                 screen.out.line(&answer.to_string())?;
             } else {
-                screen.out.print(&show(&parsed(&answer, "the session")?))?;
+                let staged = staged(&answer);
+                screen.out.print(&show(&parsed(&answer, "the session")?, staged.as_deref()))?;
             }
         }
         SessionCommand::Change(change) => {
@@ -156,15 +170,21 @@ pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, Cl
         (client.abort(&args.id).await?.interrupted, false)
     };
     screen.out.line(match (interrupted, resumed) {
-        (true, true) => "interrupted; it goes on with what steers it",
+        (true, true) => "interrupted; it continues with what steers it",
         (true, false) => "interrupted; `opencode-cloud session log` shows how it settles",
-        (false, true) => "nothing was running; it goes on with what steers it",
+        (false, true) => "nothing was running; it continues with what steers it",
         (false, false) => "nothing was running",
     })?;
     Ok(0)
 }
 
-pub(crate) fn list(sessions: &[SessionView]) -> String {
+/// Sessions as a table, which fits the terminal and has relative times there.
+pub(crate) fn list(sessions: &[SessionView], to: &Output) -> String {
+    let now = to.is_terminal().then(|| SystemClock::new().now_ms());
+    list_at(sessions, now, to.width())
+}
+
+fn list_at(sessions: &[SessionView], now: Option<TimestampMs>, width: Option<usize>) -> String {
     if sessions.is_empty() {
         return "no sessions yet; start one with: opencode-cloud run \"PROMPT\"\n".to_owned();
     }
@@ -173,17 +193,71 @@ pub(crate) fn list(sessions: &[SessionView]) -> String {
     rows.extend(sessions.iter().map(|session| {
         [
             session.id.to_string(),
-            local_time(session.time.updated.unwrap_or(session.time.created)),
+            when(session.time.updated.unwrap_or(session.time.created), now),
             state(session),
             printable::line(&model(session), 40),
             printable::line(&session.directory, 60),
             printable::line(&session.title, 60),
         ]
     }));
-    table(&rows)
+    fitted(&rows, width)
 }
 
-fn show(session: &SessionView) -> String {
+/// Relative for people, absolute for files and scripts.
+fn when(time: TimestampMs, now: Option<TimestampMs>) -> String {
+    now.map_or_else(|| local_time(time), |now| ago(time, now))
+}
+
+/// What a session's answer says of a revert that is staged.
+fn staged(answer: &Value) -> Option<String> {
+    let revert = answer.get("revert").filter(|revert| !revert.is_null())?;
+    let message = printable::line(revert["messageID"].as_str().unwrap_or_default(), 80);
+    Some(format!(
+        "staged, before {message}; `session unrevert` undoes it, a new prompt makes it final"
+    ))
+}
+
+/// The conversation, a heading and its texts for each message.
+fn conversation(answer: &Value, style: Style) -> String {
+    let mut text = String::new();
+    for message in answer.as_array().into_iter().flatten() {
+        let word = |at: &str| message.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        let heading = printable::line(&format!("{} {}", word("/info/role"), word("/info/id")), 120);
+        let heading = match style {
+            Style::Plain => format!("--- {heading}"),
+            Style::Fancy => format!("\x1b[1m{heading}\x1b[0m"),
+        };
+        text.push_str(&heading);
+        text.push('\n');
+        for part in message["parts"].as_array().into_iter().flatten() {
+            let line = match part["type"].as_str() {
+                Some("text") => printable::block(part["text"].as_str().unwrap_or_default())
+                    .trim_end()
+                    .to_owned(),
+                Some("tool") => {
+                    let tool = part["tool"].as_str().unwrap_or_default();
+                    let title = part.pointer("/state/title").and_then(Value::as_str);
+                    let status = part.pointer("/state/status").and_then(Value::as_str);
+                    let title = title.unwrap_or_default();
+                    let line = format!("[{}] {tool} {title}", status.unwrap_or("unknown"));
+                    printable::line(&line, 200)
+                }
+                Some(_) | None => continue,
+            };
+            text.push_str(&line);
+            text.push('\n');
+        }
+        let error = message.pointer("/info/error/data/message").and_then(Value::as_str);
+        if let Some(error) = error {
+            writeln!(text, "error: {}", printable::line(error, 400))
+                .expect("writing to a string cannot fail");
+        }
+        text.push('\n');
+    }
+    if text.is_empty() { "no messages yet\n".to_owned() } else { text }
+}
+
+fn show(session: &SessionView, staged: Option<&str>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let value = printable::line(value, 1_000);
@@ -204,6 +278,9 @@ fn show(session: &SessionView) -> String {
     line("cost", &format!("{:.4} USD", session.cost));
     if let Some(parent) = &session.parent {
         line("parent", parent.as_str());
+    }
+    if let Some(staged) = staged {
+        line("revert", staged);
     }
     for notice in &session.notices {
         line("notice", &notice.message);
@@ -252,20 +329,42 @@ mod tests {
 
     #[test]
     fn a_list_has_a_line_for_each_session_and_tells_what_to_do_without_one() {
-        let text = list(&[session(true), session(false)]);
+        let text = list_at(&[session(true), session(false)], None, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].starts_with("ses_1 ") && lines[1].contains("  busy "), "{text}");
         assert!(lines[2].contains("  completed ") && lines[2].ends_with("a [2Jb"), "{text}");
-        assert!(list(&[]).contains("opencode-cloud run"));
+        assert!(list_at(&[], None, None).contains("opencode-cloud run"));
+        let told = list_at(&[session(false)], Some(120_001), Some(80));
+        assert!(told.contains("  2 min ago  "), "{told}");
     }
 
     #[test]
     fn a_session_is_shown_with_what_it_used() {
-        let text = show(&session(false));
+        let text = show(&session(false), None);
         assert!(text.contains("model      p/m (high)\n"), "{text}");
         assert!(text.ends_with("notice     m is old\n"), "{text}");
         assert!(text.contains("tokens     3 in, 4 out\n"), "{text}");
         assert!(text.contains("cost       0.5000 USD\nparent     ses_0\n"), "{text}");
+    }
+
+    // Finding trial 10: nothing told where a message's id comes from, or that a revert is staged.
+    #[test]
+    fn a_conversation_has_the_ids_that_other_commands_take() {
+        let answer = json!([
+            { "info": { "id": "msg_1", "role": "user" },
+              "parts": [{ "type": "text", "text": "hi\u{1b}[2J" }] },
+            { "info": { "id": "msg_2", "role": "assistant", "error": { "data": { "message": "no" } } },
+              "parts": [{ "type": "step-start" }, { "type": "tool", "tool": "read",
+                "state": { "status": "completed", "title": "a.txt" } }] },
+        ]);
+        assert_eq!(
+            conversation(&answer, Style::Plain),
+            "--- user msg_1\nhi[2J\n\n--- assistant msg_2\n[completed] read a.txt\nerror: no\n\n"
+        );
+        assert_eq!(conversation(&json!([]), Style::Plain), "no messages yet\n");
+        let told = staged(&json!({ "revert": { "messageID": "msg_1" } })).expect("staged");
+        assert!(show(&session(false), Some(&told)).contains("revert     staged, before msg_1; "));
+        assert_eq!(staged(&json!({ "revert": null })), None);
     }
 }

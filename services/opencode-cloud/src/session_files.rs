@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::CliError;
 use crate::client::{Client, SessionView, parsed};
-use crate::output::Screen;
+use crate::output::{Screen, Style};
 use crate::render::printable;
 use crate::session_change::Delivery;
-use crate::table::table;
+use crate::table::{count, table};
 
 /// Where a session goes on from, and what became of its files.
 #[derive(Debug, Subcommand)]
@@ -35,7 +35,7 @@ pub enum SessionFiles {
         #[arg(long = "id", value_name = "SESSION")]
         fork: Option<SessionId>,
     },
-    /// Let a session go on in another directory, at this place in its inbox
+    /// Continue a session in another directory, at its turn in the inbox
     Move(MoveArgs),
     /// Go back to before a message, files included; the next prompt makes that final, `unrevert` undoes it
     Revert {
@@ -45,12 +45,15 @@ pub enum SessionFiles {
         /// The first message that is taken back
         #[arg(
             value_name = "MESSAGE",
-            required_unless_present = "commit",
-            conflicts_with = "commit"
+            required_unless_present_any = ["commit", "last"],
+            conflicts_with_all = ["commit", "last"]
         )]
         message: Option<MessageId>,
+        /// Take back the last prompt and all that followed it
+        #[arg(long, conflicts_with = "commit")]
+        last: bool,
         /// Leave the files as they are
-        #[arg(long, requires = "message")]
+        #[arg(long, conflicts_with = "commit")]
         keep_files: bool,
         /// Make a revert final without a new prompt
         #[arg(long)]
@@ -62,7 +65,7 @@ pub enum SessionFiles {
         #[arg(value_name = "ID")]
         id: SessionId,
     },
-    /// What a session changed in files
+    /// Show what a session changed in files
     Diff {
         /// The session
         #[arg(value_name = "ID")]
@@ -82,7 +85,7 @@ pub struct MoveArgs {
     /// The session
     #[arg(value_name = "ID")]
     pub id: SessionId,
-    /// Where it goes on
+    /// The destination
     #[command(flatten)]
     pub to: Destination,
     /// Take the files along, to a new workspace
@@ -143,7 +146,7 @@ pub(crate) async fn execute(
             let answer = client.persist_of_session(&id, "/fork", &body).await?;
             let view: SessionView = parsed(&answer, "the session")?;
             let directory = printable::line(&view.directory, 200);
-            let told = format!("{} goes on from there, in {directory}\n", view.id);
+            let told = format!("{} continues from there, in {directory}\n", view.id);
             (answer, told)
         }
         SessionFiles::Move(MoveArgs { id, to, carry, delivery }) => {
@@ -166,7 +169,11 @@ pub(crate) async fn execute(
             let told = "it waits in the inbox; `opencode-cloud session log` shows when it moves\n";
             (answer, told.to_owned())
         }
-        SessionFiles::Revert { id, message: Some(message), keep_files, .. } => {
+        SessionFiles::Revert { id, message, last, keep_files, commit: false } => {
+            let message = match message {
+                Some(message) if !last => message,
+                Some(_) | None => last_prompt(client, &id).await?,
+            };
             let body = json!({
                 "id": MessageId::mint(&mut mint), "messageID": message, "files": !keep_files,
             });
@@ -174,20 +181,25 @@ pub(crate) async fn execute(
             let told = reverted(&answer);
             (answer, told)
         }
-        SessionFiles::Revert { id, message: None, .. } => {
+        SessionFiles::Revert { id, commit: true, .. } => {
             let answer = client.persist_of_session(&id, "/revert/commit", &json!({})).await?;
-            (answer, "what was taken back is gone for good\n".to_owned())
+            (answer, "the revert is final\n".to_owned())
         }
         SessionFiles::Unrevert { id } => {
-            let body = json!({ "id": MessageId::mint(&mut mint) });
-            let answer = client.persist_of_session(&id, "/unrevert", &body).await?;
-            (answer, "everything is back\n".to_owned())
+            let before = client.session_json(&id).await?;
+            if before["revert"].is_null() {
+                (before, "no revert is staged, so there is nothing to undo\n".to_owned())
+            } else {
+                let body = json!({ "id": MessageId::mint(&mut mint) });
+                let answer = client.persist_of_session(&id, "/unrevert", &body).await?;
+                (answer, "the revert is undone\n".to_owned())
+            }
         }
         SessionFiles::Diff { id, message, stat } => {
             let query = message.map_or_else(String::new, |id| format!("?messageID={id}"));
             let (below, limit) = (format!("/diff{query}"), client.pace().answer);
             let answer = client.of_session(&id, Method::GET, &below, None, limit).await?;
-            let told = diff(&parsed(&answer, "the diff")?, stat);
+            let told = diff(&parsed(&answer, "the diff")?, stat, screen.out.style());
             (answer, told)
         }
     };
@@ -199,20 +211,53 @@ pub(crate) async fn execute(
     Ok(0)
 }
 
+/// The last prompt of a user that is not taken back already.
+async fn last_prompt(client: &Client, id: &SessionId) -> Result<MessageId, CliError> {
+    let session = client.session_json(id).await?;
+    let messages = client.messages_json(id).await?;
+    let staged = session.pointer("/revert/messageID").and_then(Value::as_str);
+    last_of(&messages, staged).ok_or_else(|| {
+        CliError::Usage(format!("session {id} has no prompt that could be taken back"))
+    })
+}
+
+fn last_of(messages: &Value, staged: Option<&str>) -> Option<MessageId> {
+    let messages = messages.as_array()?.iter().map(|message| &message["info"]);
+    let left = messages.take_while(|info| staged.is_none_or(|staged| info["id"] != staged));
+    left.filter(|info| info["role"] == "user").last()?["id"].as_str()?.parse().ok()
+}
+
 /// What a session's view says of a revert that is staged.
 fn reverted(session: &Value) -> String {
     let files = session["revert"]["files"].as_array().map_or(0, Vec::len);
-    let mut text = format!("taken back, with {files} files");
+    let mut text = format!("reverted, with {}", count(files as u64, "file"));
     for file in session["revert"]["files"].as_array().into_iter().flatten() {
         let name = printable::line(file["file"].as_str().unwrap_or_default(), 200);
         write!(text, "\n  {name}").expect("writing to a string cannot fail");
     }
-    text.push_str("\na new prompt makes that final, `session unrevert` undoes it\n");
+    text.push_str("\na new prompt makes this final; `session unrevert` undoes it\n");
     text
 }
 
+/// A patch as it is read: added lines green and removed ones red, on a terminal.
+fn coloured(patch: &str, style: Style) -> String {
+    let patch = printable::block(patch);
+    if style == Style::Plain {
+        return patch;
+    }
+    let colour = |line: &str| match line.as_bytes() {
+        [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => "1",
+        [b'+', ..] => "32",
+        [b'-', ..] => "31",
+        [b'@', b'@', ..] => "36",
+        _ => "0",
+    };
+    let lines = patch.lines().map(|line| format!("\x1b[{}m{line}\x1b[0m\n", colour(line)));
+    lines.collect()
+}
+
 /// A diff as people read it: patches, or a line for each file, and what they add up to.
-fn diff(diff: &DiffView, stat: bool) -> String {
+fn diff(diff: &DiffView, stat: bool, style: Style) -> String {
     if diff.files.is_empty() {
         return "no files were changed\n".to_owned();
     }
@@ -233,15 +278,17 @@ fn diff(diff: &DiffView, stat: bool) -> String {
             let name = printable::line(&file.file, 1_000);
             match &file.patch {
                 Some(patch) => {
-                    text.push_str(&printable::block(patch));
-                    if !patch.ends_with('\n') {
+                    text.push_str(&coloured(patch, style));
+                    if style == Style::Plain && !patch.ends_with('\n') {
                         text.push('\n');
                     }
                 }
                 None => {
                     let (status, plus, minus) = (&file.status, file.additions, file.deletions);
                     let status = printable::line(status, 20);
-                    writeln!(text, "{name}: {status}, {plus} added, {minus} removed")
+                    // Several steps, or files of several directories after a move, make no single patch.
+                    let why = if file.partial { " (no patch: counted step by step)" } else { "" };
+                    writeln!(text, "{name}: {status}, {plus} added, {minus} removed{why}")
                         .expect("writing to a string cannot fail");
                 }
             }
@@ -249,13 +296,15 @@ fn diff(diff: &DiffView, stat: bool) -> String {
     }
     let sum = |of: fn(&FileView) -> u64| diff.files.iter().map(of).sum::<u64>();
     let (plus, minus) = (sum(|file| file.additions), sum(|file| file.deletions));
-    write!(text, "{} files, {plus} lines added, {minus} removed", diff.files.len())
+    let (files, plus) = (count(diff.files.len() as u64, "file"), count(plus, "line"));
+    write!(text, "{files}, {plus} added, {minus} removed")
         .expect("writing to a string cannot fail");
     if diff.more > 0 {
-        write!(text, ", and {} more files", diff.more).expect("writing to a string cannot fail");
+        write!(text, ", and {}", count(diff.more, "more file"))
+            .expect("writing to a string cannot fail");
     }
     if diff.files.iter().any(|file| file.partial) {
-        text.push_str("; some are counted step by step, so a line may count more than once");
+        text.push_str("; some files have no patch, since several steps or directories changed them, and a line may count more than once");
     }
     text.push('\n');
     text
@@ -276,15 +325,15 @@ mod tests {
 
     #[test]
     fn a_diff_is_its_patches_and_what_they_add_up_to() {
-        let text = diff(&answer(), false);
+        let text = diff(&answer(), false, Style::Plain);
         assert_eq!(
             text,
             "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+t[2Jwo\n\
              b .bin: added, 0 added, 0 removed\n\
-             2 files, 1 lines added, 1 removed, and 3 more files\n"
+             2 files, 1 line added, 1 removed, and 3 more files\n"
         );
         assert_eq!(
-            diff(&DiffView { files: Vec::new(), more: 0 }, false),
+            diff(&DiffView { files: Vec::new(), more: 0 }, false, Style::Plain),
             "no files were changed\n"
         );
     }
@@ -293,10 +342,33 @@ mod tests {
     fn a_diff_can_be_counted_only_and_says_when_lines_may_count_twice() {
         let mut view = answer();
         view.files[0].partial = true;
-        let text = diff(&view, true);
+        let text = diff(&view, true, Style::Plain);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..2], ["FILE    STATUS    +  -", "a.txt   modified  1  1"], "{text}");
         assert!(lines[3].contains("more than once"), "{text}");
+    }
+
+    // Finding trial 21: a diff had no colours.
+    #[test]
+    fn a_terminal_shows_what_was_added_and_removed() {
+        let text = diff(&answer(), false, Style::Fancy);
+        assert!(text.contains("\x1b[31m-one\x1b[0m\n\x1b[32m+t[2Jwo\x1b[0m\n"), "{text:?}");
+    }
+
+    // Finding trial 10: nothing told which message to revert.
+    #[test]
+    fn the_last_prompt_is_found_before_what_is_taken_back_already() {
+        let message = |id: &str, role: &str| json!({ "info": { "id": id, "role": role } });
+        let messages = json!([
+            message("msg_1", "user"),
+            message("msg_2", "assistant"),
+            message("msg_3", "user"),
+            message("msg_4", "assistant"),
+        ]);
+        let last = |staged| last_of(&messages, staged).map(|id| id.to_string());
+        assert_eq!(last(None).as_deref(), Some("msg_3"));
+        assert_eq!(last(Some("msg_3")).as_deref(), Some("msg_1"));
+        assert_eq!(last(Some("msg_1")), None);
     }
 
     #[test]
@@ -304,7 +376,7 @@ mod tests {
         let session =
             json!({ "revert": { "messageID": "msg_a", "files": [{ "file": "a\u{7}.txt" }] } });
         let text = reverted(&session);
-        assert!(text.starts_with("taken back, with 1 files\n  a .txt\n"), "{text}");
-        assert!(reverted(&json!({})).starts_with("taken back, with 0 files\n"));
+        assert!(text.starts_with("reverted, with 1 file\n  a .txt\n"), "{text}");
+        assert!(reverted(&json!({})).starts_with("reverted, with 0 files\n"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use simulated_model::{Options, SimulatedModel};
+use simulated_model::{ALL_MODELS, Options, SimulatedModel, TokenLimits};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::CliError;
@@ -11,12 +11,18 @@ use crate::output::Screen;
 /// Arguments of `simulated-model`.
 #[derive(Debug, clap::Args)]
 pub struct SimulatedArgs {
-    /// Port to listen on; 0 takes a free one, which is printed
-    #[arg(long, value_name = "N", default_value_t = 4097)]
+    /// Port to listen on; 0 takes a free one and prints it
+    #[arg(long, value_name = "N", default_value_t = 4401)]
     pub port: u16,
     /// Address to listen on; it has no authentication
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub bind: IpAddr,
+    /// Tokens that fit into a request and its answer; larger requests are refused as a provider would [default: any]
+    #[arg(long, value_name = "N")]
+    pub context_limit: Option<u64>,
+    /// Tokens that fit into a request [default: as many as the context has]
+    #[arg(long, value_name = "N")]
+    pub input_limit: Option<u64>,
 }
 
 /// Serves until SIGINT or SIGTERM; answers the exit code.
@@ -35,13 +41,15 @@ async fn serve(args: &SimulatedArgs, screen: &mut Screen) -> Result<u8, CliError
     let mut interrupt = signal(SignalKind::interrupt()).map_err(listen)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(listen)?;
     let bind = SocketAddr::new(args.bind, args.port);
-    let options = Options { bind, ..Options::default() };
+    let limits = TokenLimits { input: args.input_limit, context: args.context_limit };
+    let limits = [(ALL_MODELS.to_owned(), limits)].into();
+    let options = Options { bind, limits, ..Options::default() };
     let running = SimulatedModel::start(options).await.map_err(|error| {
-        let why = error.kind();
-        CliError::Usage(format!("cannot listen on {bind} ({why}); choose another --port"))
+        let why = crate::client::cause_text(&error);
+        CliError::Usage(format!("cannot listen on {bind}: {why}; choose another --port"))
     })?;
     screen.out.line(&format!(
-        "simulated model (no language model) at {url}; use it with: opencode-cloud up --model-url {url}",
+        "simulated model (not a language model) at {url}; use it with: opencode-cloud up --model-url {url}",
         url = running.url()
     ))?;
     tokio::select! {

@@ -19,6 +19,53 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
+/// The narrowest that a column is cut to.
+const NARROWEST: usize = 12;
+
+/// As [`table`], within `width` columns: the widest columns but the first, which has ids, are cut.
+pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>) -> String {
+    let Some(width) = width else { return table(rows) };
+    let widest =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let mut widths: [usize; N] = std::array::from_fn(widest);
+    let gaps = 2 * N.saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > width {
+        let wide = widths.iter_mut().skip(1).filter(|its| **its > NARROWEST).max();
+        let Some(wide) = wide else { break };
+        *wide -= 1;
+    }
+    let cut = |row: &[String; N]| -> [String; N] {
+        std::array::from_fn(|column| shortened(&row[column], widths[column]))
+    };
+    table(&rows.iter().map(cut).collect::<Vec<_>>())
+}
+
+fn shortened(cell: &str, width: usize) -> String {
+    if cell.chars().count() <= width {
+        return cell.to_owned();
+    }
+    let mut short: String = cell.chars().take(width.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// A number of things: `1 file`, `2 files`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+/// How long ago something happened, for people: `3 min ago`.
+pub(crate) fn ago(ms: domain::TimestampMs, now: domain::TimestampMs) -> String {
+    let seconds = now.saturating_sub(ms) / 1_000;
+    match seconds {
+        ..60 => "just now".to_owned(),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..2_592_000 => format!("{} d ago", seconds / 86_400),
+        _ => local_time(ms).chars().take(10).collect(),
+    }
+}
+
 /// A time of an event, in this machine's time zone.
 pub(crate) fn local_time(ms: domain::TimestampMs) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
@@ -38,6 +85,29 @@ mod tests {
         let rows = [["A", "B"], ["äö", "x"], ["abc", ""]].map(|row| row.map(str::to_owned));
         assert_eq!(table(&rows), "A    B\näö   x\nabc\n");
         assert_eq!(table::<2>(&[]), "");
+    }
+
+    // Finding trial 21: tables wrapped, times were absolute, and there was "1 files".
+    #[test]
+    fn a_table_is_cut_to_its_terminal_and_never_its_ids() {
+        let rows = [["ID", "PATH"], ["ses_0123456789abcdef", "/a/very/long/directory/of/mine"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let text = fitted(&rows, Some(40));
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(text.contains("ses_0123456789abcdef  /a/very/long/dire…"), "{text}");
+        assert_eq!(fitted(&rows, None), table(&rows));
+        assert!(fitted(&rows, Some(3)).contains("/a/very/lon…"), "it stays readable");
+    }
+
+    #[test]
+    fn numbers_and_times_read_as_people_say_them() {
+        assert_eq!((count(1, "file"), count(0, "line")), ("1 file".into(), "0 lines".into()));
+        let now = 1_795_293_590_662;
+        let ago = |seconds: i64| ago(now - seconds * 1_000, now);
+        assert_eq!((ago(-5), ago(59)), ("just now".into(), "just now".into()));
+        assert_eq!((ago(61), ago(7_300)), ("1 min ago".into(), "2 h ago".into()));
+        assert_eq!(ago(200_000), "2 d ago");
+        assert_eq!(ago(9_000_000).len(), "2026-08-11".len());
     }
 
     #[test]

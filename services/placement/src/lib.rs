@@ -9,7 +9,7 @@
 use async_trait::async_trait;
 use axum::Router;
 use axum::routing::get;
-use domain::{Generation, SessionRef};
+use domain::{FencingToken, Generation, LocationRef, SessionRef};
 use placement::{PlacementNode, ReadyWork, ReadyWorkError};
 use store::Store;
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
@@ -18,21 +18,58 @@ use tokio::net::TcpListener;
 const LISTENER: TaskKind = TaskKind::new("placement listener", OnError::StopRole, OnCancel::Wait);
 
 /// The store's *ready* sessions, as placement's sweep asks for them.
-pub struct StoreReadyWork(pub Store);
+pub struct StoreReadyWork {
+    /// Where they are.
+    pub store: Store,
+    /// Logs in as `oc_migrate`, to raise the generation for a group that is founded over the fences of an earlier one.
+    /// Without it such a group waits for an operator to do so.
+    pub migrate_url: Option<String>,
+}
+
+/// Fences of an earlier placement group outrank the tokens of this new one.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "workers of an earlier placement group have been here in generation {}, and the generation is {}: \
+     their fences outrank every token of this new group; run `placement raise-generation`",
+    found.0,
+    generation.0
+)]
+struct Outranked {
+    found: Generation,
+    generation: Generation,
+}
 
 #[async_trait]
 impl ReadyWork for StoreReadyWork {
     async fn unplaced(
         &self,
-        after: Option<&SessionRef>,
+        after: Option<&LocationRef>,
         limit: u32,
     ) -> Result<Vec<SessionRef>, ReadyWorkError> {
-        let ready = self.0.ready_sessions(after.cloned(), i64::from(limit)).await?;
+        let ready = self.store.ready_locations(after.cloned(), i64::from(limit)).await?;
         Ok(ready.into_iter().map(|row| row.session).collect())
     }
 
     async fn generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
-        Ok(Some(self.0.cluster().await?.generation))
+        Ok(Some(self.store.cluster().await?.generation))
+    }
+
+    async fn first_generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
+        let generation = self.store.cluster().await?.generation;
+        let highest = self.store.highest_fence().await?;
+        if highest == FencingToken(0) || highest.generation() < generation {
+            return Ok(Some(generation));
+        }
+        let generation = match &self.migrate_url {
+            Some(url) => Store::raise_generation(url).await?,
+            None => generation,
+        };
+        let found = highest.generation();
+        if found < generation {
+            Ok(Some(generation))
+        } else {
+            Err(Outranked { found, generation }.into())
+        }
     }
 }
 
@@ -43,4 +80,42 @@ pub fn serve(node: &PlacementNode, listener: TcpListener, role: &TaskGroup) {
     role.spawn(LISTENER, async move {
         axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::OrgId;
+    use store::{LocationKind, StoreOptions};
+
+    use super::*;
+
+    // Finding store 10: losing `up`'s placement folder stopped every Location that had been placed.
+    #[tokio::test]
+    async fn a_group_founded_over_fences_raises_the_generation() -> anyhow::Result<()> {
+        let database = testkit::database().await?;
+        let store = Store::connect(&StoreOptions::new(database.store_url()))?;
+        let migrate_url = Some(database.url("oc_migrate"));
+        let ready = |migrate_url| StoreReadyWork { store: store.clone(), migrate_url };
+        let first = async |ready: StoreReadyWork| match ready.first_generation().await {
+            Ok(generation) => Ok(generation),
+            Err(error) => Err(error.to_string()),
+        };
+        let before = store.cluster().await?.generation;
+        assert_eq!(first(ready(None)).await, Ok(Some(before)), "nobody has been here");
+
+        let org = OrgId::FIRST;
+        store.ensure_organisation(org, "tests".into(), 1).await?;
+        let project = store.ensure_project(org, "a project".into(), 1).await?.id;
+        let kind = LocationKind::Managed;
+        let location = store.ensure_location(org, project, kind, "/workspace".into(), 1).await?.id;
+        let token = FencingToken::new(before, 7).expect("in range");
+        store.raise_fence(LocationRef { org, location }, token).await?;
+
+        let waits = first(ready(None)).await.expect_err("outranked");
+        assert!(waits.contains("placement raise-generation"), "{waits}");
+        let raised = first(ready(migrate_url.clone())).await.expect("raised").expect("known");
+        assert!(raised > before && FencingToken::new(raised, 1) > Some(token));
+        assert_eq!(first(ready(migrate_url)).await, Ok(Some(raised)), "once is enough");
+        Ok(())
+    }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use domain::{FencingToken, LocationId, SnapshotTree};
@@ -60,6 +61,13 @@ impl Directory {
     }
 }
 
+/// Makes directories that are closed to other users, whatever the umask.
+fn private() -> std::fs::DirBuilder {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
 /// Finds or makes the directory of a token. What this worker had of the Location before becomes it. `last`: the token
 /// that acted there before, if no snapshot is newer. Blocking.
 pub(crate) fn own(
@@ -68,7 +76,7 @@ pub(crate) fn own(
     token: FencingToken,
     last: Option<FencingToken>,
 ) -> io::Result<Directory> {
-    std::fs::create_dir_all(folder)?;
+    private().recursive(true).create(folder)?;
     let root = folder.join(format!("{location}.{}", token.0));
     let earlier = earlier(folder, location, token)?;
     let is_whole = |root: &Path| root.is_dir() && !restoring(root).exists();
@@ -90,7 +98,7 @@ pub(crate) fn own(
         std::fs::write(restoring(&root), "")?;
         match earlier.iter().rfind(|(_, path)| path.is_dir()) {
             Some((_, path)) => std::fs::rename(path, &root)?,
-            None => std::fs::create_dir(&root)?,
+            None => private().create(&root)?,
         }
     }
     for (_, path) in &earlier {
@@ -112,6 +120,21 @@ pub(crate) fn shared(
     first: bool,
     seeded: bool,
 ) -> io::Result<Option<Directory>> {
+    shared_with(folder, location, first, seeded, sync_directory)
+}
+
+/// Makes a directory's names durable.
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    std::fs::File::open(directory)?.sync_all()
+}
+
+fn shared_with(
+    folder: &Path,
+    location: &LocationId,
+    first: bool,
+    seeded: bool,
+    mut sync: impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<Option<Directory>> {
     let root = folder.join(location.as_str());
     if root.is_dir() {
         let filled = !restoring(&root).exists();
@@ -122,11 +145,16 @@ pub(crate) fn shared(
     if !first {
         return Ok(None);
     }
-    std::fs::create_dir_all(folder)?;
+    private().recursive(true).create(folder)?;
     if seeded {
         std::fs::write(restoring(&root), "")?;
     }
-    std::fs::create_dir(&root)?;
+    private().create(&root)?;
+    // The fence, which says that the directory is there, is durable at once. A machine that loses power between the two
+    // must not keep the one without the other.
+    for directory in [Some(folder), folder.parent()].into_iter().flatten() {
+        sync(directory)?;
+    }
     Ok(Some(Directory { root, whole: !seeded, anew: None }))
 }
 
@@ -284,6 +312,25 @@ mod tests {
         assert_eq!(disk.names(), [".12", ".12.restoring"]);
         whole(&later.root, None).expect("whole");
         assert_eq!(disk.names(), [".12"]);
+    }
+
+    // Finding store 22: after a loss of power the fence was there and the directory was not, for good.
+    #[test]
+    fn a_shared_directory_is_durable_before_its_fence() {
+        let disk = Disk::new();
+        let folder = disk.folder.path().join("org");
+        let mut synced = Vec::new();
+        let made = shared_with(&folder, &disk.location, true, true, |directory| {
+            let root = folder.join(disk.location.as_str());
+            assert!(root.is_dir() && restoring(&root).exists(), "after all that is made");
+            synced.push(directory.to_path_buf());
+            Ok(())
+        });
+        assert!(!made.expect("made").expect("here").whole);
+        assert_eq!(synced, [folder.clone(), disk.folder.path().to_path_buf()]);
+        let failed = |_: &Path| Err(io::Error::other("no disk"));
+        let other = LocationId::mint(&mut IdMint::after(Stamp::default(), 9));
+        shared_with(&folder, &other, true, false, failed).expect_err("no fence is raised");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use domain::{FencingToken, LocationRef, OrgId, SessionRef};
+use domain::{FencingToken, LocationRef, OrgId, SessionError, SessionRef};
 use futures::future::join_all;
 use history::History;
 use placement_api::{Lease, PlaceRequest};
@@ -20,9 +20,10 @@ use tracing::{debug, error, info, warn};
 use crate::cache::HistoryCache;
 use crate::fair::FairQueue;
 use crate::heartbeat::{LeaseChange, Pulse};
-use crate::location::{RESTORE_FAILED, take_over};
+use crate::location::{TakeoverError, take_over};
 use crate::options::{WorkerOptions, WorkerParts};
-use crate::sweep::{self, Found};
+use crate::setbacks::Setbacks;
+use crate::sweep::{self, Found, LookError, Watched};
 use crate::told::Tells;
 
 const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
@@ -33,14 +34,28 @@ const SWEEP: TaskKind = TaskKind::new("sweep", OnError::Log, OnCancel::Abort);
 
 /// Sessions that wait for a slot at the most; the sweep finds the rest.
 const QUEUE: usize = 10_000;
+/// Sessions that hints have named before the lease of their Location came. Bounded, since anybody can publish a hint.
+const EXPECTED: usize = 1_000;
+/// Tools, provider requests and drains end when the store has not answered for this long, and not before: an ordinary
+/// failover is shorter, and what runs on is then written under the same claim.
+const WITHOUT_STORE: Duration = Duration::from_secs(30);
 
-/// What the executor is told.
+/// The executor's input.
 pub(crate) enum Message {
     Hint(WorkerHint),
     Leases(LeaseChange),
-    TakenOver(LocationRef, FencingToken, Result<Workspace, StoreError>),
-    Ended(SessionRef, DrainExit, Option<Box<History>>),
-    Swept(Result<Found, StoreError>),
+    TakenOver(LocationRef, FencingToken, Result<Workspace, TakeoverError>),
+    /// A drain has ended; without an exit when it broke off.
+    Ended(SessionRef, Option<DrainExit>, Option<Box<History>>),
+    Looked(Look, Result<Found, LookError>),
+}
+
+/// A look at the store that was asked for.
+pub(crate) struct Look {
+    /// When (monotonic).
+    asked: Duration,
+    /// Whether it is the sweep; otherwise a look at one session.
+    whole: bool,
 }
 
 /// A Location that is leased to this worker.
@@ -57,6 +72,8 @@ struct Held {
 /// A drain that runs.
 struct Running {
     handle: DrainHandle,
+    /// Counts the worker's drains.
+    number: u64,
     /// Woken since it began: look again when it ends.
     again: bool,
 }
@@ -77,6 +94,11 @@ pub(crate) struct Executor {
     /// Tells drains whether anyone does.
     crowd: Crowd,
     cache: HistoryCache,
+    setbacks: Setbacks,
+    /// Sessions that hints have named, of Locations that are not leased yet.
+    expected: HashSet<SessionRef>,
+    /// Drains that were started.
+    started: u64,
     sweeping: bool,
 }
 
@@ -103,6 +125,9 @@ impl Executor {
             queue: FairQueue::new(QUEUE),
             crowd: Crowd::default(),
             cache: HistoryCache::default(),
+            setbacks: Setbacks::default(),
+            expected: HashSet::new(),
+            started: 0,
             sweeping: false,
         }
     }
@@ -138,21 +163,30 @@ impl Executor {
                     running.handle.resync();
                 }
             }
-            Message::Hint(WorkerHint::Assigned { location, token, session }) => {
-                self.pulse.assigned(self.parts.runtime.clock.monotonic());
-                self.gain(Lease { location: location.clone(), token });
+            Message::Hint(WorkerHint::Assigned { location, session }) => {
+                self.pulse.hurry();
                 if let Some(session) = session {
                     let LocationRef { org, location } = location;
-                    self.poke(SessionRef { org, location, session });
+                    self.expect(SessionRef { org, location, session });
                 }
             }
             Message::Leases(LeaseChange::All(leases)) => self.leases(leases),
+            Message::Leases(LeaseChange::Some(changes)) => {
+                for lost in changes.lost {
+                    let held = self.held.get(&lost.location);
+                    if held.is_some_and(|held| held.token <= lost.token) {
+                        self.held.remove(&lost.location);
+                    }
+                }
+                changes.gained.into_iter().for_each(|lease| self.gain(lease));
+            }
+            Message::Leases(LeaseChange::HandOver) => self.hand_over(),
             Message::Leases(LeaseChange::Reborn) => self.held.clear(),
             Message::TakenOver(at, token, result) => self.taken_over(&at, token, result),
             Message::Ended(session, exit, history) => {
-                self.ended(session, &exit, history.map(|history| *history));
+                self.ended(session, exit.as_ref(), history.map(|history| *history));
             }
-            Message::Swept(result) => self.swept(result),
+            Message::Looked(look, result) => self.looked(&look, result),
         }
     }
 
@@ -172,12 +206,16 @@ impl Executor {
         if self.held.get(&location).is_some_and(|held| held.token >= token) {
             return;
         }
-        let idle_since = self.parts.runtime.clock.monotonic();
-        let held = Held { token, workspace: None, idle_since, waiting: HashSet::new() };
+        let now = self.parts.runtime.clock.monotonic();
+        let pause = self.setbacks.pause(&location, now);
+        let waiting = self.expected.extract_if(|session| session.location_ref() == location);
+        let waiting = waiting.collect();
+        let held = Held { token, workspace: None, idle_since: now, waiting };
         self.held.insert(location.clone(), held);
         let (runtime, options) = (self.parts.runtime.clone(), self.options.clone());
         let inbox = self.inbox.clone();
         self.tasks.spawn(TAKE_OVER, async move {
+            tokio::time::sleep(pause).await;
             let result = Box::pin(take_over(&runtime, &options, &location, token)).await;
             // The executor is gone only when the worker is.
             let _gone = inbox.send(Message::TakenOver(location, token, result));
@@ -189,37 +227,79 @@ impl Executor {
         &mut self,
         at: &LocationRef,
         token: FencingToken,
-        result: Result<Workspace, StoreError>,
+        result: Result<Workspace, TakeoverError>,
     ) {
-        let Some(held) = self.held.get_mut(at).filter(|held| held.token == token) else { return };
+        if self.held.get(at).is_none_or(|held| held.token != token) {
+            return;
+        }
         match result {
             Ok(workspace) => {
                 debug!(location.id = %at.location, %token, "the Location is ours");
-                held.workspace = Some(Arc::new(workspace));
-                let waiting = std::mem::take(&mut held.waiting);
-                for session in waiting {
-                    self.poke(session);
-                }
-                self.sweep();
+                self.setbacks.clear(at);
+                self.open(at, workspace);
             }
-            Err(StoreError::Superseded) => {
+            Err(TakeoverError::Store(StoreError::Superseded)) => {
                 info!(location.id = %at.location, %token, "a later token has acted here");
                 self.give_back(at);
             }
-            Err(error) => {
+            Err(TakeoverError::Away { shown, error }) => {
+                let SessionError { code, message } = &error;
+                let told = self.setbacks.note(at, self.parts.runtime.clock.monotonic());
+                warn!(location.id = %at.location, %code, %message, told, "the Location cannot be had");
+                if told {
+                    self.open(at, Workspace::missing(shown, error));
+                } else {
+                    self.give_back(at);
+                }
+            }
+            Err(TakeoverError::Store(error)) => {
                 warn!(location.id = %at.location, error = %chain(&error), "the Location cannot be taken over yet");
-                // Forgotten, so that the next list of leases, which repeats it, tries again.
+                // Placement gives it away again, here or elsewhere.
                 self.give_back(at);
             }
         }
     }
 
-    /// A workspace that could not be restored is tried again with the next prompt, here or elsewhere.
+    /// Drains may start at the Location.
+    fn open(&mut self, at: &LocationRef, workspace: Workspace) {
+        let Some(held) = self.held.get_mut(at) else { return };
+        held.workspace = Some(Arc::new(workspace));
+        let waiting = std::mem::take(&mut held.waiting);
+        for session in waiting {
+            self.poke(session);
+        }
+        self.sweep();
+    }
+
+    /// Files that could not be had are looked for again with the next prompt, here or elsewhere.
     fn look_for_files_again(&mut self, at: &LocationRef) {
         let workspace = self.held.get(at).and_then(|held| held.workspace.as_ref());
-        let error = workspace.and_then(|workspace| workspace.unavailable());
-        if error.is_some_and(|error| error.code == RESTORE_FAILED) {
+        if workspace.is_some_and(|workspace| workspace.unavailable().is_some()) {
             self.give_back(at);
+        }
+    }
+
+    /// A session waits at a Location whose lease is on its way.
+    fn expect(&mut self, session: SessionRef) {
+        if self.held.contains_key(&session.location_ref()) {
+            return self.poke(session);
+        }
+        if self.expected.len() >= EXPECTED {
+            self.expected.clear(); // the sweep finds them
+        }
+        self.expected.insert(session);
+    }
+
+    /// Gives all Locations back, since this worker can write nothing for them and another one can. Drains run on until
+    /// the store answers, which fences those whose sessions others have taken up.
+    fn hand_over(&mut self) {
+        if self.pulse.is_stranded() && !self.held.is_empty() {
+            warn!(
+                locations = self.held.len(),
+                "the database does not answer here: other workers go on"
+            );
+            let held: Vec<LocationRef> = self.held.keys().cloned().collect();
+            held.iter().for_each(|at| self.give_back(at));
         }
     }
 
@@ -321,7 +401,9 @@ impl Executor {
         let (handle, control) = drain_control(self.stopping.clone());
         let control = control.within(&self.crowd);
         let (runtime, inbox) = (self.parts.runtime.clone(), self.inbox.clone());
-        self.running.insert(session.clone(), Running { handle, again: false });
+        self.started += 1;
+        let number = self.started;
+        self.running.insert(session.clone(), Running { handle, number, again: false });
         self.drains.spawn(DRAIN, async move {
             let tells = Tells::new(inbox, session.clone());
             let ran = drain(&runtime, &session, token, &workspace, control, history);
@@ -331,14 +413,14 @@ impl Executor {
         });
     }
 
-    fn ended(&mut self, session: SessionRef, exit: &DrainExit, history: Option<History>) {
+    fn ended(&mut self, session: SessionRef, exit: Option<&DrainExit>, history: Option<History>) {
         let ran = self.running.remove(&session);
         let again = ran.as_ref().is_some_and(|ran| ran.again);
         if let Some(ran) = ran {
             self.queue.charge(&session.org, ran.handle.turns());
         }
         if let Some(history) = history {
-            let now_at = if let DrainExit::Moved(to) = exit { to } else { &session };
+            let now_at = if let Some(DrainExit::Moved(to)) = exit { to } else { &session };
             self.cache.put(now_at.clone(), history);
         }
         let at = session.location_ref();
@@ -346,18 +428,26 @@ impl Executor {
             held.idle_since = self.parts.runtime.clock.monotonic();
         }
         match exit {
-            DrainExit::Idle | DrainExit::Ended(_) => {
+            // A panic is logged by its task; a worker that stops drops the drains that take too long.
+            None => debug!(session.id = %session.session, "the drain broke off"),
+            Some(DrainExit::Idle | DrainExit::Ended(_)) => {
                 self.look_for_files_again(&at);
                 if again {
                     self.poke(session);
                 }
             }
-            DrainExit::Moved(to) => self.moved(to.clone()),
-            DrainExit::Yielded => self.poke(session),
-            DrainExit::HandedOver => {}
-            DrainExit::Fenced => info!(session.id = %session.session, "the drain was fenced"),
-            DrainExit::Superseded => self.give_back(&at),
-            DrainExit::Failed(error) => {
+            Some(DrainExit::Moved(to)) => self.moved(to.clone()),
+            Some(DrainExit::Yielded) => self.poke(session),
+            Some(DrainExit::HandedOver) => {}
+            Some(DrainExit::Fenced) => {
+                info!(session.id = %session.session, "the drain was fenced");
+                // It may be deleted and made anew under its id.
+                if again {
+                    self.poke(session);
+                }
+            }
+            Some(DrainExit::Superseded) => self.give_back(&at),
+            Some(DrainExit::Failed(error)) => {
                 error!(session.id = %session.session, error = %chain(error), "the drain failed");
             }
         }
@@ -373,55 +463,74 @@ impl Executor {
         self.sweeping = true;
         let held = self.held.iter().filter(|(_, held)| held.workspace.is_some());
         let held: Vec<LocationRef> = held.map(|(at, _)| at.clone()).collect();
-        let draining = self.running.keys();
-        let draining = draining.map(|session| (session.org, session.session.clone())).collect();
-        self.look(held, draining);
+        let drains = self.running.iter().map(|(session, running)| watched(session, running));
+        let drains = drains.collect();
+        self.look(true, held, drains);
     }
 
     /// Looks at one session's head now.
     fn look_at(&self, session: &SessionRef) {
-        if self.running.contains_key(session) {
-            self.look(Vec::new(), vec![(session.org, session.session.clone())]);
+        if let Some(running) = self.running.get(session) {
+            self.look(false, Vec::new(), vec![watched(session, running)]);
         }
     }
 
-    fn look(&self, held: Vec<LocationRef>, draining: Vec<(domain::OrgId, domain::SessionId)>) {
+    fn look(&self, whole: bool, held: Vec<LocationRef>, drains: Vec<Watched>) {
         let store = self.parts.runtime.store.clone();
         let inbox = self.inbox.clone();
-        let whole = !held.is_empty() || self.sweeping;
+        let look = Look { asked: self.parts.runtime.clock.monotonic(), whole };
         self.tasks.spawn(SWEEP, async move {
-            let found = sweep::look(&store, held, draining).await;
+            let found = sweep::look(&store, held, drains).await;
             if found.is_err() && whole {
                 tokio::time::sleep(sweep::BACK_OFF).await;
             }
-            let _gone = inbox.send(Message::Swept(found));
+            let _gone = inbox.send(Message::Looked(look, found));
             Ok::<(), std::convert::Infallible>(())
         });
     }
 
-    fn swept(&mut self, result: Result<Found, StoreError>) {
-        self.sweeping = false;
+    fn looked(&mut self, look: &Look, result: Result<Found, LookError>) {
+        self.sweeping &= !look.whole;
         let found = match result {
             Ok(found) => found,
-            Err(error) => {
-                warn!(error = %chain(&error), "the sweep failed; the next one is on its way");
-                return;
-            }
+            Err(error) => return self.look_failed(&error),
         };
-        for head in found.heads {
-            let running = self
-                .running
-                .iter()
-                .find(|(session, _)| session.org == head.org && session.session == head.session);
-            let Some((_, Running { handle, .. })) = running else { continue };
-            if handle.claim().is_some_and(|claim| head.claim > claim) {
+        if self.pulse.store_answered(look.asked) {
+            info!("the database answers again; this worker takes work");
+        }
+        for (watched, head) in found.watched {
+            let running = self.running.get(&watched.session);
+            let Some(Running { handle, .. }) =
+                running.filter(|running| running.number == watched.drain)
+            else {
+                continue;
+            };
+            if watched.is_fenced(head.as_ref(), handle.claim()) {
                 handle.fence();
+            } else if let Some(head) = head {
+                handle.interrupted(head.interrupt_seq);
             }
-            handle.interrupted(head.interrupt_seq);
         }
         for session in found.ready {
             if !self.running.contains_key(&session) {
                 self.poke(session);
+            }
+        }
+    }
+
+    fn look_failed(&self, error: &LookError) {
+        let was_stranded = self.pulse.is_stranded();
+        let silent = self.pulse.store_failed(self.parts.runtime.clock.monotonic());
+        let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        if !was_stranded {
+            warn!(error = %chain(error), silent_ms, "the sweep failed; the next one is on its way");
+        }
+        if silent >= WITHOUT_STORE {
+            if !self.running.is_empty() {
+                warn!(silent_ms, drains = self.running.len(), "drains end: the database is away");
+            }
+            for Running { handle, .. } in self.running.values() {
+                handle.fence();
             }
         }
     }
@@ -447,13 +556,24 @@ impl Executor {
     }
 }
 
-/// An error with what it came from.
+fn watched(session: &SessionRef, running: &Running) -> Watched {
+    let claim = running.handle.claim();
+    Watched { session: session.clone(), drain: running.number, claim }
+}
+
+/// An error with its causes, each once: some print their cause themselves.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
+        let said = inner.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
         cause = inner.source();
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

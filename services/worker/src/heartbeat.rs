@@ -7,16 +7,29 @@ use std::thread;
 use std::time::Duration;
 
 use domain::{Clock, Incarnation, LocationRef};
-use placement_api::{HEARTBEAT, Heartbeat, Lease, Placement, PlacementError, SUSPICION, Worker};
-use tokio::sync::{mpsc, watch};
+use placement_api::{
+    HEARTBEAT, Heartbeat, HeartbeatReply, Lease, LeaseChanges, Placement, PlacementError,
+    SUSPICION, Worker,
+};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
+
+/// The least time between two heartbeats, however many hints ask for one.
+const BREATH: Duration = Duration::from_millis(20);
+
+/// Leases that one heartbeat gives back: placement takes no more at once.
+const MAX_RELEASED: usize = 10_000;
 
 /// What the heartbeat tells the executor.
 #[derive(Debug)]
 pub(crate) enum LeaseChange {
     /// These are all leases now.
     All(Vec<Lease>),
+    /// These leases are new, and those have ended.
+    Some(LeaseChanges),
+    /// This worker does not reach the store and another does: all leases are to be given back.
+    HandOver,
     /// Placement has declared this incarnation dead; the heartbeat goes on as another.
     Reborn,
 }
@@ -34,10 +47,23 @@ pub(crate) struct Pulse {
     pub(crate) leaving: AtomicBool,
     /// Placement asked the node to drain, and has not taken it back.
     pub(crate) drained: AtomicBool,
+    /// Whether the store answers.
+    store: Mutex<StoreReach>,
+    /// A heartbeat is wanted now.
+    hurry: Notify,
+}
+
+/// Whether the store answers this worker.
+#[derive(Debug, Clone, Copy)]
+struct StoreReach {
+    /// When (monotonic) the last look that it answered was asked.
+    answered_at: Duration,
+    /// Looks have failed for so long that the worker's sessions stand still.
+    stranded: bool,
 }
 
 impl Pulse {
-    pub(crate) fn new(worker: Worker) -> Arc<Self> {
+    pub(crate) fn new(worker: Worker, clock: &dyn Clock) -> Arc<Self> {
         let incarnation = watch::Sender::new(worker.incarnation);
         Arc::new(Self {
             worker: Mutex::new(worker),
@@ -47,6 +73,8 @@ impl Pulse {
             busy: AtomicU32::new(0),
             leaving: AtomicBool::new(false),
             drained: AtomicBool::new(false),
+            store: Mutex::new(StoreReach { answered_at: clock.monotonic(), stranded: false }),
+            hurry: Notify::new(),
         })
     }
 
@@ -61,10 +89,31 @@ impl Pulse {
         clock.monotonic() < *locked(&self.valid_until)
     }
 
-    /// A lease that was just assigned is good from now on.
-    pub(crate) fn assigned(&self, now: Duration) {
-        let mut until = locked(&self.valid_until);
-        *until = (*until).max(now + SUSPICION);
+    /// Asks for a heartbeat now: placement may have news.
+    pub(crate) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// The store has answered a look that was asked at `asked`. True: it had not for so long that the worker was
+    /// stranded.
+    pub(crate) fn store_answered(&self, asked: Duration) -> bool {
+        let mut store = locked(&self.store);
+        let was_stranded = std::mem::take(&mut store.stranded);
+        store.answered_at = store.answered_at.max(asked);
+        was_stranded
+    }
+
+    /// A look at the store has failed. For how long now it has not answered.
+    pub(crate) fn store_failed(&self, now: Duration) -> Duration {
+        let mut store = locked(&self.store);
+        let silent = now.saturating_sub(store.answered_at);
+        store.stranded = silent >= STRANDED_AFTER;
+        silent
+    }
+
+    /// Whether the worker can do nothing for its sessions, since the store does not answer it.
+    pub(crate) fn is_stranded(&self) -> bool {
+        locked(&self.store).stranded
     }
 
     /// Whether the node is to give its Locations back and take no new ones.
@@ -72,14 +121,39 @@ impl Pulse {
         self.drained.load(Ordering::Relaxed)
     }
 
-    fn beat(&self, known: u64) -> Heartbeat {
+    fn beat(&self, known: u64, now: Duration) -> Heartbeat {
+        let store = *locked(&self.store);
+        let silent = now.saturating_sub(store.answered_at).as_millis();
         Heartbeat {
             worker: locked(&self.worker).clone(),
             known,
-            released: locked(&self.released).values().cloned().collect(),
+            deltas: true,
+            store_silent_ms: u64::try_from(silent).unwrap_or(u64::MAX),
+            stranded: store.stranded,
+            released: locked(&self.released).values().take(MAX_RELEASED).cloned().collect(),
             draining: self.leaving.load(Ordering::Relaxed) || self.is_drained(),
             busy: self.busy.load(Ordering::Relaxed),
         }
+    }
+}
+
+/// Failing looks for this long make a worker stranded. Longer than a lock, a checkpoint or one lost packet lasts, and
+/// than placement takes a store for answering that has answered last: see `placement`'s watch.
+const STRANDED_AFTER: Duration = Duration::from_millis(4_500);
+
+/// The changes of leases that an answer tells of, but for those that are given back: with this heartbeat, or the next.
+fn told(reply: HeartbeatReply, given_back: &BTreeMap<LocationRef, Lease>) -> Option<LeaseChange> {
+    let keep = |lease: &Lease| given_back.get(&lease.location) != Some(lease);
+    match (reply.leases, reply.changes) {
+        (Some(mut leases), _) => {
+            leases.retain(keep);
+            Some(LeaseChange::All(leases))
+        }
+        (None, Some(mut changes)) => {
+            changes.gained.retain(keep);
+            Some(LeaseChange::Some(changes))
+        }
+        (None, None) => None,
     }
 }
 
@@ -113,7 +187,7 @@ async fn run(
     loop {
         // Counted from before the request: we never believe in a lease for too long.
         let asked = clock.monotonic();
-        let beat = pulse.beat(known);
+        let beat = pulse.beat(known, asked);
         let released: Vec<Lease> = beat.released.clone();
         let last = stop.is_cancelled();
         match placement.heartbeat(beat).await {
@@ -125,6 +199,7 @@ async fn run(
                 known = reply.version;
                 *locked(&pulse.valid_until) = asked + SUSPICION;
                 let mut pending = locked(&pulse.released);
+                let given_back = pending.clone();
                 for lease in &released {
                     if pending.get(&lease.location) == Some(lease) {
                         pending.remove(&lease.location);
@@ -132,9 +207,9 @@ async fn run(
                 }
                 drop(pending);
                 pulse.drained.store(reply.drain, Ordering::Relaxed);
-                if let Some(leases) = reply.leases {
-                    let kept = leases.into_iter().filter(|lease| !released.contains(lease));
-                    if changes.send(LeaseChange::All(kept.collect())).is_err() {
+                let hand_over = reply.hand_over.then_some(LeaseChange::HandOver);
+                for change in told(reply, &given_back).into_iter().chain(hand_over) {
+                    if changes.send(change).is_err() {
                         return;
                     }
                 }
@@ -170,6 +245,10 @@ async fn run(
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(HEARTBEAT) => {}
+            () = async {
+                tokio::time::sleep(BREATH).await;
+                pulse.hurry.notified().await;
+            } => {}
         }
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariant: nothing starts at a Location before its fence is raised to our token (I10). Everything that
-//! a hint can bring, the sweep brings too, later. Absent on purpose: what a drain does; that is `session`.
+//! a hint can bring, the sweep brings too, later; no hint is believed. Absent on purpose: what a drain does; that is `session`.
 
 mod cache;
 mod collect;
@@ -17,6 +17,7 @@ mod fair;
 mod heartbeat;
 mod location;
 mod options;
+mod setbacks;
 mod start;
 mod sweep;
 mod told;

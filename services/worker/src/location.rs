@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use domain::{FencingToken, LocationRef, SessionError};
 use sandbox::LocationLock;
+use sandbox::lock::LockError;
 use session::{Files, FilesOptions, Runtime, Workspace};
 use store::{LocationKind, LocationRow, StoreError};
 use tracing::{debug, warn};
@@ -12,8 +13,8 @@ use crate::disk::{self, Anew, Directory, WorkspaceDisk};
 use crate::executor::chain;
 use crate::options::WorkerOptions;
 
-/// The code of a workspace whose snapshot could not be restored: a later look may have more luck.
-pub(crate) const RESTORE_FAILED: &str = "workspace.restore_failed";
+/// The code of a workspace whose snapshot could not be restored.
+const RESTORE_FAILED: &str = "workspace.restore_failed";
 
 /// What models are shown instead of a managed workspace's real path.
 const SHOWN: &str = "/workspace";
@@ -25,8 +26,32 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Why a Location was not taken over.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TakeoverError {
+    /// The store failed, or says that a later token has acted there.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its lock or its files cannot be had now, and may be in a moment, here or on another worker.
+    #[error("{}", error.message)]
+    Away {
+        /// How models are shown the directory.
+        shown: String,
+        /// What its sessions are told if it lasts.
+        error: SessionError,
+    },
+}
+
 /// Where a Location's files are, or why they cannot be had.
-type Found = Result<Place, SessionError>;
+type Found = Result<Place, Absence>;
+
+/// Why files cannot be had.
+enum Absence {
+    /// They are not there: somebody has to do something.
+    Gone(SessionError),
+    /// They may be there in a moment, or on another worker.
+    Away(SessionError),
+}
 
 struct Place {
     root: PathBuf,
@@ -49,7 +74,7 @@ pub(crate) async fn take_over(
     options: &WorkerOptions,
     at: &LocationRef,
     token: FencingToken,
-) -> Result<Workspace, StoreError> {
+) -> Result<Workspace, TakeoverError> {
     let store = &runtime.store;
     let row = store.location(at.org, at.location.clone()).await?;
     let shown = match row.kind {
@@ -57,15 +82,18 @@ pub(crate) async fn take_over(
         LocationKind::Managed => SHOWN.to_owned(),
     };
     let own = row.kind == LocationKind::Managed && options.disk == WorkspaceDisk::Own;
-    // On a shared disk before the fence; see there.
+    // On a shared disk before the fence; see there. Nor is an owner fenced by a worker that does not see the files.
     let mut found = if own { None } else { Some(find_files(options, at, &row).await) };
+    if let Some(Err(Absence::Away(error))) = found {
+        return Err(TakeoverError::Away { shown, error });
+    }
     let last = store.raise_fence(at.clone(), token).await?;
     let lock = match lock(options, at, token).await {
         Ok(lock) => lock,
-        Err(message) => {
-            warn!(location.id = %at.location, %message, "the Location's lock cannot be had");
+        Err(LockFailure::Superseded) => return Err(StoreError::Superseded.into()),
+        Err(LockFailure::Held(message)) => {
             let error = SessionError { code: "workspace.locked".into(), message };
-            return Ok(Workspace::missing(shown, error));
+            return Err(TakeoverError::Away { shown, error });
         }
     };
     if own {
@@ -73,7 +101,8 @@ pub(crate) async fn take_over(
     }
     let place = match found {
         Some(Ok(place)) => place,
-        Some(Err(error)) => return Ok(Workspace::missing(shown, error)),
+        Some(Err(Absence::Gone(error))) => return Ok(Workspace::missing(shown, error)),
+        Some(Err(Absence::Away(error))) => return Err(TakeoverError::Away { shown, error }),
         None => unreachable!("it was looked for above or below the fence"),
     };
     let files = Files::new(FilesOptions {
@@ -112,7 +141,7 @@ pub(crate) async fn take_over(
     if row.kind == LocationKind::Local {
         workspace = workspace.in_project();
     }
-    Ok(workspace.with_files(files))
+    Ok(workspace.with_files(files).unproven())
 }
 
 /// Makes the files those of the newest Workspace Snapshot, and says that they are whole. `token`: under which something
@@ -152,15 +181,35 @@ async fn restore(
 /// The directory that all workers see.
 async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow) -> Found {
     match row.kind {
+        // Made when it was allowed, or at a gateway where it is.
+        LocationKind::Local if !options.allow_local_paths => {
+            Err(Absence::Gone(unavailable(format!(
+                "the session runs in {}, and this worker runs none in directories of its machine: start it with \
+             --allow-local-paths, or move the session to a managed workspace",
+                row.directory
+            ))))
+        }
         LocationKind::Local => {
             let root = PathBuf::from(&row.directory);
-            if is_directory(&root).await {
-                Ok(Place { root, whole: true, anew: None })
-            } else {
-                Err(unavailable(format!(
-                    "the directory {} does not exist on this worker; create it, or use another",
-                    row.directory
-                )))
+            let shown = &row.directory;
+            match tokio::fs::metadata(&root).await {
+                Ok(found) if found.is_dir() => Ok(Place { root, whole: true, anew: None }),
+                Ok(_) => Err(Absence::Gone(unavailable(format!(
+                    "{shown} is not a directory on this worker; make it one, or use another"
+                )))),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) =>
+                {
+                    Err(Absence::Gone(unavailable(format!(
+                        "the directory {shown} does not exist on this worker; create it, or use another"
+                    ))))
+                }
+                Err(error) => Err(Absence::Away(unavailable(format!(
+                    "the directory {shown} cannot be read on this worker: {error}; check its file system"
+                )))),
             }
         }
         LocationKind::Managed => {
@@ -169,13 +218,14 @@ async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow
                 (at.location.clone(), row.fence == 0, row.seed.is_some());
             match blocking(move || disk::shared(&folder, &location, first, seeded)).await {
                 Ok(Some(found)) => Ok(Place::of(found)),
-                Ok(None) => Err(unavailable(
+                // A file system that is not mounted yet looks the same, and the worker that has it may be asked next.
+                Ok(None) => Err(Absence::Away(unavailable(
                     "the workspace is on another worker's disk and cannot be taken over \
                      without a shared --workspace-dir; start that worker again, give all workers \
                      one folder, or let them restore snapshots with --workspace-disk own"
                         .to_owned(),
-                )),
-                Err(error) => Err(unmade(options, &error)),
+                ))),
+                Err(error) => Err(Absence::Away(unmade(options, &error))),
             }
         }
     }
@@ -196,7 +246,7 @@ async fn own_files(
     let location = at.location.clone();
     Ok(match blocking(move || disk::own(&folder, &location, token, last)).await {
         Ok(found) => Ok(Place::of(found)),
-        Err(error) => Err(unmade(options, &error)),
+        Err(error) => Err(Absence::Away(unmade(options, &error))),
     })
 }
 
@@ -211,28 +261,41 @@ fn unmade(options: &WorkerOptions, error: &io::Error) -> SessionError {
     unavailable(format!("the workspace cannot be made in {folder}: {error}"))
 }
 
-async fn is_directory(path: &PathBuf) -> bool {
-    tokio::fs::metadata(path).await.is_ok_and(|found| found.is_dir())
-}
-
 fn unavailable(message: String) -> SessionError {
     SessionError { code: "workspace.unavailable".into(), message }
+}
+
+/// Why a Location's lock was not taken.
+enum LockFailure {
+    /// A later token holds it.
+    Superseded,
+    /// It cannot be had, with the reason.
+    Held(String),
+}
+
+impl From<LockError> for LockFailure {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Superseded { .. } => Self::Superseded,
+            LockError::StillHeld { .. } | LockError::Io { .. } => Self::Held(chain(&error)),
+        }
+    }
 }
 
 async fn lock(
     options: &WorkerOptions,
     at: &LocationRef,
     token: FencingToken,
-) -> Result<LocationLock, String> {
+) -> Result<LocationLock, LockFailure> {
     let folder = options.lock_dir.clone();
     let path = folder.join(format!("{}-{}.lock", at.org, at.location));
     let lock = LocationLock { path, token: token.0 };
     let held = lock.clone();
     let taken = tokio::task::spawn_blocking(move || {
-        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-        sandbox::lock::acquire_or_kill(&held, LOCK_WAIT).map_err(|error| error.to_string())
+        std::fs::create_dir_all(&folder).map_err(|error| LockFailure::Held(error.to_string()))?;
+        Ok(sandbox::lock::acquire_or_kill(&held, LOCK_WAIT)?)
     });
-    let killed = taken.await.map_err(|error| error.to_string())??;
+    let killed = taken.await.unwrap_or_else(|error| Err(LockFailure::Held(error.to_string())))?;
     if !killed.is_empty() {
         warn!(location.id = %at.location, ?killed, "ended the tools of the Location's earlier owner");
     }
@@ -240,4 +303,4 @@ async fn lock(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -22,6 +22,8 @@ pub struct WorkerOptions {
     pub disk: WorkspaceDisk,
     /// Where this worker keeps what makes snapshots faster; no workspace.
     pub snapshot_dir: PathBuf,
+    /// Whether sessions run in directories of this machine that are not of `workspace_dir`.
+    pub allow_local_paths: bool,
     /// Where the Locations' lock files are; shared like `workspace_dir`.
     pub lock_dir: PathBuf,
     /// A Location without drains for this long is given back.

@@ -46,7 +46,7 @@ pub fn start(
         url: options.url.clone(),
         slots: u32::try_from(options.slots).unwrap_or(u32::MAX),
     };
-    let pulse = Pulse::new(worker);
+    let pulse = Pulse::new(worker, &*parts.runtime.clock);
     // Apart from the role's group, so that drains can end while everything around them still works.
     let drains = TaskGroup::root("drains");
     let tasks = role.child("worker");

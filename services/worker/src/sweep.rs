@@ -1,33 +1,126 @@
 use std::time::Duration;
 
-use domain::{LocationRef, OrgId, SessionId, SessionRef};
+use domain::{Claim, LocationRef, SessionRef};
 use store::{HeadState, Store, StoreError};
 
 /// Ready sessions that one sweep takes up at the most; the next one finds the rest.
 const READY: i64 = 1_000;
+/// How long a look may take: a store that does not answer in this time is taken for one that is away.
+const LOOK_TIME: Duration = Duration::from_secs(3);
 
-/// What a look at the store found.
+/// A drain that a look asks the store about, as it was when the look was asked.
+pub(crate) struct Watched {
+    pub(crate) session: SessionRef,
+    /// Which of the worker's drains it is: a session may have another one by the time of the answer.
+    pub(crate) drain: u64,
+    /// The claim that it had.
+    pub(crate) claim: Option<Claim>,
+}
+
+impl Watched {
+    /// Whether the drain has lost its session: it is deleted, or somebody else has claimed it. `head`: what the look
+    /// found; `now`: the claim that the drain has by now. A claim that is newer than the look says nothing.
+    pub(crate) fn is_fenced(&self, head: Option<&HeadState>, now: Option<Claim>) -> bool {
+        match head {
+            None => true,
+            Some(head) => self.claim == now && self.claim.is_some_and(|claim| head.claim != claim),
+        }
+    }
+}
+
+/// Why a look came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LookError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It said nothing.
+    #[error("the database did not answer within {} s", LOOK_TIME.as_secs())]
+    Late,
+}
+
+/// The answer to a look at the store.
 pub(crate) struct Found {
     /// Sessions of held Locations that wait for a drain, or that a drain has.
     pub(crate) ready: Vec<SessionRef>,
-    /// The heads of sessions that are drained here.
-    pub(crate) heads: Vec<HeadState>,
+    /// The drains that were asked about, each with its session's head; `None`: the session is deleted.
+    pub(crate) watched: Vec<(Watched, Option<HeadState>)>,
 }
 
-/// Looks at what hints may have failed to tell, in two queries.
+/// Looks at what hints may have failed to tell, in two queries. Asks even when nothing is held and nothing drained: a
+/// worker that does not reach the store must notice before it is given work.
 pub(crate) async fn look(
     store: &Store,
     held: Vec<LocationRef>,
-    draining: Vec<(OrgId, SessionId)>,
-) -> Result<Found, StoreError> {
-    let ready = if held.is_empty() {
-        Vec::new()
-    } else {
-        store.ready_sessions_at(&held, READY).await?.into_iter().map(|row| row.session).collect()
+    watched: Vec<Watched>,
+) -> Result<Found, LookError> {
+    let asked = async {
+        let ready = if held.is_empty() {
+            Vec::new()
+        } else {
+            let rows = store.ready_sessions_at(&held, READY).await?;
+            rows.into_iter().map(|row| row.session).collect()
+        };
+        let names: Vec<_> = watched
+            .iter()
+            .map(|watched| (watched.session.org, watched.session.session.clone()))
+            .collect();
+        let mut heads = store.heads(&names).await?;
+        let mut head_of = |session: &SessionRef| {
+            let is_its =
+                |head: &HeadState| head.org == session.org && head.session == session.session;
+            heads.iter().position(is_its).map(|at| heads.swap_remove(at))
+        };
+        let watched = watched.into_iter().map(|watched| {
+            let head = head_of(&watched.session);
+            (watched, head)
+        });
+        let watched = watched.collect();
+        Ok(Found { ready, watched })
     };
-    let heads = if draining.is_empty() { Vec::new() } else { store.heads(&draining).await? };
-    Ok(Found { ready, heads })
+    tokio::time::timeout(LOOK_TIME, asked).await.unwrap_or(Err(LookError::Late))
 }
 
 /// How long a store that failed is left alone.
 pub(crate) const BACK_OFF: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use domain::{OrgId, Seq, SessionIncarnation};
+
+    use super::*;
+
+    fn watched(claim: Option<i64>) -> Watched {
+        let session = SessionRef {
+            org: OrgId::FIRST,
+            location: "loc_a".parse().expect("an id"),
+            session: "ses_a".parse().expect("an id"),
+        };
+        Watched { session, drain: 1, claim: claim.map(Claim) }
+    }
+
+    fn head(claim: i64) -> HeadState {
+        HeadState {
+            org: OrgId::FIRST,
+            session: "ses_a".parse().expect("an id"),
+            incarnation: SessionIncarnation(1),
+            claim: Claim(claim),
+            interrupt_seq: Seq(0),
+            seq: Seq(1),
+        }
+    }
+
+    // Finding store 8: deleting a session did not stop its tools.
+    #[test]
+    fn a_drain_of_a_deleted_or_remade_session_is_fenced() {
+        let five = Some(Claim(5));
+        assert!(watched(Some(5)).is_fenced(None, five), "deleted");
+        assert!(watched(None).is_fenced(None, five), "deleted before the claim was known");
+        assert!(watched(Some(5)).is_fenced(Some(&head(6)), five), "taken over");
+        assert!(watched(Some(5)).is_fenced(Some(&head(2)), five), "made anew: claims begin again");
+        assert!(!watched(Some(5)).is_fenced(Some(&head(5)), five));
+        // The look and the drain's own claim have crossed.
+        assert!(!watched(None).is_fenced(Some(&head(4)), five));
+        assert!(!watched(Some(4)).is_fenced(Some(&head(4)), five));
+    }
+}

@@ -1,15 +1,15 @@
-//! A drain's end is told to the executor, whatever ends it.
+//! The executor is told of every drain's end, whatever ends it.
 
 use domain::SessionRef;
 use history::History;
 use session::DrainExit;
-use store::StoreError;
 use tokio::sync::mpsc;
 
 use crate::executor::Message;
 
-/// Tells the end of a drain: what [`Tells::end`] is given, or on a drop before that (a panic), that it failed.
-/// Without it the session would hold its slot, and be taken for running, as long as the worker lives.
+/// Tells the end of a drain: the exit that [`Tells::end`] is given, or none on a drop before that (a panic, or a worker
+/// that stops and waits no longer). Without it the session would hold its slot, and be taken for running, as long as the
+/// worker lives.
 pub(crate) struct Tells {
     inbox: mpsc::UnboundedSender<Message>,
     session: Option<SessionRef>,
@@ -21,10 +21,10 @@ impl Tells {
     }
 
     pub(crate) fn end(mut self, exit: DrainExit, history: Option<History>) {
-        self.tell(exit, history);
+        self.tell(Some(exit), history);
     }
 
-    fn tell(&mut self, exit: DrainExit, history: Option<History>) {
+    fn tell(&mut self, exit: Option<DrainExit>, history: Option<History>) {
         if let Some(session) = self.session.take() {
             // The executor is gone only when the worker is.
             let _gone = self.inbox.send(Message::Ended(session, exit, history.map(Box::new)));
@@ -34,7 +34,7 @@ impl Tells {
 
 impl Drop for Tells {
     fn drop(&mut self) {
-        self.tell(DrainExit::Failed(StoreError::Unreadable("the drain broke off".into())), None);
+        self.tell(None, None);
     }
 }
 
@@ -56,16 +56,14 @@ mod tests {
     fn an_end_is_told_once_and_a_panic_is_an_end() {
         let (inbox, mut told) = mpsc::unbounded_channel();
         Tells::new(inbox.clone(), session()).end(DrainExit::Idle, None);
-        assert!(matches!(told.try_recv(), Ok(Message::Ended(_, DrainExit::Idle, None))));
+        assert!(matches!(told.try_recv(), Ok(Message::Ended(_, Some(DrainExit::Idle), None))));
         assert!(told.try_recv().is_err(), "told twice");
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _tells = Tells::new(inbox, session());
             panic!("in a drain");
         }));
         assert!(broken.is_err());
-        let Ok(Message::Ended(at, DrainExit::Failed(_), None)) = told.try_recv() else {
-            panic!("nobody was told")
-        };
+        let Ok(Message::Ended(at, None, None)) = told.try_recv() else { panic!("nobody was told") };
         assert_eq!(at, session());
     }
 }

@@ -18,6 +18,10 @@ pub enum Sight {
     StoppedLeaderReplaced,
     /// A gateway was stopped while clients and followers used it.
     GatewayStopped,
+    /// Postgres answered nothing for ten seconds, with all its connections open.
+    PostgresStalled,
+    /// A session was deleted and made anew under the same id.
+    SessionReborn,
     /// Postgres lost a process, ended all connections and recovered.
     PostgresCrashed,
     /// A gateway was killed.
@@ -70,6 +74,8 @@ const REQUIRED: &[(Sight, u64)] = &[
     (Sight::ReplyCut, 1),
     (Sight::AttemptRetried, 1),
     (Sight::OutcomeUnknown, 1),
+    (Sight::PostgresStalled, 1),
+    (Sight::SessionReborn, 3),
 ];
 
 /// How often each was seen.

@@ -28,6 +28,8 @@ use crate::world::World;
 
 /// Twice the time after which placement gives a silent worker up, and some.
 const STOPPED: Duration = Duration::from_secs(5);
+/// How long Postgres stalls: as long as an ordinary failover.
+const STALLED: Duration = Duration::from_secs(10);
 /// How long a zombie has, once it goes on, to find out that it is one.
 const AWAKENING: Duration = Duration::from_secs(6);
 /// How long a dead worker's tools may live on.
@@ -74,6 +76,7 @@ impl<'c> Injector<'c> {
                 Fault::StopGateway => self.stop_gateway(),
                 Fault::KillNats => self.kill_nats().await,
                 Fault::KillBackends => self.kill_backends().await,
+                Fault::StallPostgres => self.stall_postgres().await,
                 Fault::CrashPostgres => self.crash_postgres().await,
             };
             // A victim that is just starting again is no reason to end the run: coverage decides.
@@ -286,6 +289,25 @@ impl<'c> Injector<'c> {
             self.shared.saw(Sight::BackendTerminated);
         }
         superuser.close().await?;
+        Ok(())
+    }
+
+    /// Stops Postgres whole: its connections stay open, and nobody answers. What was begun goes on afterwards.
+    async fn stall_postgres(&self) -> Result<()> {
+        let postgres = self.cluster.of("postgres")?;
+        let postgres = postgres.first().context("no postgres")?.pid;
+        let backends = tools_below(&[postgres]).remove(&postgres).unwrap_or_default();
+        let all: Vec<u32> =
+            std::iter::once(postgres).chain(backends.iter().map(|it| it.pid)).collect();
+        for pid in &all {
+            // A backend may just have ended; the first one, which starts others, is stopped before them.
+            let _ended = self.cluster.signal(*pid, Signal::STOP);
+        }
+        sleep(STALLED).await;
+        for pid in &all {
+            let _ended = self.cluster.signal(*pid, Signal::CONT);
+        }
+        self.shared.saw(Sight::PostgresStalled);
         Ok(())
     }
 

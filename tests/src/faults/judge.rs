@@ -36,7 +36,7 @@ pub(crate) fn judge_session(shared: &Shared, session: usize, log: &[Value]) {
 }
 
 /// An acknowledged prompt: admitted once, and promoted once or durably stopped.
-fn kept(log: &[Value], message: &str) -> Result<(), String> {
+pub(crate) fn kept(log: &[Value], message: &str) -> Result<(), String> {
     let seqs = |kind: &str| -> Vec<i64> {
         log.iter()
             .filter(|event| event["type"] == kind && event["data"]["message"] == message)

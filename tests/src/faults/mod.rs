@@ -3,7 +3,8 @@
 //! ```text
 //! seed ─▶ plan (pure) ───────────▶ injector ─SIGKILL, SIGSTOP, pg_terminate_backend─▶ cluster
 //!      └▶ workload (pure) ─▶ clients, a session each ─admit, retry, drop, interrupt──▶   │
-//!                            followers, a session each ◀─logs, now here, now there───────┘
+//!                            followers, a session each ◀─logs, now here, now there───────┤
+//!                            reborn: sessions deleted and made anew under the same id ───┘
 //! faults stop ─▶ everything settles ─▶ oracle + judge ─▶ a verdict, if coverage says that faults took effect
 //! ```
 //!
@@ -18,6 +19,7 @@ mod follower;
 mod injector;
 mod judge;
 mod plan;
+mod reborn;
 mod rolling;
 mod run;
 mod shared;
@@ -28,3 +30,6 @@ pub use coverage::{Coverage, Sight};
 pub use plan::{Fault, Step, plan};
 pub use rolling::{Rolled, rolling_restarts};
 pub use run::{FaultRun, NotExercised, Report};
+
+pub(crate) use judge::kept;
+pub(crate) use shared::locked;

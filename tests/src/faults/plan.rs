@@ -25,6 +25,8 @@ pub enum Fault {
     KillNats,
     /// `pg_terminate_backend` for connections of the service, busy ones first.
     KillBackends,
+    /// SIGSTOP for all processes of Postgres, and SIGCONT after ten seconds.
+    StallPostgres,
     /// SIGKILL for a database process, after which Postgres ends all connections and recovers from its log.
     CrashPostgres,
 }
@@ -55,6 +57,7 @@ const ROUND: &[Fault] = &[
     Fault::KillBackends,
     Fault::KillBackends,
     Fault::KillBackends,
+    Fault::StallPostgres,
 ];
 
 /// The faults of a run: so many rounds, each in an order of its own. Postgres crashes once in each but the first: its

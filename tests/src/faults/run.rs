@@ -20,10 +20,11 @@ use super::follower::follow;
 use super::injector::{Injector, tell};
 use super::judge::{is_busy, judge_effects, judge_processes, judge_session};
 use super::plan::plan;
+use super::reborn::{MARKER, Reborn, is_reborn, judge_life, judge_lines, note_left};
 use super::shared::{Shared, locked};
 use crate::api::Api;
 use crate::cluster::Cluster;
-use crate::oracle::{Verdict, oracle};
+use crate::oracle::{Verdict, oracle_without};
 use crate::settle::{eventually, within};
 use crate::world::World;
 
@@ -44,6 +45,8 @@ impl std::error::Error for NotExercised {}
 const LAST_PROMPTS_SECONDS: u64 = 100;
 /// How long everything may take to come to rest after that: what waits is run, on a disk that may be slow.
 const SETTLE_SECONDS: u64 = 75;
+/// Clients that delete their session and make it anew.
+const REBORN: usize = 2;
 
 /// What a run is made of.
 #[derive(Debug, Clone)]
@@ -121,7 +124,8 @@ impl FaultRun {
             sessions.push(cluster.gateway(number % 2).session(at).await?);
         }
         let gateways: Vec<Api> = (0..2).map(|number| cluster.gateway(number).clone()).collect();
-        let shared = Arc::new(Shared::new(gateways, world.model().clone(), sessions));
+        let project = cluster.gateway(0).project(&locations[0]).await?;
+        let shared = Arc::new(Shared::new(gateways, world.model().clone(), project, sessions));
 
         let (no_more, the_end) = (CancellationToken::new(), CancellationToken::new());
         let (mut clients, mut followers) = (JoinSet::new(), JoinSet::new());
@@ -131,6 +135,12 @@ impl FaultRun {
             let client = Client::new(shared.clone(), session, random(1));
             clients.spawn(client.run(no_more.clone()));
             followers.spawn(follow(shared.clone(), session, random(2), the_end.clone()));
+        }
+        let mut reborn = JoinSet::new();
+        for number in 0..REBORN {
+            let random = StdRng::seed_from_u64(self.seed ^ (4 << 32) ^ number as u64);
+            let client = Reborn::new(shared.clone(), locations[0].clone(), number, random);
+            reborn.spawn(client.run(no_more.clone()));
         }
         let begun = Instant::now();
         let random = StdRng::seed_from_u64(self.seed ^ (3 << 32));
@@ -142,6 +152,9 @@ impl FaultRun {
         within("the last prompts are acknowledged", LAST_PROMPTS_SECONDS, async {
             while let Some(ended) = clients.join_next().await {
                 ended.context("a client panicked")?;
+            }
+            while let Some(left) = reborn.join_next().await {
+                note_left(&shared, left.context("a client panicked")?);
             }
             Ok(())
         })
@@ -183,8 +196,15 @@ impl FaultRun {
             let of_location: Vec<&[Value]> = of_location.map(Vec::as_slice).collect();
             judge_effects(shared, location, &of_location);
         }
+        let lives = locked(&shared.lives).clone();
+        for life in &lives {
+            judge_life(shared, life).await?;
+        }
+        judge_lines(shared, &locations[0]);
         judge_processes(shared, world).await?;
-        let asked = oracle(&shared.gateways[0], &shared.model).await;
+        // Requests of deleted sessions have no rows any more.
+        let without = (MARKER, is_reborn as fn(&str) -> bool);
+        let asked = oracle_without(&shared.gateways[0], &shared.model, without).await;
         if let Err(error) = &asked {
             shared.violated(format!("oracle: {error:#}"));
         }

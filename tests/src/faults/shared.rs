@@ -7,6 +7,7 @@ use serde_json::Value;
 use simulated_model::Handle;
 
 use super::coverage::{Coverage, Sight};
+use super::reborn::Life;
 use crate::api::Api;
 
 /// A prompt that a client has an acknowledgement for.
@@ -29,20 +30,39 @@ pub(crate) struct Followed {
 pub(crate) struct Shared {
     pub(crate) gateways: Vec<Api>,
     pub(crate) model: Handle,
+    /// The project in which sessions are made.
+    pub(crate) project: String,
     /// The sessions' ids.
     pub(crate) sessions: Vec<String>,
     /// By session, as `sessions`.
     pub(crate) followed: Vec<Mutex<Followed>>,
     pub(crate) acknowledged: Mutex<Vec<Acknowledged>>,
+    /// Of the sessions that were made anew, those that are left.
+    pub(crate) lives: Mutex<Vec<Life>>,
     coverage: Mutex<Coverage>,
     violations: Mutex<Vec<String>>,
 }
 
 impl Shared {
-    pub(crate) fn new(gateways: Vec<Api>, model: Handle, sessions: Vec<String>) -> Self {
+    pub(crate) fn new(
+        gateways: Vec<Api>,
+        model: Handle,
+        project: String,
+        sessions: Vec<String>,
+    ) -> Self {
         let followed = sessions.iter().map(|_| Mutex::default()).collect();
-        let (acknowledged, coverage, violations) = Default::default();
-        Self { gateways, model, sessions, followed, acknowledged, coverage, violations }
+        let (acknowledged, lives, coverage, violations) = Default::default();
+        Self {
+            gateways,
+            model,
+            project,
+            sessions,
+            followed,
+            acknowledged,
+            lives,
+            coverage,
+            violations,
+        }
     }
 
     pub(crate) fn saw(&self, sight: Sight) {

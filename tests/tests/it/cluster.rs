@@ -14,6 +14,7 @@ async fn a_cluster_loses_any_member_and_nothing_else() -> Result<()> {
     let world = World::new().await?;
     let cluster = world.cluster(&[]).await?;
     the_manifest_tells_every_process(&cluster)?;
+    no_secret_is_in_a_list_of_processes(&cluster)?;
     a_worker_dies_in_the_middle_of_its_tools(&world, &cluster).await?;
     the_leader_of_placement_dies(&world, &cluster).await?;
     a_gateway_dies(&world, &cluster).await?;
@@ -35,6 +36,31 @@ fn the_manifest_tells_every_process(cluster: &Cluster) -> Result<()> {
         };
         ensure!(member.url.starts_with(scheme), "{member:?}");
         ensure!(fs::exists(format!("/proc/{}", member.pid))?, "{member:?} does not run");
+    }
+    Ok(())
+}
+
+// Finding security 16: every user of the machine could read the secrets of the processes' command lines.
+fn no_secret_is_in_a_list_of_processes(cluster: &Cluster) -> Result<()> {
+    for member in cluster.members()? {
+        if !["gateway", "worker", "placement"].contains(&member.role.as_str()) {
+            continue;
+        }
+        let read = |name: &str| fs::read(format!("/proc/{}/{name}", member.pid));
+        let line = String::from_utf8_lossy(&read("cmdline")?).replace('\0', " ");
+        let variables = read("environ")?;
+        let secrets = String::from_utf8_lossy(&variables).into_owned();
+        let named = ["DATABASE_URL", "CLUSTER_SECRET", "SECRETS_KEY", "NATS_URL"];
+        let mut found = 0;
+        for variable in secrets.split('\0') {
+            let Some((name, value)) = variable.split_once('=') else { continue };
+            if named.iter().any(|end| name == format!("OPENCODE_CLOUD_{end}")) {
+                found += 1;
+                ensure!(!line.contains(value), "{name} is in {line}");
+            }
+        }
+        ensure!(found >= 3, "{} has {found} of them", member.role);
+        ensure!(!line.contains("postgres://") && !line.contains("--secrets-key"), "{line}");
     }
     Ok(())
 }

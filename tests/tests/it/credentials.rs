@@ -127,10 +127,14 @@ async fn a_clusters_worker_asks_with_a_kept_key_and_the_secrets_key_is_changed_b
     turn(&world, api, "first").await?;
 
     let gateway = cluster.of("gateway")?.pop().context("a gateway")?;
-    let line = fs::read(format!("/proc/{}/cmdline", gateway.pid))?;
-    let line = String::from_utf8(line)?;
-    let database = line.split('\0').find(|word| word.starts_with("--database-url="));
-    let database = database.context("the gateway's database")?;
+    let variables = fs::read(format!("/proc/{}/environ", gateway.pid))?;
+    let variables = String::from_utf8(variables)?;
+    let database = variables
+        .split('\0')
+        .find_map(|word| word.strip_prefix("OPENCODE_CLOUD_DATABASE_URL="))
+        .context("the gateway's database")?;
+    let database = format!("--database-url={database}");
+    let database = database.as_str();
     let newest = format!("--secrets-key={},{}", keys[1], keys[0]);
     let rewrap = ["credentials", "rewrap", database, &newest];
     let cli = cluster.cli()?;

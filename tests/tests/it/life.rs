@@ -39,7 +39,10 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     let flags = words(&["up", "--port", "0", "--data-dir", &data, "--model-url", &model]);
     let up = Up::launch(&world, &flags, &[], None).await?;
     let key = up.api().key().to_owned();
-    ensure!(up.process().stdout().matches(&key).count() >= 1, "the key is printed");
+    // Findings trial 1 and 8: the key was printed, and a start that failed later lost it.
+    ensure!(!up.process().stdout().contains(&key), "the key is in files, not on screens");
+    let listed = Cli::of_profile(&world)?.run(&["session", "list"]).await?;
+    ensure!(listed.code == Some(0), "commands find URL and key in the profile: {listed:?}");
     let place = world.workspace("kept")?;
     let session = up.api().session(&place).await?;
     ensure!(up.api().prompt(&session, "create a.txt containing hello", 60).await? == "completed");
@@ -101,7 +104,30 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     let running = processes_naming(&place);
     ensure!(running.is_empty(), "a tool outlived its worker: {running:?}");
     oracle(up.api(), world.model()).await?;
-    let told = up.process().stdout();
-    ensure!(told.matches("shown once").count() == 1, "the key is shown once: {told}");
+    up.stop(&world).await
+}
+
+// Finding trial 1: a first start that failed made the key and never told it; the next said "as shown at the first start".
+#[tokio::test]
+async fn a_failed_first_start_does_not_lose_the_key() -> Result<()> {
+    let world = World::new().await?;
+    let (data, model) = (world.data().display().to_string(), world.model_url());
+    let flags = words(&["up", "--port", "0", "--data-dir", &data, "--model-url", &model]);
+    let failing = [&flags[..], &words(&["--secrets-key", "no key at all"])[..]].concat();
+    let ended = Up::refused(&failing, &[]).await?;
+    ensure!(ended.code == Some(1) || ended.code == Some(2), "{ended:?}");
+    let made = fs::read_to_string(world.data().join("client.key")).context("the key was made")?;
+    let up = Up::launch(&world, &flags, &[], None).await?;
+    ensure!(up.api().key() == made.trim(), "the same key");
+    let listed = Cli::of_profile(&world)?.run(&["session", "list"]).await?;
+    ensure!(listed.code == Some(0), "{listed:?}");
+    let key = Cli::of_profile(&world)?.run(&["key"]).await?;
+    ensure!(key.out.trim() == made.trim(), "{key:?}");
+    // A profile that was lost is written again by the next start.
+    up.stop(&world).await?;
+    fs::remove_file(world.profile())?;
+    let up = Up::launch(&world, &flags, &[], None).await?;
+    let listed = Cli::of_profile(&world)?.run(&["session", "list"]).await?;
+    ensure!(listed.code == Some(0), "{listed:?}");
     up.stop(&world).await
 }

@@ -8,6 +8,7 @@ mod catalog;
 mod cluster;
 mod contract;
 mod credentials;
+mod docs;
 mod fairness;
 mod faults;
 mod files;

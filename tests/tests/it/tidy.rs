@@ -57,6 +57,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "signals",
             "blobs",
             "llm-client",
+            "egress",
             "sandbox",
             "placement-api",
             "placement",
@@ -73,7 +74,9 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Arrows within a layer, each one-way.
-const WITHIN: [(&str, &str); 6] = [
+const WITHIN: [(&str, &str); 8] = [
+    ("credentials", "catalog"),
+    ("egress", "llm-client"),
     ("history", "domain"),
     ("history", "llm-protocol"),
     ("placement", "placement-api"),
@@ -151,6 +154,70 @@ fn sql_stays_in_the_store() -> Result<()> {
         }
         ensure!(!text.contains("sqlx::"), "{path} uses sqlx");
     }
+    Ok(())
+}
+
+/// Calls that resolve a path without a root to stay beneath, or read a file without a bound.
+const PLAIN_FILE_CALLS: [&str; 20] = [
+    "fs::read",
+    "fs::write",
+    "fs::metadata",
+    "fs::symlink_metadata",
+    "fs::copy",
+    "fs::rename",
+    "fs::remove",
+    "fs::create_dir",
+    "fs::hard_link",
+    "fs::canonicalize",
+    "File::open",
+    "File::create",
+    "OpenOptions",
+    "read_dir(",
+    "symlink_metadata()",
+    "canonicalize(",
+    ".is_file()",
+    "tokio::fs",
+    "WalkBuilder",
+    "CWD",
+];
+
+/// Files of the same crates that may make them, and what for.
+const PLAIN_FILES: [(&str, &str); 5] = [
+    ("crates/tools/src/files.rs", "LocationFiles itself: opens the root, and asks where a file is"),
+    ("crates/tools/src/skills.rs", "looks for a name above a Local Location, and opens nothing"),
+    ("crates/snapshots/src/place.rs", "opens the root, beneath which everything else is opened"),
+    ("crates/snapshots/src/index.rs", "the worker's own cache, which is not in the Location"),
+    ("crates/snapshots/src/shadow.rs", "the worker's own cache, which is not in the Location"),
+];
+
+/// Why: a workspace is hostile. A link, a pipe or a sparse file in it must not take a worker out of its Location, block
+/// it or fill its memory (findings security 2 and 3).
+#[test]
+fn workspace_paths_are_opened_beneath_their_root_only() -> Result<()> {
+    let crates = ["crates/tools/src/", "crates/snapshots/src/", "crates/context/src/"];
+    let parts = ["crates/session/src/observe/", "crates/session/src/files/"];
+    let mut allowed_and_there = BTreeSet::new();
+    for (path, text) in rust_files()? {
+        let is_looked_at = crates.iter().chain(&parts).any(|folder| path.starts_with(folder));
+        if !is_looked_at || path.contains("/tests") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let plain = code.filter(|line| PLAIN_FILE_CALLS.iter().any(|call| line.contains(call)));
+        for line in plain {
+            let allowed = PLAIN_FILES.iter().find(|(file, _)| *file == path);
+            let (file, _why) = allowed.with_context(|| {
+                format!(
+                    "{path}: `{}` is no call for workspace paths; use LocationFiles",
+                    line.trim()
+                )
+            })?;
+            allowed_and_there.insert(*file);
+        }
+    }
+    let allowed: BTreeSet<&str> = PLAIN_FILES.iter().map(|(file, _)| *file).collect();
+    ensure!(allowed_and_there == allowed, "not needed any more: {allowed:?}");
     Ok(())
 }
 
@@ -248,12 +315,9 @@ fn nothing_is_left_to_do() -> Result<()> {
 fn nothing_names_the_machine_it_was_written_on() -> Result<()> {
     let checkout = repository().canonicalize()?;
     let mut names = vec![checkout.to_str().context("UTF-8")?.to_owned()];
-    // The folder that checkouts are in, unless every machine has one of that name.
-    let usual =
-        ["home", "tmp", "usr", "opt", "var", "srv", "root", "mnt", "github", "runner", "build"];
-    let first = checkout.iter().nth(1).and_then(|name| name.to_str()).context("a folder")?;
-    if !usual.contains(&first) {
-        names.push(format!("/{first}/"));
+    // A folder of a single name, as `/check`, is a word that a text may hold by chance.
+    if let Some(parent) = checkout.parent().filter(|parent| parent.iter().count() > 2) {
+        names.push(format!("{}/", parent.to_str().context("UTF-8")?));
     }
     names.push(concat!("/", "work", "/").to_owned());
     for (path, text) in files()? {
@@ -261,5 +325,93 @@ fn nothing_names_the_machine_it_was_written_on() -> Result<()> {
             ensure!(!text.contains(name), "{path} names {name}");
         }
     }
+    Ok(())
+}
+
+/// The documents, without what stands in code.
+fn documents() -> Result<Vec<(String, String)>> {
+    let prose = |text: &str| {
+        let mut in_code = false;
+        let lines = text.lines().filter(|line| {
+            let is_fence = line.trim_start().starts_with("```");
+            in_code ^= is_fence;
+            !in_code && !is_fence
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let documents = files()?.into_iter().filter(|(path, _)| path.ends_with(".md"));
+    Ok(documents.map(|(path, text)| (path, prose(&text))).collect())
+}
+
+/// The anchors of a document's headings, as the forges that show it make them.
+fn anchors(prose: &str) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for heading in prose.lines().filter(|line| line.starts_with('#')) {
+        let words = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let anchor: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let again = (1..).map(|number| format!("{anchor}-{number}"));
+        let mut names = [anchor.clone()].into_iter().chain(again);
+        all.insert(names.find(|name| !all.contains(name)).unwrap_or(anchor));
+    }
+    all
+}
+
+/// The targets of a document's links.
+fn links(prose: &str) -> Vec<&str> {
+    prose
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target.trim())
+        .collect()
+}
+
+// Finding style 10: nothing tested links, and sources cited a design that is not in the repository.
+#[test]
+fn every_link_leads_somewhere() -> Result<()> {
+    let documents: BTreeMap<_, _> = documents()?.into_iter().collect();
+    ensure!(documents.len() > 40, "only {} documents", documents.len());
+    let (mut seen, mut broken) = (0, Vec::new());
+    for (path, prose) in &documents {
+        for link in links(prose) {
+            if ["http://", "https://", "mailto:"].iter().any(|scheme| link.starts_with(scheme)) {
+                continue;
+            }
+            seen += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let folder = std::path::Path::new(path).parent().unwrap_or(std::path::Path::new(""));
+            let target = if file.is_empty() { path.into() } else { folder.join(file) };
+            let Ok(real) = repository().join(&target).canonicalize() else {
+                broken.push(format!("{path}: {link}"));
+                continue;
+            };
+            let root = repository().canonicalize()?;
+            let inside = real.strip_prefix(&root).map(|path| path.display().to_string());
+            let Ok(inside) = inside else {
+                broken.push(format!("{path}: {link} leaves the repository"));
+                continue;
+            };
+            let has = |prose: &String| anchors(prose).contains(anchor);
+            if !anchor.is_empty() && !documents.get(&inside).is_some_and(has) {
+                broken.push(format!("{path}: {link} names no heading"));
+            }
+        }
+    }
+    ensure!(seen > 100, "only {seen} links were found");
+    ensure!(broken.is_empty(), "{broken:#?}");
+    Ok(())
+}
+
+#[test]
+fn nothing_cites_a_document_that_is_not_here() -> Result<()> {
+    let cited = concat!("design ", "§");
+    let files = files()?;
+    let citing = files.iter().filter(|(path, text)| {
+        // The text of a query is its identity in `.sqlx`, its comments included: SQL changes with its own tests.
+        !path.starts_with(".sqlx/") && !path.ends_with(".sql") && text.contains(cited)
+    });
+    let citing: Vec<&str> = citing.map(|(path, _)| path.as_str()).collect();
+    ensure!(citing.is_empty(), "{citing:?} cite a design that is not in this repository");
     Ok(())
 }

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use domain::{MessageId, RecordedEvent, Seq, SessionRef};
+use domain::{MessageId, RecordedEvent, Seq, SessionIncarnation, SessionRef};
 use signals::Delta;
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -45,6 +45,8 @@ enum Phase {
 }
 
 struct State {
+    /// The session that its reader found: a later one with the same id is another.
+    incarnation: SessionIncarnation,
     /// The last number that was sent.
     tail: Seq,
     /// The highest number that was heard of.
@@ -54,6 +56,7 @@ struct State {
 
 /// Where a follower joins: everything after `tail` comes as frames, after `live`.
 pub(crate) struct Following {
+    pub(crate) incarnation: SessionIncarnation,
     pub(crate) tail: Seq,
     pub(crate) live: Vec<Delta>,
     pub(crate) frames: broadcast::Receiver<Frame>,
@@ -61,7 +64,12 @@ pub(crate) struct Following {
 
 impl Followed {
     pub(super) fn new(session: SessionRef) -> Arc<Self> {
-        let state = State { tail: Seq(0), heard: Seq(0), live: Live::default() };
+        let state = State {
+            incarnation: SessionIncarnation::default(),
+            tail: Seq(0),
+            heard: Seq(0),
+            live: Live::default(),
+        };
         Arc::new(Self {
             session,
             state: Mutex::new(state),
@@ -90,7 +98,7 @@ impl Followed {
         if want == Want::Everything && state.heard > state.tail {
             self.poke.notify_one(); // nobody has wanted it until now
         }
-        Some(Following { tail: state.tail, live, frames })
+        Some(Following { incarnation: state.incarnation, tail: state.tail, live, frames })
     }
 
     /// Counts as a follower from now on, before [`join`](Self::join) has come back.
@@ -112,8 +120,9 @@ impl Followed {
     }
 
     /// The reader knows that the log reaches to `tail` and what is live there: followers may join.
-    pub(super) fn start(&self, tail: Seq, live: Vec<Delta>) {
+    pub(super) fn start(&self, incarnation: SessionIncarnation, tail: Seq, live: Vec<Delta>) {
         let mut state = self.lock();
+        state.incarnation = incarnation;
         state.tail = tail;
         for piece in live {
             state.live.extend(piece);
@@ -125,6 +134,17 @@ impl Followed {
             }
             starts
         });
+    }
+
+    /// The session whose log is followed; `None` until the reader has found it.
+    pub(super) fn incarnation(&self) -> Option<SessionIncarnation> {
+        let found = self.lock().incarnation;
+        (found != SessionIncarnation::default()).then_some(found)
+    }
+
+    /// Whether nobody can join any more.
+    pub(super) fn has_ended(&self) -> bool {
+        *self.phase.borrow() == Phase::Ended
     }
 
     /// The session is no more, or the process stops: who joins from now on is told so.
@@ -289,7 +309,7 @@ mod tests {
     async fn an_event_of_our_own_is_sent_when_it_is_the_next_and_else_only_heard_of() {
         let followed = followed();
         followed.offer(event(6)); // the reader has not started: it may know 6 already, or not
-        followed.start(Seq(5), Vec::new());
+        followed.start(SessionIncarnation(1), Seq(5), Vec::new());
         assert!(followed.is_behind());
         let mut frames = followed.join(Want::Events).await.expect("it reads").frames;
         followed.offer(event(7));
@@ -307,7 +327,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_heard_of_and_is_not_there_is_asked_for_once() {
         let followed = followed();
-        followed.start(Seq(5), Vec::new());
+        followed.start(SessionIncarnation(1), Seq(5), Vec::new());
         followed.hear(Seq(9));
         assert!(followed.is_behind());
         followed.is_read_to(Seq(5), Seq(8)); // 9 was heard of while the page was read
@@ -319,7 +339,7 @@ mod tests {
     #[tokio::test]
     async fn who_wants_events_alone_is_not_woken_by_text() {
         let followed = followed();
-        followed.start(Seq(1), Vec::new());
+        followed.start(SessionIncarnation(1), Seq(1), Vec::new());
         let mut events = followed.join(Want::Events).await.expect("it reads").frames;
         let mut all = followed.join(Want::Everything).await.expect("it reads").frames;
         assert_eq!(followed.followers(), 2);
@@ -334,7 +354,7 @@ mod tests {
     #[tokio::test]
     async fn who_wants_everything_has_it_read_that_nobody_wanted_until_then() {
         let followed = followed();
-        followed.start(Seq(1), Vec::new());
+        followed.start(SessionIncarnation(1), Seq(1), Vec::new());
         let held = followed.join(Want::Events).await.expect("it reads");
         followed.hear(Seq(2));
         assert!(!followed.is_watched(), "who waits for the end needs no read now");
@@ -352,7 +372,7 @@ mod tests {
     async fn events_offered_and_read_at_once_come_once_and_in_order() {
         const LAST: i64 = 900;
         let followed = followed();
-        followed.start(Seq(0), Vec::new());
+        followed.start(SessionIncarnation(1), Seq(0), Vec::new());
         let mut frames = followed.join(Want::Everything).await.expect("it reads").frames;
         let committed = Mutex::new(0);
         std::thread::scope(|scope| {

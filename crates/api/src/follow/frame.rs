@@ -2,7 +2,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use domain::RecordedEvent;
+use domain::{RecordedEvent, SessionIncarnation};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use signals::Delta;
@@ -72,11 +72,15 @@ pub(crate) fn data_of(event: &RecordedEvent) -> String {
 }
 
 impl Framed<RecordedEvent> {
-    /// As a frame of server-sent events.
-    pub(crate) fn bytes(&self) -> Bytes {
+    /// As a frame of server-sent events; its id is good for this session alone, and for no later one with its id.
+    pub(crate) fn bytes(&self, incarnation: SessionIncarnation) -> Bytes {
         let frame = || {
             let (seq, kind) = (self.seq, self.event.kind());
-            Bytes::from(format!("id: {seq}\nevent: {kind}\ndata: {}\n\n", data_of(self)))
+            Bytes::from(format!(
+                "id: {seq}.{:x}\nevent: {kind}\ndata: {}\n\n",
+                incarnation.0,
+                data_of(self)
+            ))
         };
         self.bytes.get_or_init(frame).clone()
     }

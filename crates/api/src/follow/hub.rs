@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use domain::{OrgId, RecordedEvent, Seq, SessionId, SessionRef};
+use domain::{OrgId, RecordedEvent, Seq, SessionId, SessionIncarnation, SessionRef};
 use signals::Signals;
 use store::Store;
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
@@ -21,6 +21,8 @@ const READ: TaskKind = TaskKind::new("follow a session", OnError::Log, OnCancel:
 const TICK_EVERY: Duration = Duration::from_secs(1);
 /// Sessions followed by one gateway at once.
 const MAX_FOLLOWED: usize = 10_000;
+/// And for one organisation: others find room.
+const MAX_FOLLOWED_OF_ORG: usize = MAX_FOLLOWED / 2;
 /// Ticks that a session is followed on after its last follower has left.
 const LINGER_TICKS: u32 = 5;
 
@@ -115,7 +117,8 @@ impl Hub {
     ) -> Result<(Arc<Followed>, broadcast::Receiver<Frame>), ApiError> {
         let key = (session.org, session.session.clone());
         let mut entries = self.lock();
-        if let Some(entry) = entries.get_mut(&key) {
+        // One that has ended is of a session that was gone: it may have been made again since.
+        if let Some(entry) = entries.get_mut(&key).filter(|entry| !entry.followed.has_ended()) {
             entry.idle_ticks = 0;
             return Ok((entry.followed.clone(), entry.followed.hold()));
         }
@@ -123,6 +126,13 @@ impl Hub {
             return Err(ApiError::Unavailable {
                 message: "this gateway follows as many sessions as it can; ask another or later",
                 cause: None,
+            });
+        }
+        if entries.keys().filter(|(org, _)| *org == session.org).count() >= MAX_FOLLOWED_OF_ORG {
+            return Err(ApiError::Barred {
+                status: http::StatusCode::TOO_MANY_REQUESTS,
+                code: "TOO_MANY",
+                message: "the organisation follows as many sessions here as it may; end some streams",
             });
         }
         let followed = Followed::new(session.clone());
@@ -172,13 +182,21 @@ impl Hub {
                 return;
             }
         };
-        let heads: HashMap<Key, Seq> =
-            heads.into_iter().map(|head| ((head.org, head.session), head.seq)).collect();
+        let heads: HashMap<Key, (SessionIncarnation, Seq)> = heads
+            .into_iter()
+            .map(|head| ((head.org, head.session), (head.incarnation, head.seq)))
+            .collect();
         let mut entries = self.lock();
         for (key, tail) in asked {
             match (heads.get(&key), entries.get(&key)) {
-                (Some(seq), Some(entry)) if *seq >= tail => entry.followed.note_head(*seq),
-                // Gone, or made anew since: a log never gets shorter.
+                (Some((incarnation, seq)), Some(entry))
+                    if *seq >= tail
+                        && !entry.followed.has_ended()
+                        && entry.followed.incarnation().is_none_or(|own| own == *incarnation) =>
+                {
+                    entry.followed.note_head(*seq);
+                }
+                // Gone, made again since, or ended before: whoever asks next follows from the beginning.
                 (_, Some(entry)) => {
                     entry.followed.end();
                     entry.stop.cancel();

@@ -97,6 +97,9 @@ impl Reader {
 
     async fn start(&self) -> Result<(), StoreError> {
         let at = &self.followed.session;
+        // Before the session is read: when it is made again between the two, the tick finds another incarnation.
+        let heads = self.store.heads(&[(at.org, at.session.clone())]).await?;
+        let incarnation = heads.first().ok_or(StoreError::NotFound)?.incarnation;
         let session = self.store.session(at.org, at.session.clone()).await?;
         let mut seed = Vec::new();
         if session.busy {
@@ -109,7 +112,7 @@ impl Reader {
             }
             self.waker.resync(at.clone());
         }
-        self.followed.start(session.seq, seed);
+        self.followed.start(incarnation, session.seq, seed);
         Ok(())
     }
 
@@ -118,7 +121,9 @@ impl Reader {
         let at = &self.followed.session;
         loop {
             let (tail, heard) = (self.followed.tail(), self.followed.heard());
-            let page = self.store.events(at.org, at.session.clone(), tail, PAGE).await?;
+            let incarnation = self.followed.incarnation().unwrap_or_default();
+            let page = self.store.events_of(at.org, at.session.clone(), incarnation, tail, PAGE);
+            let page = page.await?;
             let is_full = i64::try_from(page.len()).unwrap_or(i64::MAX) == PAGE;
             let last = page.last().map_or(tail, |event| event.seq);
             self.followed.extend(page);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use domain::{Seq, SessionRef};
+use domain::{Seq, SessionIncarnation, SessionRef};
 use futures::stream;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -19,6 +19,7 @@ use super::followed::{Following, Want};
 use super::frame::{Frame, Framed};
 use super::hub::Hub;
 use crate::error::ApiError;
+use crate::shares::Share;
 
 /// Below the 55 s of the least patient proxy, with room for two lost ones.
 const PING_EVERY: Duration = Duration::from_secs(15);
@@ -26,6 +27,7 @@ const PING_EVERY: Duration = Duration::from_secs(15);
 /// and a revoked key ends.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 const PAGE: i64 = 256;
+const GONE: &[u8] = b"event: gone\ndata: {\"reason\":\"session deleted\"}\n\n";
 const SHUTDOWN: &[u8] = b"event: reconnect\ndata: {\"reason\":\"shutdown\"}\n\n";
 
 /// One client's view of a session's log: everything after a sequence number, then live.
@@ -44,7 +46,8 @@ pub(crate) struct LogStream {
 }
 
 impl LogStream {
-    /// Follows `session` from `after` on.
+    /// Follows `session` from `after` on. With `expected`, `after` is a number of that incarnation's log: when another
+    /// session has the id now, the stream says that the expected one is gone, and ends.
     ///
     /// # Errors
     /// Those of [`Hub::follow`].
@@ -53,28 +56,31 @@ impl LogStream {
         store: &Store,
         session: SessionRef,
         after: Seq,
+        expected: Option<SessionIncarnation>,
     ) -> Result<Self, ApiError> {
         let following = hub.follow(&session, Want::Everything).await?;
+        let is_another = expected.is_some_and(|expected| expected != following.incarnation);
+        let retry = Bytes::from(format!("retry: {}\n\n", rand::rng().random_range(500..2_000)));
+        let gone = is_another.then(|| Bytes::from_static(GONE));
         let jitter = rand::rng().random_range(0..MAX_AGE.as_secs() / 3);
-        let retry_ms = rand::rng().random_range(500..2_000);
         Ok(Self {
             store: store.clone(),
             session,
             sent: after,
             following,
             catching_up: true,
-            ready: [Bytes::from(format!("retry: {retry_ms}\n\n"))].into(),
+            ready: std::iter::once(retry).chain(gone).collect(),
             stop: hub.streams_end(),
             ends: Instant::now() + MAX_AGE + Duration::from_secs(jitter),
-            over: false,
+            over: is_another,
         })
     }
 
-    /// The answer that streams it.
-    pub(crate) fn into_response(self) -> Response {
-        sse_response(stream::unfold(self, async |mut log| {
+    /// The answer that streams it, which holds `share` until it ends.
+    pub(crate) fn into_response(self, share: Share) -> Response {
+        sse_response(stream::unfold((self, share), async |(mut log, share)| {
             let bytes = log.next().await?;
-            Some((bytes, log))
+            Some((bytes, (log, share)))
         }))
     }
 
@@ -100,14 +106,15 @@ impl LogStream {
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         if self.sent < self.following.tail {
             let at = (self.session.org, self.session.session.clone());
-            let page = self.store.events(at.0, at.1, self.sent, PAGE).await?;
+            let of = self.following.incarnation;
+            let page = self.store.events_of(at.0, at.1, of, self.sent, PAGE).await?;
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             for event in page {
                 if event.seq > self.following.tail {
                     break; // comes live
                 }
                 self.sent = event.seq;
-                self.ready.push_back(Framed::new(event).bytes());
+                self.ready.push_back(Framed::new(event).bytes(of));
             }
             if !caught {
                 return Ok(());
@@ -137,7 +144,7 @@ impl LogStream {
                     return None; // the client was ahead of this gateway
                 }
                 self.sent = event.seq;
-                Some(event.bytes())
+                Some(event.bytes(self.following.incarnation))
             }
             Ok(Ok(Frame::Delta(delta))) => Some(delta.bytes()),
             Ok(Ok(Frame::Gone)) => {
@@ -145,7 +152,7 @@ impl LogStream {
                 if self.stop.is_cancelled() {
                     return Some(Bytes::from_static(SHUTDOWN));
                 }
-                Some(Bytes::from_static(b"event: gone\ndata: {\"reason\":\"session deleted\"}\n\n"))
+                Some(Bytes::from_static(GONE))
             }
             Ok(Err(RecvError::Lagged(_))) => {
                 self.over = true;
@@ -169,9 +176,7 @@ impl LogStream {
     fn end(&mut self, error: &StoreError) -> Option<Bytes> {
         self.over = true;
         if matches!(error, StoreError::NotFound) {
-            return Some(Bytes::from_static(
-                b"event: gone\ndata: {\"reason\":\"session deleted\"}\n\n",
-            ));
+            return Some(Bytes::from_static(GONE));
         }
         tracing::warn!(%error, session = %self.session.session, "a stream could not catch up");
         Some(Bytes::from(format!(

@@ -1,7 +1,5 @@
 //! Controls, admitted, and waited for until they have been acted on, by their session's log.
 
-use std::time::Duration;
-
 use domain::{
     Control, ControlAdmitted, Delivery, DrainOutcome, InterruptTarget, MessageId, RecordedEvent,
     SessionError, SessionEvent, SessionId, SessionRef,
@@ -59,7 +57,7 @@ impl Asked {
         let log = Cursor::join(state.hub(), state.store(), row.at.clone(), Want::Events).await?;
         let awaited = Awaited::new(&self, row.at.session.clone());
         let admitted = self.admit(state, row).await?;
-        acted(log.after(admitted.seq), awaited, state.settings().hold).await
+        acted(state, log.after(admitted.seq), awaited).await
     }
 }
 
@@ -120,8 +118,8 @@ impl Awaited {
     }
 }
 
-async fn acted(mut log: Cursor, mut awaited: Awaited, hold: Duration) -> Result<(), ApiError> {
-    let until = Instant::now() + hold;
+async fn acted(state: &ApiState, mut log: Cursor, mut awaited: Awaited) -> Result<(), ApiError> {
+    let until = Instant::now() + state.settings().hold;
     loop {
         let step = timeout_at(until, log.next()).await.map_err(|_| ApiError::Unavailable {
             message: "it still waits in the session's inbox: ask again with the same id",
@@ -135,10 +133,7 @@ async fn acted(mut log: Cursor, mut awaited: Awaited, hold: Duration) -> Result<
             }
             Step::Delta(_) => {}
             Step::Gone => {
-                return Err(ApiError::Unavailable {
-                    message: "the session was deleted or this gateway stops; the work goes on",
-                    cause: None,
-                });
+                return Err(state.no_more_events());
             }
         }
     }
@@ -185,6 +180,7 @@ mod tests {
             paths: domain::RevertPaths::default(),
             files: Vec::new(),
             more: 0,
+            left: Vec::new(),
             back: RevertedTo::default(),
         })
     }

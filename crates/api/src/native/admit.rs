@@ -9,7 +9,7 @@ use session_rules::Agents;
 use sha2::{Digest, Sha256};
 use store::{AdmittedPrompt, NewPrompt, StoreError};
 
-use super::sessions::agent;
+use super::sessions::{agent, has_model};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{id, shown};
@@ -46,6 +46,9 @@ pub(crate) struct AdmitRequest {
 struct PartRequest {
     r#type: String,
     text: Option<String>,
+    /// Clients may number their parts; we give ids of our own.
+    #[serde(rename = "id")]
+    _id: Option<serde::de::IgnoredAny>,
 }
 
 /// A model as `provider/model`, as the name alone (of the default provider), or as stock clients name it.
@@ -224,6 +227,7 @@ pub(crate) async fn admit(
         None
     };
     let prompt = request.into_prompt(now, &default.provider, current, state.agents())?;
+    has_model(state, org, prompt.model.as_ref()).await?;
     let new = NewPrompt { session: session.clone(), prompt, now };
     let admitted = match state.store().admit_prompt(org, new).await {
         Err(StoreError::NotFound) => {

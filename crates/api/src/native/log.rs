@@ -1,7 +1,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use domain::Seq;
+use domain::{Seq, SessionIncarnation};
 use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use store::SessionRow;
 use super::sessions::in_project;
 use crate::ApiState;
 use crate::error::ApiError;
-use crate::extract::{CanRead, Params};
+use crate::extract::{CanRead, LargeRead, Params};
 use crate::follow::{LogStream, data_of};
 
 /// Events in one answer.
@@ -31,21 +31,22 @@ pub(super) async fn of_session(
     headers: &HeaderMap,
     query: &LogQuery,
 ) -> Result<Response, ApiError> {
-    let after = match headers.get("last-event-id") {
+    let (after, expected) = match headers.get("last-event-id") {
         Some(value) => {
-            value.to_str().ok().and_then(|text| text.trim().parse::<i64>().ok()).ok_or_else(
-                || ApiError::invalid("`Last-Event-ID` is a sequence number of the log"),
-            )?
+            value.to_str().ok().and_then(|text| event_id(text.trim())).ok_or_else(|| {
+                ApiError::invalid("`Last-Event-ID` is the id of an event of this stream")
+            })?
         }
-        None => query.after.unwrap_or(0),
+        None => (query.after.unwrap_or(0), None),
     };
     if after < 0 {
         return Err(ApiError::invalid("`after` is a sequence number of the log, 0 or more"));
     }
     let after = Seq(after);
     if query.follow.unwrap_or(false) {
-        let log = LogStream::open(state.hub(), state.store(), session.at, after).await?;
-        return Ok(log.into_response());
+        let share = state.streams().take(session.at.org.to_string())?;
+        let log = LogStream::open(state.hub(), state.store(), session.at, after, expected).await?;
+        return Ok(log.into_response(share));
     }
     let limit = query.limit.unwrap_or(MAX_EVENTS).clamp(1, MAX_EVENTS);
     let events = state.store().events(session.at.org, session.at.session, after, limit).await?;
@@ -57,8 +58,20 @@ pub(super) async fn of_session(
     Ok(Json(views).into_response())
 }
 
+/// A sequence number, and the session that it is of: `SEQ.INCARNATION` as the stream writes it, or a bare number.
+fn event_id(text: &str) -> Option<(i64, Option<SessionIncarnation>)> {
+    match text.split_once('.') {
+        Some((seq, incarnation)) => {
+            let incarnation = i64::from_str_radix(incarnation, 16).ok()?;
+            Some((seq.parse().ok()?, Some(SessionIncarnation(incarnation))))
+        }
+        None => Some((text.parse().ok()?, None)),
+    }
+}
+
 pub(super) async fn show(
     access: CanRead,
+    _large: LargeRead,
     State(state): State<ApiState>,
     Path((project, session)): Path<(String, String)>,
     Params(query): Params<LogQuery>,

@@ -8,7 +8,7 @@ use super::admit::{AdmitRequest, admit};
 use super::sessions::{Limit, home, in_project, relearn};
 use crate::ApiState;
 use crate::error::ApiError;
-use crate::extract::{Body, CanPrompt, CanRead, Params, id};
+use crate::extract::{Body, CanPrompt, CanRead, LargeRead, Params, id};
 use crate::view::{MessageView, SessionContext, message};
 
 /// Messages in one answer.
@@ -38,6 +38,7 @@ pub(crate) async fn transcript(
 
 pub(super) async fn list(
     access: CanRead,
+    _large: LargeRead,
     State(state): State<ApiState>,
     Path((project, session)): Path<(String, String)>,
     Params(limit): Params<Limit>,

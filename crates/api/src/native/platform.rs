@@ -14,7 +14,7 @@ use super::sessions::{AbortRequest, InterruptedView, Limit, MAX_SESSIONS, aborte
 use crate::ApiState;
 use crate::dialect::Dialect;
 use crate::error::ApiError;
-use crate::extract::{Body, CanAdminister, CanPrompt, CanRead, Params, id};
+use crate::extract::{Body, CanAdminister, CanPrompt, CanRead, LargeRead, Params, id};
 use crate::view::{MessageView, SessionView};
 
 async fn row(state: &ApiState, org: OrgId, session: &str) -> Result<SessionRow, ApiError> {
@@ -34,6 +34,7 @@ pub(super) async fn sessions(
 
 pub(super) async fn messages(
     access: CanRead,
+    _large: LargeRead,
     State(state): State<ApiState>,
     Path(session): Path<String>,
     Params(limit): Params<Limit>,
@@ -53,6 +54,7 @@ pub(super) async fn post_message(
 
 pub(super) async fn log(
     access: CanRead,
+    _large: LargeRead,
     State(state): State<ApiState>,
     Path(session): Path<String>,
     Params(query): Params<LogQuery>,

@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{Body, CanAdminister};
+use crate::redacted;
 
-/// Settings as they were set, but for the secret of an OAuth client.
+/// Settings as they were set, but for the secret of an OAuth client, and values of headers.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SetupView {
@@ -26,7 +27,8 @@ pub(super) struct SetupView {
 
 impl From<ProviderSetup> for SetupView {
     fn from(setup: ProviderSetup) -> Self {
-        let ProviderSetup { provider, settings, has_client_secret, updated_ms } = setup;
+        let ProviderSetup { provider, mut settings, has_client_secret, updated_ms } = setup;
+        redacted::hide(&mut settings.overrides);
         Self { provider, settings, has_client_secret, updated: updated_ms }
     }
 }
@@ -70,8 +72,12 @@ pub(super) async fn set(
         },
         None => ClientSecret::Remove,
     };
-    let settings: ProviderSettings =
+    let mut settings: ProviderSettings =
         serde_json::from_value(Value::Object(request)).map_err(ApiError::invalid)?;
+    let all = state.credentials().providers(access.org).await?;
+    let before = all.into_iter().find(|setup| setup.provider == provider);
+    let before = before.map(|setup| setup.settings.overrides).unwrap_or_default();
+    redacted::restore(&mut settings.overrides, &before);
     check_overrides(&provider, &settings.overrides)?;
     let set = state.credentials().set_provider(access.org, &provider, &settings, &secret);
     Ok(Json(set.await?.into()))

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use domain::{
-    IdMint, OrgId, ProjectId, Seq, SessionCreated, SessionError, SessionId, SessionRef,
+    IdMint, ModelRef, OrgId, ProjectId, Seq, SessionCreated, SessionError, SessionId, SessionRef,
     SessionRenamed, Stamp, TitledBy,
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use crate::dialect::Dialect;
 use crate::error::ApiError;
 use crate::extract::{Body, CanPrompt, CanRead, Params, id, shown};
 use crate::homes::Home;
+use crate::models::shown as shown_models;
 use crate::resolve::workspace;
 use crate::view::SessionView;
 
@@ -66,6 +67,8 @@ pub(crate) async fn create(
     let parent = request.parent_id.as_deref().map(id::<SessionId>).transpose()?;
     let agent = agent(state.agents(), request.agent)?;
     let provider = &state.settings().default_model.provider;
+    let model = request.model.map(|model| model.parse(provider)).transpose()?;
+    has_model(state, org, model.as_ref()).await?;
     let created = SessionCreated {
         project: location.project.clone(),
         location: location.id.clone(),
@@ -73,7 +76,7 @@ pub(crate) async fn create(
         named: named.is_some(),
         title: named.unwrap_or_else(|| untitled(now)),
         agent: agent.unwrap_or_else(|| state.settings().default_agent.clone()),
-        model: request.model.map(|model| model.parse(provider)).transpose()?,
+        model,
         parent,
     };
     let new = NewSession { id: session.clone(), created, now };
@@ -94,6 +97,32 @@ pub(crate) async fn create(
     let row = state.store().session(org, session).await?;
     state.feeds().touch(&row.at);
     Ok(row)
+}
+
+/// Refuses a model that the simulated provider does not have: it answers for itself only, whatever name it is asked by.
+/// Real providers know their models better than a gateway does, so a turn asks them.
+pub(super) async fn has_model(
+    state: &ApiState,
+    org: OrgId,
+    model: Option<&ModelRef>,
+) -> Result<(), ApiError> {
+    let own = &state.settings().default_model;
+    let Some(model) = model.filter(|model| model.provider == own.provider) else { return Ok(()) };
+    if !state.settings().simulated || model.model == own.model {
+        return Ok(());
+    }
+    // An organisation may have given it other names.
+    let listed = shown_models(state, org).await?;
+    let mut known = listed.providers.iter().filter(|provider| provider.entry.id == own.provider);
+    if known.any(|provider| provider.entry.models.contains_key(&model.model)) {
+        return Ok(());
+    }
+    let (provider, asked, known) = (&own.provider, &model.model, &own.model);
+    let message = format!(
+        "there is no model `{provider}/{}`; did you mean `{provider}/{known}`?",
+        shown(asked)
+    );
+    Err(ApiError::NoSuch(SessionError { code: "model.unknown".into(), message }))
 }
 
 /// A title as it is kept, if it says something.

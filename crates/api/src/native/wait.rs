@@ -62,10 +62,7 @@ pub(super) async fn wait(
             Ok(Ok(Step::Event(event))) => event,
             Ok(Ok(Step::Delta(_))) => continue,
             Ok(Ok(Step::Gone)) => {
-                return Err(ApiError::Unavailable {
-                    message: "the session was deleted or this gateway stops; ask again",
-                    cause: None,
-                });
+                return Err(state.no_more_events());
             }
             Ok(Err(error)) => return Err(error),
         };

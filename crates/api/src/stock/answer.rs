@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use domain::{
-    DrainOutcome, InterruptTarget, MessageId, OrgId, RecordedEvent, SessionError, SessionEvent,
-    SessionId, SessionRef, TurnOutcome,
+    DrainOutcome, InterruptTarget, MessageId, OrgId, RecordedEvent, Seq, SessionError,
+    SessionEvent, SessionId, SessionRef, TurnOutcome,
 };
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue};
 use store::{Admission, AdmittedPrompt, MessageRow};
 
+use super::held::HoldGuard;
 use super::translate::as_stock;
 use crate::ApiState;
 use crate::error::ApiError;
@@ -89,6 +92,22 @@ impl Awaited {
     }
 }
 
+/// The kind of client that sent a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Client {
+    /// A released OpenCode client: it shows the events of its own stream, and stops listening when it is answered.
+    Released,
+    /// Any other, such as an SDK: it reads the answer.
+    Other,
+}
+
+impl Client {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let agent = headers.get(USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+        if agent.starts_with(b"opencode/") { Self::Released } else { Self::Other }
+    }
+}
+
 /// A request that waits for the answer to its prompt: the prompt is admitted, and its session followed from
 /// before that.
 pub(super) struct Held {
@@ -96,6 +115,8 @@ pub(super) struct Held {
     log: Cursor,
     session: SessionId,
     home: Arc<Home>,
+    /// Of a released client only.
+    hold: Option<HoldGuard>,
 }
 
 impl Held {
@@ -105,10 +126,13 @@ impl Held {
         org: OrgId,
         session: SessionId,
         request: AdmitRequest,
+        client: Client,
     ) -> Result<Self, ApiError> {
         let mut home = home(state, org, &session).await?;
         let mut at = SessionRef { org, location: home.location.clone(), session };
         let mut log = follow(state, &at).await?;
+        let mut hold =
+            (client == Client::Released).then(|| state.feeds().hold(&at, log.joined_at()));
         let admitted = admit(state, org, at.session.clone(), request).await?;
         let is_old = admitted.admission == Admission::First && admitted.seq <= log.joined_at();
         if is_old || admitted.location != at.location {
@@ -117,13 +141,20 @@ impl Held {
             home = relearn(state, org, &at.session).await?;
             at.location = home.location.clone();
             log = follow(state, &at).await?;
+            hold = hold.map(|_| state.feeds().hold(&at, Seq(admitted.seq.0 - 1)));
         }
-        Ok(Self::new(&admitted, log, at.session, home))
+        Ok(Self::new(&admitted, log, at.session, home, hold))
     }
 
-    fn new(admitted: &AdmittedPrompt, log: Cursor, session: SessionId, home: Arc<Home>) -> Self {
+    fn new(
+        admitted: &AdmittedPrompt,
+        log: Cursor,
+        session: SessionId,
+        home: Arc<Home>,
+        hold: Option<HoldGuard>,
+    ) -> Self {
         let awaited = Awaited::new(admitted.prompt.message.clone(), admitted.prompt.wake);
-        Self { awaited, log: log.after(admitted.seq), session, home }
+        Self { awaited, log: log.after(admitted.seq), session, home, hold }
     }
 
     /// The assistant's last message, once the work on the prompt has ended: made of the events that tell
@@ -134,14 +165,13 @@ impl Held {
                 Step::Event(event) => event,
                 Step::Delta(_) => continue,
                 Step::Gone => {
-                    return Err(ApiError::Unavailable {
-                        message: "the session was deleted or this gateway stops; the work goes on",
-                        cause: None,
-                    });
+                    return Err(state.no_more_events());
                 }
             };
             let Some(ended) = self.awaited.note(&event) else { continue };
-            state.feeds().have_told(self.log.session(), event.seq).await;
+            if self.hold.is_some() {
+                state.feeds().have_told(self.log.session(), event.seq).await;
+            }
             return match ended {
                 Ended::With(row) => {
                     // An assistant's message names its agent and model itself.
@@ -166,11 +196,22 @@ async fn follow(state: &ApiState, at: &SessionRef) -> Result<Cursor, ApiError> {
 #[cfg(test)]
 mod tests {
     use domain::{
-        DrainEnded, InputCancelled, InterruptRequested, ModelRef, PromptPromoted, Seq, TurnSettled,
+        DrainEnded, InputCancelled, InterruptRequested, ModelRef, PromptPromoted, TurnSettled,
         TurnStarted, TurnUsage,
     };
 
     use super::*;
+
+    #[test]
+    fn only_a_released_client_is_one() {
+        let client = |agent: &str| {
+            let agent = HeaderValue::from_str(agent).expect("a header");
+            Client::of(&HeaderMap::from_iter([(USER_AGENT, agent)]))
+        };
+        assert_eq!(client("opencode/1.18.33"), Client::Released);
+        assert_eq!(client("my-opencode/1"), Client::Other);
+        assert_eq!(Client::of(&HeaderMap::new()), Client::Other);
+    }
 
     fn awaited() -> Awaited {
         Awaited::new("msg_u".parse().expect("an id"), true)

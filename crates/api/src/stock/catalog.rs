@@ -4,6 +4,7 @@ use catalog::{CatalogModel, Domains, Modality, ModelStatus, Prices, ProviderEntr
 use serde_json::{Map, Value, json};
 
 use crate::models::{ShownProvider, Source};
+use crate::redacted::{hidden, hide};
 
 /// A provider with its models. Limits and prices that are not known are zero, as in the stock catalog.
 pub(super) fn provider(shown: &ShownProvider) -> Value {
@@ -62,7 +63,7 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
         "limit": limit,
         "status": status(model.status),
         "options": options(&model.domains),
-        "headers": model.domains.headers,
+        "headers": hidden(&model.domains.headers),
         "release_date": model.release_date,
         "variants": variants.collect::<Map<String, Value>>(),
     });
@@ -91,6 +92,7 @@ pub(super) fn options(asked: &Domains) -> Value {
             }
         }
     }
+    hide(&mut options);
     options.into()
 }
 

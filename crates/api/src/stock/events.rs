@@ -1,6 +1,7 @@
 //! `/event` and `/global/event`: what happens in the organisation's sessions. Frames carry no ids, as
 //! stock clients know them: who needs every event uses a session's log.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ enum Reach {
 }
 
 struct Listener {
+    /// Frames from before it listened, oldest first.
+    replayed: VecDeque<StockFrame>,
     frames: broadcast::Receiver<StockFrame>,
     directory: Option<String>,
     reach: Reach,
@@ -47,22 +50,35 @@ impl Listener {
             self.greeted = true;
             return Some(self.own("server.connected"));
         }
+        while let Some(frame) = self.replayed.pop_front() {
+            if let Some(bytes) = self.wanted(frame) {
+                return Some(bytes);
+            }
+        }
         loop {
             let received = tokio::select! {
                 () = self.stop.cancelled() => return None,
                 received = timeout(HEARTBEAT_EVERY, self.frames.recv()) => received,
             };
             match received {
-                Ok(Ok(frame)) if self.reach == Reach::Global => return Some(frame.global),
                 Ok(Ok(frame)) => {
-                    let wanted = self.directory.as_deref();
-                    if wanted.is_none_or(|directory| *directory == *frame.directory) {
-                        return Some(frame.local);
+                    if let Some(bytes) = self.wanted(frame) {
+                        return Some(bytes);
                     }
                 }
                 // Too slow: the stream ends, rather than going on with a hole in it.
                 Ok(Err(_)) => return None,
                 Err(_) => return Some(self.own("server.heartbeat")),
+            }
+        }
+    }
+
+    fn wanted(&self, frame: StockFrame) -> Option<Bytes> {
+        match self.reach {
+            Reach::Global => Some(frame.global),
+            Reach::Local => {
+                let wanted = self.directory.as_deref();
+                wanted.is_none_or(|wanted| *wanted == *frame.directory).then_some(frame.local)
             }
         }
     }
@@ -83,17 +99,20 @@ async fn listen(
     directory: Option<String>,
     reach: Reach,
 ) -> Result<Response, ApiError> {
+    let share = state.streams().take(access.org.to_string())?;
+    let (replayed, frames) = state.feeds().subscribe(access.org).await?;
     let listener = Listener {
-        frames: state.feeds().subscribe(access.org).await?,
+        replayed: replayed.into(),
+        frames,
         directory,
         reach,
         clock: state.clock().clone(),
         stop: state.feeds().streams_end(),
         greeted: false,
     };
-    Ok(sse_response(stream::unfold(listener, async |mut listener| {
+    Ok(sse_response(stream::unfold((listener, share), async |(mut listener, share)| {
         let bytes = listener.next().await?;
-        Some((bytes, listener))
+        Some((bytes, (listener, share)))
     })))
 }
 

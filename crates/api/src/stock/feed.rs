@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::{
-    Clock, MessageId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionRef, TimestampMs,
+    Clock, LocationId, MessageId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionRef,
+    TimestampMs,
 };
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt, stream};
@@ -21,6 +22,7 @@ use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::held::{HeldPrompts, HoldGuard};
 use super::told::Told;
 use super::translate::{StockEvent, Translator};
 use crate::ApiSettings;
@@ -44,10 +46,8 @@ const MAX_FOLLOWED: usize = 512;
 const MAX_SEEN: usize = 20_000;
 /// Looks without a client after which a feed ends.
 const LINGER_LOOKS: u32 = 5;
-/// How long a prompt waits for somebody who listens.
-const HEARD_WITHIN: Duration = Duration::from_millis(500);
-/// How long an answer waits for the events before it.
-const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// The longest wait of a released client's answer for the events before it.
+const TOLD_WITHIN: Duration = Duration::from_millis(250);
 /// How long before an answer the events before it are sent: they have another connection, and a client on a busy machine
 /// that finds both readable at once may read its answer first, and show nothing.
 const HEAD_START: Duration = Duration::from_millis(100);
@@ -80,7 +80,8 @@ pub(crate) struct Feeds {
     tasks: TaskGroup,
     settings: ApiSettings,
     entries: Mutex<HashMap<OrgId, Entry>>,
-    /// Somebody listens who did not before.
+    held: Arc<HeldPrompts>,
+    /// A client that did not listen before has begun to.
     came: Notify,
 }
 
@@ -93,7 +94,8 @@ impl Feeds {
         settings: ApiSettings,
     ) -> Arc<Self> {
         let entries = Mutex::default();
-        Arc::new(Self { store, hub, clock, tasks, settings, entries, came: Notify::new() })
+        let (held, came) = (Arc::default(), Notify::new());
+        Arc::new(Self { store, hub, clock, tasks, settings, entries, held, came })
     }
 
     /// A session was created, prompted or interrupted through this gateway. Returns at once.
@@ -104,33 +106,36 @@ impl Feeds {
         }
     }
 
-    /// Returns when somebody listens here to what happens in `org`, or after half a second. The released client asks for
-    /// events and sends its prompt at the same time, on two connections: a short turn could be over before it is heard.
-    pub(super) async fn are_heard(&self, org: OrgId) {
-        let heard = async {
-            loop {
-                let came = self.came.notified();
-                let listeners = self.lock().get(&org).map_or(0, |it| it.frames.receiver_count());
-                if listeners > 0 {
-                    return;
-                }
-                came.await;
-            }
-        };
-        let _nobody_listens = tokio::time::timeout(HEARD_WITHIN, heard).await;
+    /// Keeps the frames of a session until the guard is dropped, for a released client that has sent a prompt and is only
+    /// opening its event stream. `before` is the end of the session's log before the prompt.
+    pub(super) fn hold(&self, at: &SessionRef, before: Seq) -> HoldGuard {
+        self.held.hold(at, before)
     }
 
-    /// Returns when the clients that listen here have been told of `session` up to `seq`, or after a second:
-    /// the released client stops to listen when its held request is answered.
+    /// Returns when a client listens here and has been sent the events of `session` up to `seq`, or after a quarter of a
+    /// second: the released client stops listening when its held request is answered.
     pub(super) async fn have_told(&self, session: &SessionRef, seq: Seq) {
-        let told = self
-            .lock()
-            .get(&session.org)
-            .and_then(|entry| (entry.frames.receiver_count() > 0).then(|| entry.told.clone()));
-        let Some(told) = told else { return };
-        let _ = tokio::time::timeout(TOLD_WITHIN, told.reaches(&session.session, seq)).await;
-        // What was sent is on its way on another connection.
-        tokio::time::sleep(HEAD_START).await;
+        let told = async {
+            self.listener(session.org).await.reaches(&session.session, seq).await;
+            // The frames are on their way on another connection.
+            tokio::time::sleep(HEAD_START).await;
+        };
+        let _nobody_listens_or_is_slow = tokio::time::timeout(TOLD_WITHIN, told).await;
+    }
+
+    /// Waits until a client listens to `org` here. Returns how far its clients have been told.
+    async fn listener(&self, org: OrgId) -> Arc<Told> {
+        loop {
+            let came = self.came.notified(); // from before the look: nothing is missed
+            let told = self
+                .lock()
+                .get(&org)
+                .and_then(|entry| (entry.frames.receiver_count() > 0).then(|| entry.told.clone()));
+            match told {
+                Some(told) => return told,
+                None => came.await,
+            }
+        }
     }
 
     /// Is cancelled when streams shall end.
@@ -138,33 +143,39 @@ impl Feeds {
         self.hub.streams_end()
     }
 
-    /// Everything that happens in `org` from now on.
+    /// Everything that happens in `org` from now on, after the frames of prompts that were admitted a moment ago and are held
+    /// here for a released client.
+    ///
+    /// # Errors
+    /// When the database fails.
     pub(super) async fn subscribe(
         self: &Arc<Self>,
         org: OrgId,
-    ) -> Result<broadcast::Receiver<StockFrame>, ApiError> {
-        let receiver = self.receiver(org).await?;
+    ) -> Result<(Vec<StockFrame>, broadcast::Receiver<StockFrame>), ApiError> {
+        let subscribed = self.receiver(org).await?;
         self.came.notify_waiters();
-        Ok(receiver)
+        Ok(subscribed)
     }
 
     async fn receiver(
         self: &Arc<Self>,
         org: OrgId,
-    ) -> Result<broadcast::Receiver<StockFrame>, ApiError> {
+    ) -> Result<(Vec<StockFrame>, broadcast::Receiver<StockFrame>), ApiError> {
         if let Some(entry) = self.lock().get(&org) {
-            return Ok(entry.frames.subscribe());
+            return Ok(self.held.subscribe(org, &entry.frames));
         }
         let began = self.clock.now_ms();
         let baseline = self.store.org_heads(org, NEWEST, BUSY).await?;
         let mut entries = self.lock();
         if let Some(entry) = entries.get(&org) {
-            return Ok(entry.frames.subscribe());
+            return Ok(self.held.subscribe(org, &entry.frames));
         }
         let frames = broadcast::Sender::new(QUEUE);
         let receiver = frames.subscribe();
         let (touched, touches) = mpsc::channel(1_024);
-        let told = baseline.into_iter().map(|head| (head.session.session, head.seq)).collect();
+        let mut told: HashMap<_, _> =
+            baseline.into_iter().map(|head| (head.session.session, head.seq)).collect();
+        told.extend(self.held.taken_up(org));
         let told = Arc::new(Told::new(told));
         entries.insert(org, Entry { frames: frames.clone(), touched, told: told.clone() });
         let feed = Feed {
@@ -177,7 +188,7 @@ impl Feeds {
             cursors: SelectAll::new(),
         };
         self.tasks.spawn(FEED, feed.run(touches));
-        Ok(receiver)
+        Ok((Vec::new(), receiver))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<OrgId, Entry>> {
@@ -348,17 +359,19 @@ impl Feed {
                 if step.is_some() && !self.feeds.streams_end().is_cancelled() {
                     self.told.forget(session);
                     let events = followed.translator.deleted(self.feeds.clock.now_ms());
-                    self.send(&followed.directory, followed.translator.project(), &events);
+                    self.send(&followed, &followed.directory, &events);
                 }
                 return;
             }
         };
-        let Some(followed) = self.followed.get(session) else { return };
-        self.send(&followed.directory, followed.translator.project(), &events);
+        if let Some(Step::Event(event)) = step
+            && let SessionEvent::SessionMoved(moved) = &event.event
+        {
+            self.moved(session, &moved.from, &events).await;
+        } else if let Some(followed) = self.followed.get(session) {
+            self.send(followed, &followed.directory, &events);
+        }
         if let Some(Step::Event(event)) = step {
-            if followed.translator.directory() != &*followed.directory {
-                self.moved(session, &events);
-            }
             if let Err(error) = self.files(session, event).await {
                 tracing::warn!(%error, "what a session changed in files is not told");
             }
@@ -366,12 +379,23 @@ impl Feed {
         }
     }
 
-    /// Tells those who listen at its new directory too.
-    fn moved(&mut self, session: &SessionId, events: &[StockEvent]) {
+    /// Tells those who listen at either directory. The row of a session that is just being followed may have its new
+    /// directory already, so the old one is that of its old Location.
+    async fn moved(&mut self, session: &SessionId, from: &LocationId, events: &[StockEvent]) {
+        let before = self.feeds.store.location(self.org, from.clone()).await;
         let Some(followed) = self.followed.get_mut(session) else { return };
         followed.directory = followed.translator.directory().into();
         let Some(followed) = self.followed.get(session) else { return };
-        self.send(&followed.directory, followed.translator.project(), events);
+        match before {
+            Ok(before) if *before.directory != *followed.directory => {
+                self.send(followed, &before.directory.into(), events);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "listeners at a session's old directory miss its move")
+            }
+        }
+        self.send(followed, &followed.directory, events);
     }
 
     /// Tells what became of files and messages that an event is about, which takes a read.
@@ -402,17 +426,15 @@ impl Feed {
         let diff = DiffView::of_changes(&changes(store, &row, None).await?);
         events.extend(followed.translator.changed(&diff, event.time));
         let Some(followed) = self.followed.get(session) else { return Ok(()) };
-        self.send(&followed.directory, followed.translator.project(), &events);
+        self.send(followed, &followed.directory, &events);
         Ok(())
     }
 
-    fn send(&self, directory: &Arc<str>, project: &str, events: &[StockEvent]) {
-        if self.frames.receiver_count() == 0 {
-            return; // nobody listens just now, and a feed has no past
-        }
+    fn send(&self, followed: &Followed, directory: &Arc<str>, events: &[StockEvent]) {
+        let session = &followed.translator.session().at.session;
         for event in events {
-            // An error means that the last listener is just leaving.
-            let _ = self.frames.send(frame(directory, project, event));
+            let frame = frame(directory, followed.translator.project(), event);
+            self.feeds.held.send(self.org, session, &self.frames, frame);
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::extract::{CanRead, Params};
 use crate::models::shown;
+use crate::redacted::hidden;
 
 /// `?location[directory]=`, else what [`Named`] takes.
 pub(super) struct At(Named);
@@ -87,7 +88,7 @@ fn provider(entry: &ProviderEntry) -> Value {
         "id": entry.id,
         "name": entry.name,
         "api": api,
-        "request": { "headers": entry.headers, "body": {} },
+        "request": { "headers": hidden(&entry.headers), "body": {} },
     })
 }
 
@@ -100,7 +101,7 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
     let variants = model
         .variants
         .iter()
-        .map(|(id, asked)| json!({ "id": id, "headers": asked.headers, "body": options(asked) }));
+        .map(|(id, asked)| json!({ "id": id, "headers": hidden(&asked.headers), "body": options(asked) }));
     let mut limit = json!({ "context": model.limits.context.unwrap_or(0), "output": model.limits.output.unwrap_or(0) });
     if let Some(input) = model.limits.input {
         limit["input"] = input.into();
@@ -115,7 +116,7 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
             "input": model.modalities.input,
             "output": model.modalities.output,
         },
-        "request": { "headers": model.domains.headers, "body": options(&model.domains) },
+        "request": { "headers": hidden(&model.domains.headers), "body": options(&model.domains) },
         "variants": variants.collect::<Vec<_>>(),
         "time": { "released": released_ms(&model.release_date) },
         "cost": cost(model.prices.as_ref()),

@@ -7,14 +7,14 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::stream;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::answer::Held;
+use super::answer::{Client, Held};
 use super::translate::as_stock;
 use crate::ApiState;
 use crate::error::ApiError;
-use crate::extract::{Body, CanPrompt, CanRead, Params, id};
+use crate::extract::{Body, CanPrompt, CanRead, LargeRead, Params, id};
 use crate::native::{
     AdmitRequest, Limit, MAX_MESSAGES, admit, context, one, prompt_row, transcript,
 };
@@ -26,6 +26,7 @@ const SILENT_FOR: Duration = Duration::from_secs(10);
 
 pub(super) async fn list(
     access: CanRead,
+    _large: LargeRead,
     State(state): State<ApiState>,
     Path(session): Path<String>,
     Params(limit): Params<Limit>,
@@ -52,6 +53,7 @@ pub(super) async fn post(
     access: CanPrompt,
     State(state): State<ApiState>,
     Path(session): Path<String>,
+    headers: HeaderMap,
     Body(request): Body<AdmitRequest>,
 ) -> Result<Response, ApiError> {
     let session = id(&session)?;
@@ -61,8 +63,7 @@ pub(super) async fn post(
         let view = message(&context(&state, &row), &prompt_row(&admitted));
         return Ok(Json(view).into_response());
     }
-    state.feeds().are_heard(access.org).await;
-    let held = Held::admit(&state, access.org, session, request).await?;
+    let held = Held::admit(&state, access.org, session, request, Client::of(&headers)).await?;
     let mut answer = Box::pin(held.answer(state));
     match tokio::time::timeout(SILENT_FOR, &mut answer).await {
         Ok(answered) => Ok(Json(answered?).into_response()),

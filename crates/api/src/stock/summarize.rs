@@ -17,6 +17,9 @@ use crate::native::{At, CompactRequest, admit_compaction};
 struct Awaited {
     input: MessageId,
     turn: Option<TurnId>,
+    /// How the newest Compaction for it ended. Another one may follow at once: for the next piece of the conversation, or
+    /// with a smaller request.
+    ended: Option<Result<(), String>>,
 }
 
 impl Awaited {
@@ -29,17 +32,22 @@ impl Awaited {
                 if started.input.as_ref() == Some(&self.input) =>
             {
                 self.turn = Some(started.turn.clone());
+                self.ended = None;
                 None
             }
             SessionEvent::CompactionEnded(ended) if self.turn.as_ref() == Some(&ended.turn) => {
-                match (ended.outcome, &ended.error) {
+                self.ended = match (ended.outcome, &ended.error) {
                     (SideOutcome::Completed, _) => Some(Ok(())),
                     (_, Some(error)) => not(&error.message),
                     (SideOutcome::Failed, None) => not("the compaction failed"),
                     (SideOutcome::Cancelled, None) => not("the compaction was cancelled"),
                     (SideOutcome::Lost, None) => not("the compaction's worker died; ask again"),
-                }
+                };
+                None
             }
+            // What stands between two Compactions of one request.
+            SessionEvent::EpochStarted(_) | SessionEvent::NoticeRecorded(_) => None,
+            _ if self.ended.is_some() => self.ended.take(),
             SessionEvent::InputCancelled(cancelled) if cancelled.message == self.input => {
                 not("the compaction was cancelled")
             }
@@ -74,7 +82,7 @@ pub(super) async fn post(
     let request = CompactRequest::default();
     let admitted = admit_compaction(&state, &row, request).await?;
     let mut log = log.after(admitted.seq);
-    let mut awaited = Awaited { input: admitted.control.message, turn: None };
+    let mut awaited = Awaited { input: admitted.control.message, turn: None, ended: None };
     loop {
         match log.next().await? {
             Step::Event(event) => match awaited.note(&event) {
@@ -84,10 +92,7 @@ pub(super) async fn post(
             },
             Step::Delta(_) => {}
             Step::Gone => {
-                return Err(ApiError::Unavailable {
-                    message: "the session was deleted or this gateway stops; the work goes on",
-                    cause: None,
-                });
+                return Err(state.no_more_events());
             }
         }
     }
@@ -108,7 +113,7 @@ mod tests {
     }
 
     fn awaited() -> Awaited {
-        Awaited { input: "msg_c".parse().expect("an id"), turn: None }
+        Awaited { input: "msg_c".parse().expect("an id"), turn: None, ended: None }
     }
 
     fn started(input: &str, turn: &str) -> RecordedEvent {
@@ -124,6 +129,7 @@ mod tests {
             prompt: String::new(),
             keep_from: Seq(1),
             cause: None,
+            scope: domain::SummaryScope::default(),
         })
     }
 
@@ -149,7 +155,26 @@ mod tests {
         ] {
             assert_eq!(awaited.note(&event), None);
         }
-        assert_eq!(awaited.note(&ended("trn_b", SideOutcome::Completed)), Some(Ok(())));
+        assert_eq!(awaited.note(&ended("trn_b", SideOutcome::Completed)), None);
+        let over = recorded(DrainEnded { outcome: DrainOutcome::Completed, error: None });
+        assert_eq!(awaited.note(&over), Some(Ok(())));
+    }
+
+    #[test]
+    fn it_is_done_when_its_last_piece_is() {
+        let mut awaited = awaited();
+        for event in [
+            started("msg_c", "trn_a"),
+            ended("trn_a", SideOutcome::Failed),
+            started("msg_c", "trn_b"),
+            ended("trn_b", SideOutcome::Completed),
+            started("msg_c", "trn_c"),
+            ended("trn_c", SideOutcome::Completed),
+        ] {
+            assert_eq!(awaited.note(&event), None);
+        }
+        let over = recorded(DrainEnded { outcome: DrainOutcome::Completed, error: None });
+        assert_eq!(awaited.note(&over), Some(Ok(())));
     }
 
     #[test]
@@ -162,6 +187,8 @@ mod tests {
         }
         let mut begun = awaited();
         begun.note(&started("msg_c", "trn_b"));
-        assert!(matches!(begun.note(&ended("trn_b", SideOutcome::Failed)), Some(Err(_))));
+        assert_eq!(begun.note(&ended("trn_b", SideOutcome::Failed)), None);
+        let over = recorded(DrainEnded { outcome: DrainOutcome::Completed, error: None });
+        assert!(matches!(begun.note(&over), Some(Err(_))));
     }
 }

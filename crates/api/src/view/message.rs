@@ -41,6 +41,29 @@ impl From<&ModelRef> for ModelView {
     }
 }
 
+/// Where a message's tools ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PathView {
+    cwd: String,
+    root: String,
+}
+
+/// When a message began and was complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct RunView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completed: Option<TimestampMs>,
+    created: TimestampMs,
+}
+
+/// When a part began and ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct SpanView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<TimestampMs>,
+    start: TimestampMs,
+}
+
 /// What a message is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase", rename_all_fields = "camelCase")]
@@ -69,10 +92,10 @@ pub(crate) enum MessageInfo {
         variant: Option<String>,
         mode: String,
         agent: String,
-        path: Value,
+        path: PathView,
         cost: Usd,
         tokens: TokensView,
-        time: Value,
+        time: RunView,
         #[serde(skip_serializing_if = "Option::is_none")]
         finish: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,11 +142,11 @@ pub(crate) enum PartBody {
         #[serde(skip_serializing_if = "Option::is_none")]
         synthetic: Option<bool>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        time: Option<Value>,
+        time: Option<SpanView>,
     },
     Reasoning {
         text: String,
-        time: Value,
+        time: SpanView,
     },
     Tool {
         #[serde(rename = "callID")]
@@ -155,10 +178,8 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
     let time = TimeView::created(row.created_ms);
     match row.role.as_str() {
         "assistant" => {
-            let mut time = json!({ "created": row.created_ms });
-            if let Some(completed) = row.completed_ms {
-                time["completed"] = completed.into();
-            }
+            let time = RunView { completed: row.completed_ms, created: row.created_ms };
+            let directory = || context.directory.clone();
             MessageInfo::Assistant {
                 id,
                 session_id,
@@ -168,7 +189,7 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
                 variant: model.variant.clone(),
                 mode: agent.clone(),
                 agent,
-                path: json!({ "cwd": context.directory, "root": context.directory }),
+                path: PathView { cwd: directory(), root: directory() },
                 cost: Usd(row.usage.cost),
                 tokens: row.usage.into(),
                 time,
@@ -246,10 +267,7 @@ fn parts(context: &SessionContext, row: &MessageRow) -> Vec<PartView> {
 fn body(row: &MessageRow, part: &PartRow) -> Option<PartBody> {
     let is_done = row.finish.is_some() || row.completed_ms.is_some();
     let end = row.completed_ms.unwrap_or(row.created_ms);
-    let time = || {
-        let start = row.created_ms;
-        if is_done { json!({ "start": start, "end": end }) } else { json!({ "start": start }) }
-    };
+    let time = || SpanView { end: is_done.then_some(end), start: row.created_ms };
     match (part.kind.as_str(), &part.call) {
         ("text", _) => Some(PartBody::Text {
             text: part.text.clone().unwrap_or_default(),

@@ -1,4 +1,4 @@
-use domain::{ModelRef, RevertStaged, TurnUsage};
+use domain::{LeftFile, LeftReason, ModelRef, RevertStaged, TurnUsage};
 use serde::Serialize;
 use store::{ModelNotice, SessionRow};
 
@@ -97,6 +97,22 @@ pub(crate) struct RevertView {
     /// The same, file by file.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<Vec<FileView>>,
+    /// Files that the reverted turns may have changed, and that are as those turns left them. Stock clients do not know it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left: Vec<LeftFileView>,
+}
+
+/// A file that a Revert left as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct LeftFileView {
+    file: String,
+    why: LeftReason,
+}
+
+impl From<LeftFile> for LeftFileView {
+    fn from(left: LeftFile) -> Self {
+        Self { file: left.path, why: left.why }
+    }
 }
 
 impl RevertView {
@@ -108,6 +124,7 @@ impl RevertView {
             snapshot: staged.original.map(Into::into),
             diff: Some(diff).filter(|diff| !diff.is_empty()),
             files: Some(staged.files.into_iter().map(Into::into).collect()),
+            left: staged.left.into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -46,6 +46,7 @@ fn components() -> Components {
             id: "echo".into(),
             protocol: llm_protocol::Protocol::OpenAiChat,
             context_limit: None,
+            input_limit: None,
             output_limit: None,
             dialect: llm_protocol::Dialect::default(),
         },
@@ -78,7 +79,7 @@ pub(crate) async fn begin_with(
     world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
     let token = FencingToken(1);
     let Started::Ready(tx, _, known) =
-        world.store.start_drain(at.clone(), token, Seq(0), Hold::Lock).await?
+        world.store.start_drain(at.clone(), token, store::KnownLog::NOTHING, Hold::Lock).await?
     else {
         bail!("the session has no work");
     };
@@ -192,7 +193,7 @@ pub(crate) async fn compact(
     world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
     let token = FencingToken(1);
     let Started::Ready(tx, _, known) =
-        world.store.start_drain(at.clone(), token, Seq(0), Hold::Lock).await?
+        world.store.start_drain(at.clone(), token, store::KnownLog::NOTHING, Hold::Lock).await?
     else {
         bail!("the session has no work");
     };
@@ -217,6 +218,7 @@ pub(crate) async fn compact(
             prompt: "Sum up.".into(),
             keep_from: Seq(1),
             cause: None,
+            scope: domain::SummaryScope::default(),
         }
         .into(),
         CompactionEnded {
@@ -252,7 +254,7 @@ pub(crate) async fn deliver(
     world.store.raise_fence(at.location_ref(), FencingToken(1)).await?;
     let token = FencingToken(1);
     let Started::Ready(tx, _, known) =
-        world.store.start_drain(at.clone(), token, Seq(0), Hold::Lock).await?
+        world.store.start_drain(at.clone(), token, store::KnownLog::NOTHING, Hold::Lock).await?
     else {
         bail!("the session has no work");
     };

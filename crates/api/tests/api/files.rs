@@ -80,6 +80,8 @@ fn event(captured: Captured, turn: Option<domain::TurnId>) -> WorkspaceSnapshott
         turn,
         files: files.collect(),
         more: 0,
+        directories: Vec::new(),
+        skipped: Vec::new(),
     }
 }
 

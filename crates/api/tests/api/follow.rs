@@ -130,6 +130,46 @@ async fn a_stream_of_a_session_that_is_made_anew_is_told_that_it_is_gone() -> Re
     Ok(())
 }
 
+// Finding store 4: followers spliced two sessions with one id, or stayed silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_tell_a_session_from_an_earlier_one() -> Result<()> {
+    let world = World::new().await?;
+    let (here, there) = (world.gateway(), world.gateway());
+    let (project, id) = session(&world, &here).await;
+    prompt(&world, &here, &id, "hello").await;
+    let mut stream = follow(&world, &here, &id, None).await;
+    let frames = stream.until(|sse| sse.event == "prompt.admitted").await;
+    let old = frames.iter().find_map(|sse| sse.incarnation.clone()).expect("an id");
+    let path = format!("/project/{project}/session");
+    ok(&there, "DELETE", &format!("{path}/{id}"), &world.key, None).await;
+    ok(&there, "POST", &path, &world.key, Some(json!({ "id": id }))).await;
+    // Its log is longer than the one that was followed.
+    for text in ["one", "two", "three"] {
+        prompt(&world, &there, &id, text).await;
+    }
+    let spliced = stream.until(|sse| sse.event == "gone").await;
+    assert_eq!(durable(&spliced), [], "events of another session");
+    // Who follows again at once follows the session that is there now, from its first event.
+    let mut again = follow(&world, &here, &id, None).await;
+    let frames = again.until(|sse| sse.id == Some(4)).await;
+    assert_eq!(durable(&frames).first(), Some(&(1, "session.created".to_owned())));
+    let new = frames.iter().find_map(|sse| sse.incarnation.clone()).expect("an id");
+    assert_ne!(new, old);
+    // An id of the earlier session is told that it is gone; one of this session goes on.
+    let path = format!("/platform/session/{id}/log?follow=true");
+    let resumed = async |event_id: String| {
+        let mut request = request("GET", &path, &world.key, None);
+        request.headers_mut().insert("last-event-id", event_id.parse().expect("a header"));
+        SseReader::new(send(&here, request).await)
+    };
+    let mut stale = resumed(format!("2.{old}")).await;
+    assert_eq!(stale.next().await.expect("a frame").event, "gone");
+    assert_eq!(stale.next().await, None);
+    let mut good = resumed(format!("2.{new}")).await;
+    assert_eq!(good.next().await.expect("a frame").id, Some(3));
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_fills_the_gap_of_lost_deltas_and_the_holder_is_asked() -> Result<()> {
     use signals::{Hint, Received, Signals, Topic, WorkerHint};

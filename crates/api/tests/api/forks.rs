@@ -142,6 +142,8 @@ async fn changes(
             patch: None,
         }],
         more: 0,
+        directories: Vec::new(),
+        skipped: Vec::new(),
     };
     turn.write(world, taken).await?;
     turn.finish(world, "gone", None).await

@@ -217,3 +217,27 @@ async fn a_session_is_waited_for_until_it_is_idle_and_no_longer_than_asked() -> 
     }
     Ok(())
 }
+
+/// Finding cluster 11: one answer, 503, was given for a session that is gone and for a gateway that stops.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_session_is_told_that_it_was_deleted() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    for patience in 1..40 {
+        let (project, session) = session(&world, &gateway).await;
+        let path = format!("/project/{project}/session/{session}");
+        let prompt = Some(json!({ "id": format!("msg_{patience}"), "text": "hello" }));
+        ok(&gateway, "POST", &format!("{path}/message"), &world.key, prompt).await;
+        let (router, key, wait) = (gateway.clone(), world.key.clone(), format!("{path}/wait"));
+        let waiting = beside(async move { call(&router, "POST", &wait, &key, None).await });
+        // Nothing tells that it waits already; where it does not, it finds no session, and the next one has longer.
+        tokio::time::sleep(Duration::from_millis(25 * patience)).await;
+        ok(&gateway, "DELETE", &path, &world.key, None).await;
+        let (status, body) = tokio::time::timeout(Duration::from_secs(60), waiting).await??;
+        assert_eq!(status, 404, "{body}");
+        if body.to_string().contains("was deleted") {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("nobody waited when the session was deleted")
+}

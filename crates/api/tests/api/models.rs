@@ -99,6 +99,14 @@ async fn models_are_listed_with_what_they_cost_and_only_those_that_are_allowed()
     ok(&gateway, "PUT", "/platform/provider/*", key, Some(some)).await;
     let usable = ok(&gateway, "GET", "/platform/model?provider=simulated", key, None).await;
     assert_eq!(ids(&usable["models"]), ["simulated/other"]);
+    // Finding trial 13: any name was taken for the simulated model.
+    let project = ok(&gateway, "POST", "/project/init", key, Some(json!({}))).await;
+    let sessions = format!("/project/{}/session", project["id"].as_str().expect("an id"));
+    let (status, refused) =
+        call(&gateway, "POST", &sessions, key, Some(json!({ "model": "simulated/echoo" }))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
+    assert!(refused.to_string().contains("did you mean `simulated/echo`?"), "{refused}");
+    ok(&gateway, "POST", &sessions, key, Some(json!({ "model": "simulated/other" }))).await;
     let (status, _) = call(&gateway, "GET", "/platform/model?al=true", key, None).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     Ok(())

@@ -95,10 +95,15 @@ async fn a_project_is_its_directory_and_knows_only_its_own_sessions() -> Result<
         ("POST", format!("{elsewhere}/message")),
         ("GET", format!("{elsewhere}/log")),
     ] {
-        let body = (method == "POST").then(|| json!({ "text": "hi" }));
+        let body = path.ends_with("/message").then(|| json!({ "text": "hi" }));
         let (status, answer) = call(&gateway, method, &path, &world.key, body).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{method} {path}: {answer}");
     }
+    // Finding trial 18: a misspelt field was passed over, and work went to the managed workspace.
+    let misspelt = Some(json!({ "dirctory": "/tmp" }));
+    let (status, body) = call(&gateway, "POST", "/project/init", &world.key, misspelt).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(body.to_string().contains("unknown field `dirctory`"), "{body}");
     let missing = Some(json!({ "directory": format!("{}/missing", world.path()) }));
     let (status, body) = call(&gateway, "POST", "/project/init", &world.key, missing).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
@@ -141,7 +146,7 @@ async fn an_agent_that_there_is_not_is_refused_with_those_there_are() -> Result<
     let before = ok(&gateway, "GET", "/platform/session", &world.key, None).await;
     let body = |agent: &str| {
         let parts = [json!({ "type": "text", "text": "look" })];
-        json!({ "agent": agent, "parts": parts, "directory": world.path() })
+        json!({ "agent": agent, "parts": parts })
     };
     for path in [
         format!("/project/{project}/session"),
@@ -151,8 +156,9 @@ async fn an_agent_that_there_is_not_is_refused_with_those_there_are() -> Result<
         format!("/session/{session}/message"),
         format!("/session/{session}/prompt_async"),
     ] {
-        let (status, answer) =
-            call(&gateway, "POST", &path, &world.key, Some(body("review"))).await;
+        let asked =
+            if path.ends_with("/session") { json!({ "agent": "review" }) } else { body("review") };
+        let (status, answer) = call(&gateway, "POST", &path, &world.key, Some(asked)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {answer}");
         if path.starts_with("/session") {
             assert_eq!(
@@ -168,7 +174,8 @@ async fn an_agent_that_there_is_not_is_refused_with_those_there_are() -> Result<
     }
     assert_eq!(ok(&gateway, "GET", "/platform/session", &world.key, None).await, before);
     let sessions = format!("/project/{project}/session");
-    let planning = ok(&gateway, "POST", &sessions, &world.key, Some(body("plan"))).await;
+    let planning = Some(json!({ "agent": "plan" }));
+    let planning = ok(&gateway, "POST", &sessions, &world.key, planning).await;
     assert_eq!(planning["agent"], "plan");
     let message = format!("/platform/session/{session}/message");
     let admitted = ok(&gateway, "POST", &message, &world.key, Some(body("plan"))).await;

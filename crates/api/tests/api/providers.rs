@@ -207,3 +207,68 @@ async fn only_who_administers_sees_and_changes_them() -> Result<()> {
     }
     Ok(())
 }
+
+// Finding security 4: only `overrides.api` was looked at; every other member led anywhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_member_of_settings_leads_into_a_private_network() -> Result<()> {
+    let mut world = World::new().await?;
+    world.rules = egress::Rules::default();
+    let (gateway, key) = (world.gateway(), world.key.as_str());
+    let path = "/platform/provider/acme";
+    let model =
+        |provider: Value| json!({ "overrides": { "models": { "m": { "provider": provider } } } });
+    let corpus = include_str!("../../../egress/corpus.txt");
+    for url in corpus.lines().filter(|line| !line.starts_with('#')) {
+        let oauth = |member: &str| {
+            let fine = "https://id.example.com/token";
+            let mut oauth = json!({ "clientId": "c1", "tokenUrl": fine });
+            oauth[member] = json!(url);
+            json!({ "oauth": oauth })
+        };
+        let all = [
+            json!({ "overrides": { "api": url } }),
+            json!({ "overrides": { "options": { "baseURL": url } } }),
+            json!({ "overrides": { "options": { "baseUrl": url } } }),
+            model(json!({ "api": url })),
+            json!({ "overrides": { "api": "${LLM}" }, "env": { "LLM": url } }),
+            json!({ "overrides": { "options": { "baseURL": "${LLM}" } }, "env": { "LLM": url } }),
+            json!({ "env": { "ACME_URL": url } }),
+            oauth("tokenUrl"),
+            oauth("deviceUrl"),
+            oauth("authorizeUrl"),
+        ];
+        for settings in all {
+            // One that asks for a value which is missing leads nowhere, and is told when it is used.
+            if url.contains("${") && !settings.to_string().contains("oauth") {
+                continue;
+            }
+            let (status, body) = call(&gateway, "PUT", path, key, Some(settings.clone())).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{settings}: {body}");
+        }
+    }
+    let public = json!({ "overrides": { "options": { "baseURL": "https://llm.example.com/v1" } } });
+    ok(&gateway, "PUT", path, key, Some(public)).await;
+    Ok(())
+}
+
+// Finding security 6: a client's secret that is kept went to whatever host `tokenUrl` named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clients_secret_does_not_follow_to_another_host() -> Result<()> {
+    let world = World::new().await?;
+    let (gateway, key) = (world.gateway(), world.key.as_str());
+    let path = "/platform/provider/acme";
+    ok(&gateway, "PUT", path, key, Some(setup())).await;
+    let mut moved = setup();
+    moved["oauth"].as_object_mut().expect("an object").remove("clientSecret");
+    let same = moved.clone();
+    moved["oauth"]["tokenUrl"] = json!("https://evil.example.com/token");
+    let (status, body) = call(&gateway, "PUT", path, key, Some(moved.clone())).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    let message = body["error"]["message"].as_str().expect("a message");
+    assert!(message.contains("send `oauth.clientSecret` again"), "{message}");
+    // What is there stays, and goes on with what it was entered for.
+    assert_eq!(ok(&gateway, "PUT", path, key, Some(same)).await["hasClientSecret"], true);
+    moved["oauth"]["clientSecret"] = json!(CLIENT_SECRET);
+    assert_eq!(ok(&gateway, "PUT", path, key, Some(moved)).await["hasClientSecret"], true);
+    Ok(())
+}

@@ -52,6 +52,7 @@ pub(crate) fn stages(control: &PendingControl, history: &History) -> Vec<Session
             paths: RevertPaths::default(),
             files: files.then_some(change).into_iter().collect(),
             more: 0,
+            left: Vec::new(),
             back: to.back(),
         }
         .into(),
@@ -195,7 +196,8 @@ async fn what_a_revert_cannot_do_is_told_with_its_code() -> Result<()> {
     let prompt = Some(json!({ "text": "more" }));
     ok(&gateway, "POST", &format!("{own}/message"), &world.key, prompt).await;
     for path in [&revert, &format!("{own}/unrevert"), &format!("{own}/revert/commit")] {
-        let (status, answer) = call(&gateway, "POST", path, &world.key, Some(body())).await;
+        let asked = (*path == revert).then(body);
+        let (status, answer) = call(&gateway, "POST", path, &world.key, asked).await;
         assert_eq!(
             (status, &answer["error"]["reason"]),
             (StatusCode::CONFLICT, &json!("session.busy")),

@@ -87,7 +87,18 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         let body = has_body.then(|| match path {
             "/platform/credential/{credential}" => json!({ "label": "theirs" }),
             "/platform/oauth/{provider}/{attempt}/complete" => json!({ "code": "c", "state": "s" }),
-            _ => json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
+            // Of stock clients all fields are taken, of ours only those that the route knows.
+            path if path.starts_with("/session") => {
+                json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
+            }
+            path if path.ends_with("/message") || path.ends_with("/synthetic") => {
+                json!({ "text": "hi", "delivery": "queue" })
+            }
+            path if path.ends_with("/session") => json!({ "directory": "/workspace", "title": "x" }),
+            path if path.ends_with("/session/{session}") => json!({ "title": "x" }),
+            path if path.ends_with("/inbox/{message}") => json!({ "delivery": "queue" }),
+            path if path.ends_with("/move") => json!({ "directory": "/workspace" }),
+            _ => json!({}),
         });
         let (status, answer) =
             call(&gateway, method.as_str(), &target, &world.stranger, body).await;
@@ -135,8 +146,11 @@ async fn a_key_comes_in_three_ways_and_a_typo_is_told() -> Result<()> {
     let mut header = request("GET", "/session", "", None);
     header.headers_mut().insert("authorization", format!("Basic {basic}").parse()?);
     assert_eq!(send(&gateway, header).await.status(), StatusCode::OK);
-    let query = format!("/session?auth_token={}", basic.replace('+', "%2B").replace('=', "%3D"));
-    assert_eq!(send(&gateway, request("GET", &query, "", None)).await.status(), StatusCode::OK);
+    // Finding security 21: queries end up in logs, so only what a browser cannot give a header to takes a key there.
+    let token = basic.replace('+', "%2B").replace('=', "%3D");
+    let at = |path: &str| request("GET", &format!("{path}?auth_token={token}"), "", None);
+    assert_eq!(send(&gateway, at("/event")).await.status(), StatusCode::OK);
+    assert_eq!(send(&gateway, at("/session")).await.status(), StatusCode::UNAUTHORIZED);
     let typo = format!("{}{}", &world.key[..10], world.key[10..].replace(|_| true, "A"));
     let (status, body) = call(&gateway, "GET", "/platform/session", &typo, None).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);
@@ -185,5 +199,41 @@ async fn errors_have_their_dialects_shape_and_the_request_id() -> Result<()> {
         (status, &body["error"]["code"]),
         (StatusCode::PAYLOAD_TOO_LARGE, &json!("TOO_LARGE"))
     );
+    Ok(())
+}
+
+// Finding security 14: 401 offered Basic to browsers, which then sent the key with any page's forms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_is_let_in_from_our_own_pages_only() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let ask =
+        |key: &str, headers: &[(&'static str, &'static str)], body: Option<serde_json::Value>| {
+            let mut request = request("POST", "/session", key, body.as_ref());
+            request.headers_mut().remove("content-type");
+            for (name, value) in headers {
+                request.headers_mut().insert(*name, http::HeaderValue::from_static(value));
+            }
+            let gateway = gateway.clone();
+            async move { send(&gateway, request).await }
+        };
+    let (json, length) = (("content-type", "application/json"), ("content-length", "2"));
+    let body = || Some(json!({}));
+    let key = world.key.as_str();
+    assert_eq!(ask(key, &[], body()).await.status(), StatusCode::OK, "a tool without a type");
+    let foreign = [("sec-fetch-site", "cross-site"), json];
+    assert_eq!(ask(key, &foreign, body()).await.status(), StatusCode::FORBIDDEN);
+    let form = [("sec-fetch-site", "same-origin"), ("content-type", "text/plain"), length];
+    assert_eq!(ask(key, &form, body()).await.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let own = [("sec-fetch-site", "same-origin"), ("host", "127.0.0.1"), json, length];
+    assert_eq!(ask(key, &own, body()).await.status(), StatusCode::OK);
+    let refused = ask("", &own, body()).await;
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    assert!(!refused.headers().contains_key("www-authenticate"), "a browser would keep the key");
+    let tool = ask("", &[], body()).await;
+    assert!(tool.headers().contains_key("www-authenticate"), "the released clients want it");
+    let rebound = [("sec-fetch-site", "same-origin"), ("host", "evil.example"), json];
+    assert_eq!(ask("", &rebound, body()).await.status(), StatusCode::MISDIRECTED_REQUEST);
+    assert_eq!(ask(key, &rebound, body()).await.status(), StatusCode::OK, "a valid key decides");
     Ok(())
 }

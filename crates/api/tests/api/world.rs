@@ -9,11 +9,11 @@ use axum::Router;
 use axum::body::Body;
 use blobs::Blobs;
 use bytes::Bytes;
-use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys};
+use credentials::{Credentials, CredentialsParts, MasterKeys};
 use domain::{Clock, FencingToken, Incarnation, ModelRef, OrgId, SystemClock};
+use egress::{Egress, Rules};
 use futures::StreamExt;
 use http::{Request, Response, StatusCode};
-use llm_client::{Options, ReqwestTransport};
 use placement_api::{
     Heartbeat, HeartbeatReply, Lease, PlaceRequest, Placed, Placement, PlacementError, Worker,
 };
@@ -62,6 +62,8 @@ pub(crate) struct World {
     /// What workers and gateways see.
     pub(crate) blobs: Blobs,
     secrets_key: String,
+    /// Where organisations may send the service.
+    pub(crate) rules: Rules,
     _blobs: tempfile::TempDir,
     _database: TestDatabase,
 }
@@ -93,6 +95,7 @@ impl World {
             directory: tempfile::tempdir()?,
             blobs: Blobs::in_folder(folder.path())?,
             secrets_key: MasterKeys::generate("k1"),
+            rules: Rules::everything(),
             _blobs: folder,
             _database: database,
         })
@@ -134,12 +137,11 @@ impl World {
 
     /// Credentials, sealed with the one key of all gateways.
     pub(crate) fn credentials(&self) -> Credentials {
-        let transport = ReqwestTransport::new(&Options::default()).expect("a client");
         Credentials::new(CredentialsParts {
             store: self.store.clone(),
             keys: Some(MasterKeys::parse(&self.secrets_key).expect("a key")),
-            transport: Arc::new(transport),
-            addresses: Addresses::Any,
+            egress: Egress::new(&self.rules.clone().into()).expect("a client"),
+            catalog: None,
             clock: Arc::new(SystemClock::new()),
         })
     }
@@ -205,6 +207,8 @@ pub(crate) async fn ok(
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sse {
     pub(crate) id: Option<i64>,
+    /// The session that the id is of.
+    pub(crate) incarnation: Option<String>,
     pub(crate) event: String,
     pub(crate) data: Value,
 }
@@ -232,7 +236,11 @@ impl SseReader {
                 let mut has_data = false;
                 for line in frame.lines() {
                     match line.split_once(": ") {
-                        Some(("id", id)) => sse.id = Some(id.parse().expect("a number")),
+                        Some(("id", id)) => {
+                            let (seq, of) = id.split_once('.').expect("a number of a session");
+                            sse.id = Some(seq.parse().expect("a number"));
+                            sse.incarnation = Some(of.to_owned());
+                        }
                         Some(("event", event)) => sse.event = event.to_owned(),
                         Some(("data", data)) => {
                             has_data = true;

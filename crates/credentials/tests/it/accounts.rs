@@ -13,12 +13,13 @@ use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use credentials::{
-    Addresses, Credentials, CredentialsError, CredentialsParts, MasterKeys, Material, NewSecret,
-    SecretChange, ServiceAccount,
+    Credentials, CredentialsError, CredentialsParts, MasterKeys, Material, NewSecret, SecretChange,
+    ServiceAccount,
 };
+use egress::{Egress, Rules};
 use futures::future::join_all;
 use http::StatusCode;
-use llm_client::{Auth, Options, ReqwestTransport};
+use llm_client::Auth;
 use llm_protocol::ErrorReason;
 use serde_json::{Value, json};
 use store::{Store, StoreOptions};
@@ -192,8 +193,8 @@ async fn a_service_account_that_cannot_be_one_is_refused_by_name_and_sends_nobod
     let many = Credentials::new(CredentialsParts {
         store,
         keys: Some(MasterKeys::parse(&world.keys).expect("keys")),
-        transport: Arc::new(ReqwestTransport::new(&Options::default()).expect("a client")),
-        addresses: Addresses::Public,
+        egress: Egress::new(&Rules::default().into()).expect("a client"),
+        catalog: None,
         clock: Arc::new(domain::SystemClock::new()),
     });
     let refused = many.add(world.org, new(&file)).await;

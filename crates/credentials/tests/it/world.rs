@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys, ProviderSettings};
+use credentials::{Credentials, CredentialsParts, MasterKeys, ProviderSettings};
 use domain::{Clock, OrgId, TimestampMs};
-use llm_client::{Auth, Options, ReqwestTransport, TokenSource};
+use egress::{Egress, Rules};
+use llm_client::{Auth, TokenSource};
 use store::{Store, StoreOptions};
 use testkit::TestDatabase;
 
@@ -54,12 +55,11 @@ impl World {
 
     pub(crate) fn process_with(&self, keys: Option<&str>) -> Credentials {
         let store = Store::connect(&StoreOptions::new(self.database.store_url())).expect("a URL");
-        let transport = ReqwestTransport::new(&Options::default()).expect("a client");
         Credentials::new(CredentialsParts {
             store,
             keys: keys.map(|keys| MasterKeys::parse(keys).expect("keys")),
-            transport: Arc::new(transport),
-            addresses: Addresses::Any,
+            egress: Egress::new(&Rules::everything().into()).expect("a client"),
+            catalog: None,
             clock: self.clock.clone(),
         })
     }

@@ -17,7 +17,7 @@ mod workspace;
 pub use call::{ToolCalled, ToolIntent, ToolSettled, ToolStarted};
 pub use compaction::{
     CompactionEnded, CompactionReason, CompactionReminded, CompactionStarted, SideOutcome,
-    TitleEnded, TitleStarted,
+    SummaryCut, SummaryScope, TitleEnded, TitleStarted,
 };
 pub use context::{ContextUpdated, EpochReason, EpochStarted};
 pub use inbox::{
@@ -34,8 +34,8 @@ pub use turn::{
     TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 pub use workspace::{
-    FileChange, FileStatus, RevertCleared, RevertCommitted, RevertPaths, RevertStaged,
-    RevertStaging, RevertedTo, WorkspaceRestored, WorkspaceSnapshotted,
+    FileChange, FileStatus, LeftFile, LeftReason, RevertCleared, RevertCommitted, RevertPaths,
+    RevertStaged, RevertStaging, RevertedTo, WorkspaceRestored, WorkspaceSnapshotted,
 };
 
 /// A stored kind, version or payload that this build does not know.

@@ -103,7 +103,7 @@ pub struct EntryRemoved {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoticeKind {
-    /// A stream was cut after visible output: go on from there.
+    /// Go on: a stream was cut after visible output, or a summary replaced the work in hand.
     Continuation,
     /// A worker died; what that means for the work in hand.
     Recovery,

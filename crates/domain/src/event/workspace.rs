@@ -34,6 +34,31 @@ pub struct FileChange {
     pub patch: Option<String>,
 }
 
+/// A file of the workspace that a Capture or a Revert leaves as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftFile {
+    /// Below the Location's directory.
+    pub path: String,
+    /// Why.
+    pub why: LeftReason,
+}
+
+/// Why a file is left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftReason {
+    /// It is larger than a Workspace Snapshot keeps.
+    TooLarge,
+    /// It lies deeper than a Workspace Snapshot looks.
+    TooDeep,
+    /// It is a pipe, a socket or a device.
+    Special,
+    /// It may not be read.
+    Unreadable,
+    /// Something is there that no Workspace Snapshot has: somebody has changed it meanwhile.
+    Changed,
+}
+
 /// Payload of `workspace.snapshotted`: a Capture whose pack is stored. With the tree itself for its `parent`, and no pack, it is an
 /// earlier one once more: the files were looked at, and are as that one has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +88,12 @@ pub struct WorkspaceSnapshotted {
     /// How many more there are.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: i64,
+    /// Empty directories that are new since `parent` or gone, at most 1,000, in order of their paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<String>,
+    /// Files that are in no tree, as far as they are new or were changed since an earlier Capture; at most 20.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<LeftFile>,
 }
 
 /// Payload of `workspace.restored`: a worker with a disk of its own has made the Location's files anew, for this
@@ -76,6 +107,9 @@ pub struct WorkspaceRestored {
     pub tree: Option<SnapshotTree>,
     /// Calls of the session whose effects on files are gone. The model is told in a notice, before its next turn.
     pub lost: Vec<CallId>,
+    /// Files that were in no Workspace Snapshot, and are gone too, as far as the session knew of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_files: Vec<LeftFile>,
 }
 
 /// Payload of `revert.staging`: files are about to be put back.
@@ -105,7 +139,8 @@ pub struct RevertStaging {
 pub enum RevertPaths {
     /// All: more were changed than are listed.
     All,
-    /// These, below the Location's directory, in their order and once each.
+    /// These, below the Location's directory, in their order and once each. One that ends with a slash is a directory
+    /// without what is in it.
     Only(Vec<String>),
 }
 
@@ -152,6 +187,9 @@ pub struct RevertStaged {
     /// How many more there are.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: i64,
+    /// Files that the reverted turns may have changed, and that are as those turns left them; at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftFile>,
     /// The Context Epoch that comes back once it is committed.
     pub back: RevertedTo,
 }

@@ -1,14 +1,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    FencingToken, MessageId, ModelRef, RevertPaths, Seq, SnapshotTree, TurnId, TurnUsage,
+    FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SnapshotTree, TurnId, TurnUsage,
 };
 
 use super::{EpochState, History, PendingControl, PendingInput};
-use crate::files::{Unsaved, changed_since, tree_before};
+use crate::files::{Unsaved, changed_since, skipped_since, tree_before};
 use crate::open_turn::OpenTurn;
 use crate::revert::{Reverting, Savepoint};
 use crate::side::{OpenCompaction, OpenTitle};
+use crate::squeeze::Squeeze;
 use crate::{Conversation, View};
 
 /// What the fold says.
@@ -76,16 +77,10 @@ impl History {
         &self.state.read_paths
     }
 
-    /// Whether a Compaction for a provider's overflow has been tried since the last turn that was answered.
+    /// How far the conversation was made smaller for its next turn.
     #[must_use]
-    pub fn overflow_spent(&self) -> bool {
-        self.state.overflow_spent
-    }
-
-    /// Whether nothing but a Compaction has happened to the conversation since the last one completed.
-    #[must_use]
-    pub fn just_compacted(&self) -> bool {
-        self.state.just_compacted
+    pub fn squeeze(&self) -> Squeeze {
+        self.state.squeeze
     }
 
     /// Retries and cuts since the last whole reply of the drain.
@@ -139,6 +134,25 @@ impl History {
     #[must_use]
     pub fn lost(&self) -> &[Unsaved] {
         &self.state.files.lost
+    }
+
+    /// Files that Captures have left out since the Location's files were made anew, or the session came to it: at most
+    /// 256, the newest.
+    #[must_use]
+    pub fn skipped(&self) -> &[LeftFile] {
+        &self.state.files.skipped
+    }
+
+    /// Files that were in no Workspace Snapshot and are gone, and that the model has not been told of.
+    #[must_use]
+    pub fn lost_files(&self) -> &[LeftFile] {
+        &self.state.files.lost_files
+    }
+
+    /// Files that Captures of the session's calls have left out from the event `seq` on.
+    #[must_use]
+    pub fn skipped_since(&self, seq: Seq) -> Vec<LeftFile> {
+        skipped_since(&self.captures, self.state.files.since, seq)
     }
 
     /// The token under which the Location's files were made anew last, as far as this session was told.

@@ -28,7 +28,7 @@ fn speaks(model: &Model<'_>) -> Spoken {
     if !openais.iter().any(|name| model.id.starts_with(name)) {
         return Spoken::chat(model);
     }
-    let mut spoken = openai::speaks(model);
+    let mut spoken = openai::cached(model);
     if spoken.protocol == Protocol::OpenAiResponses {
         spoken.dialect.state_key = Some("azure".to_owned());
     }

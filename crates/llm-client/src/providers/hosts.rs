@@ -1,6 +1,6 @@
 //! Servers that are compatible with OpenAI's chat, and where they are.
 
-use llm_protocol::{Dialect, Protocol};
+use llm_protocol::{CallIdForm, Dialect, Instructions, Protocol};
 
 use super::{COMPATIBLE, Model, Provider, Spoken};
 
@@ -14,7 +14,10 @@ pub(super) const ALL: &[Provider] = &[
             "https://api.deepseek.com/v1",
         )
     },
-    Provider::chat("mistral", &["@ai-sdk/mistral"], "https://api.mistral.ai/v1"),
+    Provider {
+        speaks: mistral,
+        ..Provider::chat("mistral", &["@ai-sdk/mistral"], "https://api.mistral.ai/v1")
+    },
     Provider::chat("togetherai", &["@ai-sdk/togetherai"], "https://api.together.xyz/v1"),
     Provider::chat(
         "fireworks-ai",
@@ -43,6 +46,21 @@ pub(super) const ALL: &[Provider] = &[
 fn deepseek(model: &Model<'_>) -> Spoken {
     let field = model.reasoning.then_some("reasoning_content");
     Spoken::chat(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
+}
+
+/// Its ids of calls are nine letters and digits (<https://github.com/anomalyco/opencode/issues/1680>), it takes neither
+/// the user's words nor instructions right after results (<https://github.com/zed-industries/zed/issues/37021>), and it
+/// has refused `stream_options` (<https://github.com/BerriAI/litellm/issues/8978>): its last frame tells the usage anyway.
+/// Its seed has another name. <https://docs.mistral.ai/api/endpoint/chat>
+fn mistral(model: &Model<'_>) -> Spoken {
+    let dialect = Dialect {
+        instructions: Some(Instructions::Wrapped),
+        call_ids: Some(CallIdForm::Nine),
+        answers_results: true,
+        omit: ["stream_options", "seed"].map(str::to_owned).into(),
+        ..Spoken::chat(model).dialect
+    };
+    Spoken { protocol: Protocol::OpenAiChat, dialect }
 }
 
 /// <https://inference-docs.cerebras.ai/api-reference/chat-completions>

@@ -22,7 +22,7 @@ mod xai;
 
 pub use setup::{Reach, Setup, SetupError};
 
-use llm_protocol::{Dialect, Protocol};
+use llm_protocol::{CallIdForm, Dialect, Protocol};
 
 use crate::route::Route;
 
@@ -74,8 +74,22 @@ impl Spoken {
     #[must_use]
     pub fn chat(model: &Model<'_>) -> Self {
         let reasoning_field = model.reasoning_field.map(str::to_owned);
-        let dialect = Dialect { reasoning_field, ..Dialect::default() };
+        let dialect = Dialect { reasoning_field, ..of_family(model.id) };
         Self { protocol: Protocol::OpenAiChat, dialect }
+    }
+}
+
+/// What a family of models refuses wherever it runs. Mistral's models bring their checks of a conversation along, to vLLM and
+/// to the hosts that are built on it: <https://github.com/mistralai/mistral-vibe/issues/578>.
+fn of_family(model: &str) -> Dialect {
+    const MISTRALS: [&str; 6] =
+        ["mistral", "ministral", "devstral", "codestral", "magistral", "pixtral"];
+    let model = model.to_ascii_lowercase();
+    let is_mistrals = MISTRALS.iter().any(|name| model.contains(name));
+    Dialect {
+        call_ids: is_mistrals.then_some(CallIdForm::Nine),
+        answers_results: is_mistrals,
+        ..Dialect::default()
     }
 }
 
@@ -93,7 +107,7 @@ impl Provider {
     pub fn route(&self, setup: &Setup<'_>) -> Result<Route, SetupError> {
         let Spoken { protocol, dialect } = (self.speaks)(&setup.model);
         let Reach { endpoint, auth } = (self.reach)(&Setup { provider: self, ..*setup })?;
-        Ok(Route { protocol, model: setup.model.id.to_owned(), endpoint, auth, dialect })
+        Ok(Route::new(protocol, setup.model.id, endpoint).with_auth(auth).with_dialect(dialect))
     }
 }
 

@@ -8,9 +8,16 @@ pub(super) const PROVIDER: Provider = Provider {
     id: "openai",
     npm: &["@ai-sdk/openai"],
     url: Some("https://api.openai.com/v1"),
-    speaks,
+    speaks: cached,
     reach: Reach::at_its_url,
 };
+
+/// As [`speaks`], where a key finds the cache. <https://platform.openai.com/docs/guides/prompt-caching>
+pub(super) fn cached(model: &Model<'_>) -> Spoken {
+    let mut spoken = speaks(model);
+    spoken.dialect.cache_key = true;
+    spoken
+}
 
 /// Responses, or chat where the metadata says so. Its reasoning models take instructions from a developer.
 pub(super) fn speaks(model: &Model<'_>) -> Spoken {

@@ -14,6 +14,7 @@ fn speaks(model: &Model<'_>) -> Spoken {
     let dialect = Dialect {
         state_key: Some("openrouter".to_owned()),
         reasoning_field: model.reasoning.then(|| "reasoning_details".to_owned()),
+        cache_key: true,
         inline_cache: model.id.starts_with("anthropic/"),
         ..Dialect::default()
     };

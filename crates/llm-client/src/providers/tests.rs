@@ -183,19 +183,22 @@ fn every_provider_is_reached_in_its_protocol_where_it_is() {
 #[test]
 fn what_a_provider_has_of_its_own_is_in_its_dialect_and_headers() {
     let dialect = |id, model| serde_json::to_string(&route(id, model).dialect).unwrap();
-    assert_eq!(dialect("openai", "gpt-5"), r#"{"instructions":"developer"}"#);
-    assert_eq!(dialect("azure", "gpt-5"), r#"{"stateKey":"azure","instructions":"developer"}"#);
+    assert_eq!(dialect("openai", "gpt-5"), r#"{"instructions":"developer","cacheKey":true}"#);
+    assert_eq!(
+        dialect("azure", "gpt-5"),
+        r#"{"stateKey":"azure","instructions":"developer","cacheKey":true}"#
+    );
     assert_eq!(
         dialect("google-vertex-anthropic", "claude"),
         r#"{"omit":["model"],"body":{"anthropic_version":"vertex-2023-10-16"}}"#
     );
     assert_eq!(
         dialect("openrouter", "anthropic/claude"),
-        r#"{"stateKey":"openrouter","reasoningField":"reasoning_details","inlineCache":true}"#
+        r#"{"stateKey":"openrouter","reasoningField":"reasoning_details","inlineCache":true,"cacheKey":true}"#
     );
     assert_eq!(
         dialect("openrouter", "openai/gpt-5"),
-        r#"{"stateKey":"openrouter","reasoningField":"reasoning_details"}"#
+        r#"{"stateKey":"openrouter","reasoningField":"reasoning_details","cacheKey":true}"#
     );
     assert_eq!(
         dialect("deepseek", "deepseek-reasoner"),
@@ -288,4 +291,17 @@ fn bedrock_signs_with_the_settings_where_no_credentials_are_given() {
     };
     let route = of("amazon-bedrock").unwrap().route(&Setup::new(model, &with_key, &auth)).unwrap();
     assert!(matches!(route.auth, Auth::Bearer(_)));
+}
+
+// Finding llm 3: Mistral's own API, and its models elsewhere.
+#[test]
+fn mistrals_models_get_what_they_take() {
+    let own = route("mistral", "devstral-medium").dialect;
+    assert_eq!((own.call_ids, own.answers_results), (Some(CallIdForm::Nine), true));
+    assert!(own.omit.contains(&"stream_options".to_owned()));
+    assert_eq!(own.instructions, Some(llm_protocol::Instructions::Wrapped));
+    let elsewhere = route("vllm", "mistralai/Devstral-Small-2").dialect;
+    assert_eq!((elsewhere.call_ids, elsewhere.answers_results), (Some(CallIdForm::Nine), true));
+    assert!(elsewhere.omit.is_empty());
+    assert_eq!(route("vllm", "qwen3-coder").dialect, Dialect::default());
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures::{StreamExt, stream};
-use llm_client::Secret;
-use llm_protocol::{FinishReason, LlmEvent};
+use llm_client::{Route, Secret};
+use llm_protocol::{FinishReason, LlmEvent, LlmRequest, Message, Protocol};
 
 use crate::server::{BODY, END, HELLO, Server, client, collect, events, refuse};
 
@@ -42,7 +42,8 @@ async fn exactly_the_given_bytes_are_sent_once_and_the_answer_is_streamed() {
     assert_eq!(header("x-title"), "cloud");
     assert_eq!(header("content-type"), "application/json");
     assert_eq!(header("accept"), "text/event-stream");
-    assert!(!seen[0].headers.contains_key("accept-encoding"));
+    // Finding llm 12: no compression is asked for, and that is said.
+    assert_eq!(header("accept-encoding"), "identity");
 }
 
 #[tokio::test]
@@ -116,4 +117,23 @@ async fn models_are_listed_in_either_form() {
         assert_eq!(client().list_models(&server.endpoint).await.unwrap(), ["b", "a"]);
         assert_eq!(server.seen()[0].path, "/v1/models");
     }
+}
+
+// Finding conformance FEAT-0009: the answer as one value.
+#[tokio::test]
+async fn a_whole_answer_is_one_value() {
+    const CALL: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"read\",\"arguments\":\"{}\"}}]}}]}\n\n";
+    let server = Server::start(|| events(Body::from(format!("{HELLO}{CALL}{END}")))).await;
+    let route = Route::new(Protocol::OpenAiChat, "m", server.endpoint.clone());
+    let request = LlmRequest::new("m", vec![Message::user("hi")]);
+    let answer = client().on(route.clone()).answer(&request).await.unwrap();
+    assert_eq!((answer.text().as_str(), answer.reason), ("Hello", FinishReason::ToolCalls));
+    assert_eq!(answer.calls().map(|call| &*call.name).collect::<Vec<_>>(), ["read"]);
+    assert!(
+        serde_json::to_string(&answer).unwrap().starts_with(r#"{"message":{"role":"assistant""#)
+    );
+    // One that is not whole is an error.
+    let torn = Server::start(|| events(Body::from(HELLO))).await;
+    let route = Route::new(Protocol::OpenAiChat, "m", torn.endpoint.clone());
+    assert!(client().on(route).answer(&request).await.unwrap_err().is_retryable());
 }

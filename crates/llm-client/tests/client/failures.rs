@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use futures::{StreamExt, stream};
 use llm_client::retry::Schedule;
 use llm_client::{Client, Endpoint, LlmError, Options, Route, Secret};
-use llm_protocol::{Delivery, ErrorReason, Protocol};
+use llm_protocol::{Delivery, ErrorReason, LlmEvent, Protocol};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -252,4 +252,105 @@ async fn an_endless_answer_is_stopped_at_its_bound() {
     let error = error.unwrap();
     assert_eq!(error.reason, ErrorReason::InvalidOutput { incomplete_stream: false });
     assert_eq!(error.provider_message, "the answer exceeds 100000 bytes");
+}
+
+const FINISHED: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+// Finding llm 4: a transfer that is torn after the reason of the finish keeps its text, and its usage is estimated.
+#[tokio::test]
+async fn a_torn_transfer_settles_with_an_estimated_usage() {
+    let answers: [fn() -> Body; 2] = [
+        || Body::from(format!("{HELLO}{FINISHED}")),
+        || {
+            let came = stream::iter([Ok(Bytes::from(format!("{HELLO}{FINISHED}")))]);
+            // What came is written while the body has to wait.
+            let broken = stream::once(async {
+                tokio::task::yield_now().await;
+                Err(std::io::Error::from(ErrorKind::BrokenPipe))
+            });
+            Body::from_stream(came.chain(broken))
+        },
+    ];
+    for answer in answers {
+        let server = Server::start(move || events(answer())).await;
+        let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+        assert_eq!(error, None);
+        assert_eq!(came[..3], hello()[..3]);
+        let Some(LlmEvent::Finish { usage: Some(usage), .. }) = came.last() else {
+            panic!("{came:?}");
+        };
+        assert!(usage.estimated && usage.total_tokens == usage.input_tokens + 2, "{usage:?}");
+        assert_eq!(usage.input_tokens, BODY.len().div_ceil(4) as u64);
+    }
+    // One that says it is over and does not count has no usage.
+    let server = Server::start(|| events(Body::from(format!("{HELLO}{END}")))).await;
+    assert_eq!(collect(server.stream(&client()).await.unwrap()).await, (hello(), None));
+}
+
+// Finding llm 5: how long a provider may say nothing is the route's to say.
+#[tokio::test]
+async fn a_route_has_a_silence_of_its_own() {
+    let stalled = Server::start(move || {
+        let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from(HELLO))]);
+        events(Body::from_stream(first.chain(stream::pending())))
+    })
+    .await;
+    let silence = Some(Duration::from_millis(200));
+    let route = Route::new(Protocol::OpenAiChat, "m", stalled.endpoint.clone());
+    let llm = client().on(route.with_silence(silence));
+    let (_, error) = collect(llm.send(Bytes::from_static(BODY)).await.unwrap()).await;
+    let error = error.unwrap();
+    assert_eq!(error.provider_message, "nothing more came for 200ms");
+    assert!(error.may_be_charged(), "it is a paid retry");
+    assert!(!refused(429, &[], "").await.may_be_charged());
+}
+
+// Finding llm 9: damage after good frames is worth another try, and what came before it in the chunk is not lost.
+#[tokio::test]
+async fn damage_after_good_frames_is_retried() {
+    let damaged = "data: {\"choices\":[{\"delta\":{\"cont\n\n";
+    let server = Server::start(move || events(Body::from(format!("{HELLO}{damaged}")))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    let error = error.unwrap();
+    assert_eq!(came, hello()[..2]);
+    assert!(error.is_retryable() && !error.to_string().contains("base URL"), "{error}");
+    // The first frame already: it is not this protocol.
+    let server = Server::start(move || events(Body::from(damaged))).await;
+    let (_, error) = collect(server.stream(&client()).await.unwrap()).await;
+    let error = error.unwrap();
+    assert!(!error.is_retryable() && error.to_string().contains("base URL"), "{error}");
+}
+
+// Finding llm 12: an answer that is compressed unasked, and a JSON error with the media type of a stream.
+#[tokio::test]
+async fn compressed_answers_and_errors_without_frames_are_told() {
+    let gzip = &[("content-encoding", "gzip"), ("content-type", "text/event-stream")];
+    let error = refused(200, gzip, "\u{1f}\u{fffd}").await;
+    assert!(!error.is_retryable() && error.provider_message.contains("gzip"), "{error}");
+    let error = refused(401, gzip, "\u{1f}\u{fffd}").await;
+    assert_eq!(error.reason, ErrorReason::Authentication);
+    assert!(!error.provider_message.contains('\u{fffd}'), "{error}");
+    let body = r#"{"error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
+    for body in [body.to_owned(), format!("[{body}]")] {
+        let server = Server::start(move || events(Body::from(body.clone()))).await;
+        let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+        assert_eq!((came, error.unwrap().reason), (vec![], ErrorReason::ContextOverflow));
+    }
+}
+
+// Finding scenarios F9: an unknown reason without any output is no completed answer.
+#[tokio::test]
+async fn an_empty_answer_of_unknown_reason_is_none() {
+    const NOVEL: &str =
+        "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"novel\"}]}\n\ndata: [DONE]\n\n";
+    let server = Server::start(|| events(Body::from(NOVEL))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!((came, error.unwrap().reason), (vec![], TRUNCATED));
+    let server = Server::start(|| events(Body::from(format!("{HELLO}{NOVEL}")))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!((came.len(), error), (5, None));
+    // A model that has nothing to say and says so is believed.
+    let server = Server::start(|| events(Body::from(END))).await;
+    let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
+    assert_eq!((came.len(), error), (2, None));
 }

@@ -3,7 +3,7 @@
 use crate::anthropic_messages::block::{Open, OpenCall, OpenSummary};
 use crate::anthropic_messages::frame::{Block, Delta, Frame, WireUsage, block_text, finish_reason};
 use crate::anthropic_messages::hosted;
-use crate::call_ids::distinct;
+use crate::call_ids::{UNNAMED, distinct};
 use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::event::{FinishReason, LlmEvent};
@@ -326,10 +326,8 @@ impl Decoder {
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         let number = self.next_call()?;
-        let Some(name) = block.name.filter(|name| !name.is_empty()) else {
-            return Err(DecodeError::malformed("a tool call begins without a name"));
-        };
-        let name = name.into_string();
+        let name = block.name.filter(|name| !name.is_empty());
+        let name = name.map_or_else(|| UNNAMED.to_owned(), Text::into_string);
         let id = block.id.filter(|id| !id.is_empty());
         let mut id = id.map_or_else(|| format!("call_{number}"), Text::into_string);
         self.keep(block.input.map_or(0, |input| input.get().len()))?;

@@ -27,7 +27,7 @@ use crate::thinking::is_round_without_thought;
 ///   `providerOptions["anthropic-messages"]` are added to the body, sorted, and replace a generation control of the same
 ///   key (null removes it). Its `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
-    let Source { request, dialect, owner } = source;
+    let Source { request, dialect, owner, .. } = source;
     let marks = Breakpoints::of(request);
     let messages = messages(request, dialect, owner, &marks);
     let cannot_think = is_anthropics(owner)

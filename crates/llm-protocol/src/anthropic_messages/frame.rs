@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, Usage};
+use crate::json::Count;
 use crate::text::Text;
 
 /// One frame of any type: all fields that some type has.
@@ -148,10 +149,10 @@ fn malformed(error: &serde_json::Error, data: &str) -> DecodeError {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
+    input_tokens: Count,
+    output_tokens: Count,
+    cache_creation_input_tokens: Count,
+    cache_read_input_tokens: Count,
 }
 
 impl WireUsage {
@@ -167,12 +168,12 @@ impl WireUsage {
 
     /// Anthropic counts what the cache read and wrote beside the input, we count them in it.
     pub(super) fn into_usage(self) -> Usage {
-        let cache_read_tokens = self.cache_read_input_tokens.unwrap_or(0);
-        let cache_write_tokens = self.cache_creation_input_tokens.unwrap_or(0);
-        let input = self.input_tokens.unwrap_or(0);
+        let cache_read_tokens = self.cache_read_input_tokens.0.unwrap_or(0);
+        let cache_write_tokens = self.cache_creation_input_tokens.0.unwrap_or(0);
+        let input = self.input_tokens.0.unwrap_or(0);
         let input_tokens =
             input.saturating_add(cache_read_tokens).saturating_add(cache_write_tokens);
-        let output_tokens = self.output_tokens.unwrap_or(0);
+        let output_tokens = self.output_tokens.0.unwrap_or(0);
         Usage {
             input_tokens,
             output_tokens,
@@ -180,6 +181,7 @@ impl WireUsage {
             cache_write_tokens,
             reasoning_tokens: 0, // it is in the output, and not told apart
             total_tokens: input_tokens.saturating_add(output_tokens),
+            estimated: false,
         }
     }
 }
@@ -187,10 +189,11 @@ impl WireUsage {
 pub(super) fn finish_reason(reason: &str) -> FinishReason {
     match reason {
         "end_turn" | "stop_sequence" => FinishReason::Stop,
-        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        // `pause_turn`: tools that the provider runs took long; it goes on when it is asked again.
+        "max_tokens" | "model_context_window_exceeded" | "pause_turn" => FinishReason::Length,
         "tool_use" => FinishReason::ToolCalls,
         "refusal" => FinishReason::ContentFilter,
-        _ => FinishReason::Unknown, // `pause_turn`: the provider wants its own turn continued
+        _ => FinishReason::Unknown,
     }
 }
 
@@ -212,6 +215,7 @@ mod tests {
             cache_write_tokens: 3,
             reasoning_tokens: 0,
             total_tokens: 5019,
+            estimated: false,
         };
         assert_eq!(usage.into_usage(), expected);
     }

@@ -6,7 +6,7 @@ use crate::arguments::owned_object;
 use crate::bedrock_converse::frame::{ReasoningDelta, Start};
 use crate::bedrock_converse::hosted::{HostedResult, call_block};
 use crate::bedrock_converse::part::{OpenPart, PartKind};
-use crate::call_ids::distinct;
+use crate::call_ids::{UNNAMED, distinct};
 use crate::decode_error::DecodeError;
 use crate::event::LlmEvent;
 use crate::message::ToolCall;
@@ -72,9 +72,7 @@ impl Blocks {
         let filled = |text: Option<crate::text::Text<'_>>| {
             text.map(crate::text::Text::into_string).filter(|text| !text.is_empty())
         };
-        let Some(name) = filled(call.name) else {
-            return Err(DecodeError::malformed("a tool call begins without a name"));
-        };
+        let name = filled(call.name).unwrap_or_else(|| UNNAMED.to_owned());
         let mut id = filled(call.tool_use_id).unwrap_or_else(|| format!("call_{at}"));
         let hosted = call.kind.is_some_and(|kind| &*kind == "server_tool_use");
         if !hosted {

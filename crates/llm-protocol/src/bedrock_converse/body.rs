@@ -47,7 +47,7 @@ const OPTIONS: OptionTable = OptionTable {
 /// - Claude is not asked to think in a round of calls that began without it ([`crate::thinking`]).
 /// - Options: `bedrock` in the names of the AI SDK, `bedrock-converse` as fields of the body.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
-    let Source { request, dialect, owner } = source;
+    let Source { request, dialect, owner, .. } = source;
     let marks = Breakpoints::of(request);
     let point = CachePoint::of(marks.ttl_seconds);
     body.entry("modelId", &request.model)?;

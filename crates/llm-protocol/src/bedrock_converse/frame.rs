@@ -8,6 +8,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::event::{FinishReason, Usage};
+use crate::json::Count;
 use crate::text::Text;
 
 pub(super) enum Frame<'a> {
@@ -170,24 +171,24 @@ pub(super) struct Exception<'a> {
     pub(super) code: Option<Text<'a>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 pub(super) struct WireUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    total_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_write_input_tokens: Option<u64>,
+    input_tokens: Count,
+    output_tokens: Count,
+    total_tokens: Count,
+    cache_read_input_tokens: Count,
+    cache_write_input_tokens: Count,
 }
 
 impl WireUsage {
     /// Bedrock counts what its cache read and wrote beside the input.
     pub(super) fn into_usage(self) -> Usage {
-        let cache_read_tokens = self.cache_read_input_tokens.unwrap_or(0);
-        let cache_write_tokens = self.cache_write_input_tokens.unwrap_or(0);
+        let cache_read_tokens = self.cache_read_input_tokens.0.unwrap_or(0);
+        let cache_write_tokens = self.cache_write_input_tokens.0.unwrap_or(0);
         let cached = cache_read_tokens.saturating_add(cache_write_tokens);
-        let input_tokens = self.input_tokens.unwrap_or(0).saturating_add(cached);
-        let output_tokens = self.output_tokens.unwrap_or(0);
+        let input_tokens = self.input_tokens.0.unwrap_or(0).saturating_add(cached);
+        let output_tokens = self.output_tokens.0.unwrap_or(0);
         let sum = input_tokens.saturating_add(output_tokens);
         Usage {
             input_tokens,
@@ -195,7 +196,8 @@ impl WireUsage {
             cache_read_tokens,
             cache_write_tokens,
             reasoning_tokens: 0, // it does not say
-            total_tokens: self.total_tokens.unwrap_or(0).max(sum),
+            total_tokens: self.total_tokens.0.unwrap_or(0).max(sum),
+            estimated: false,
         }
     }
 }
@@ -228,6 +230,7 @@ mod tests {
             cache_write_tokens: 100,
             reasoning_tokens: 0,
             total_tokens: 1908,
+            estimated: false,
         };
         assert_eq!(usage, expected);
         assert_eq!(read(r#"{"inputTokens":3,"outputTokens":null}"#).total_tokens, 3);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::call_ids::distinct;
+use crate::call_ids::{UNNAMED, distinct};
 use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::event::{FinishReason, LlmEvent, Usage};
@@ -228,9 +228,8 @@ impl Decoder {
         signature: Option<&RawValue>,
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
-        let Some(name) = call.name.filter(|name| !name.is_empty()).map(Text::into_string) else {
-            return Err(DecodeError::malformed("a function call has no name"));
-        };
+        let name = call.name.filter(|name| !name.is_empty()).map(Text::into_string);
+        let name = name.unwrap_or_else(|| UNNAMED.to_owned());
         let own_id = call.id.filter(|id| !id.is_empty()).map(Text::into_string);
         let arguments = call.args.map_or("{}", RawValue::get);
         let id = self.begin(own_id.clone(), arguments)?;

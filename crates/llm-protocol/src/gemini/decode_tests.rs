@@ -253,7 +253,7 @@ fn an_answer_without_its_reason_is_truncated_and_a_broken_one_is_said_to_be() {
     cut.push(&parts(r#"{"text":"half"}"#)).unwrap();
     assert_eq!(cut.finish().unwrap_err(), DecodeError::Truncated);
     let broken = ErrorReason::InvalidOutput { incomplete_stream: false };
-    for frame in ["<html>", "{", r#"{"candidates":7}"#, &parts(r#"{"functionCall":{}}"#)] {
+    for frame in ["<html>", "{", r#"{"candidates":7}"#] {
         assert_eq!(decoder().push(frame).unwrap_err().reason(), broken, "{frame}");
     }
 }
@@ -284,4 +284,20 @@ fn ids_that_a_server_gives_twice_are_told_apart() {
     let called = |event| if let LlmEvent::ToolCall(call) = event { Some(call.id) } else { None };
     let ids: Vec<_> = decoder.push(&frame).unwrap().into_iter().filter_map(called).collect();
     assert_eq!(ids, ["a", "a_2"]);
+}
+
+// Finding scenarios F10: a call without a name does not end the answer. Finding llm 7: `FUNCTION_CALL`.
+#[test]
+fn a_call_without_a_name_is_read_and_function_call_is_a_reason() {
+    let mut decoder = Decoder::new(StateOwner::new("google", "m"));
+    let frame = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"","args":{}}}]},"finishReason":"FUNCTION_CALL"}]}"#;
+    let events = decoder.push(frame).unwrap();
+    let unnamed =
+        |event: &LlmEvent| matches!(event, LlmEvent::ToolCall(call) if call.name == "unnamed");
+    assert!(events.iter().any(unnamed), "{events:?}");
+    let finish = decoder.finish().unwrap();
+    assert!(
+        matches!(finish.last(), Some(LlmEvent::Finish { reason: FinishReason::ToolCalls, .. })),
+        "{finish:?}"
+    );
 }

@@ -48,7 +48,7 @@ const RETRIEVAL: &str = "retrievalConfig";
 ///   `providerOptions["gemini"]` are added to the body, sorted, and its `generationConfig` replaces controls of the same
 ///   key (null removes them). Its `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
-    let Source { request, dialect, owner } = source;
+    let Source { request, dialect, owner, .. } = source;
     body.entry("contents", &contents(request, owner))?;
     let system = request.system.iter().map(|SystemPart::Text { text }| text.as_str());
     let text = system.collect::<Vec<_>>().join("\n");

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use crate::decode_error::DecodeError;
 use crate::error::truncate;
 use crate::event::{FinishReason, Usage};
+use crate::json::Count;
 use crate::text::Text;
 
 #[derive(Deserialize, Default)]
@@ -116,20 +117,20 @@ impl Frame<'_> {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct WireUsage {
-    prompt_token_count: Option<u64>,
+    prompt_token_count: Count,
     /// What the results of hosted tools added to the prompt; beside it.
-    tool_use_prompt_token_count: Option<u64>,
-    cached_content_token_count: Option<u64>,
-    candidates_token_count: Option<u64>,
-    thoughts_token_count: Option<u64>,
-    total_token_count: Option<u64>,
+    tool_use_prompt_token_count: Count,
+    cached_content_token_count: Count,
+    candidates_token_count: Count,
+    thoughts_token_count: Count,
+    total_token_count: Count,
 }
 
 impl WireUsage {
     /// Google counts thoughts beside the answer, we count them in it. None if nothing was counted (Vertex's first
     /// frames).
     pub(super) fn into_usage(self) -> Option<Usage> {
-        let count = |tokens: Option<u64>| tokens.unwrap_or(0);
+        let count = |tokens: Count| tokens.0.unwrap_or(0);
         let input_tokens =
             count(self.prompt_token_count).saturating_add(count(self.tool_use_prompt_token_count));
         let reasoning_tokens = count(self.thoughts_token_count);
@@ -141,7 +142,8 @@ impl WireUsage {
             cache_read_tokens: count(self.cached_content_token_count),
             cache_write_tokens: 0, // what Gemini caches by itself it does not count
             reasoning_tokens,
-            total_tokens: self.total_token_count.unwrap_or(total),
+            total_tokens: self.total_token_count.0.unwrap_or(total),
+            estimated: false,
         };
         (usage != Usage::default()).then_some(usage)
     }
@@ -150,6 +152,7 @@ impl WireUsage {
 pub(super) fn finish_reason(reason: &str) -> FinishReason {
     match reason {
         "STOP" => FinishReason::Stop,
+        "FUNCTION_CALL" => FinishReason::ToolCalls,
         "MAX_TOKENS" => FinishReason::Length,
         "SAFETY"
         | "RECITATION"
@@ -187,6 +190,7 @@ mod tests {
             cache_write_tokens: 0,
             reasoning_tokens: 16,
             total_tokens: 33,
+            estimated: false,
         };
         assert_eq!(usage, Some(expected));
         assert_eq!(read(r#"{"trafficType":"ON_DEMAND"}"#), None);

@@ -8,7 +8,9 @@ use crate::error::truncate;
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
 use crate::openai_chat::details::Details;
-use crate::openai_chat::frame::{Choice, Content, Frame, Piece, finish_reason, is_failure};
+use crate::openai_chat::frame::{
+    Choice, Content, Frame, Piece, ToolCallDelta, finish_reason, is_failure,
+};
 use crate::openai_chat::tool_calls::ToolCalls;
 use crate::state::StateOwner;
 use crate::surrogates::Halves;
@@ -136,7 +138,10 @@ impl Decoder {
         if let Some(error) = choice.error.filter(is_failure) {
             return Err(classify_in_stream(&error).into());
         }
-        let mut delta = choice.delta.unwrap_or_default();
+        // What is whole says again what came in pieces.
+        let begun = self.parts > 0 || self.calls.any();
+        let whole = choice.message.filter(|_| !begun);
+        let mut delta = choice.delta.or(whole).unwrap_or_default();
         if let Some(details) = delta.reasoning_details.take() {
             self.details.push(details)?;
         }
@@ -161,7 +166,8 @@ impl Decoder {
             self.refused = true;
             self.extend_part(PartKind::Text, text, events);
         }
-        for call in delta.tool_calls.unwrap_or_default() {
+        let only = delta.function_call.map(ToolCallDelta::only);
+        for call in delta.tool_calls.unwrap_or_default().into_iter().chain(only) {
             self.close_part(events);
             self.calls.push(call, events)?;
         }

@@ -214,8 +214,6 @@ fn what_is_not_this_protocol_is_malformed() {
         let error = fresh().push(frame).unwrap_err();
         assert!(matches!(error, DecodeError::Malformed { .. }), "{frame}: {error}");
     }
-    let nameless = calls(r#"{"index":0,"function":{"arguments":"{}"}}"#);
-    assert!(matches!(fresh().push(&nameless), Err(DecodeError::Malformed { .. })));
 }
 
 #[test]
@@ -361,4 +359,74 @@ fn errors_are_found_wherever_a_server_puts_them() {
     assert_eq!(reason(flat), ErrorReason::ContextOverflow);
     let groq = r#"{"error":{"message":"bad call","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#;
     assert_eq!(reason(groq), ErrorReason::InvalidRequest);
+}
+
+// Finding scenarios F10: a call without a name is the model's failure, which it is told of.
+#[test]
+fn a_call_without_a_name_does_not_end_the_answer() {
+    let nameless = calls(r#"{"index":0,"id":"a","function":{"name":"","arguments":"{}"}}"#);
+    assert_eq!(calls_of(&[nameless]), [ToolCall::new("a", "unnamed", "{}")]);
+    // The name may come after the first arguments.
+    let mut decoder = fresh();
+    let mut push = |frame: &str| decoder.push(&calls(frame)).unwrap();
+    assert_eq!(push(r#"{"index":0,"id":"a","function":{"arguments":"{\"p\""}}"#), []);
+    assert_eq!(
+        push(r#"{"index":0,"function":{"name":"read","arguments":":1}"}}"#),
+        [
+            ToolInputStart { id: s("a"), name: s("read") },
+            ToolInputDelta { id: s("a"), text: s("{\"p\"") },
+            ToolInputDelta { id: s("a"), text: s(":1}") },
+        ]
+    );
+}
+
+// Finding llm 6: whole answers in `message`, and the one call of servers of 2023.
+#[test]
+fn a_message_in_place_of_a_delta_is_read() {
+    let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hi","function_call":{"name":"read","arguments":"{\"p\":1}"}},"finish_reason":"function_call"}]}"#;
+    let mut decoder = fresh();
+    let events = decoder.push(whole).unwrap();
+    assert!(events.contains(&TextDelta { id: s("text-0"), text: s("hi") }), "{events:?}");
+    assert!(events.contains(&call("call_0", "read", r#"{"p":1}"#)), "{events:?}");
+    assert!(matches!(
+        decoder.finish().unwrap()[..],
+        [_, LlmEvent::Finish { reason: FinishReason::ToolCalls, .. }]
+    ));
+    // A last frame that says the whole again adds nothing.
+    let mut decoder = fresh();
+    decoder.push(&delta(r#"{"content":"hi"}"#)).unwrap();
+    let again = r#"{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    assert_eq!(
+        decoder.push(again).unwrap(),
+        [TextEnd { id: s("text-0"), provider_metadata: None }]
+    );
+}
+
+// Finding llm 10: odd numbers, arguments as an object and members that come twice do not fail a whole answer.
+#[test]
+fn odd_values_do_not_fail_an_answer() {
+    let object = calls(r#"{"index":0,"id":"a","function":{"name":"read","arguments":{"p": 1.0}}}"#);
+    assert_eq!(calls_of(&[object]), [ToolCall::new("a", "read", r#"{"p": 1.0}"#)]);
+    let mut decoder = fresh();
+    let twice = r#"{"choices":[{"index":0,"delta":{"content":"a","content":"b"}}]}"#;
+    assert!(decoder.push(twice).unwrap().contains(&TextDelta { id: s("text-0"), text: s("b") }));
+    decoder.push(&end("stop")).unwrap();
+    let odd =
+        r#"{"choices":[],"usage":{"prompt_tokens":5.0,"completion_tokens":"7","total_tokens":-1}}"#;
+    decoder.push(odd).unwrap();
+    let usage = Usage { input_tokens: 5, output_tokens: 7, total_tokens: 12, ..Usage::default() };
+    assert!(
+        decoder
+            .finish()
+            .unwrap()
+            .contains(&LlmEvent::Finish { reason: FinishReason::Stop, usage: Some(usage) })
+    );
+}
+
+// Finding llm 7: reasons that were read as a complete answer.
+#[test]
+fn reasons_of_other_owners_are_known() {
+    assert_eq!(crate::openai_chat::frame::finish_reason("model_length"), FinishReason::Length);
+    let failed = crate::openai_chat::frame::finish_reason("insufficient_system_resource");
+    assert_eq!(failed, FinishReason::Error);
 }

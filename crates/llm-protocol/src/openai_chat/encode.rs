@@ -46,7 +46,7 @@ const OPTIONS: OptionTable = OptionTable {
 /// Writes the body of a streamed chat completion that reports its usage.
 ///
 /// - Parts of one message are joined by a line feed. A system message in the middle stays in its place.
-/// - Tool arguments are the model's bytes, valid or not.
+/// - Tool arguments are the model's bytes if they are a JSON object; otherwise an object that holds them.
 /// - A failed tool result begins with `Error: `. Media of results follow their batch in a user message.
 /// - Reasoning is not sent, unless the dialect names its field or the server gave `reasoning_opaque`: the protocol has no
 ///   place for it. A message of nothing else is left out.
@@ -54,9 +54,9 @@ const OPTIONS: OptionTable = OptionTable {
 ///   added to the body, sorted, and replace a generation control of the same key (null removes it:
 ///   `{"max_tokens": null, "max_completion_tokens": 9}`). Its `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
-    let Source { request, dialect, owner } = source;
+    let Source { request, dialect, .. } = source;
     body.entry("model", dialect.name_of(&request.model))?;
-    body.entry("messages", &messages(request, dialect, owner))?;
+    body.entry("messages", &messages(source))?;
     let tools = OPTIONS.offer(request, request.tools.iter().map(defined));
     if !tools.is_empty() {
         body.entry("tools", &tools)?;

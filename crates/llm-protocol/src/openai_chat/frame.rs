@@ -5,8 +5,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::event::{FinishReason, Usage};
+use crate::json::Count;
 use crate::text::Text;
 
 #[derive(Deserialize, Default)]
@@ -25,6 +27,8 @@ pub(super) struct Frame<'a> {
 pub(super) struct Choice {
     pub(super) index: Option<u64>,
     pub(super) delta: Option<Delta>,
+    /// In place of `delta`, from servers that send whole answers as one frame.
+    pub(super) message: Option<Delta>,
     pub(super) finish_reason: Option<String>,
     /// OpenRouter, for what went wrong behind it.
     pub(super) error: Option<Value>,
@@ -46,6 +50,8 @@ pub(super) struct Delta {
     /// GitHub Copilot, which wants it back.
     pub(super) reasoning_opaque: Option<Value>,
     pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
+    /// The only call of an answer, as servers of 2023 have it.
+    pub(super) function_call: Option<FunctionDelta>,
 }
 
 impl Delta {
@@ -122,6 +128,13 @@ pub(super) struct ToolCallDelta {
     pub(super) function: Option<FunctionDelta>,
 }
 
+impl ToolCallDelta {
+    /// A piece of the only call of an answer.
+    pub(super) fn only(function: FunctionDelta) -> Self {
+        Self { index: Some(0), id: None, function: Some(function) }
+    }
+}
+
 /// The id of a call: a text, which some servers write as a number.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -153,53 +166,68 @@ pub(super) fn is_failure(error: &Value) -> bool {
 #[serde(default)]
 pub(super) struct FunctionDelta {
     pub(super) name: Option<String>,
-    pub(super) arguments: Option<String>,
+    pub(super) arguments: Option<Arguments>,
+}
+
+/// The arguments of a call: a text, or what some servers send in place of it, the object itself.
+pub(super) struct Arguments(pub(super) String);
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if raw.get().starts_with('"') {
+            return serde_json::from_str(raw.get()).map(Self).map_err(D::Error::custom);
+        }
+        Ok(Self(raw.get().to_owned()))
+    }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct WireUsage {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    total_tokens: Option<u64>,
+    prompt_tokens: Count,
+    completion_tokens: Count,
+    total_tokens: Count,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
     /// Together puts it here.
-    cached_tokens: Option<u64>,
+    cached_tokens: Count,
     /// So does DeepSeek, which also fills the details.
-    prompt_cache_hit_tokens: Option<u64>,
+    prompt_cache_hit_tokens: Count,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct PromptDetails {
-    cached_tokens: Option<u64>,
+    cached_tokens: Count,
     /// OpenRouter.
-    cache_write_tokens: Option<u64>,
+    cache_write_tokens: Count,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct CompletionDetails {
-    reasoning_tokens: Option<u64>,
+    reasoning_tokens: Count,
 }
 
 impl WireUsage {
     pub(super) fn into_usage(self) -> Usage {
         let prompt = self.prompt_tokens_details.unwrap_or_default();
         let completion = self.completion_tokens_details.unwrap_or_default();
-        let input = self.prompt_tokens.unwrap_or(0);
-        let reasoning = completion.reasoning_tokens.unwrap_or(0);
-        let output = self.completion_tokens.unwrap_or(0);
-        let output = inclusive_output(input, output, reasoning, self.total_tokens);
-        let cached = prompt.cached_tokens.or(self.prompt_cache_hit_tokens).or(self.cached_tokens);
+        let input = self.prompt_tokens.0.unwrap_or(0);
+        let reasoning = completion.reasoning_tokens.0.unwrap_or(0);
+        let output = self.completion_tokens.0.unwrap_or(0);
+        let output = inclusive_output(input, output, reasoning, self.total_tokens.0);
+        let cached = prompt.cached_tokens.0;
+        let cached = cached.or(self.prompt_cache_hit_tokens.0).or(self.cached_tokens.0);
         Usage {
             input_tokens: input,
             output_tokens: output,
             cache_read_tokens: cached.unwrap_or(0),
-            cache_write_tokens: prompt.cache_write_tokens.unwrap_or(0),
+            cache_write_tokens: prompt.cache_write_tokens.0.unwrap_or(0),
             reasoning_tokens: reasoning,
-            total_tokens: self.total_tokens.unwrap_or_else(|| input.saturating_add(output)),
+            total_tokens: self.total_tokens.0.unwrap_or_else(|| input.saturating_add(output)),
+            estimated: false,
         }
     }
 }
@@ -214,10 +242,12 @@ fn inclusive_output(input: u64, output: u64, reasoning: u64, total: Option<u64>)
 pub(super) fn finish_reason(reason: &str) -> FinishReason {
     match reason {
         "stop" | "eos" => FinishReason::Stop,
-        "length" => FinishReason::Length,
+        // Mistral says which of its two limits was met.
+        "length" | "model_length" => FinishReason::Length,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
         "content_filter" => FinishReason::ContentFilter,
-        "error" => FinishReason::Error,
+        // DeepSeek ran out of machines: <https://api-docs.deepseek.com/api/create-chat-completion>.
+        "error" | "insufficient_system_resource" => FinishReason::Error,
         _ => FinishReason::Unknown,
     }
 }
@@ -242,6 +272,7 @@ mod tests {
             cache_write_tokens: 0,
             reasoning_tokens: 5,
             total_tokens: 17,
+            estimated: false,
         };
         assert_eq!(inside, expected);
         assert_eq!(beside, expected);

@@ -5,19 +5,26 @@ use std::borrow::Cow;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::arguments::object_text;
 use crate::cache::{Breakpoints, CacheControl};
+use crate::call_ids::CallIds;
 use crate::dialect::{Dialect, Instructions, wrap_instructions};
 use crate::json::RawJson;
 use crate::media::not_shown;
 use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 use crate::message_json::can_carry;
+use crate::openai_chat::RAW_ARGUMENTS;
 use crate::openai_chat::content::{Content, ContentPart, join};
 use crate::openai_chat::encode::{Function, function};
-use crate::request::{LlmRequest, SystemPart};
+use crate::protocol::body::Source;
+use crate::request::SystemPart;
 use crate::state::StateOwner;
 
 /// What an error result's text begins with: the protocol has no flag for it.
 const ERROR_PREFIX: &str = "Error: ";
+
+/// What an assistant says between results and the user, for deployments that want it to.
+const RESULTS_SEEN: &str = "I have seen the results.";
 
 /// The field that takes OpenRouter's list of reasoning, verbatim; any other takes the text.
 /// <https://openrouter.ai/docs/use-cases/reasoning-tokens>
@@ -29,7 +36,7 @@ const COPILOTS: [&str; 2] = ["reasoning_text", "reasoning_opaque"];
 
 pub(super) struct WireMessage<'a> {
     role: &'static str,
-    tool_call_id: Option<&'a str>,
+    tool_call_id: Option<Cow<'a, str>>,
     /// Null only beside tool calls.
     content: Option<Content<'a>>,
     tool_calls: Vec<WireCall<'a>>,
@@ -46,7 +53,7 @@ enum Reasoning<'a> {
 
 #[derive(Serialize)]
 struct WireCall<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     #[serde(flatten)]
     call: Function<CalledFunction<'a>>,
 }
@@ -54,7 +61,7 @@ struct WireCall<'a> {
 #[derive(Serialize)]
 struct CalledFunction<'a> {
     name: &'a str,
-    arguments: &'a str,
+    arguments: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +75,7 @@ impl Serialize for WireMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut message = serializer.serialize_map(None)?;
         message.serialize_entry("role", self.role)?;
-        if let Some(id) = self.tool_call_id {
+        if let Some(id) = &self.tool_call_id {
             message.serialize_entry("tool_call_id", id)?;
         }
         message.serialize_entry("content", &self.content)?;
@@ -100,17 +107,21 @@ struct Writer<'a> {
     messages: Vec<WireMessage<'a>>,
     /// Media of the results of the batch so far.
     shown: Vec<ContentPart<'a>>,
+    /// Ids of calls, where the deployment takes only some.
+    ids: Option<CallIds<'a>>,
+    /// Arguments are the model's text, as they were in the first wire version.
+    raw_arguments: bool,
 }
 
-pub(super) fn messages<'a>(
-    request: &'a LlmRequest,
-    dialect: &'a Dialect,
-    owner: &'a StateOwner,
-) -> Vec<WireMessage<'a>> {
+pub(super) fn messages(source: Source<'_>) -> Vec<WireMessage<'_>> {
+    let Source { request, dialect, owner, version } = source;
     let marks =
         if dialect.inline_cache { Breakpoints::of(request) } else { Breakpoints::default() };
     let messages = Vec::with_capacity(request.messages.len() + 1);
-    let mut writer = Writer { dialect, owner, marks, messages, shown: Vec::new() };
+    let ids = dialect.call_ids.map(CallIds::of);
+    let raw_arguments = version <= RAW_ARGUMENTS;
+    let mut writer =
+        Writer { dialect, owner, marks, messages, shown: Vec::new(), ids, raw_arguments };
     writer.system(&request.system);
     for (at, message) in request.messages.iter().enumerate() {
         let first = writer.messages.len();
@@ -127,6 +138,20 @@ pub(super) fn messages<'a>(
 }
 
 impl<'a> Writer<'a> {
+    /// Adds a message that is no result. Mistral takes none of the user's right after results
+    /// (`Unexpected role 'user' after role 'tool'`, <https://github.com/zed-industries/zed/issues/37021>): the model
+    /// seems to have said something in between.
+    fn push(&mut self, message: WireMessage<'a>) {
+        let after_results =
+            self.messages.last().is_some_and(|last| last.role == Role::Tool.as_str());
+        if self.dialect.answers_results && after_results && message.role != Role::Assistant.as_str()
+        {
+            let said = Some(Content::Text(RESULTS_SEEN.into()));
+            self.messages.push(WireMessage::new(Role::Assistant.as_str(), said));
+        }
+        self.messages.push(message);
+    }
+
     fn system(&mut self, parts: &'a [SystemPart]) {
         let control = CacheControl::of(self.marks.ttl_seconds);
         let part = |(at, SystemPart::Text { text }): (usize, &'a SystemPart)| {
@@ -159,7 +184,7 @@ impl<'a> Writer<'a> {
                     parts.push(part.unwrap_or_else(ContentPart::text));
                 }
                 Part::Media(media) => parts.push(ContentPart::text(not_shown(&media.mime))),
-                Part::ToolCall(call) => tool_calls.push(wire_call(call)),
+                Part::ToolCall(call) => tool_calls.push(self.call(call)),
                 Part::ToolResult(result) => results.push(result),
                 Part::Reasoning(_) => {}
             }
@@ -191,12 +216,21 @@ impl<'a> Writer<'a> {
         let opaque = self.opaque(message);
         let field = opaque.as_ref().map(|_| COPILOTS[0]);
         let reasoning = self.reasoning(message, field.or(self.dialect.reasoning_field.as_deref()));
-        self.messages.push(WireMessage {
-            tool_calls,
-            reasoning,
-            opaque,
-            ..WireMessage::new(role, content)
-        });
+        self.push(WireMessage { tool_calls, reasoning, opaque, ..WireMessage::new(role, content) });
+    }
+
+    fn call(&mut self, call: &'a ToolCall) -> WireCall<'a> {
+        let ToolCall { id, name, arguments, .. } = call;
+        let id = match &mut self.ids {
+            Some(ids) => ids.of_call(id),
+            None => Cow::Borrowed(id.as_str()),
+        };
+        let arguments = if self.raw_arguments {
+            Cow::Borrowed(arguments.as_str())
+        } else {
+            object_text(arguments)
+        };
+        WireCall { id, call: function(CalledFunction { name, arguments }) }
     }
 
     /// What Copilot sent beside the reasoning of a message.
@@ -253,7 +287,11 @@ impl<'a> Writer<'a> {
             let text = join(texts.into_iter()).unwrap_or_default();
             let text = if result.is_error { format!("{ERROR_PREFIX}{text}").into() } else { text };
             let answer = WireMessage::new(Role::Tool.as_str(), Some(Content::Text(text)));
-            self.messages.push(WireMessage { tool_call_id: Some(&result.id), ..answer });
+            let id = match &self.ids {
+                Some(ids) => ids.of_result(&result.id),
+                None => Cow::Borrowed(result.id.as_str()),
+            };
+            self.messages.push(WireMessage { tool_call_id: Some(id), ..answer });
         }
     }
 
@@ -261,7 +299,7 @@ impl<'a> Writer<'a> {
     fn show(&mut self) {
         if !self.shown.is_empty() {
             let content = Some(Content::Parts(std::mem::take(&mut self.shown)));
-            self.messages.push(WireMessage::new(Role::User.as_str(), content));
+            self.push(WireMessage::new(Role::User.as_str(), content));
         }
     }
 
@@ -291,9 +329,4 @@ fn thoughts(message: &Message) -> impl Iterator<Item = &TextPart> {
         Part::Reasoning(thought) => Some(thought),
         Part::Text(_) | Part::Media(_) | Part::ToolCall(_) | Part::ToolResult(_) => None,
     })
-}
-
-fn wire_call(call: &ToolCall) -> WireCall<'_> {
-    let ToolCall { id, name, arguments, .. } = call;
-    WireCall { id, call: function(CalledFunction { name, arguments }) }
 }

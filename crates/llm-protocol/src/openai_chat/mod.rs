@@ -19,7 +19,13 @@ use crate::protocol::Spec;
 /// The version of the bytes that are written. Request bodies are hashed and rebuilt from rows later:
 /// changing a byte that we send needs a new version, and the encoder of the old one stays as long as rows
 /// refer to it. `tests/encode_openai_chat.rs` fails when bytes change under the same version.
-pub const WIRE_VERSION: u32 = 1;
+///
+/// - 1: the arguments of a call were the model's text, whether or not it was JSON.
+/// - 2: arguments are one JSON object, as in the other protocols.
+pub const WIRE_VERSION: u32 = 2;
+
+/// The last version that sent a call's arguments as the model had written them.
+const RAW_ARGUMENTS: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
 pub const ID: &str = "openai-chat";

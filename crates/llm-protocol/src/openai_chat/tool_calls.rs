@@ -5,7 +5,7 @@
 
 use serde::de::IgnoredAny;
 
-use crate::call_ids::distinct;
+use crate::call_ids::{UNNAMED, distinct};
 use crate::decode_error::DecodeError;
 use crate::event::LlmEvent;
 use crate::message::ToolCall;
@@ -30,6 +30,8 @@ struct Call {
     id: String,
     name: String,
     arguments: String,
+    /// Its name is known, and told.
+    announced: bool,
     closed: bool,
 }
 
@@ -48,12 +50,15 @@ impl ToolCalls {
         // Servers repeat absent fields as empty strings.
         let id = delta.id.map(CallId::into_text).filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
-        let arguments = arguments.unwrap_or_default();
+        let arguments = arguments.map(|arguments| arguments.0).unwrap_or_default();
         let at = match self.locate(delta.index, id.as_deref(), name.as_deref()) {
             Some(at) => at,
             None if id.is_none() && name.is_none() && arguments.trim().is_empty() => return Ok(()),
-            None => self.begin(delta.index, id, name, events)?,
+            None => self.begin(delta.index, id, events)?,
         };
+        if let Some(name) = name {
+            self.calls[at].announce(name, events);
+        }
         self.extend(at, arguments, events)
     }
 
@@ -86,16 +91,12 @@ impl ToolCalls {
         &mut self,
         index: Option<i64>,
         id: Option<String>,
-        name: Option<String>,
         events: &mut Vec<LlmEvent>,
     ) -> Result<usize, DecodeError> {
         let at = self.calls.len();
         if at == MAX_CALLS {
             return Err(DecodeError::TooLarge { what: "tool calls", max: MAX_CALLS });
         }
-        let Some(name) = name else {
-            return Err(DecodeError::malformed("a tool call begins without a name"));
-        };
         for call in &mut self.calls {
             if serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok() {
                 call.close(events);
@@ -106,9 +107,9 @@ impl ToolCalls {
         let id = if given.is_empty() { format!("call_{at}") } else { given.clone() };
         let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
         let id = distinct(id.into(), is_taken).into_owned();
-        events.push(LlmEvent::ToolInputStart { id: id.clone(), name: name.clone() });
-        let arguments = String::new();
-        self.calls.push(Call { index, given, id, name, arguments, closed: false });
+        let (name, arguments) = (String::new(), String::new());
+        let (announced, closed) = (false, false);
+        self.calls.push(Call { index, given, id, name, arguments, announced, closed });
         Ok(at)
     }
 
@@ -136,16 +137,33 @@ impl ToolCalls {
             return Err(DecodeError::TooLarge { what, max: MAX_ARGUMENT_BYTES });
         }
         call.arguments.push_str(&text);
-        events.push(LlmEvent::ToolInputDelta { id: call.id.clone(), text });
+        if call.announced {
+            events.push(LlmEvent::ToolInputDelta { id: call.id.clone(), text });
+        }
         Ok(())
     }
 }
 
 impl Call {
+    /// Tells of it, once, with the arguments that came before its name.
+    fn announce(&mut self, name: String, events: &mut Vec<LlmEvent>) {
+        if std::mem::replace(&mut self.announced, true) {
+            return;
+        }
+        events.push(LlmEvent::ToolInputStart { id: self.id.clone(), name: name.clone() });
+        self.name = name;
+        if !self.arguments.is_empty() {
+            let text = self.arguments.clone();
+            events.push(LlmEvent::ToolInputDelta { id: self.id.clone(), text });
+        }
+    }
+
+    /// Ends it. A call that has no name by then gets one that no tool has, so that the model is told of it.
     fn close(&mut self, events: &mut Vec<LlmEvent>) {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
+        self.announce(UNNAMED.to_owned(), events);
         events.push(LlmEvent::ToolInputEnd { id: self.id.clone() });
         let arguments = std::mem::take(&mut self.arguments);
         let name = std::mem::take(&mut self.name);

@@ -2,15 +2,16 @@
 
 use serde_json::value::RawValue;
 
-use crate::call_ids::distinct;
+use crate::call_ids::{UNNAMED, distinct};
 use crate::decode_error::DecodeError;
 use crate::event::{FinishReason, LlmEvent, Usage};
 use crate::json::RawJson;
+use crate::message::ToolCall;
 use crate::openai_responses::calls::{Calls, announce};
 use crate::openai_responses::frame::{Frame, Response, failure};
 use crate::openai_responses::hosted::{self, CallItem};
 use crate::openai_responses::item::{
-    Held, Item, Place, ReasoningKind, Slots, list, pieces, string,
+    Held, Item, Place, ReasoningKind, Slots, argument_text, list, pieces,
 };
 use crate::openai_responses::parts::{Part, Parts};
 use crate::state::StateOwner;
@@ -87,13 +88,13 @@ impl Decoder {
                 self.extend_call(place, delta(&mut frame), &mut events)?;
             }
             Some("response.function_call_arguments.done") => {
-                let whole = frame.arguments.take().unwrap_or_default().into_string();
+                let whole = argument_text(frame.arguments).unwrap_or_default();
                 self.complete_arguments(place, whole, &mut events)?;
             }
             Some("response.output_item.added") => self.added(&frame, &mut events)?,
             Some("response.output_item.done") => self.done(&frame, &mut events)?,
-            Some("response.completed") => self.end(frame.response, true, &mut events),
-            Some("response.incomplete") => self.end(frame.response, false, &mut events),
+            Some("response.completed") => self.end(frame.response, true, &mut events)?,
+            Some("response.incomplete") => self.end(frame.response, false, &mut events)?,
             Some("response.failed") => {
                 return Err(failure(frame.response.and_then(|response| response.error)));
             }
@@ -251,8 +252,17 @@ impl Decoder {
 
     fn done(&mut self, frame: &Frame<'_>, events: &mut Vec<LlmEvent>) -> Result<(), DecodeError> {
         let Some(raw) = frame.item else { return Ok(()) };
+        self.complete(raw, frame.output_index, events)
+    }
+
+    /// Takes a whole item, of which something may have come before.
+    fn complete(
+        &mut self,
+        raw: &RawValue,
+        index: Option<u64>,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
         let item = Item::parse(raw)?;
-        let index = frame.output_index;
         let known = self.slots.find(Place { index, id: item.id.as_deref() });
         let known = known.filter(|at| self.slots.0[*at].is(item.kind.as_deref()));
         let at = match known {
@@ -282,7 +292,7 @@ impl Decoder {
                 self.close_part_of(at, events);
             }
             Held::Call { arguments, .. } => {
-                let whole = string(item.arguments).unwrap_or_default();
+                let whole = argument_text(item.arguments).unwrap_or_default();
                 if arguments.is_empty() {
                     self.calls.add(whole.len())?;
                     self.slots.set_arguments(at, whole, events);
@@ -326,7 +336,14 @@ impl Decoder {
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         if item.kind.as_deref() == Some("function_call") {
-            return Err(DecodeError::malformed("a tool call without a name"));
+            // Its name came late, or never: the model is told that there is no such tool.
+            let name = item.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(UNNAMED);
+            let arguments = argument_text(item.arguments).unwrap_or_default();
+            self.calls.begin()?;
+            self.calls.add(arguments.len())?;
+            self.close_part(events);
+            announce(ToolCall::new(self.call_id(item), name, arguments), events);
+            return Ok(());
         }
         if item.kind.as_deref().is_some_and(|kind| hosted::KEPT.contains(&kind)) {
             self.close_part(events);
@@ -353,14 +370,29 @@ impl Decoder {
         Ok(())
     }
 
-    fn end(&mut self, response: Option<Response<'_>>, complete: bool, events: &mut Vec<LlmEvent>) {
+    fn end(
+        &mut self,
+        response: Option<Response<'_>>,
+        complete: bool,
+        events: &mut Vec<LlmEvent>,
+    ) -> Result<(), DecodeError> {
+        let response = response.unwrap_or_default();
+        // Some servers send nothing before it: <https://github.com/BerriAI/litellm/issues/13393>.
+        if self.slots.0.is_empty() {
+            let items: Vec<&RawValue> = response
+                .output
+                .and_then(|raw| serde_json::from_str(raw.get()).ok())
+                .unwrap_or_default();
+            for (index, raw) in (0..).zip(items) {
+                self.complete(raw, Some(index), events)?;
+            }
+        }
         self.close_part(events);
         for at in 0..self.slots.0.len() {
             if !std::mem::replace(&mut self.slots.0[at].closed, true) {
                 self.close_call(at, events);
             }
         }
-        let response = response.unwrap_or_default();
         self.usage = response.usage.map(|usage| usage.into_usage());
         let details = response.incomplete_details.and_then(|details| details.reason);
         self.reason = Some(match details.as_deref() {
@@ -372,6 +404,7 @@ impl Decoder {
             None if self.refused => FinishReason::ContentFilter,
             None => FinishReason::Stop,
         });
+        Ok(())
     }
 
     fn close_call(&mut self, at: usize, events: &mut Vec<LlmEvent>) {

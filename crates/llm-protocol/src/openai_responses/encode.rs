@@ -41,7 +41,7 @@ const OPTIONS: OptionTable = OptionTable {
 /// Writes the body of a streamed response.
 ///
 /// - The instructions before the conversation are one message of the role `system`, joined by line feeds.
-/// - Tool arguments are the model's bytes, valid or not. A failed tool result begins with `Error: `.
+/// - Tool arguments are the model's bytes if they are a JSON object; otherwise an object that holds them. A failed tool result begins with `Error: `.
 /// - Reasoning goes back encrypted to the model that wrote it, and as text to any other.
 /// - Ids of calls are cut at 64 characters, and names of called tools are made of `[a-zA-Z0-9_-]`: others are refused.
 /// - `topK`, `stop` and `seed` are not sent: the protocol has none of them.
@@ -49,9 +49,9 @@ const OPTIONS: OptionTable = OptionTable {
 ///   are added to the body, sorted, and replace a generation control of the same key (null removes it). Its `tools`
 ///   come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
-    let Source { request, dialect, owner } = source;
+    let Source { request, dialect, .. } = source;
     body.entry("model", dialect.name_of(&request.model))?;
-    body.entry("input", &items(request, dialect, owner))?;
+    body.entry("input", &items(source))?;
     let tools = OPTIONS.offer(request, request.tools.iter().map(defined));
     if !tools.is_empty() {
         body.entry("tools", &tools)?;

@@ -8,6 +8,7 @@ use crate::classify::classify_in_stream;
 use crate::decode_error::DecodeError;
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::event::Usage;
+use crate::json::Count;
 use crate::text::Text;
 
 /// One frame of any type: all fields that some type has.
@@ -19,7 +20,7 @@ pub(super) struct Frame<'a> {
     #[serde(borrow)]
     pub(super) delta: Option<Text<'a>>,
     #[serde(borrow)]
-    pub(super) arguments: Option<Text<'a>>,
+    pub(super) arguments: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) item: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -77,8 +78,11 @@ impl<'a> Frame<'a> {
 impl Frame<'_> {
     /// Whether it holds values whose text is kept.
     pub(super) fn keeps_raw(&self) -> bool {
-        let failed = self.response.as_ref().is_some_and(|response| response.error.is_some());
-        self.item.is_some() || self.error.is_some() || failed
+        let failed = self
+            .response
+            .as_ref()
+            .is_some_and(|response| response.error.is_some() || response.output.is_some());
+        self.item.is_some() || self.arguments.is_some() || self.error.is_some() || failed
     }
 }
 
@@ -93,6 +97,9 @@ pub(super) struct Response<'a> {
     pub(super) incomplete_details: Option<Incomplete>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
+    /// All items, which come one by one before it.
+    #[serde(borrow)]
+    pub(super) output: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize, Default)]
@@ -104,41 +111,42 @@ pub(super) struct Incomplete {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct WireUsage {
-    input_tokens: Option<u64>,
+    input_tokens: Count,
     input_tokens_details: Option<InputDetails>,
-    output_tokens: Option<u64>,
+    output_tokens: Count,
     output_tokens_details: Option<OutputDetails>,
-    total_tokens: Option<u64>,
+    total_tokens: Count,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct InputDetails {
-    cached_tokens: Option<u64>,
+    cached_tokens: Count,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct OutputDetails {
-    reasoning_tokens: Option<u64>,
+    reasoning_tokens: Count,
 }
 
 impl WireUsage {
     pub(super) fn into_usage(self) -> Usage {
-        let (input, output) = (self.input_tokens.unwrap_or(0), self.output_tokens.unwrap_or(0));
+        let (input, output) = (self.input_tokens.0.unwrap_or(0), self.output_tokens.0.unwrap_or(0));
         Usage {
             input_tokens: input,
             output_tokens: output,
             cache_read_tokens: self
                 .input_tokens_details
-                .and_then(|of| of.cached_tokens)
+                .and_then(|of| of.cached_tokens.0)
                 .unwrap_or(0),
             cache_write_tokens: 0,
             reasoning_tokens: self
                 .output_tokens_details
-                .and_then(|of| of.reasoning_tokens)
+                .and_then(|of| of.reasoning_tokens.0)
                 .unwrap_or(0),
-            total_tokens: self.total_tokens.unwrap_or_else(|| input.saturating_add(output)),
+            total_tokens: self.total_tokens.0.unwrap_or_else(|| input.saturating_add(output)),
+            estimated: false,
         }
     }
 }

@@ -4,13 +4,16 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::object_text;
 use crate::call_ids::{CallIds, tool_name};
-use crate::dialect::{Dialect, Instructions, wrap_instructions};
+use crate::dialect::{Instructions, wrap_instructions};
 use crate::json::RawJson;
 use crate::media::{data_url, not_shown};
 use crate::message::{Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 use crate::message_json::can_carry;
-use crate::request::{LlmRequest, SystemPart};
+use crate::openai_responses::RAW_ARGUMENTS;
+use crate::protocol::body::Source;
+use crate::request::SystemPart;
 use crate::state::StateOwner;
 
 /// What an error result's text begins with: the protocol has no flag for it.
@@ -38,7 +41,7 @@ pub(super) enum Item<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Typed<'a> {
     Reasoning(Thought<'a>),
-    FunctionCall { call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: &'a str },
+    FunctionCall { call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: Cow<'a, str> },
     FunctionCallOutput { call_id: Cow<'a, str>, output: Output<'a> },
 }
 
@@ -116,11 +119,9 @@ struct HostedState {
     item: Option<RawJson>,
 }
 
-pub(super) fn items<'a>(
-    request: &'a LlmRequest,
-    dialect: &Dialect,
-    owner: &StateOwner,
-) -> Vec<Item<'a>> {
+pub(super) fn items(source: Source<'_>) -> Vec<Item<'_>> {
+    let Source { request, dialect, owner, version } = source;
+    let raw_arguments = version <= RAW_ARGUMENTS;
     let role = match dialect.instructions {
         Some(Instructions::Developer) => "developer",
         Some(Instructions::System | Instructions::Wrapped) | None => Role::System.as_str(),
@@ -137,7 +138,9 @@ pub(super) fn items<'a>(
         match message.role {
             Role::System => items.extend(instructions(message, role, wrapped)),
             Role::User => items.extend(user(message)),
-            Role::Assistant => assistant(message, owner, &mut ids, &mut items),
+            Role::Assistant => {
+                assistant(message, owner, raw_arguments, &mut ids, &mut items);
+            }
             Role::Tool => items.extend(results(message, &ids)),
         }
     }
@@ -202,6 +205,7 @@ fn input_media<'a>(mime: &'a str, data: &'a str) -> Content<'a> {
 fn assistant<'a>(
     message: &'a Message,
     owner: &StateOwner,
+    raw_arguments: bool,
     ids: &mut CallIds<'a>,
     items: &mut Vec<Item<'a>>,
 ) {
@@ -220,6 +224,11 @@ fn assistant<'a>(
                     Item::Exact(item)
                 } else {
                     let (call_id, name) = (ids.of_call(id), tool_name(name));
+                    let arguments = if raw_arguments {
+                        Cow::Borrowed(arguments.as_str())
+                    } else {
+                        object_text(arguments)
+                    };
                     Item::Typed(Typed::FunctionCall { call_id, name, arguments })
                 });
             }

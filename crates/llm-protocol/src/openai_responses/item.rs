@@ -104,6 +104,12 @@ pub(super) fn string(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
 
+/// The arguments of a call: a text, or what some servers send in place of it, the object itself.
+pub(super) fn argument_text(raw: Option<&RawValue>) -> Option<String> {
+    let raw = raw.filter(|raw| raw.get() != "null")?;
+    if raw.get().starts_with('"') { string(Some(raw)) } else { Some(raw.get().to_owned()) }
+}
+
 /// What a frame says about the place of its item.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place<'a> {

@@ -16,6 +16,8 @@ pub(crate) struct Source<'a> {
     pub(crate) request: &'a LlmRequest,
     pub(crate) dialect: &'a Dialect,
     pub(crate) owner: &'a StateOwner,
+    /// The wire version of its bytes.
+    pub(crate) version: u32,
 }
 
 /// Writes the members of a body.

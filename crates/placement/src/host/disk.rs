@@ -1,6 +1,8 @@
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use placement_api::FolderId;
 use redb::{
     Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
     WriteTransaction,
@@ -82,6 +84,7 @@ pub(crate) struct Disk {
     /// inside Raft still holds a handle.
     database: RwLock<Option<Database>>,
     path: PathBuf,
+    folder: FolderId,
 }
 
 impl Disk {
@@ -89,9 +92,12 @@ impl Disk {
     pub(crate) async fn open(folder: &Path, id: u64) -> Result<Arc<Self>, DiskError> {
         let folder = folder.to_owned();
         let path = folder.join("placement.redb");
-        let opened = path.clone();
-        let disk = blocking(move || {
-            std::fs::create_dir_all(&folder)
+        let (opened, named) = (path.clone(), path.clone());
+        let (database, found, folder) = blocking(move || {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&folder)
                 .map_err(|source| DiskError::Folder { path: folder.clone(), source })?;
             let database = Database::builder()
                 .set_cache_size(CACHE_BYTES)
@@ -100,22 +106,22 @@ impl Disk {
                     path: opened.clone(),
                     source: Box::new(error.into()),
                 })?;
-            Ok(Arc::new(Self { database: RwLock::new(Some(database)), path: opened }))
+            let (found, folder) = identify(&database, id).map_err(|failure| match failure {
+                Failure::Redb(source) => DiskError::Database { path: opened.clone(), source },
+                Failure::Disk(error) => error,
+            })?;
+            Ok((database, found, folder))
         })
         .await?;
-        let found = disk
-            .write(Durability::Immediate, move |transaction| {
-                transaction.open_table(LOG)?;
-                let mut meta = transaction.open_table(META)?;
-                let found = meta.get("id")?.map(|stored| unseal("id", stored.value())).transpose();
-                let found = found.map_err(Failure::Disk)?;
-                if found.is_none() {
-                    meta.insert("id", seal(&id).as_slice())?;
-                }
-                Ok(found.unwrap_or(id))
-            })
-            .await?;
-        if found == id { Ok(disk) } else { Err(DiskError::OtherMember { found, wanted: id }) }
+        if found != id {
+            return Err(DiskError::OtherMember { found, wanted: id });
+        }
+        Ok(Arc::new(Self { database: RwLock::new(Some(database)), path: named, folder }))
+    }
+
+    /// Which folder this is: a new one has a new id.
+    pub(crate) fn folder(&self) -> FolderId {
+        self.folder
     }
 
     /// Runs a read transaction off the async threads.
@@ -197,6 +203,33 @@ impl Disk {
         })
         .await
     }
+}
+
+/// Whose folder it is and its own id; both are written when the file is new.
+fn identify(database: &Database, id: u64) -> Result<(u64, FolderId), Failure> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    let identity = {
+        transaction.open_table(LOG)?;
+        let mut meta = transaction.open_table(META)?;
+        (record(&mut meta, "id", id)?, record(&mut meta, "folder", FolderId::random())?)
+    };
+    transaction.commit()?;
+    Ok(identity)
+}
+
+/// Reads a record, or writes `first` where there is none.
+fn record<T: Serialize + DeserializeOwned>(
+    meta: &mut redb::Table<'_, &'static str, &'static [u8]>,
+    key: &'static str,
+    first: T,
+) -> Result<T, Failure> {
+    let found = meta.get(key)?.map(|stored| unseal(key, stored.value())).transpose();
+    if let Some(found) = found.map_err(Failure::Disk)? {
+        return Ok(found);
+    }
+    meta.insert(key, seal(&first).as_slice())?;
+    Ok(first)
 }
 
 /// A panic in there is ours: it is passed on. A runtime that ends has no thread for it.

@@ -3,13 +3,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::Incarnation;
-use placement_api::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, PlacementError, valid_node};
+use placement_api::{
+    Heartbeat, HeartbeatReply, PlaceRequest, Placed, PlacementError, Worker, valid_node,
+};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Host;
 use super::job::{Job, MAX_RELEASED, MAX_WAITING, Waiter};
 use super::sweep::{read_generation, sweep};
-use super::watch::Watch;
+use super::watch::{Said, Watch};
 use super::writer::Writer;
 use crate::rules::{Batch, Load};
 
@@ -81,14 +83,25 @@ impl Leading {
         self.watch(|watch| watch.is_silent(incarnation))
     }
 
-    /// Milliseconds since the last heartbeat, whether the worker drains, and its running drains.
-    pub(crate) fn seen(&self, incarnation: Incarnation) -> (Option<u64>, bool, u32) {
+    /// Milliseconds since the last heartbeat, and what it said.
+    pub(crate) fn seen(&self, incarnation: Incarnation) -> (Option<u64>, Said) {
         self.watch(|watch| {
             let age = watch.age(incarnation);
             let age = age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
-            let (draining, busy) = watch.said(incarnation);
-            (age, draining, busy)
+            (age, watch.said(incarnation))
         })
+    }
+
+    /// Whether a worker other than this one takes its Locations now: where it does not reach the store, one that does.
+    fn another_is_fit(&self, host: &Host, incarnation: Incarnation) -> bool {
+        let others: Vec<Incarnation> = host.state.read(|state| {
+            let takes = |worker: &Worker| {
+                worker.incarnation != incarnation && !state.is_drained(&worker.node)
+            };
+            let workers = state.workers().map(|standing| &standing.worker);
+            workers.filter(|worker| takes(worker)).map(|worker| worker.incarnation).collect()
+        });
+        self.watch(|watch| others.into_iter().any(|other| watch.is_fit(other)))
     }
 
     /// Sweeps before the next tick: someone became free, or work did.
@@ -163,7 +176,7 @@ impl Leading {
     ) -> Result<HeartbeatReply, Refused> {
         valid(beat)?;
         let incarnation = beat.worker.incarnation;
-        self.watch(|watch| watch.hear(incarnation, beat.draining, beat.busy));
+        self.watch(|watch| watch.hear(incarnation, Said::of(beat)));
         if !host.has_majority() {
             return Err(Refused::NotLeader);
         }
@@ -180,16 +193,22 @@ impl Leading {
         }
         let drains = host.state.read(|state| state.is_drained(&beat.worker.node));
         for leases in beat.released.chunks(MAX_RELEASED) {
-            let (leases, reassign) = (leases.to_vec(), drains || beat.draining);
+            let reassign = drains || beat.draining || beat.stranded;
+            let leases = leases.to_vec();
             self.ask(|reply| Job::Release { incarnation, leases, reassign, reply }).await?;
         }
+        let hand_over = beat.stranded && self.another_is_fit(host, incarnation);
         host.state.read(|state| {
             let standing = state.worker(incarnation).ok_or(PlacementError::Superseded)?;
             let news = standing.version != beat.known;
+            let changes =
+                if news && beat.deltas { standing.changes_since(beat.known) } else { None };
             Ok(HeartbeatReply {
                 version: standing.version,
-                leases: news.then(|| standing.leases()),
+                leases: (news && changes.is_none()).then(|| standing.leases()),
+                changes,
                 drain: state.is_drained(&beat.worker.node),
+                hand_over,
             })
         })
     }

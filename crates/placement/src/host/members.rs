@@ -1,20 +1,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures::future::try_join_all;
+use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, InitializeError, RaftError};
-use openraft::{BasicNode, ChangeMembers};
-use placement_api::{Member, PlacementError, Status, WorkerStatus};
+use placement_api::{FolderId, Member, PlacementError, Status, WorkerStatus};
 
 use super::Host;
 use super::leader::Refused;
-use super::types::Metrics;
+use super::types::{MemberNode, Metrics};
 
 /// How long a change of the membership may take to commit.
 const CHANGE: Duration = Duration::from_secs(5);
 const MAX_MEMBERS: usize = 9;
 
 type Changed = Result<openraft::raft::ClientWriteResponse<super::types::RaftTypes>, ChangeError>;
-type ChangeError = RaftError<u64, ClientWriteError<u64, BasicNode>>;
+type ChangeError = RaftError<u64, ClientWriteError<u64, MemberNode>>;
 
 fn invalid(reason: impl Into<String>) -> Refused {
     Refused::Answer(PlacementError::Invalid { reason: reason.into() })
@@ -41,13 +42,22 @@ impl Host {
         if members.len() > MAX_MEMBERS {
             return Err(invalid(format!("a group has at most {MAX_MEMBERS} members")));
         }
-        let mut nodes = BTreeMap::new();
+        let mut ids = BTreeSet::new();
         for member in members {
             valid_url(&member.url)?;
-            if nodes.insert(member.id, BasicNode::new(&member.url)).is_some() {
+            if !ids.insert(member.id) {
                 return Err(invalid(format!("member {} is named twice", member.id)));
             }
         }
+        let folders = members.iter().map(|member| async move {
+            let folder = if member.id == self.id {
+                self.folder
+            } else {
+                self.folder_of_new(member.id, &member.url).await?
+            };
+            Ok::<_, Refused>((member.id, MemberNode { addr: member.url.clone(), folder }))
+        });
+        let nodes: BTreeMap<u64, MemberNode> = try_join_all(folders).await?.into_iter().collect();
         self.raft.initialize(nodes).await.map_err(|error| match error {
             RaftError::APIError(InitializeError::NotAllowed(_)) => {
                 invalid("this member belongs to a group already; add members to that one")
@@ -57,6 +67,25 @@ impl Host {
             }
             RaftError::Fatal(error) => unreachable(error.to_string()),
         })
+    }
+
+    /// The data folder of the member that is to join at `url`, which belongs to no group yet.
+    async fn folder_of_new(&self, id: u64, url: &str) -> Result<FolderId, Refused> {
+        let status = self.network.status(url).await.map_err(|error| {
+            invalid(format!(
+                "member {id} does not answer ({error}); is it started at {url}, with the same cluster secret?"
+            ))
+        })?;
+        if status.id != id {
+            return Err(invalid(format!("{url} is member {}, not {id}", status.id)));
+        }
+        if !status.members.is_empty() {
+            return Err(invalid(format!(
+                "member {id} at {url} belongs to a group already; start it with an empty data folder, under a number \
+                 that the group never had"
+            )));
+        }
+        Ok(status.folder)
     }
 
     /// Adds a member as a learner, waits until it has all that is committed, and gives it a vote. One that
@@ -79,7 +108,12 @@ impl Host {
         if membership.voter_ids().any(|voter| voter == id) {
             return Ok(());
         }
-        let learner = self.raft.add_learner(id, BasicNode::new(url), false);
+        let node = match membership.get_node(&id) {
+            // A try before this one was broken off.
+            Some(learner) => learner.clone(),
+            None => MemberNode { addr: url.to_owned(), folder: self.folder_of_new(id, url).await? },
+        };
+        let learner = self.raft.add_learner(id, node, false);
         let joined = self.changed(learner.await)?;
         let caught_up = |metrics: &Metrics| {
             let matched =
@@ -118,7 +152,7 @@ impl Host {
 
     async fn change(
         &self,
-        change: ChangeMembers<u64, BasicNode>,
+        change: ChangeMembers<u64, MemberNode>,
         retain: bool,
     ) -> Result<(), Refused> {
         let changing = self.raft.change_membership(change, retain);
@@ -150,7 +184,7 @@ impl Host {
         let leading = self.leading();
         let membership = metrics.membership_config.membership();
         let voters: BTreeSet<u64> = membership.voter_ids().collect();
-        let member = |(id, node): (&u64, &BasicNode)| Member {
+        let member = |(id, node): (&u64, &MemberNode)| Member {
             id: *id,
             url: node.addr.clone(),
             voter: voters.contains(id),
@@ -158,6 +192,7 @@ impl Host {
         let leader_url = metrics.current_leader.and_then(|leader| membership.get_node(&leader));
         self.state.read(|state| Status {
             id: self.id,
+            folder: self.folder,
             leader: metrics.current_leader,
             leader_url: leader_url.map(|node| node.addr.clone()),
             term: metrics.current_term,
@@ -169,15 +204,17 @@ impl Host {
                 .workers()
                 .map(|standing| {
                     let incarnation = standing.worker.incarnation;
-                    let (last_heard_ms, draining, busy) = leading
+                    let (last_heard_ms, said) = leading
                         .as_ref()
-                        .map_or((None, false, 0), |leading| leading.seen(incarnation));
+                        .map(|leading| leading.seen(incarnation))
+                        .unwrap_or_default();
                     WorkerStatus {
                         worker: standing.worker.clone(),
                         leases: standing.count(),
                         last_heard_ms,
-                        busy,
-                        draining: draining || state.is_drained(&standing.worker.node),
+                        busy: said.busy,
+                        stranded: said.stranded,
+                        draining: said.draining || state.is_drained(&standing.worker.node),
                     }
                 })
                 .collect(),

@@ -17,6 +17,7 @@ mod members;
 mod network;
 mod node;
 mod options;
+mod reach;
 mod router;
 mod sweep;
 #[cfg(test)]
@@ -30,12 +31,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use domain::{Clock, Generation, Incarnation};
+use placement_api::FolderId;
 use signals::Signals;
+use tasks::CancellationToken;
 
 pub use disk::DiskError;
 use leader::Leading;
 pub use local::LocalPlacement;
 use machine::SharedState;
+use network::Network;
 pub use node::{NodeError, PlacementNode};
 pub use options::{Options, Timing};
 pub use sweep::{ReadyWork, ReadyWorkError, SWEEP_LIMIT};
@@ -47,6 +51,11 @@ const MAX_QUORUM_AGE_MS: u64 = 1_500;
 /// What all parts of a member share.
 pub(crate) struct Host {
     pub(crate) id: u64,
+    /// Its data folder: messages for another one are refused.
+    pub(crate) folder: FolderId,
+    /// Set when the group knows this member's number by another folder: this one is new, the old one lost.
+    pub(crate) displaced: CancellationToken,
+    pub(crate) network: Network,
     /// What our entries say; only raised.
     pub(crate) generation: AtomicU32,
     pub(crate) secret: Option<String>,
@@ -98,9 +107,9 @@ impl Host {
         self.generation.fetch_max(known.0, Ordering::AcqRel);
     }
 
-    /// Whether this group has had workers, and so may have minted tokens.
-    pub(crate) fn has_minted(&self) -> bool {
-        !self.live().is_empty()
+    /// Whether this group has given no token yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state.read(|state| state.is_new())
     }
 
     pub(crate) fn live(&self) -> BTreeSet<Incarnation> {

@@ -1,6 +1,8 @@
 use std::future::Future;
 use std::time::Duration;
 
+use axum::body::Bytes;
+use openraft::OptionalSend;
 use openraft::error::{
     Fatal, InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, ReplicationClosed,
     StreamingError, Unreachable,
@@ -10,14 +12,25 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse,
     SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{BasicNode, OptionalSend};
+use placement_api::{FolderId, Status};
+use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::types::{RaftSnapshot, RaftTypes, SnapshotMeta, Vote};
+use super::reach::Reach;
+use super::types::{MemberNode, RaftSnapshot, RaftTypes, SnapshotMeta, Vote};
+
+/// The header that says for which data folder a message is meant.
+pub(crate) const FOLDER: &str = "opencode-placement-folder";
 
 /// A larger answer of a member is refused: answers are a vote and a log id.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// A larger status is refused: a worker takes some 300 bytes.
+const MAX_STATUS_BYTES: usize = 16 * 1024 * 1024;
+/// How long a member may take to say who it is.
+const STATUS_TIME: Duration = Duration::from_secs(2);
+/// As much as the leader of a heartbeat answers: see the client's own bound.
+const MAX_PASSED_BYTES: usize = 64 * 1024 * 1024;
 /// The pause before a member that does not answer is asked again.
 const BACKOFF: Duration = Duration::from_millis(200);
 /// How long a whole Raft snapshot may take to send and install.
@@ -33,15 +46,20 @@ pub(crate) struct SentSnapshot {
 
 /// Why a message did not come through.
 #[derive(Debug, thiserror::Error)]
-enum SendError {
+pub(crate) enum SendError {
     #[error("{url} does not answer")]
     Away { url: String, source: reqwest::Error },
     #[error("{url} answered {status}; do all members have the same version and cluster secret?")]
-    Status { url: String, status: reqwest::StatusCode },
+    Status { url: String, status: StatusCode },
+    #[error(
+        "{url} has another data folder than the one that joined the group: its own was lost; remove the member, and \
+         add it under a new number"
+    )]
+    OtherFolder { url: String },
     #[error("{url} gave an answer that cannot be read")]
     Unreadable { url: String, source: serde_json::Error },
-    #[error("{url} answered more than {MAX_ANSWER_BYTES} bytes")]
-    TooLong { url: String },
+    #[error("{url} answered more than {bound} bytes")]
+    TooLong { url: String, bound: usize },
     #[error("Raft snapshots are sent whole")]
     Chunked,
     #[error("the Raft snapshot is not text")]
@@ -53,7 +71,7 @@ impl SendError {
     fn away(&self) -> bool {
         match self {
             Self::Away { source, .. } => !source.is_timeout(),
-            Self::Status { .. } | Self::Chunked | Self::NotText => true,
+            Self::Status { .. } | Self::OtherFolder { .. } | Self::Chunked | Self::NotText => true,
             Self::Unreadable { .. } | Self::TooLong { .. } => false,
         }
     }
@@ -64,6 +82,7 @@ impl SendError {
 pub(crate) struct Network {
     client: reqwest::Client,
     secret: Option<String>,
+    reach: Reach,
 }
 
 impl Network {
@@ -75,16 +94,65 @@ impl Network {
             .no_proxy()
             .build()
             .expect("no option of this client can fail");
-        Self { client, secret }
+        Self { client, secret, reach: Reach::default() }
+    }
+
+    /// Sends a request and reads the answer, at most `bound` bytes of it.
+    async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        url: &str,
+        bound: usize,
+    ) -> Result<(StatusCode, Vec<u8>), SendError> {
+        let away = |source| SendError::Away { url: url.to_owned(), source };
+        let request = match &self.secret {
+            Some(secret) => request.bearer_auth(secret),
+            None => request,
+        };
+        let mut response = request.send().await.map_err(away)?;
+        let status = response.status();
+        let mut answer = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(away)? {
+            if answer.len() + chunk.len() > bound {
+                return Err(SendError::TooLong { url: url.to_owned(), bound });
+            }
+            answer.extend_from_slice(&chunk);
+        }
+        Ok((status, answer))
+    }
+
+    /// Asks the member at `url` who it is.
+    pub(crate) async fn status(&self, url: &str) -> Result<Status, SendError> {
+        let url = format!("{}/placement/status", url.trim_end_matches('/'));
+        let request = self.client.request(Method::GET, &url).timeout(STATUS_TIME);
+        let (status, answer) = self.send(request, &url, MAX_STATUS_BYTES).await?;
+        if !status.is_success() {
+            return Err(SendError::Status { url, status });
+        }
+        serde_json::from_slice(&answer).map_err(|source| SendError::Unreadable { url, source })
+    }
+
+    /// Passes the call of a worker or gateway on to the leader at `url`; gives its answer as it came.
+    pub(crate) async fn pass_on(
+        &self,
+        url: &str,
+        path: &str,
+        call: &(impl Serialize + Sync),
+        limit: Duration,
+    ) -> Result<(StatusCode, Bytes), SendError> {
+        let url = format!("{}{path}", url.trim_end_matches('/'));
+        let request = self.client.post(&url).timeout(limit).json(call);
+        let (status, answer) = self.send(request, &url, MAX_PASSED_BYTES).await?;
+        Ok((status, answer.into()))
     }
 }
 
 impl RaftNetworkFactory<RaftTypes> for Network {
     type Network = Peer;
 
-    async fn new_client(&mut self, target: u64, node: &BasicNode) -> Peer {
+    async fn new_client(&mut self, target: u64, node: &MemberNode) -> Peer {
         let url = node.addr.trim_end_matches('/').to_owned();
-        Peer { target, url, network: self.clone() }
+        Peer { target, url, folder: node.folder, network: self.clone() }
     }
 }
 
@@ -92,6 +160,8 @@ impl RaftNetworkFactory<RaftTypes> for Network {
 pub(crate) struct Peer {
     target: u64,
     url: String,
+    /// The folder that the group knows it by.
+    folder: FolderId,
     network: Network,
 }
 
@@ -102,22 +172,28 @@ impl Peer {
         message: &(impl Serialize + Sync),
         limit: Duration,
     ) -> Result<T, SendError> {
+        let sent = self.exchange(path, message, limit).await;
+        self.network.reach.note(self.target, &self.url, sent.as_ref().err());
+        sent
+    }
+
+    async fn exchange<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        message: &(impl Serialize + Sync),
+        limit: Duration,
+    ) -> Result<T, SendError> {
         let url = format!("{}{path}", self.url);
-        let away = |source| SendError::Away { url: url.clone(), source };
-        let mut request = self.network.client.post(&url).timeout(limit);
-        if let Some(secret) = &self.network.secret {
-            request = request.bearer_auth(secret);
+        let mut request = self.network.client.post(&url).timeout(limit).json(message);
+        if self.folder.is_known() {
+            request = request.header(FOLDER, self.folder.to_string());
         }
-        let mut response = request.json(message).send().await.map_err(away)?;
-        if !response.status().is_success() {
-            return Err(SendError::Status { url, status: response.status() });
+        let (status, answer) = self.network.send(request, &url, MAX_ANSWER_BYTES).await?;
+        if status == StatusCode::CONFLICT {
+            return Err(SendError::OtherFolder { url });
         }
-        let mut answer = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(away)? {
-            if answer.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Err(SendError::TooLong { url });
-            }
-            answer.extend_from_slice(&chunk);
+        if !status.is_success() {
+            return Err(SendError::Status { url, status });
         }
         serde_json::from_slice(&answer).map_err(|source| SendError::Unreadable { url, source })
     }
@@ -128,7 +204,7 @@ impl Peer {
         path: &str,
         message: &(impl Serialize + Sync),
         limit: Duration,
-    ) -> Result<T, RPCError<u64, BasicNode, RaftError<u64, E>>> {
+    ) -> Result<T, RPCError<u64, MemberNode, RaftError<u64, E>>> {
         match self.send::<Result<T, RaftError<u64, E>>>(path, message, limit).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(RemoteError::new(self.target, error).into()),
@@ -143,7 +219,7 @@ impl RaftNetwork<RaftTypes> for Peer {
         &mut self,
         message: AppendEntriesRequest<RaftTypes>,
         option: RPCOption,
-    ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, BasicNode, RaftError<u64>>> {
+    ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, MemberNode, RaftError<u64>>> {
         self.call("/placement/raft/append", &message, option.hard_ttl()).await
     }
 
@@ -153,7 +229,7 @@ impl RaftNetwork<RaftTypes> for Peer {
         _option: RPCOption,
     ) -> Result<
         InstallSnapshotResponse<u64>,
-        RPCError<u64, BasicNode, RaftError<u64, InstallSnapshotError>>,
+        RPCError<u64, MemberNode, RaftError<u64, InstallSnapshotError>>,
     > {
         Err(Unreachable::new(&SendError::Chunked).into())
     }
@@ -162,7 +238,7 @@ impl RaftNetwork<RaftTypes> for Peer {
         &mut self,
         message: VoteRequest<u64>,
         option: RPCOption,
-    ) -> Result<VoteResponse<u64>, RPCError<u64, BasicNode, RaftError<u64>>> {
+    ) -> Result<VoteResponse<u64>, RPCError<u64, MemberNode, RaftError<u64>>> {
         self.call("/placement/raft/vote", &message, option.hard_ttl()).await
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use axum::Router;
-use openraft::{BasicNode, SnapshotPolicy};
+use openraft::SnapshotPolicy;
 use placement_api::{Member, Status};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use super::local::LocalPlacement;
 use super::log_store::LogStore;
 use super::machine::{Machine, SharedState};
 use super::network::Network;
-use super::types::{Metrics, Raft};
+use super::types::{MemberNode, Metrics, Raft};
 use super::{Host, Options, Timing, router};
 
 const SUPERVISE: TaskKind = TaskKind::new("placement", OnError::StopRole, OnCancel::Wait);
@@ -42,6 +42,16 @@ pub enum NodeError {
         id: u64,
         /// What happened, with what to do.
         reason: String,
+    },
+    /// The group knows this member's number by another data folder.
+    #[error(
+        "the data folder of placement member {id} is new, and the group knows the number {id} by another one: its \
+         folder was lost, and with it what the member has voted for; run `placement remove {id}`, then start a member \
+         with an empty folder under a number that was never used, and `placement add` it"
+    )]
+    Displaced {
+        /// Its number.
+        id: u64,
     },
     /// A folder of a group of several was started as a group of one.
     #[error(
@@ -70,7 +80,8 @@ impl PlacementNode {
     pub async fn start(options: Options) -> Result<Self, NodeError> {
         let Options { id, timing, secret, .. } = &options;
         let disk = Disk::open(&options.data_dir, *id).await?;
-        let started = Self::run(*id, timing, secret.clone(), &disk).await;
+        let network = Network::new(secret.clone());
+        let started = Self::run(*id, timing, network.clone(), &disk).await;
         let (raft, state) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -80,6 +91,9 @@ impl PlacementNode {
         };
         let host = Arc::new(Host {
             id: *id,
+            folder: disk.folder(),
+            displaced: CancellationToken::new(),
+            network,
             generation: AtomicU32::new(options.generation.0),
             secret: options.secret,
             timing: options.timing,
@@ -90,17 +104,25 @@ impl PlacementNode {
             state,
             leading: RwLock::new(None),
         });
-        let url = options.advertise_url;
+        let advertised = options.advertise_url;
         let tasks = options.tasks.child("placement");
         let local = LocalPlacement::new(host.clone());
         let node = Self { host, disk, tasks, local };
         if options.single
-            && let Err(error) = node.found_alone(url.clone()).await
+            && let Err(error) = node.found_alone(advertised.clone()).await
         {
             node.shutdown().await;
             return Err(error);
         }
-        node.tell_moved(&url);
+        if let Some(known) = node.known_elsewhere(&advertised).await {
+            tracing::warn!(
+                id = node.host.id,
+                known,
+                advertised,
+                "the placement group knows this member at another URL; start it with --advertise KNOWN, or remove it \
+                 and add it under a new number"
+            );
+        }
         node.tasks.spawn(SUPERVISE, supervise(node.host.clone(), node.tasks.token()));
         Ok(node)
     }
@@ -108,7 +130,7 @@ impl PlacementNode {
     async fn run(
         id: u64,
         timing: &Timing,
-        secret: Option<String>,
+        network: Network,
         disk: &Arc<Disk>,
     ) -> Result<(Raft, SharedState), NodeError> {
         let stopped = |reason: String| NodeError::Stopped { id, reason };
@@ -118,25 +140,29 @@ impl PlacementNode {
             .await
             .map_err(|error| stopped(error.to_string()))?;
         let log = LogStore::new(disk.clone());
-        let raft = Raft::new(id, Arc::new(config), Network::new(secret), log, machine)
+        let raft = Raft::new(id, Arc::new(config), network, log, machine)
             .await
             .map_err(|error| stopped(error.to_string()))?;
         Ok((raft, state))
     }
 
-    /// The others reach a member where the group knows it, not where it says that it is.
-    fn tell_moved(&self, url: &str) {
-        let metrics = self.host.metrics();
-        let node = metrics.membership_config.membership().get_node(&self.host.id);
-        let several = metrics.membership_config.nodes().count() > 1;
-        if let Some(known) = node.filter(|node| several && node.addr != url) {
-            tracing::warn!(
-                id = self.host.id,
-                known = known.addr,
-                url,
-                "the placement group knows this member at another URL; remove it and add it under a new id"
-            );
-        }
+    /// The members as Raft has them on disk. Its metrics say nothing of them in the first moments.
+    async fn members(&self) -> Result<BTreeMap<u64, MemberNode>, NodeError> {
+        let members = self.host.raft.with_raft_state(|state| {
+            let membership = state.membership_state.effective().membership();
+            membership.nodes().map(|(id, node)| (*id, node.clone())).collect()
+        });
+        let stopped = |reason: String| NodeError::Stopped { id: self.host.id, reason };
+        members.await.map_err(|error| stopped(error.to_string()))
+    }
+
+    /// Where the group knows this member, if that is not where it says that it is: the others reach it there.
+    pub(super) async fn known_elsewhere(&self, advertised: &str) -> Option<String> {
+        // A Raft that has ended is told by its supervisor.
+        let mut members = self.members().await.ok()?;
+        let several = members.len() > 1;
+        let node = members.remove(&self.host.id).filter(|_| several && !advertised.is_empty())?;
+        (node.addr != advertised).then_some(node.addr)
     }
 
     /// The embedded default: a group of this member.
@@ -144,10 +170,11 @@ impl PlacementNode {
         let stopped = |reason: String| NodeError::Stopped { id: self.host.id, reason };
         let founded = self.host.raft.is_initialized().await;
         if founded.map_err(|error| stopped(error.to_string()))? {
-            let members = self.host.metrics().membership_config.nodes().count();
+            let members = self.members().await?.len();
             return if members > 1 { Err(NodeError::NotSingle { members }) } else { Ok(()) };
         }
-        let alone = BTreeMap::from([(self.host.id, BasicNode::new(url))]);
+        let alone =
+            BTreeMap::from([(self.host.id, MemberNode { addr: url, folder: self.host.folder })]);
         let founded = self.host.raft.initialize(alone).await;
         founded.map_err(|error| stopped(error.to_string()))
     }
@@ -239,26 +266,34 @@ async fn supervise(host: Arc<Host>, cancel: CancellationToken) -> Result<(), Nod
         let Some(term) = leads else {
             tokio::select! {
                 () = cancel.cancelled() => return Ok(()),
-                changed = metrics.changed() => if changed.is_err() { return ended(&host) },
+                () = host.displaced.cancelled() => return Err(NodeError::Displaced { id: host.id }),
+                changed = metrics.changed() => if changed.is_err() { return ended(&host).await },
             }
             continue;
         };
-        tokio::select! {
-            () = cancel.cancelled() => {}
-            () = deposed(&mut metrics, term) => tracing::info!(id = host.id, "placement no longer leads"),
-            () = Box::pin(lead(&host)) => tokio::time::sleep(PAUSE).await,
-        }
+        let deposed = tokio::select! {
+            () = cancel.cancelled() => Ok(()),
+            deposed = deposed(&mut metrics, term) => deposed,
+            () = Box::pin(lead(&host)) => Ok(()),
+        };
         host.set_leading(None);
         if cancel.is_cancelled() {
             return Ok(());
         }
+        if deposed.is_err() {
+            return ended(&host).await;
+        }
+        tracing::info!(id = host.id, "placement no longer leads");
+        // Whatever comes next, it must not come a hundred thousand times a second.
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
-fn ended(host: &Host) -> Result<(), NodeError> {
-    let reason = match host.metrics().running_state {
+/// Why Raft ended. Its last metrics do not say so after a panic.
+async fn ended(host: &Host) -> Result<(), NodeError> {
+    let reason = match host.raft.with_raft_state(|_| ()).await {
         Ok(()) => "Raft ended without an error".to_owned(),
-        Err(error) => error.to_string(),
+        Err(error) => format!("Raft ended: {error}; start the member again"),
     };
     Err(NodeError::Stopped { id: host.id, reason })
 }
@@ -268,7 +303,10 @@ fn leads(metrics: &Metrics) -> Option<u64> {
     (metrics.state.is_leader() && metrics.running_state.is_ok()).then_some(metrics.current_term)
 }
 
-async fn deposed(metrics: &mut watch::Receiver<Metrics>, term: u64) {
-    // An error means that Raft ended, which deposes as well.
-    let _ = metrics.wait_for(|now| leads(now) != Some(term)).await;
+/// Waits until this member no longer leads in `term`. An error means that Raft has ended.
+async fn deposed(
+    metrics: &mut watch::Receiver<Metrics>,
+    term: u64,
+) -> Result<(), watch::error::RecvError> {
+    metrics.wait_for(|now| leads(now) != Some(term)).await.map(drop)
 }

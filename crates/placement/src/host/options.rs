@@ -17,12 +17,13 @@ pub struct Options {
     /// Its own folder, for `placement.redb`; made when missing.
     pub data_dir: PathBuf,
     /// Where the other members reach [`PlacementNode::router`](super::PlacementNode::router), such as
-    /// `http://10.0.0.1:4301`. Kept in the group's membership from when the member joins.
+    /// `http://10.0.0.1:4301`. Kept in the membership of a group that this member founds alone; others name it there.
+    /// Empty where it is not known.
     pub advertise_url: String,
     /// What new tokens begin with, read from Postgres. The highest one that a leader has counts.
     pub generation: Generation,
-    /// What members, workers and gateways show each other. Without one the router answers everybody: bind
-    /// it to loopback only.
+    /// The secret that members, workers and gateways show each other. Without one the router answers everybody:
+    /// bind it to loopback only.
     pub secret: Option<String>,
     /// Found a group of this one member at the first start: the embedded default.
     pub single: bool,

@@ -1,15 +1,16 @@
 use std::io::Cursor;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use openraft::raft::{AppendEntriesRequest, VoteRequest};
-use placement_api::{Heartbeat, Member, NotLeader, PlaceRequest, PlacementError, Status};
+use placement_api::{Heartbeat, Member, NotLeader, PASS_ON, PlaceRequest, PlacementError, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use tasks::detached;
 
 use super::Host;
 use super::leader::{Leading, Refused};
-use super::network::SentSnapshot;
+use super::network::{FOLDER, SentSnapshot};
 use super::types::{RaftSnapshot, RaftTypes};
 
 /// A heartbeat may give back 10,000 leases of some 150 bytes.
@@ -27,6 +28,11 @@ const MAX_REQUEST_BYTES: usize = 4 * 1024 * 1024;
 const MAX_APPEND_BYTES: usize = 64 * 1024 * 1024;
 /// Some million leases.
 const MAX_SNAPSHOT_BYTES: usize = 256 * 1024 * 1024;
+
+/// How long the leader may take to answer a call that is passed on: the caller waits 400 ms for a heartbeat, and 2 s
+/// to place.
+const PASS_BEAT: Duration = Duration::from_millis(250);
+const PASS_PLACE: Duration = Duration::from_millis(1_500);
 
 /// The internal listener's routes. With a secret, every one of them wants it.
 pub(crate) fn router(host: Arc<Host>) -> Router {
@@ -44,13 +50,16 @@ pub(crate) fn router(host: Arc<Host>) -> Router {
             Router::new()
                 .route("/placement/raft/vote", post(vote))
                 .route("/placement/raft/append", post(append))
-                .layer(DefaultBodyLimit::max(MAX_APPEND_BYTES)),
+                .layer(DefaultBodyLimit::max(MAX_APPEND_BYTES))
+                .layer(from_fn_with_state(host.clone(), prove_folder)),
         )
         .merge(
             Router::new()
                 .route("/placement/raft/snapshot", post(snapshot))
-                .layer(DefaultBodyLimit::max(MAX_SNAPSHOT_BYTES)),
+                .layer(DefaultBodyLimit::max(MAX_SNAPSHOT_BYTES))
+                .layer(from_fn_with_state(host.clone(), prove_folder)),
         )
+        .layer(from_fn(refuse_browsers))
         .layer(from_fn_with_state(host.clone(), prove_secret))
         .with_state(host)
 }
@@ -69,6 +78,30 @@ async fn prove_secret(State(host): State<Arc<Host>>, request: Request, next: Nex
         }
     }
     next.run(request).await
+}
+
+/// A page that a browser shows can send a body of some types to any address. Members, workers and gateways send JSON,
+/// and none of what browsers add.
+async fn refuse_browsers(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let is_browser =
+        ["origin", "sec-fetch-site", "cookie"].iter().any(|name| headers.contains_key(*name));
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_json = kind.is_some_and(|kind| {
+        kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json")
+    });
+    let has_body = request.body().size_hint().upper() != Some(0);
+    let reason = if is_browser {
+        "this listener is for members, workers and gateways, not for browsers"
+    } else if has_body && !is_json {
+        "a body is sent as application/json"
+    } else {
+        return next.run(request).await;
+    };
+    let error = json!({ "code": "invalid", "reason": reason });
+    let status =
+        if is_browser { StatusCode::FORBIDDEN } else { StatusCode::UNSUPPORTED_MEDIA_TYPE };
+    (status, Json(error)).into_response()
 }
 
 /// An answer, or where to ask instead.
@@ -95,20 +128,51 @@ fn leading(host: &Host) -> Result<Arc<Leading>, Refused> {
     host.leading().ok_or(Refused::NotLeader)
 }
 
-async fn heartbeat(State(host): State<Arc<Host>>, Json(beat): Json<Heartbeat>) -> Response {
+async fn heartbeat(
+    State(host): State<Arc<Host>>,
+    headers: HeaderMap,
+    Json(beat): Json<Heartbeat>,
+) -> Response {
     let result = match leading(&host) {
         Ok(leading) => leading.heartbeat(&host, &beat).await,
         Err(refused) => Err(refused),
     };
-    answer(&host, result)
+    answer_or_pass_on(&host, &headers, result, ("/placement/heartbeat", &beat, PASS_BEAT)).await
 }
 
-async fn place(State(host): State<Arc<Host>>, Json(request): Json<PlaceRequest>) -> Response {
+async fn place(
+    State(host): State<Arc<Host>>,
+    headers: HeaderMap,
+    Json(request): Json<PlaceRequest>,
+) -> Response {
     let result = match leading(&host) {
         Ok(leading) => leading.place(&host, &request).await,
         Err(refused) => Err(refused),
     };
-    answer(&host, result)
+    answer_or_pass_on(&host, &headers, result, ("/placement/place", &request, PASS_PLACE)).await
+}
+
+/// Answers, or, where the leader is another member and the caller cannot reach it, asks that one in the caller's
+/// place. Only once: what is passed on does not ask for it again.
+async fn answer_or_pass_on<T: Serialize>(
+    host: &Host,
+    headers: &HeaderMap,
+    result: Result<T, Refused>,
+    (path, call, limit): (&str, &(impl Serialize + Sync), Duration),
+) -> Response {
+    if matches!(result, Err(Refused::NotLeader))
+        && headers.contains_key(PASS_ON)
+        && let Some(leader) = host.leader_url()
+    {
+        match host.network.pass_on(&leader, path, call, limit).await {
+            Ok((status, answer)) => {
+                return (status, [(header::CONTENT_TYPE, "application/json")], answer)
+                    .into_response();
+            }
+            Err(error) => tracing::debug!(%error, "the leader does not answer this member either"),
+        }
+    }
+    answer(host, result)
 }
 
 async fn status(State(host): State<Arc<Host>>) -> Json<Status> {
@@ -174,12 +238,30 @@ fn done() -> Value {
     json!({})
 }
 
-/// A message between members, read without a content type: both sides are ours.
+/// A message between members.
 fn message<T: DeserializeOwned>(body: &Bytes) -> Result<T, (StatusCode, String)> {
     serde_json::from_slice(body).map_err(|error| {
         tracing::warn!(%error, "a member's message cannot be read; do all have the same version?");
         (StatusCode::BAD_REQUEST, error.to_string())
     })
+}
+
+/// Refuses a message for another data folder than this member's. Its own was lost, or its number is in use twice:
+/// whatever it had voted for and kept is gone, so it must not count as if it remembered.
+async fn prove_folder(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
+    let meant = request.headers().get(FOLDER);
+    if meant.is_none_or(|meant| meant.as_bytes() == host.folder.to_string().as_bytes()) {
+        return next.run(request).await;
+    }
+    // A folder that was written to belongs to a group of its own: then only this message is wrong.
+    if host.raft.is_initialized().await.is_ok_and(|initialized| !initialized) {
+        host.displaced.cancel();
+    }
+    let error = json!({
+        "code": "invalid",
+        "reason": format!("member {} has another data folder than the one that joined", host.id),
+    });
+    (StatusCode::CONFLICT, Json(error)).into_response()
 }
 
 async fn append(

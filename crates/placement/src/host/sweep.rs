@@ -2,14 +2,14 @@ use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Generation, SessionRef};
+use domain::{Generation, LocationRef, SessionRef};
 
 use super::Host;
 use super::job::{Job, Waiter};
 use super::leader::Leading;
 use crate::rules::choose;
 
-/// Ready sessions that one sweep looks at.
+/// Locations with ready sessions that one page of a sweep has.
 pub const SWEEP_LIMIT: u32 = 1_000;
 
 /// How long one look at the store may take.
@@ -24,15 +24,15 @@ pub type ReadyWorkError = Box<dyn Error + Send + Sync>;
 /// `oc_sched`, which reads ids and nothing else.)
 #[async_trait]
 pub trait ReadyWork: Send + Sync + 'static {
-    /// Up to `limit` *ready* sessions in one fixed order (such as organisation, Location, session),
-    /// beginning after `after`. Whether someone holds their Location is not asked of the store: placement
-    /// knows, and walks on page by page so that held ones do not hide the others.
+    /// One *ready* session of each Location that has any, up to `limit`, in one fixed order of Locations and
+    /// beginning after `after`. The store does not know who holds a Location; placement does, and walks on page by
+    /// page so that held ones do not hide the others.
     ///
     /// # Errors
     /// Anything: the sweep goes on at its next tick.
     async fn unplaced(
         &self,
-        after: Option<&SessionRef>,
+        after: Option<&LocationRef>,
         limit: u32,
     ) -> Result<Vec<SessionRef>, ReadyWorkError>;
 
@@ -44,6 +44,24 @@ pub trait ReadyWork: Send + Sync + 'static {
     async fn generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
         Ok(None)
     }
+
+    /// What the first tokens of a group that was just founded must begin with: a generation whose tokens outrank every
+    /// fence in the store. Raises it where an earlier group, whose folder was lost, has used the one that there is.
+    ///
+    /// # Errors
+    /// Anything: the new group waits, and leases nothing meanwhile.
+    async fn first_generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
+        self.generation().await
+    }
+}
+
+/// What new tokens of the group must begin with.
+async fn generation(host: &Host) -> Result<Option<Generation>, ReadyWorkError> {
+    if host.is_new() {
+        host.ready_work.first_generation().await
+    } else {
+        host.ready_work.generation().await
+    }
 }
 
 /// Brings the leader's generation up to the store's. A group that has minted tokens goes on without the
@@ -51,7 +69,7 @@ pub trait ReadyWork: Send + Sync + 'static {
 pub(crate) async fn read_generation(host: &Host) {
     let mut told = false;
     loop {
-        let asked = tokio::time::timeout(LOOK_TIME, host.ready_work.generation()).await;
+        let asked = tokio::time::timeout(LOOK_TIME, generation(host)).await;
         let error: ReadyWorkError = match asked {
             Ok(Ok(known)) => {
                 host.raise_generation(known.unwrap_or_default());
@@ -60,7 +78,7 @@ pub(crate) async fn read_generation(host: &Host) {
             Ok(Err(error)) => error,
             Err(_) => "no answer in time".into(),
         };
-        if host.has_minted() {
+        if !host.is_new() {
             tracing::warn!(%error, "the generation cannot be read; the group goes on with its own");
             return;
         }
@@ -75,7 +93,7 @@ pub(crate) async fn read_generation(host: &Host) {
 /// Places ready sessions whose Location nobody alive holds: what makes a lost hint cost latency only.
 /// Held Locations are left to their holders, who sweep themselves.
 pub(crate) async fn sweep(host: &Host, leading: &Leading) {
-    let mut after: Option<SessionRef> = None;
+    let mut after: Option<LocationRef> = None;
     let mut failures = 0_u32;
     loop {
         let mut hurry = false;
@@ -99,7 +117,8 @@ pub(crate) async fn sweep(host: &Host, leading: &Leading) {
             }
         }
         tokio::time::sleep(BREATH.min(host.timing.sweep)).await;
-        // Where one page of work lay about, there is more.
+        // Where a page was full there is more, also when all of it was held: a wake that was lost among 64,000
+        // running sessions is found within seconds.
         if !hurry {
             let rest = host.timing.sweep.saturating_sub(BREATH);
             let _ = tokio::time::timeout(rest, leading.sweep_asked()).await;
@@ -109,28 +128,28 @@ pub(crate) async fn sweep(host: &Host, leading: &Leading) {
 
 fn someone_takes_work(host: &Host, leading: &Leading) -> bool {
     let load = leading.load(host);
-    let anywhere = domain::LocationRef {
+    let anywhere = LocationRef {
         org: domain::OrgId::FIRST,
         location: "loc_any".parse().expect("the form of an id"),
     };
     host.state.read(|state| choose(state, &load, &anywhere)).is_some()
 }
 
-/// Asks for a holder for each. Returns where the next page begins (`None`: at the beginning), and whether
-/// this one was full and had work that nobody held.
-fn place(host: &Host, leading: &Leading, page: Vec<SessionRef>) -> (Option<SessionRef>, bool) {
+/// Asks for a holder for each that has none. Returns where the next page begins (`None`: at the beginning), and
+/// whether this one was full.
+fn place(host: &Host, leading: &Leading, page: Vec<SessionRef>) -> (Option<LocationRef>, bool) {
     let full = page.len() >= SWEEP_LIMIT as usize;
-    let (mut last, mut found) = (None, false);
+    let mut last = None;
     for session in page {
         let location = session.location_ref();
+        let next = Some(location.clone());
         if host.state.read(|state| state.holder(&location).is_none()) {
-            found = true;
             let waiter = Waiter { session: Some(session.session.clone()), tries: 0, reply: None };
             if leading.submit(Job::Place { location, waiter }).is_err() {
                 return (last, false); // the writer is busy: the next sweep begins here
             }
         }
-        last = Some(session);
+        last = next;
     }
-    (last.filter(|_| full), full && found)
+    (last.filter(|_| full), full)
 }

@@ -1,11 +1,13 @@
 //! What only the inside can provoke: entries of a newer build, and damage on disk.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use domain::{Generation, SessionRef, SystemClock};
+use domain::{Generation, LocationRef, SessionRef, SystemClock};
 use openraft::RaftLogReader;
+use placement_api::FolderId;
 use redb::{Durability, ReadableTable};
 use signals::InProcess;
 use tasks::TaskGroup;
@@ -13,6 +15,7 @@ use tempfile::TempDir;
 
 use super::disk::{Disk, LOG, META};
 use super::log_store::LogStore;
+use super::types::MemberNode;
 use super::{NodeError, Options, PlacementNode, ReadyWork, ReadyWorkError, Timing};
 use crate::rules::{Batch, Commands};
 
@@ -22,7 +25,7 @@ struct NothingReady;
 impl ReadyWork for NothingReady {
     async fn unplaced(
         &self,
-        _after: Option<&SessionRef>,
+        _after: Option<&LocationRef>,
         _limit: u32,
     ) -> Result<Vec<SessionRef>, ReadyWorkError> {
         Ok(Vec::new())
@@ -133,4 +136,50 @@ async fn a_member_that_cannot_read_its_vote_does_not_start() {
     disk.close().await;
     let refused = PlacementNode::start(options(&dir, role)).await.err();
     assert!(matches!(refused, Some(NodeError::Stopped { .. })), "{refused:?}");
+}
+
+// Finding cluster 1: a leader whose Raft core panicked logged 180,000 lines a second and never ended.
+#[tokio::test]
+async fn a_leader_whose_raft_core_panics_stops_its_role() {
+    let dir = TempDir::new().expect("a folder");
+    let role = TaskGroup::root("test").role("placement");
+    let node = PlacementNode::start(options(&dir, role.clone())).await.expect("starts");
+    in_time(async {
+        while node.host.leading().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    node.host.raft.external_request(|_| panic!("a test ends the core"));
+    let failure = in_time(role.failed()).await;
+    assert!(failure.reason.contains("panicked"), "{failure}");
+    assert!(node.host.leading().is_none(), "it answers nobody any more");
+    node.shutdown().await;
+}
+
+/// The folder of member 1 in a group of two that was just founded.
+async fn folder_of_two() -> TempDir {
+    let dir = TempDir::new().expect("a folder");
+    let role = TaskGroup::root("test").role("placement");
+    let options = Options { single: false, ..options(&dir, role) };
+    let node = PlacementNode::start(options).await.expect("starts");
+    let member = |addr: &str| MemberNode { addr: addr.to_owned(), folder: FolderId::random() };
+    let members = BTreeMap::from([(1, member("http://one")), (2, member("http://two"))]);
+    node.host.raft.initialize(members).await.expect("founded");
+    node.shutdown().await;
+    dir
+}
+
+// Finding cluster 13: neither was noticed, since Raft publishes its membership only later.
+#[tokio::test]
+async fn a_folder_of_a_group_is_recognised_at_the_start() {
+    let dir = folder_of_two().await;
+    let role = TaskGroup::root("test").role("placement");
+    let alone = PlacementNode::start(options(&dir, role.clone())).await.err();
+    assert!(matches!(alone, Some(NodeError::NotSingle { members: 2 })), "{alone:?}");
+    let moved = Options { single: false, ..options(&dir, role) };
+    let node = PlacementNode::start(moved).await.expect("starts");
+    assert_eq!(node.known_elsewhere("http://unused").await.as_deref(), Some("http://one"));
+    assert_eq!(node.known_elsewhere("http://one").await, None);
+    node.shutdown().await;
 }

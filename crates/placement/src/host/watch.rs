@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use domain::Incarnation;
+use placement_api::Heartbeat;
 
 use crate::rules::Load;
 
@@ -21,9 +22,37 @@ struct Heard {
     at: Duration,
     /// By this leader, and not only inherited from the state.
     itself: bool,
-    draining: bool,
-    busy: u32,
+    said: Said,
 }
+
+/// What a worker said of itself with its last heartbeat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// It takes no new Locations.
+    pub(crate) draining: bool,
+    /// Drains that it runs.
+    pub(crate) busy: u32,
+    /// It does not reach the store.
+    pub(crate) stranded: bool,
+    /// How long ago the store last answered it.
+    pub(crate) store_silent: Duration,
+}
+
+impl Said {
+    pub(crate) fn of(beat: &Heartbeat) -> Self {
+        Self {
+            draining: beat.draining,
+            busy: beat.busy,
+            stranded: beat.stranded,
+            store_silent: Duration::from_millis(beat.store_silent_ms),
+        }
+    }
+}
+
+/// A worker whose store answered within this time reaches it. Less than the 4.5 s after which a worker says that it
+/// does not, by more than two workers may notice one failure apart: when the store is away for all, nobody is taken
+/// for one that reaches it.
+const STORE_ANSWERS: Duration = Duration::from_millis(2_500);
 
 impl Watch {
     pub(crate) fn new(suspicion: Duration) -> Self {
@@ -41,8 +70,8 @@ impl Watch {
     }
 
     /// Takes a heartbeat in.
-    pub(crate) fn hear(&mut self, incarnation: Incarnation, draining: bool, busy: u32) {
-        let heard = Heard { at: self.listened, itself: true, draining, busy };
+    pub(crate) fn hear(&mut self, incarnation: Incarnation, said: Said) {
+        let heard = Heard { at: self.listened, itself: true, said };
         self.workers.insert(incarnation, heard);
     }
 
@@ -55,7 +84,7 @@ impl Watch {
             live.contains(incarnation) || listened.saturating_sub(heard.at) <= suspicion * 5
         });
         for incarnation in live {
-            let inherited = Heard { at: listened, itself: false, draining: false, busy: 0 };
+            let inherited = Heard { at: listened, itself: false, said: Said::default() };
             self.workers.entry(*incarnation).or_insert(inherited);
         }
         live.iter().copied().filter(|incarnation| self.is_silent(*incarnation)).collect()
@@ -74,9 +103,17 @@ impl Watch {
         Some(self.listened.saturating_sub(heard.at))
     }
 
-    /// What a worker said last: whether it drains, and how many drains it runs.
-    pub(crate) fn said(&self, incarnation: Incarnation) -> (bool, u32) {
-        self.workers.get(&incarnation).map_or((false, 0), |heard| (heard.draining, heard.busy))
+    /// What a worker said last.
+    pub(crate) fn said(&self, incarnation: Incarnation) -> Said {
+        self.workers.get(&incarnation).map(|heard| heard.said).unwrap_or_default()
+    }
+
+    /// Whether a worker was heard lately, takes Locations as far as it says, and reaches the store.
+    pub(crate) fn is_fit(&self, incarnation: Incarnation) -> bool {
+        let said = self.said(incarnation);
+        !said.draining
+            && !said.stranded
+            && self.age(incarnation).is_some_and(|age| said.store_silent + age <= STORE_ANSWERS)
     }
 
     /// What [`crate::rules::choose`] should know.
@@ -84,10 +121,12 @@ impl Watch {
         let quiet_after = self.suspicion * 3 / 5;
         let mut load = Load::default();
         for incarnation in live {
-            if self.said(incarnation).0 {
+            let said = self.said(incarnation);
+            if said.draining {
                 load.draining.insert(incarnation);
             }
-            if self.age(incarnation).is_none_or(|age| age > quiet_after) {
+            // One without the store gets only what nobody else can take: when all are, it is back for all at once.
+            if said.stranded || self.age(incarnation).is_none_or(|age| age > quiet_after) {
                 load.quiet.insert(incarnation);
             }
         }
@@ -111,16 +150,16 @@ mod tests {
     fn a_worker_is_silent_after_the_suspicion_time_and_not_before() {
         let (mut watch, worker) = (Watch::new(SUSPICION), Incarnation::random());
         let live = [worker].into();
-        watch.hear(worker, false, 3);
+        watch.hear(worker, Said { busy: 3, ..Said::default() });
         listen(&mut watch, 20);
         assert_eq!(watch.silent(&live), []);
         assert_eq!(watch.age(worker), Some(SUSPICION));
         listen(&mut watch, 1);
         assert_eq!(watch.silent(&live), [worker]);
-        watch.hear(worker, true, 0);
+        watch.hear(worker, Said { draining: true, ..Said::default() });
         assert_eq!(watch.silent(&live), []);
         assert!(!watch.is_silent(worker));
-        assert_eq!(watch.said(worker), (true, 0));
+        assert_eq!((watch.said(worker).draining, watch.said(worker).busy), (true, 0));
     }
 
     #[test]
@@ -138,7 +177,7 @@ mod tests {
     #[test]
     fn a_leader_that_was_stopped_declares_nobody_dead_for_it() {
         let (mut watch, worker) = (Watch::new(SUSPICION), Incarnation::random());
-        watch.hear(worker, false, 0);
+        watch.hear(worker, Said::default());
         watch.advance(Duration::from_secs(3_600));
         assert_eq!(watch.silent(&[worker].into()), []);
     }
@@ -147,12 +186,29 @@ mod tests {
     fn who_was_not_heard_lately_is_quiet_and_who_drains_is_told_apart() {
         let mut watch = Watch::new(SUSPICION);
         let [quiet, heard, drains, unknown] = [(); 4].map(|()| Incarnation::random());
-        watch.hear(quiet, false, 0);
+        watch.hear(quiet, Said::default());
         listen(&mut watch, 13);
-        watch.hear(heard, false, 0);
-        watch.hear(drains, true, 0);
+        watch.hear(heard, Said::default());
+        watch.hear(drains, Said { draining: true, ..Said::default() });
         let load = watch.load([quiet, heard, drains, unknown].into_iter());
         assert_eq!(load.quiet, [quiet, unknown].into());
         assert_eq!(load.draining, [drains].into());
+    }
+
+    // Finding cluster 4: a worker that could not reach Postgres kept its Locations while others were idle.
+    #[test]
+    fn a_worker_without_the_store_is_the_last_choice() {
+        let mut watch = Watch::new(SUSPICION);
+        let [stranded, fit, late] = [(); 3].map(|()| Incarnation::random());
+        let silent =
+            |millis| Said { store_silent: Duration::from_millis(millis), ..Said::default() };
+        watch.hear(stranded, Said { stranded: true, ..silent(4_500) });
+        watch.hear(fit, silent(900));
+        watch.hear(late, silent(3_500));
+        let all = [stranded, fit, late];
+        assert_eq!(all.map(|one| watch.is_fit(one)), [false, true, false]);
+        assert_eq!(watch.load(all.into_iter()).quiet, [stranded].into());
+        listen(&mut watch, 18);
+        assert!(!watch.is_fit(fit), "what it said is too old by now");
     }
 }

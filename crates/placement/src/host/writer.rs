@@ -213,10 +213,10 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// One that drained and gave everything back has left in order.
+    /// A worker that held no lease has left in order, or had nothing to lose: after a restart its successor runs, and
+    /// a new leader has not heard whether it was draining.
     fn tell_end(&self, incarnation: Incarnation, leases: usize) {
-        let (_, draining, _) = self.leading.seen(incarnation);
-        if draining && leases == 0 {
+        if leases == 0 {
             tracing::info!(%incarnation, "worker left");
         } else {
             tracing::warn!(%incarnation, leases, "worker declared dead; its Locations go to others");
@@ -243,11 +243,7 @@ impl<'a> Writer<'a> {
         let mut sessions = waiters.iter().filter_map(|waiter| waiter.session.as_ref());
         let mine = (placed.worker.incarnation, placed.lease.token);
         if news == Some(mine) {
-            let assigned = WorkerHint::Assigned {
-                location,
-                token: placed.lease.token,
-                session: sessions.next().cloned(),
-            };
+            let assigned = WorkerHint::Assigned { location, session: sessions.next().cloned() };
             let topic = Topic::Worker(placed.worker.incarnation);
             self.host.signals.publish(&topic, Hint::Worker(assigned));
         }

@@ -3,7 +3,7 @@ use placement_api::Worker;
 use serde::{Deserialize, Serialize};
 
 /// The version of the commands that this build writes. A command or field more is a new version, written
-/// only once every member reads it (design §6, upgrades).
+/// only once every member reads it (decision 0027).
 pub const VERSION: u32 = 1;
 
 /// Commands in one Raft entry: bounds what a member applies at once and what one message carries.

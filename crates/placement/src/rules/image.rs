@@ -33,6 +33,11 @@ struct StandingImage {
     worker: Worker,
     version: u64,
     leases: Vec<Lease>,
+    /// Not in images of older builds: then nothing before `version` is remembered.
+    #[serde(default)]
+    ended: Vec<(u64, Lease)>,
+    #[serde(default)]
+    ended_from: Option<u64>,
 }
 
 /// Read first, so that a newer image is refused by its version and not by its shape.
@@ -49,6 +54,8 @@ impl State {
             worker: standing.worker.clone(),
             version: standing.version,
             leases: standing.leases(),
+            ended: standing.ended.iter().cloned().collect(),
+            ended_from: Some(standing.ended_from),
         };
         let image = Image {
             version: VERSION,
@@ -77,14 +84,16 @@ impl State {
             drained: image.drained,
             ..Self::default()
         };
-        for StandingImage { worker, version, leases } in image.workers {
+        for StandingImage { worker, version, leases, ended, ended_from } in image.workers {
             let incarnation = worker.incarnation;
             let leases: BTreeMap<_, _> =
                 leases.into_iter().map(|lease| (lease.location, lease.token)).collect();
             for location in leases.keys() {
                 state.holders.insert(location.clone(), incarnation);
             }
-            state.workers.insert(incarnation, Standing { worker, version, leases });
+            let ended_from = ended_from.unwrap_or(version);
+            let standing = Standing { worker, version, leases, ended: ended.into(), ended_from };
+            state.workers.insert(incarnation, standing);
         }
         Ok(state)
     }

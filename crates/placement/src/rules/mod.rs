@@ -19,4 +19,4 @@ mod tests;
 pub use choose::{Load, choose};
 pub use command::{Batch, Command, Commands, Effect, MAX_COMMANDS, VERSION};
 pub use image::ImageError;
-pub use state::{ApplyError, MAX_RETIRED, Standing, State};
+pub use state::{ApplyError, MAX_ENDED, MAX_RETIRED, Standing, State};

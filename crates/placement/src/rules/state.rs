@@ -1,13 +1,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use domain::{FencingToken, Generation, Incarnation, LocationRef};
-use placement_api::{Lease, Worker};
+use placement_api::{Lease, LeaseChanges, Worker};
 
 use super::command::{Batch, Command, Commands, Effect, VERSION};
 
 /// Retired incarnations that are remembered, to answer *superseded*. An older one that comes back is
 /// taken for a new worker without leases: its old tokens stay outranked, so this costs nothing but words.
 pub const MAX_RETIRED: usize = 10_000;
+
+/// Ended leases that a worker's standing remembers, to tell it what it lost without a whole list.
+pub const MAX_ENDED: usize = 256;
 
 /// Why an entry cannot be applied. The member stops: going on would make its state differ.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,9 +50,41 @@ pub struct Standing {
     /// that changed them.
     pub version: u64,
     pub(super) leases: BTreeMap<LocationRef, FencingToken>,
+    /// The newest leases that ended, each with the version that ended it.
+    pub(super) ended: VecDeque<(u64, Lease)>,
+    /// All leases that ended after this version are in `ended`.
+    pub(super) ended_from: u64,
 }
 
 impl Standing {
+    pub(super) fn new(worker: Worker, version: u64) -> Self {
+        let (leases, ended) = (BTreeMap::new(), VecDeque::new());
+        Self { worker, version, leases, ended, ended_from: version }
+    }
+
+    /// What changed since `known`; `None` when that is not remembered and a whole list is needed.
+    #[must_use]
+    pub fn changes_since(&self, known: u64) -> Option<LeaseChanges> {
+        if known < self.ended_from || known > self.version {
+            return None;
+        }
+        let is_new = |token: FencingToken| token.0.cast_unsigned() > known;
+        let mut gained = self.leases();
+        gained.retain(|lease| is_new(lease.token));
+        let lost = self.ended.iter().filter(|(version, _)| *version > known);
+        Some(LeaseChanges { gained, lost: lost.map(|(_, lease)| lease.clone()).collect() })
+    }
+
+    fn end(&mut self, lease: Lease, version: u64) {
+        self.version = version;
+        self.ended.push_back((version, lease));
+        while self.ended.len() > MAX_ENDED {
+            if let Some((forgotten, _)) = self.ended.pop_front() {
+                self.ended_from = forgotten;
+            }
+        }
+    }
+
     /// How many Locations it holds.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -135,6 +170,12 @@ impl State {
         self.workers.values()
     }
 
+    /// Whether the group has had no worker yet, and so has given no token.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.workers.is_empty() && self.retired.is_empty()
+    }
+
     /// Whether an incarnation was declared dead (of those that are remembered).
     #[must_use]
     pub fn is_retired(&self, incarnation: Incarnation) -> bool {
@@ -200,11 +241,7 @@ impl Entry<'_> {
             .workers
             .entry(worker.incarnation)
             .and_modify(|standing| standing.worker = worker.clone())
-            .or_insert_with(|| Standing {
-                worker: worker.clone(),
-                version,
-                leases: BTreeMap::new(),
-            });
+            .or_insert_with(|| Standing::new(worker.clone(), version));
         Effect::Registered
     }
 
@@ -262,7 +299,7 @@ impl Entry<'_> {
             let held = standing.leases.get(location) == Some(&token);
             if held {
                 standing.leases.remove(location);
-                standing.version = version;
+                standing.end(Lease { location: location.clone(), token }, version);
             }
             held
         });

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{FencingToken, Generation, Incarnation, LocationRef, OrgId};
-use placement_api::Worker;
+use placement_api::{Lease, LeaseChanges, Worker};
 use proptest::prelude::*;
 
 use super::*;
@@ -209,6 +209,7 @@ proptest! {
         let mut owners: BTreeMap<(LocationRef, FencingToken), Incarnation> = BTreeMap::new();
         let mut last: BTreeMap<LocationRef, FencingToken> = BTreeMap::new();
         let mut versions: BTreeMap<Incarnation, u64> = BTreeMap::new();
+        let mut mirrors: BTreeMap<Incarnation, (u64, BTreeMap<LocationRef, FencingToken>)> = BTreeMap::new();
         let mut retired = BTreeSet::new();
         for (raise, entry) in history {
             // A raised generation comes with a new log: its indices begin again.
@@ -250,6 +251,28 @@ proptest! {
                 let same = before.worker(incarnation).map(Standing::leases) == Some(standing.leases());
                 let in_order = if same { known <= standing.version } else { known < standing.version };
                 prop_assert!(in_order, "version {} after {}", standing.version, known);
+                // A worker hears of only some versions; what it is told then is all that happened since.
+                if index % 3 == u64::from(incarnation.0.as_bytes()[15]) % 3 {
+                    let (known, leases) = mirrors.entry(incarnation).or_default();
+                    let all: BTreeMap<_, _> =
+                        standing.leases().into_iter().map(|of| (of.location, of.token)).collect();
+                    match standing.changes_since(*known) {
+                        Some(changes) => {
+                            for lost in changes.lost {
+                                if leases.get(&lost.location) == Some(&lost.token) {
+                                    leases.remove(&lost.location);
+                                }
+                            }
+                            leases.extend(changes.gained.into_iter().map(|of| (of.location, of.token)));
+                        }
+                        None => {
+                            prop_assert_eq!(*known, 0, "what it knew is forgotten");
+                            *leases = all.clone();
+                        }
+                    }
+                    prop_assert_eq!(&*leases, &all);
+                    *known = standing.version;
+                }
             }
             prop_assert_eq!(&State::from_image(&state.image()).expect("readable"), &state);
         }
@@ -266,4 +289,41 @@ fn only_so_many_retired_incarnations_are_remembered() {
     assert!(!state.is_retired(first));
     assert_eq!(state.retired.len(), MAX_RETIRED);
     assert_eq!(state.gone.len(), MAX_RETIRED);
+}
+
+// Finding store 14: every change of a lease sent the worker's whole list again.
+#[test]
+fn a_worker_is_told_only_what_changed_of_its_leases() {
+    let mut state = State::default();
+    one(&mut state, 1, Command::Register { worker: worker(1, 4) });
+    for nth in 0..100 {
+        one(&mut state, 2 + u64::from(nth), assign(nth, 1));
+    }
+    let standing = |state: &State| state.worker(incarnation(1)).expect("alive").clone();
+    let known = standing(&state).version;
+    assert_eq!(standing(&state).changes_since(known), Some(LeaseChanges::default()));
+    let lease = |nth, index| Lease { location: location(nth), token: token(index) };
+    let release =
+        Command::Release { location: location(7), incarnation: incarnation(1), token: token(9) };
+    one(&mut state, 200, release);
+    one(&mut state, 201, assign(7, 1));
+    let changes = LeaseChanges { gained: vec![lease(7, 201)], lost: vec![lease(7, 9)] };
+    assert_eq!(standing(&state).changes_since(known), Some(changes));
+    assert_eq!(standing(&state).changes_since(0), None, "a worker that knows nothing gets all");
+    assert_eq!(standing(&state).changes_since(known + 1_000), None, "nor is the future known");
+
+    // More ends than are remembered.
+    let mut index = 300;
+    for _ in 0..=MAX_ENDED {
+        let (_, held) = state.holder(&location(7)).expect("held");
+        let release =
+            Command::Release { location: location(7), incarnation: incarnation(1), token: held };
+        one(&mut state, index, release);
+        one(&mut state, index + 1, assign(7, 1));
+        index += 2;
+    }
+    assert_eq!(standing(&state).changes_since(known), None);
+    assert_eq!(standing(&state).ended.len(), MAX_ENDED);
+    let read = State::from_image(&state.image()).expect("readable");
+    assert_eq!(read, state);
 }

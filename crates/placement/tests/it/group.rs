@@ -208,3 +208,121 @@ async fn a_leader_without_a_majority_does_not_answer() {
     assert!(matches!(refused, Err(PlacementError::Unreachable { .. })), "{refused:?}");
     leader.stop().await;
 }
+
+/// Waits until the leader answers no more, since no majority answers it.
+async fn until_alone(leader: &Running) {
+    let end = Instant::now() + PATIENCE;
+    while leader.node.local().place(request(1)).await.is_ok() {
+        assert!(Instant::now() < end, "it goes on alone");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+// Finding cluster 2: a member whose folder was lost was taken back under its number, without a word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_with_an_emptied_folder_does_not_count() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let mut members = world.group(3, dir.path()).await;
+    let leader = take_leader(&mut members);
+    hear(&leader.node.local(), beat(&worker("one"), 0)).await;
+    let placed = place(&leader.node.local(), 1).await;
+    let (lost, other) = (members.remove(0), members.remove(0));
+    let (id, other_id) = (lost.id, other.id);
+    let port = lost.stop().await;
+    std::fs::remove_dir_all(dir.path().join(id.to_string())).expect("emptied");
+    let empty = world.member(id, port, dir.path()).await;
+    let failure = within(PATIENCE, empty.role.failed()).await;
+    assert!(failure.reason.contains(&format!("placement remove {id}")), "{failure}");
+
+    // By their numbers two of three are there.
+    let other_port = other.stop().await;
+    until_alone(&leader).await;
+    assert_eq!(empty.node.status().applied, 0, "nothing was sent to it");
+
+    // As the sentence says: its number goes, and a new one comes.
+    let other = world.member(other_id, other_port, dir.path()).await;
+    assert_eq!(place(&leader.node.local(), 1).await, placed);
+    empty.stop().await;
+    let rest = [leader, other];
+    let led = admin(&rest);
+    led.remove_member(id).await.expect("removed");
+    let fresh = world.member(4, 0, dir.path()).await;
+    led.add_member(4, &fresh.url).await.expect("joins");
+    until(&fresh.node, |status| status.leases == 1).await;
+    for member in rest.into_iter().chain([fresh]) {
+        member.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_is_founded_only_of_members_that_answer() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let one = world.member(1, 0, dir.path()).await;
+    let two = world.member(2, 0, dir.path()).await;
+    let away = placement_api::Member { url: "http://127.0.0.1:9".to_owned(), ..two.member() };
+    let misnamed = placement_api::Member { id: 3, ..two.member() };
+    for (wrong, why) in [(away, "does not answer"), (misnamed, "is member 2, not 3")] {
+        let refused = one.node.init(&[one.member(), wrong]).await;
+        assert!(
+            matches!(&refused, Err(PlacementError::Invalid { reason }) if reason.contains(why)),
+            "{refused:?}"
+        );
+    }
+    one.node.init(&[one.member(), two.member()]).await.expect("founded");
+    within(PATIENCE, two.node.ready()).await;
+    for member in [one, two] {
+        member.stop().await;
+    }
+}
+
+// Finding cluster 6: workers that reach only followers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_passes_calls_on_to_the_leader() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let mut members = world.group(3, dir.path()).await;
+    let leader = take_leader(&mut members);
+    let worker = worker("one");
+    hear(&leader.node.local(), beat(&worker, 0)).await;
+    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let call = |pass_on: bool| {
+        let request = http
+            .post(format!("{}/placement/place", members[0].url))
+            .bearer_auth(SECRET)
+            .json(&request(1));
+        if pass_on { request.header(placement_api::PASS_ON, "1") } else { request }
+    };
+    let named = call(false).send().await.expect("an answer");
+    assert_eq!(named.status().as_u16(), 421);
+    let passed = call(true).send().await.expect("an answer");
+    assert!(passed.status().is_success(), "{}", passed.status());
+    let placed: placement_api::Placed = passed.json().await.expect("who holds it");
+    assert_eq!(placed.worker, worker);
+    for member in members.into_iter().chain([leader]) {
+        member.stop().await;
+    }
+}
+
+// Finding security 8: `raft/vote` took any content type, so a page in a browser could reach it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_internal_listener_refuses_browsers_and_forms() {
+    let (world, dir) = (World::mortal(), TempDir::new().expect("a folder"));
+    let members = world.group(1, dir.path()).await;
+    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let vote = format!("{}/placement/raft/vote", members[0].url);
+    let ask = |headers: &[(&'static str, &'static str)]| {
+        let mut request = http.post(&vote).bearer_auth(SECRET).body("{}");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        async move { request.send().await.expect("an answer").status().as_u16() }
+    };
+    assert_eq!(ask(&[]).await, 415);
+    assert_eq!(ask(&[("content-type", "text/plain")]).await, 415);
+    let json = ("content-type", "application/json");
+    for browser in [("origin", "http://127.0.0.1"), ("sec-fetch-site", "none"), ("cookie", "a=b")] {
+        assert_eq!(ask(&[json, browser]).await, 403, "{browser:?}");
+    }
+    assert_eq!(ask(&[json]).await, 400, "it is read, and is no vote");
+    let without = http.post(&vote).header(json.0, json.1).body("{}").send().await;
+    assert_eq!(without.expect("an answer").status().as_u16(), 401);
+}

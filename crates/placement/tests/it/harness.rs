@@ -54,13 +54,14 @@ pub(crate) struct Ready(pub(crate) Mutex<Vec<SessionRef>>);
 impl ReadyWork for Ready {
     async fn unplaced(
         &self,
-        after: Option<&SessionRef>,
+        after: Option<&LocationRef>,
         limit: u32,
     ) -> Result<Vec<SessionRef>, ReadyWorkError> {
         let ready = self.0.lock().expect("no panic under it");
         let mut all: Vec<SessionRef> = ready.clone();
         all.sort();
-        all.retain(|session| after.is_none_or(|after| session > after));
+        all.dedup_by_key(|session| session.location_ref());
+        all.retain(|session| after.is_none_or(|after| session.location_ref() > *after));
         all.truncate(limit as usize);
         Ok(all)
     }
@@ -120,14 +121,16 @@ impl World {
         let listener = bound(port).await;
         let port = listener.local_addr().expect("bound").port();
         let url = format!("http://127.0.0.1:{port}");
-        let node = PlacementNode::start(self.options(id, &url, dir)).await.expect("starts");
+        let options = self.options(id, &url, dir);
+        let role = options.tasks.clone();
+        let node = PlacementNode::start(options).await.expect("starts");
         let tasks = self.tasks.child("server");
         let (router, stop) = (node.router(), tasks.token());
         let kind = TaskKind::new("server", OnError::Log, OnCancel::Wait);
         tasks.spawn(kind, async move {
             axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
         });
-        Running { id, port, url, node, tasks }
+        Running { id, port, url, node, role, tasks }
     }
 
     /// Members 1 to `count`, founded as one group, with a leader.
@@ -163,6 +166,8 @@ pub(crate) struct Running {
     pub(crate) port: u16,
     pub(crate) url: String,
     pub(crate) node: PlacementNode,
+    /// Fails when the member cannot go on.
+    pub(crate) role: TaskGroup,
     tasks: TaskGroup,
 }
 
@@ -259,7 +264,7 @@ pub(crate) fn worker(name: &str) -> Worker {
 }
 
 pub(crate) fn beat(worker: &Worker, known: u64) -> Heartbeat {
-    Heartbeat { worker: worker.clone(), known, released: Vec::new(), draining: false, busy: 0 }
+    Heartbeat::new(worker.clone(), known)
 }
 
 impl FakeWorker {

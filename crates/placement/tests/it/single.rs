@@ -35,11 +35,8 @@ async fn leases_survive_a_restart_and_are_announced() {
     let placed = local.place(request(1)).await.expect("placed");
     assert_eq!(placed.worker, one);
     assert_eq!(placed.lease.token.0 >> 40, 3, "the generation");
-    let assigned = WorkerHint::Assigned {
-        location: location(1),
-        token: placed.lease.token,
-        session: Some(session(1).session),
-    };
+    let assigned =
+        WorkerHint::Assigned { location: location(1), session: Some(session(1).session) };
     assert_eq!(hint(&mut hints).await, assigned);
     assert_eq!(local.place(request(1)).await.expect("held"), placed);
     assert_eq!(hint(&mut hints).await, WorkerHint::Wake { session: session(1) });
@@ -78,8 +75,8 @@ async fn a_silent_worker_is_superseded_and_its_locations_go_to_others() {
     heir.until(|known| known.leases.len() == 40).await;
     let mut announced = BTreeSet::new();
     while announced.len() < 40 {
-        if let WorkerHint::Assigned { location, token, session: None } = hint(&mut hints).await {
-            announced.insert((location, token));
+        if let WorkerHint::Assigned { location, session: None } = hint(&mut hints).await {
+            announced.insert(location);
         }
     }
     let local = node.local();
@@ -91,7 +88,7 @@ async fn a_silent_worker_is_superseded_and_its_locations_go_to_others() {
         let new = new.await.expect("held");
         assert_eq!(new.worker, heir.worker);
         assert!(new.lease.token > old.lease.token);
-        assert!(announced.contains(&(new.lease.location, new.lease.token)));
+        assert!(announced.contains(&new.lease.location));
     }
     let late = node.local().heartbeat(beat(&dead.worker, 0)).await;
     assert!(matches!(late, Err(PlacementError::Superseded)), "{late:?}");
@@ -264,4 +261,86 @@ async fn a_data_folder_has_one_member_and_one_process() {
     );
     let unknown = Incarnation::random();
     assert!(node.status().workers.iter().all(|known| known.worker.incarnation != unknown));
+}
+
+// Finding cluster 4: a worker that could not reach Postgres kept its Locations while two others were idle.
+#[tokio::test]
+async fn a_stranded_worker_hands_over_only_to_one_that_is_not() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let node = world.single(dir.path()).await;
+    let local = node.local();
+    let (one, two) = (worker("one"), worker("two"));
+    let says = async |worker: &placement_api::Worker, silent_ms, stranded, released| {
+        let said = Heartbeat { store_silent_ms: silent_ms, stranded, released, ..beat(worker, 0) };
+        local.heartbeat(said).await.expect("alive")
+    };
+    says(&one, 100, false, Vec::new()).await;
+    let lease = place(&local, 1).await.lease;
+    // The store is away for all: two has only not noticed yet.
+    says(&two, 3_400, false, Vec::new()).await;
+    assert!(!says(&one, 4_500, true, Vec::new()).await.hand_over);
+    says(&two, 4_600, true, Vec::new()).await;
+    assert!(!says(&one, 4_700, true, Vec::new()).await.hand_over);
+    // It is back for two.
+    says(&two, 300, false, Vec::new()).await;
+    assert!(says(&one, 5_000, true, Vec::new()).await.hand_over);
+    says(&one, 5_500, true, vec![lease.clone()]).await;
+    let moved = place(&local, 1).await;
+    assert_eq!(moved.worker, two);
+    assert!(moved.lease.token > lease.token);
+    assert!(!says(&two, 400, false, Vec::new()).await.hand_over);
+    node.shutdown().await;
+}
+
+// Finding store 14: every change of a lease sent the worker's whole list again.
+#[tokio::test]
+async fn a_heartbeat_brings_only_what_changed() {
+    let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    let node = world.single(dir.path()).await;
+    let (local, one) = (node.local(), worker("one"));
+    let says = async |known, released| {
+        let said = Heartbeat { deltas: true, released, ..beat(&one, known) };
+        local.heartbeat(said).await.expect("alive")
+    };
+    let first = says(0, Vec::new()).await;
+    assert_eq!((first.leases, first.changes), (Some(Vec::new()), None), "a new worker gets all");
+    let [a, b] = [place(&local, 1).await.lease, place(&local, 2).await.lease];
+    let both = says(first.version, Vec::new()).await;
+    let gained = placement_api::LeaseChanges { gained: vec![a.clone(), b], lost: Vec::new() };
+    assert_eq!((both.leases, both.changes), (None, Some(gained)));
+    let less = says(both.version, vec![a.clone()]).await;
+    let lost = placement_api::LeaseChanges { gained: Vec::new(), lost: vec![a] };
+    assert_eq!((less.leases, less.changes), (None, Some(lost)));
+    let none = says(less.version, Vec::new()).await;
+    assert_eq!((none.leases, none.changes), (None, None));
+    node.shutdown().await;
+}
+
+// Finding store 20: pages of held sessions were a second apart, so a lost wake among 64,000 came a minute late.
+#[tokio::test]
+async fn a_sweep_walks_past_held_locations_without_a_rest() {
+    let (mut world, dir) = (World::new(), TempDir::new().expect("a folder"));
+    // The rest between two sweeps: longer than any test waits.
+    world.timing.sweep = std::time::Duration::from_hours(1);
+    let node = world.single(dir.path()).await;
+    let one = worker("one");
+    node.local().heartbeat(beat(&one, 0)).await.expect("registered");
+    let held: Vec<_> = (10_000..13_500).map(session).collect();
+    for some in held.chunks(500) {
+        let placing = some.iter().map(|session| {
+            let (local, location) = (node.local(), session.location_ref());
+            async move {
+                let request = placement_api::PlaceRequest { location, session: None };
+                local.place(request).await.expect("placed")
+            }
+        });
+        futures::future::join_all(placing).await;
+    }
+    let late = session(99_999);
+    *world.ready.0.lock().expect("no panic under it") =
+        held.into_iter().chain([late.clone()]).collect();
+    // A worker that registers asks for a sweep.
+    node.local().heartbeat(beat(&worker("two"), 0)).await.expect("registered");
+    until(&node, |status| status.leases == 3_501).await;
+    node.shutdown().await;
 }

@@ -1,6 +1,9 @@
-use domain::{FencingToken, FileChange, FileStatus, SnapshotTree, TurnId, WorkspaceSnapshotted};
+use domain::{
+    FencingToken, FileChange, FileStatus, LeftFile, LeftReason, SnapshotTree, TurnId,
+    WorkspaceSnapshotted,
+};
 use session_rules::storable;
-use snapshots::{Captured, ChangeStatus, FileChanges, PackRef, TreeId};
+use snapshots::{Captured, ChangeStatus, FileChanges, PackRef, Skipped, TreeId, Why};
 
 use super::Files;
 
@@ -37,7 +40,7 @@ impl Capture {
         Self { files, looked: Some(looked) }
     }
 
-    /// Whether there is a pack that wants its row.
+    /// Whether there is something new that wants its row.
     pub(crate) fn has_changes(&self) -> bool {
         matches!(self.looked, Some(Looked::Changed(_)))
     }
@@ -60,6 +63,8 @@ impl Capture {
                     turn,
                     files,
                     more,
+                    directories: directories(&captured.changes),
+                    skipped: skipped(&captured.skipped),
                 }
             }
             Looked::AsBefore(recorded) => WorkspaceSnapshotted {
@@ -73,6 +78,8 @@ impl Capture {
                 turn,
                 files: Vec::new(),
                 more: 0,
+                directories: Vec::new(),
+                skipped: Vec::new(),
             },
         })
     }
@@ -116,6 +123,23 @@ pub(crate) fn changes(changes: &FileChanges) -> (Vec<FileChange>, i64) {
     };
     let more = i64::try_from(changes.more).unwrap_or(i64::MAX);
     (changes.files.iter().map(told).collect(), more)
+}
+
+fn directories(changes: &FileChanges) -> Vec<String> {
+    changes.directories.iter().map(|path| storable(path).into_owned()).collect()
+}
+
+fn skipped(skipped: &Skipped) -> Vec<LeftFile> {
+    let told = |(path, why): &(String, Why)| LeftFile {
+        path: storable(path).into_owned(),
+        why: match why {
+            Why::TooLarge => LeftReason::TooLarge,
+            Why::TooDeep => LeftReason::TooDeep,
+            Why::Special => LeftReason::Special,
+            Why::Unreadable => LeftReason::Unreadable,
+        },
+    };
+    skipped.first.iter().map(told).collect()
 }
 
 fn count(of: u64) -> i64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use domain::{RevertPaths, SessionError, SnapshotTree};
 use history::Reverting;
-use session_rules::{FilesPlan, MovePlan, Next, PutBack, RestoredFiles};
+use session_rules::{FilesPlan, MovePlan, Next, PutBack, RestoredFiles, storable};
 use snapshots::Touched;
 use tracing::warn;
 
@@ -87,7 +87,7 @@ impl Drain<'_> {
         self.files.around(Touched::Nothing);
         self.finish_capture().await?;
         let told = match done {
-            Ok(()) => tell(&files, self.log.history().revert()).await,
+            Ok(left) => tell(&files, self.log.history().revert(), left).await,
             Err(error) => Err(error),
         };
         Ok(told.map_err(|error| {
@@ -97,15 +97,16 @@ impl Drain<'_> {
     }
 }
 
-/// Makes files those of their trees, one step after the other.
-async fn restore(files: &Files, steps: &[PutBack]) -> Result<(), FilesError> {
+/// Makes files those of their trees, one step after the other. Returns the paths that stay as they are.
+async fn restore(files: &Files, steps: &[PutBack]) -> Result<BTreeSet<String>, FilesError> {
+    let mut left = BTreeSet::new();
     for PutBack { tree, paths } in steps {
-        let left = files.put_back(tree, paths.as_ref()).await?.left;
-        if !left.is_empty() {
-            warn!(files = left.len(), "files that no snapshot has stay as they are");
-        }
+        left.extend(files.put_back(tree, paths.as_ref()).await?.left);
     }
-    Ok(())
+    if !left.is_empty() {
+        warn!(files = left.len(), "files that no snapshot has stay as they are");
+    }
+    Ok(left)
 }
 
 /// The paths of all steps; `None`: all there are.
@@ -118,7 +119,11 @@ fn all_paths(steps: &[PutBack]) -> Option<BTreeSet<String>> {
 }
 
 /// What a Revert has put back: the same list whoever has done it, and however often.
-async fn tell(files: &Files, revert: Option<&Reverting>) -> Result<RestoredFiles, FilesError> {
+async fn tell(
+    files: &Files,
+    revert: Option<&Reverting>,
+    left: BTreeSet<String>,
+) -> Result<RestoredFiles, FilesError> {
     let Some(Reverting::Staging(staging)) = revert else { return Ok(RestoredFiles::default()) };
     let Some(target) = &staging.target else { return Ok(RestoredFiles::default()) };
     let paths = match &staging.paths {
@@ -126,5 +131,6 @@ async fn tell(files: &Files, revert: Option<&Reverting>) -> Result<RestoredFiles
         RevertPaths::Only(paths) => Some(paths.iter().cloned().collect()),
     };
     let (files, more) = changes(&files.diff(&staging.original, target, paths.as_ref()).await?);
-    Ok(RestoredFiles { files, more })
+    let left = left.iter().map(|path| storable(path).into_owned()).collect();
+    Ok(RestoredFiles { files, more, left })
 }

@@ -53,7 +53,7 @@ pub(super) async fn look(at: &ObservedAt) -> Result<Seen, String> {
 impl Pass {
     fn look(&self) -> Seen {
         let Self { root, shown, in_project, project_instructions, reads } = self;
-        let repository = repository::repository(root);
+        let repository = repository::repository(root, *in_project);
         if !project_instructions {
             let (project, nested, skills) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Arc::default()));
             return Seen { repository, project, nested, skills };

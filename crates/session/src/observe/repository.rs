@@ -1,21 +1,17 @@
-use std::fs;
 use std::path::Path;
 
-/// The longest file of git's that is read, in bytes.
-const GIT_FILE: u64 = 4 * 1024;
+use tools::LocationTexts;
 
-/// Whether `root` is a git checkout, and its branch. A worktree's `.git` is a file that names the folder.
-/// What a workspace holds is not trusted: a branch is told only if git could have made it. Blocking.
-pub(super) fn repository(root: &Path) -> (bool, Option<String>) {
-    let git = root.join(".git");
-    let folder = match short_text(&git) {
-        Some(text) => match text.trim().strip_prefix("gitdir: ") {
-            Some(folder) => root.join(folder),
-            None => return (false, None),
-        },
-        None => git,
-    };
-    match short_text(&folder.join("HEAD")) {
+/// The longest file of git's that is read, in bytes.
+const GIT_FILE: usize = 4 * 1024;
+
+/// Whether `root` is a git checkout, and its branch. Blocking.
+///
+/// A worktree's `.git` is a file that names a folder elsewhere; it is looked into only where the Location is a directory
+/// of the machine's user (`in_project`). The content of a workspace is not trusted: all of it is read beneath the
+/// Location and up to a bound, and a branch is told only if git could have made it.
+pub(super) fn repository(root: &Path, in_project: bool) -> (bool, Option<String>) {
+    match head(root, in_project) {
         Some(head) => {
             let branch = head.trim().strip_prefix("ref: refs/heads/");
             (true, branch.filter(|name| is_branch(name)).map(str::to_owned))
@@ -24,17 +20,120 @@ pub(super) fn repository(root: &Path) -> (bool, Option<String>) {
     }
 }
 
-/// A regular file's text; `None` when it is anything else, or longer than git makes it.
-fn short_text(path: &Path) -> Option<String> {
-    let found = fs::metadata(path).ok()?;
-    if !found.is_file() || found.len() > GIT_FILE {
+/// The text of git's `HEAD`; `None` without one.
+fn head(root: &Path, in_project: bool) -> Option<String> {
+    let texts = LocationTexts::open(root).ok()?;
+    let Some(text) = short_text(&texts, Path::new(".git")) else {
+        return short_text(&texts, Path::new(".git/HEAD"));
+    };
+    let folder = text.trim().strip_prefix("gitdir: ")?;
+    let folder = root.join(folder);
+    if let Ok(below) = folder.strip_prefix(root)
+        && let Some(head) = short_text(&texts, &below.join("HEAD"))
+    {
+        return Some(head);
+    }
+    if !in_project {
         return None;
     }
-    fs::read_to_string(path).ok()
+    short_text(&LocationTexts::open(&folder).ok()?, Path::new("HEAD"))
+}
+
+/// A regular file's text; `None` when it is anything else, cannot be read, or is longer than git makes it.
+fn short_text(texts: &LocationTexts, path: &Path) -> Option<String> {
+    let found = texts.read(path, GIT_FILE).ok().flatten()?;
+    (!found.more).then_some(found.text)
 }
 
 /// Git's own rule, as far as it keeps a name to one short word.
 fn is_branch(name: &str) -> bool {
     (1..=255).contains(&name.len())
         && !name.contains(|c: char| c.is_whitespace() || c.is_control() || "~^:?*[\\".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const ON_MAIN: &str = "ref: refs/heads/main\n";
+
+    fn on(branch: &str) -> (bool, Option<String>) {
+        (true, Some(branch.to_owned()))
+    }
+
+    /// A directory with the Location `root` and, beside it, the folder of a worktree.
+    fn worktree(gitdir: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        for place in [folder.path().join("away"), root.join("inner")] {
+            fs::create_dir(&place).unwrap();
+            fs::write(place.join("HEAD"), ON_MAIN).unwrap();
+        }
+        fs::write(root.join(".git"), format!("gitdir: {gitdir}\n")).unwrap();
+        (folder, root)
+    }
+
+    #[test]
+    fn a_checkout_and_a_worktree_tell_their_branch() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        assert_eq!(repository(root, true), (false, None));
+        fs::create_dir(root.join(".git")).unwrap();
+        assert_eq!(repository(root, true), (false, None));
+        fs::write(root.join(".git/HEAD"), ON_MAIN).unwrap();
+        assert_eq!(repository(root, false), on("main"));
+        fs::write(root.join(".git/HEAD"), "0123456789\n").unwrap();
+        assert_eq!(repository(root, false), (true, None));
+        let (_folder, root) = worktree("inner");
+        assert_eq!(repository(&root, false), on("main"));
+    }
+
+    #[test]
+    fn only_a_local_location_looks_into_a_folder_elsewhere() {
+        let (folder, root) = worktree("../away");
+        assert_eq!(repository(&root, true), on("main"));
+        assert_eq!(repository(&root, false), (false, None));
+        let absolute = folder.path().join("away");
+        let (_folder, root) = worktree(&absolute.display().to_string());
+        assert_eq!(repository(&root, true), on("main"));
+        assert_eq!(repository(&root, false), (false, None));
+    }
+
+    // Finding security 3: `.git` as a link to /proc/self/pagemap was read without a bound, before any write.
+    #[test]
+    fn a_hostile_git_is_no_repository_and_is_not_read() {
+        let ended = |make: &dyn Fn(&Path)| {
+            let folder = tempfile::tempdir().unwrap();
+            make(folder.path());
+            let (ends, end) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let both = [true, false].map(|in_project| repository(folder.path(), in_project));
+                ends.send(both).unwrap();
+            });
+            end.recv_timeout(std::time::Duration::from_secs(60)).unwrap()
+        };
+        let none = [(false, None), (false, None)];
+        for target in ["/proc/self/pagemap", "/proc/self/mem", "/dev/zero"] {
+            assert_eq!(ended(&|root| symlink(target, root.join(".git")).unwrap()), none);
+            let head = |root: &Path| {
+                fs::create_dir(root.join(".git")).unwrap();
+                symlink(target, root.join(".git/HEAD")).unwrap();
+            };
+            assert_eq!(ended(&head), none, "{target}");
+        }
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let pipe = |root: &Path| {
+            rustix::fs::mkfifoat(rustix::fs::CWD, root.join(".git"), mode).unwrap();
+        };
+        assert_eq!(ended(&pipe), none);
+        let sparse = |root: &Path| {
+            fs::File::create(root.join(".git")).unwrap().set_len(1 << 40).unwrap();
+        };
+        assert_eq!(ended(&sparse), none);
+    }
 }

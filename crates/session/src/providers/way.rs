@@ -1,8 +1,8 @@
 //! As whom a request goes to its provider: with the credential that the organisation keeps for it, else with what the
 //! process has. One that is kept and cannot be used is an error: another key would be another account's.
 
-use credentials::{CredentialKind, CredentialsError};
-use llm_client::{Auth, LlmError, Route};
+use credentials::{CredentialKind, CredentialsError, Found, OTHER_HOST};
+use llm_client::{Auth, Client, LlmError, Route};
 use llm_protocol::{ErrorReason, ProviderError, truncate};
 use session_rules::TurnPlan;
 use store::StoreError;
@@ -15,6 +15,8 @@ use super::OrgModels;
 pub(crate) struct Way {
     pub(crate) route: Route,
     pub(crate) as_whom: AsWhom,
+    /// In place of the runtime's: for addresses that the operator has chosen.
+    pub(crate) client: Option<Client>,
 }
 
 /// As whom a request is made, for who is told that the provider refused it.
@@ -58,7 +60,47 @@ impl OrgModels {
         };
         let kept = kept.map_err(|error| unusable(provider, error))?;
         let (route, whose) = self.route(plan, kept.as_ref()).map_err(Blocked::Refused)?;
-        Ok(Way { route, as_whom: AsWhom { provider: provider.clone(), whose } })
+        let as_whom = AsWhom { provider: provider.clone(), whose };
+        if self.is_configured(plan) {
+            return Ok(Way { route, as_whom, client: self.configured_client() });
+        }
+        // Here, and not only where it is sent: a refusal is no failure of the network, which would be tried again.
+        if let Some((credentials, _)) = &self.kept {
+            let refused = |why: String| LlmError::unsent(ErrorReason::InvalidRequest, &why);
+            credentials
+                .check_destination(provider, &catalog::route_urls(&route))
+                .map_err(|why| Blocked::Refused(refused(why)))?;
+        }
+        if let Some(kept) = &kept {
+            self.check_binding(provider, kept, &route).map_err(Blocked::Refused)?;
+        }
+        Ok(Way { route, as_whom, client: None })
+    }
+}
+
+impl OrgModels {
+    /// A kept secret goes only to the hosts that it was entered for.
+    fn check_binding(&self, provider: &str, kept: &Found, route: &Route) -> Result<(), LlmError> {
+        if matches!(route.auth, Auth::SigV4(_)) {
+            return Ok(()); // a signature is good for one request to one host, and the secret is not sent
+        }
+        let allowed =
+            kept.binding.allows(&catalog::route_origins(route), !self.redirects(provider));
+        allowed.map_err(|other| {
+            warn!(provider, credential = kept.id, %other, "a credential is for another host");
+            let again = match kept.kind {
+                CredentialKind::OAuth => format!("sign in again (POST /platform/oauth/{provider})"),
+                CredentialKind::ApiKey | CredentialKind::Aws => {
+                    format!("enter it again (PATCH /platform/credential/{})", kept.id)
+                }
+            };
+            let message = format!(
+                "the organisation's credential {} for `{provider}` is not sent ({OTHER_HOST}): {other}; if \
+                 that is right, {again}",
+                kept.id
+            );
+            LlmError::unsent(ErrorReason::Authentication, &message)
+        })
     }
 }
 

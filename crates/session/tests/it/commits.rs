@@ -1,4 +1,4 @@
-//! How many transactions a drain costs, counted by the server: 2T+1 (design §2.11).
+//! How many transactions a drain costs, counted by the server: 2T+1.
 
 use anyhow::{Context, Result};
 use boot::{DataDir, Durability, Postgres, PostgresOptions};

@@ -20,7 +20,7 @@ pub(crate) const SUMMARY: &str = "<summary-request>";
 
 /// Small numbers, so that a short conversation is a long one.
 pub(crate) const SMALL: CompactionSettings =
-    CompactionSettings { auto: true, buffer: 500, output_cap: 500, keep: 300 };
+    CompactionSettings { auto: true, buffer: 500, output_cap: 500, keep: 300, cuts: true };
 
 /// A world whose model has room for `tokens` more than its first request, which has been answered in the
 /// session that is returned.
@@ -238,8 +238,11 @@ async fn one_that_steers_comes_before_the_model_answers_its_results() -> Result<
         gist(&requests[1]),
         ["user: work", "assistant: ", "tool: done", "user: <summary-request>"]
     );
-    // A single exchange is summarised whole, and the work goes on from there before the queue does.
-    assert_eq!(gist(&requests[2]), ["user: <conversation-checkpoint"]);
+    // The prompt stays word for word, and the work goes on from there before the queue does.
+    assert_eq!(
+        gist(&requests[2]),
+        ["user: <conversation-checkpoint", "user: work", "user: <notice>Your work so far"]
+    );
     assert_eq!(gist(&requests[3]).pop().as_deref(), Some("user: say 3 words"));
     assert_eq!(requests.len(), 4);
     let started = started(&world, &session).await?.pop().context("a compaction")?;
@@ -249,12 +252,12 @@ async fn one_that_steers_comes_before_the_model_answers_its_results() -> Result<
 
 #[tokio::test]
 async fn its_request_has_the_prefix_of_a_turns() -> Result<()> {
-    let (world, session) = cramped(600).await?;
-    world.prompt(&session, "say 900 words").await?;
+    let (world, session) = cramped(900).await?;
+    world.prompt(&session, "say 750 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     world.compact(&session, Delivery::Steer).await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
-    world.prompt(&session, "say 900 words").await?;
+    world.prompt(&session, "say 750 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     world.prompt(&session, "say 2 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);

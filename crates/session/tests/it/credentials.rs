@@ -11,14 +11,15 @@ use axum::http::StatusCode;
 use axum::{Json, Router};
 use catalog::Feed;
 use credentials::{
-    Addresses, ClientSecret, CredentialRow, Credentials, CredentialsParts, MasterKeys, Material,
-    NewSecret, Tokens,
+    ClientSecret, CredentialRow, Credentials, CredentialsParts, MasterKeys, Material, NewSecret,
+    SecretChange, Tokens,
 };
 use domain::DrainOutcome::{Completed, Failed};
 use domain::{AttemptOutcome, Clock, ModelRef, SessionError, SessionEvent};
+use egress::{Egress, Rules};
 use futures::future::try_join_all;
 use history::{History, hash_hex};
-use llm_client::{AwsAccess, Endpoint, Options, ReqwestTransport, Secret};
+use llm_client::{AwsAccess, Endpoint, Secret};
 use serde_json::{Value, json};
 use session::{ConfiguredModels, DrainExit, ProviderHub, Runtime, drain_control};
 use simulated_model::{RequestRecord, Script};
@@ -94,8 +95,8 @@ fn process(world: &World, runtime: &Runtime, keys: Option<&str>) -> Result<Crede
     Ok(Credentials::new(CredentialsParts {
         store: runtime.store.clone(),
         keys: keys.map(MasterKeys::parse).transpose()?,
-        transport: Arc::new(ReqwestTransport::new(&Options::default())?),
-        addresses: Addresses::Any,
+        egress: Egress::new(&Rules::everything().into())?,
+        catalog: Some(Arc::new(Feed::new(catalog::shipped()))),
         clock: world.clock.clone(),
     }))
 }
@@ -284,6 +285,71 @@ async fn bedrock_is_asked_with_a_signature_of_the_kept_access_key() -> Result<()
     assert!(keyed.ask(&session, bedrock, "say 3 words").await?);
     assert_eq!(scope(&keyed.asker()?)[1], "us-west-2");
     keyed.world.check().await
+}
+
+// Finding security 6: whoever could change a provider's address was sent its kept key.
+#[tokio::test]
+async fn a_kept_key_is_not_sent_to_a_host_it_was_not_entered_for() -> Result<()> {
+    let mut keyed = Keyed::new().await?;
+    let session = keyed.world.session().await?;
+    let anthropic = ("anthropic", "claude-sonnet-4-6");
+    let key = "sk-ant-0123456789abcdef";
+    let row = keyed.keep_key("anthropic", key).await?;
+    // The same server by another name: another host, for who looks at what was set.
+    let url = keyed.world.model_root().replace("127.0.0.1", "localhost");
+    for settings in [
+        json!({ "overrides": { "api": format!("{url}/v1") } }),
+        json!({ "overrides": { "options": { "baseURL": format!("{url}/v1") } } }),
+        json!({ "overrides": { "models": { "claude-sonnet-4-6": { "provider": { "api": format!("{url}/v1") } } } } }),
+        json!({ "overrides": { "api": "${LLM}/v1" }, "env": { "LLM": url } }),
+    ] {
+        keyed.set("anthropic", settings.clone()).await?;
+        keyed.world = refreshed(keyed.world, &keyed.kept);
+        let before = keyed.world.model().counts().requests;
+        assert!(!keyed.ask(&session, anthropic, "say 1 words").await?, "{settings}");
+        assert_eq!(keyed.world.model().counts().requests, before, "{settings}");
+        let error = failure(&keyed.world, &session, &[key]).await?;
+        for part in ["provider.credential-origin", "https://api.anthropic.com", &url, &row.id] {
+            ensure!(error.message.contains(part), "{part}: {}", error.message);
+        }
+    }
+    // Entered again, it is for the new host; and no more for the catalog's.
+    let again = Material::ApiKey(Secret::new(key));
+    let change = SecretChange { material: Some(again), ..SecretChange::default() };
+    keyed.kept.change(ORG, row.id.parse()?, change).await?;
+    assert!(keyed.ask(&session, anthropic, "say 2 words").await?);
+    assert_eq!(keyed.asker()?, digest(key));
+    keyed.kept.remove_provider(ORG, "anthropic").await?;
+    keyed.world = refreshed(keyed.world, &keyed.kept);
+    assert!(!keyed.ask(&session, anthropic, "say 3 words").await?);
+    let error = failure(&keyed.world, &session, &[key]).await?;
+    ensure!(error.message.contains("provider.credential-origin"), "{}", error.message);
+    Ok(())
+}
+
+// Finding security 4: the check is on the route, as it is when a request is sent.
+#[tokio::test]
+async fn a_route_that_leads_inside_is_refused_before_anything_is_sent() -> Result<()> {
+    let mut keyed = Keyed::new().await?;
+    let session = keyed.world.session().await?;
+    keyed.acme(None).await?; // as when the operator allowed it
+    let strict = Credentials::new(CredentialsParts {
+        store: keyed.world.worker.store.clone(),
+        keys: Some(MasterKeys::parse(&keyed.keys)?),
+        egress: Egress::new(&Rules::default().into())?,
+        catalog: None,
+        clock: keyed.world.clock.clone(),
+    });
+    keyed.world = refreshed(keyed.world, &strict);
+    let before = keyed.world.model().counts().requests;
+    assert!(!keyed.ask(&session, ACME, "say 1 words").await?);
+    assert_eq!(keyed.world.model().counts().requests, before, "nothing is sent");
+    let error = failure(&keyed.world, &session, &[]).await?;
+    ensure!(error.message.contains("--egress-allow"), "{}", error.message);
+    assert_eq!(attempts(&keyed.world, &session).await?.len(), 1, "it is not tried again");
+    // The model of the flags is reached wherever it is.
+    assert!(keyed.ask(&session, ("simulated", "simulated"), "say 2 words").await?);
+    Ok(())
 }
 
 /// An OAuth server whose refresh tokens are good once.

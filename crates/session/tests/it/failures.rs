@@ -225,3 +225,40 @@ async fn a_withheld_answer_is_a_failure_that_keeps_its_text_and_its_tools() -> R
     assert_eq!(world.answer(&session).await?, "I would");
     world.check().await
 }
+
+// Finding llm 5: a request that may have been charged is sent anew only so often.
+#[tokio::test]
+async fn retries_that_may_be_charged_are_bounded() -> Result<()> {
+    let world = World::with(|settings| {
+        settings.rules.retry.max_retries = 9;
+        settings.rules.retry.max_paid_retries = 1;
+    })
+    .await?;
+    let session = world.session().await?;
+    let lost = Script { matches: "lost".into(), cut_before_headers: true, ..Script::default() };
+    world.script(lost)?;
+    // One that was refused costs nothing, and does not count.
+    world.script(refuses("busy", 429, 3))?;
+    world.prompt(&session, "lost").await?;
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    assert_eq!(error_code(&world, &session).await?, "provider.transport");
+    assert_eq!(attempts(&world, &session).await?, [AttemptOutcome::Failed; 2]);
+    world.prompt(&session, "busy").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    world.check().await
+}
+
+// Finding scenarios F12: each request says which session it belongs to.
+#[tokio::test]
+async fn requests_name_their_session() -> Result<()> {
+    let world = World::new().await?;
+    for _ in 0..2 {
+        let session = world.session().await?;
+        world.prompt(&session, "say 2 words").await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+        let request = world.model().requests().pop().context("a request")?;
+        let named = request.headers.get("x-session-affinity").cloned();
+        assert_eq!(named, Some(session.at.session.to_string()));
+    }
+    Ok(())
+}

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::Completed;
 use domain::{
-    CallId, FileStatus, NoticeKind, RecordedEvent, SessionEvent, ToolClass, WorkspaceSnapshotted,
+    CallId, FileStatus, LeftReason, NoticeKind, RecordedEvent, SessionEvent, ToolClass,
+    WorkspaceSnapshotted,
 };
 use serde_json::json;
 use signals::{Hint, Received, SessionHint, Topic};
@@ -416,5 +417,33 @@ async fn on_a_shared_disk_what_was_not_captured_is_the_next_workers() -> Result<
     assert_eq!(told(&world, &session).await?, ["base", "A a.txt"]);
     let kinds = world.kinds(&session).await?;
     ensure!(!kinds.contains(&"workspace.restored"), "{kinds:?}");
+    world.check().await
+}
+
+// Finding store 18: with a disk for each worker a file over the limit vanished, and the model was not told.
+#[tokio::test]
+async fn files_in_no_snapshot_are_told_as_gone_on_another_disk() -> Result<()> {
+    let world = world().await?;
+    let session = world.session().await?;
+    let (workspace, _) = world.hold(&session, &world.folder("here")?);
+    session.is_held(&workspace);
+    world.script(calls("job", 0, vec![shell("truncate -s 17M big.bin; echo a > a.txt")]))?;
+    world.script(says("job", 1, "done"))?;
+    world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let taken = captures(&world, &session).await?;
+    let skipped = taken.last().map(|capture| capture.skipped.clone()).unwrap_or_default();
+    assert_eq!(skipped.len(), 1);
+    assert_eq!((skipped[0].path.as_str(), skipped[0].why), ("big.bin", LeftReason::TooLarge));
+    let token = world.take_over(&session).await?;
+    let (workspace, files) = world.hold(&session, &world.folder("there")?);
+    let tree = files.restore_newest().await?;
+    session.is_held(&workspace.restored(token, tree));
+    for prompt in ["say 3 words", "say 2 words"] {
+        world.prompt(&session, prompt).await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+        let last = serde_json::to_string(&world.requests()?.pop().unwrap())?;
+        assert_eq!(last.matches("gone: big.bin. Check").count(), 1, "told once: {last}");
+    }
     world.check().await
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
+use context::{Producer, SourceKey, SystemContext};
 use domain::DrainOutcome::{Completed, Failed, Interrupted};
 use domain::{NoticeKind, RecordedEvent, SessionEvent, ToolOutcomeKind, TurnOutcome};
 use history::History;
 use serde_json::json;
-use session::{DrainExit, DrainHandle, drain_control};
+use session::{DrainExit, DrainHandle, ObservedAt, drain_control};
 use signals::{Hint, Received, SessionHint, Signals, Subscription, Topic};
 use simulated_model::Script;
 use tokio::time::sleep;
@@ -431,5 +432,51 @@ async fn killed_in_back_off_the_next_worker_asks_again() -> Result<()> {
     world.take_over(&session).await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     assert_eq!(world.model().counts().requests, 2);
+    world.check().await
+}
+
+/// A look at the files that never ends: what kills a worker, as far as a dropped drain can tell.
+struct Deadly {
+    looks: AtomicUsize,
+}
+
+#[async_trait]
+impl Producer<ObservedAt> for Deadly {
+    async fn observe(&self, _at: &ObservedAt) -> SystemContext {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        std::future::pending().await
+    }
+}
+
+// Finding security 3: files that kill their worker were looked at again and again, by one worker after the other.
+#[tokio::test]
+async fn two_deaths_at_the_files_of_a_session_stop_it() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    world.prompt(&session, "say 3 words").await?;
+    let deadly = Arc::new(Deadly { looks: AtomicUsize::new(0) });
+    for deaths in 1..=2 {
+        let workspace = session.workspace(session.token()).unproven();
+        let key = SourceKey::fixed("test/deadly");
+        let _registered = workspace.sources().register(key, deadly.clone())?;
+        session.is_held(&workspace);
+        let died = async {
+            while deadly.looks.load(Ordering::Relaxed) < deaths {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            ended = world.drain(&session) => bail!("it ended: {:?}", ended?),
+            () = died => {}
+        }
+    }
+    let workspace = session.workspace(session.token()).unproven();
+    session.is_held(&workspace);
+    assert_eq!(world.settle(&session).await?, [Failed]);
+    assert_eq!(deadly.looks.load(Ordering::Relaxed), 2, "nobody looks a third time");
+    assert!(world.model().requests().is_empty());
+    // Whoever has mended the files sends another prompt.
+    world.prompt(&session, "say 2 words").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
     world.check().await
 }

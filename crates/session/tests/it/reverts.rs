@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use domain::Delivery::Steer;
 use domain::DrainOutcome::Completed;
-use domain::{Control, MessageId, SessionEvent};
+use domain::{Control, LeftReason, MessageId, SessionEvent};
 use serde_json::json;
 
 use crate::files::contents;
@@ -163,5 +163,47 @@ async fn the_conversation_alone_goes_back_when_files_are_to_stay() -> Result<()>
     assert_eq!(world.settle(&session).await?, [Completed]);
     let last = serde_json::to_string(&world.requests()?.pop().context("a request")?)?;
     ensure!(last.contains("changed it"), "{last}");
+    world.check().await
+}
+
+// Findings scenarios F5 and F15, store 18: other names of a file and empty directories stayed, files over the limit too,
+// and nothing said so.
+#[tokio::test]
+async fn a_revert_undoes_links_and_directories_and_names_the_rest() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let (workspace, _) = world.hold(&session, &session.root);
+    session.is_held(&workspace);
+    session.file("h1", "h\n")?;
+    std::fs::hard_link(session.root.join("h1"), session.root.join("h2"))?;
+    std::fs::create_dir_all(session.root.join("old/inner"))?;
+    let command = "echo more >> h1; truncate -s 17M big; rmdir -p old/inner; mkdir -p new/inner";
+    world.script(calls("job", 0, vec![shell(command)]))?;
+    world.script(says("job", 1, "done"))?;
+    let message = world.prompt(&session, "job").await?;
+    assert_eq!(world.settle(&session).await?, [Completed]);
+    let is_there = |path: &str| session.root.join(path).is_dir();
+    for _ in 0..2 {
+        let revert = Control::Revert { message: message.clone(), files: true };
+        world.control(&session, Steer, revert).await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+        let events = world.events(&session).await?;
+        let staged = events.into_iter().rev().find_map(|event| match event.event {
+            SessionEvent::RevertStaged(staged) => Some(staged),
+            _ => None,
+        });
+        let left = staged.context("it is staged")?.left;
+        let left: Vec<_> = left.iter().map(|left| (left.path.as_str(), left.why)).collect();
+        assert_eq!(left, [("big", LeftReason::TooLarge)]);
+        assert_eq!((session.content("h1"), session.content("h2")), ("h\n".into(), "h\n".into()));
+        assert!(is_there("old/inner") && !is_there("new"));
+        world.control(&session, Steer, Control::Unrevert).await?;
+        assert_eq!(world.settle(&session).await?, [Completed]);
+        assert_eq!(
+            (session.content("h1"), session.content("h2")),
+            ("h\nmore\n".into(), "h\nmore\n".into())
+        );
+        assert!(is_there("new/inner") && !is_there("old"));
+    }
     world.check().await
 }

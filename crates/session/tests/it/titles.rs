@@ -283,7 +283,7 @@ async fn one_whose_worker_died_is_settled_and_the_turn_goes_on() -> Result<()> {
 async fn every_attempt_costs_what_the_models_prices_say() -> Result<()> {
     let mut world = World::new().await?;
     let prices =
-        Rates { input: 2_500_000, output: 10_000_000, cache_read: 250_000, cache_write: 0 };
+        Rates { input: 2_500_000, output: 10_000_000, cache_read: 250_000, ..Rates::default() };
     world.model_is(ModelFacts { prices: Some(prices.into()), ..ModelFacts::default() });
     let session = world.session_titled("New session", false).await?;
     world.script(Script {

@@ -96,7 +96,7 @@ async fn what_cannot_run_is_told_to_the_model_and_the_turn_goes_on() -> Result<(
     kinds.sort_by_key(|kind| format!("{kind:?}"));
     assert_eq!(kinds[0], ToolOutcomeKind::Completed);
     assert_eq!(kinds[1..], [ToolOutcomeKind::Failed; 5]);
-    // Each call with its result, in one order; the model's own bytes are replayed, valid or not.
+    // Each call with its result, in one order; what is no JSON object is shown to the model within one.
     let last = world.requests()?.pop().context("a request")?;
     let assistant = last.iter().find(|message| message["role"] == "assistant");
     let asked = assistant.context("a reply")?["tool_calls"].as_array().context("calls")?;
@@ -107,8 +107,12 @@ async fn what_cannot_run_is_told_to_the_model_and_the_turn_goes_on() -> Result<(
         let at = asked.iter().position(|call| call["function"]["arguments"] == arguments);
         results[at.unwrap()]["content"].as_str().unwrap()
     };
-    assert!(told("{\"path\": \"a.txt").starts_with("Error: the arguments of read are not valid"));
-    assert!(told("[1]").starts_with("Error: the arguments of read must be a JSON object"));
+    let wrapped = |arguments: &str| json!({ "invalid_json": arguments }).to_string();
+    let cut = wrapped("{\"path\": \"a.txt");
+    assert!(told(&cut).starts_with("Error: the arguments of read are not valid"));
+    assert!(
+        told(&wrapped("[1]")).starts_with("Error: the arguments of read must be a JSON object")
+    );
     assert!(told("{\"to\":\"the moon\"}").starts_with("Error: there is no tool fly"));
     assert!(told("{\"path\":\"missing.txt\"}").starts_with("Error: missing.txt"));
     assert!(told("{\"path\":\"a.txt\"}").contains("one"));

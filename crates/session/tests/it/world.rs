@@ -421,6 +421,7 @@ impl World {
             events.retain(|event| event.seq <= history.seq());
             let mut fresh = History::new();
             fresh.extend(&events);
+            fresh.belong_to(history.incarnation());
             assert_eq!(format!("{history:?}"), format!("{fresh:?}"));
         }
         Ok((exit, history))
@@ -433,7 +434,12 @@ impl World {
     ) -> Result<std::convert::Infallible> {
         loop {
             sleep(LOOK).await;
-            for head in self.store().heads(&[(ORG, session.at.session.clone())]).await? {
+            let heads = match self.store().heads(&[(ORG, session.at.session.clone())]).await {
+                // As a worker's: it looks again.
+                Err(error) if error.may_pass() => continue,
+                heads => heads?,
+            };
+            for head in heads {
                 if handle.claim().is_some_and(|claim| head.claim > claim) {
                     handle.fence();
                 }

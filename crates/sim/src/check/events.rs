@@ -67,6 +67,7 @@ impl Checker {
             SessionEvent::TurnSettled(settled) => {
                 self.inbox.continues = self.turns.settled(settled, max_steps)?;
                 self.sides.turn_settled(settled.outcome);
+                self.told.turn_settled(settled.outcome);
                 if !matches!(settled.outcome, TurnOutcome::Lost | TurnOutcome::Overflowed) {
                     self.drains.progressed();
                 }
@@ -192,6 +193,7 @@ impl Checker {
         let forgets = self.inbox.continues && !started.continuing;
         ensure!(!forgets, "I2: a Compaction forgets that work continues, seq {seq}");
         self.inbox.continues |= started.continuing;
+        self.told.compaction_starts(started.reason);
         self.sides.compaction_started(started, self.inbox.last_control.as_ref())
     }
 
@@ -228,6 +230,7 @@ impl Checker {
         ensure!(self.turns.open().is_none(), "I4: a drain ended with an open turn");
         ensure!(self.sides.compacting().is_none(), "I4: a drain ended with an open Compaction");
         self.sides.no_title("a drain ended")?;
+        self.sides.drain_ends(ended.error.as_ref())?;
         let parks = match ended.error.as_ref().map_or("", |error| error.code.as_str()) {
             "workspace.unavailable" | "session.recovery_exhausted" => true,
             // Behind an epoch it only means that no Compaction can begin.

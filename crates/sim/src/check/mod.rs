@@ -1,4 +1,4 @@
-//! What must hold of a log after every action (design §9), told from events alone.
+//! What must hold of a log after every action, told from events alone.
 //!
 //! ```text
 //! events    what each event means to these:
@@ -149,7 +149,7 @@ impl Checker {
         let awaited = self.attempts.sent(attempt, hash)?;
         let summary = self.sides.compacting() == Some(turn);
         if awaited && (summary || self.turns.open() == Some(turn)) {
-            self.told.requested(attempt, components, body, summary)?;
+            self.told.requested(attempt, components, body, summary, self.limit)?;
         }
         Ok(())
     }

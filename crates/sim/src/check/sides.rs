@@ -1,6 +1,6 @@
 use domain::{
-    CompactionEnded, CompactionReason, CompactionStarted, MessageId, SideOutcome, TitleEnded,
-    TitledBy, TurnId, TurnOutcome,
+    CompactionEnded, CompactionReason, CompactionStarted, MessageId, SessionError, SideOutcome,
+    SummaryScope, TitleEnded, TitledBy, TurnId, TurnOutcome,
 };
 
 use super::requests::Requests;
@@ -14,6 +14,10 @@ const BYTES_PER_TOKEN: usize = 4;
 struct CompactionView {
     requests: Requests,
     reason: CompactionReason,
+    /// The conversation would fit without it.
+    fits: bool,
+    /// It is the first for a turn's request that was refused.
+    is_overflow: bool,
     reminded: bool,
 }
 
@@ -26,13 +30,22 @@ pub(super) struct Sides {
     title: Option<Requests>,
     titled: bool,
     child: bool,
-    /// Nothing but a Compaction has happened since one completed.
-    just_compacted: bool,
-    /// A provider's overflow has had its Compaction.
-    overflow_spent: bool,
-    /// The summary alone is more than fits into a request.
-    too_large: bool,
+    /// Compactions that have completed since a turn began.
+    completed: usize,
+    /// Compactions for refused requests of turns since one was answered.
+    overflows: usize,
+    /// The error of a Compaction that came by itself, failed, and was about a conversation that fits.
+    failed: Option<SessionError>,
+    /// No turn has begun since.
+    blocks: bool,
 }
+
+/// The most Compactions between two turns.
+const MOST_IN_A_ROW: usize = 32;
+/// The most of them for one turn that the provider refuses.
+const MOST_OVERFLOWS: usize = 3;
+/// The most requests for one summary that are refused.
+const MOST_REFUSALS: u32 = 4;
 
 impl Sides {
     pub(super) fn new(limit: usize) -> Self {
@@ -42,9 +55,10 @@ impl Sides {
             title: None,
             titled: false,
             child: false,
-            just_compacted: false,
-            overflow_spent: false,
-            too_large: false,
+            completed: 0,
+            overflows: 0,
+            failed: None,
+            blocks: false,
         }
     }
 
@@ -63,25 +77,29 @@ impl Sides {
 
     /// What was summarised may be shown again.
     pub(super) fn reverted(&mut self) {
-        self.too_large = false;
         self.promoted();
     }
 
     pub(super) fn promoted(&mut self) {
-        self.just_compacted = false;
-        self.overflow_spent = false;
+        (self.completed, self.overflows, self.failed) = (0, 0, None);
     }
 
     pub(super) fn turn_starts(&mut self) -> Result<(), Violation> {
         ensure!(self.compaction.is_none(), "I4: a turn began while a Compaction was open");
-        ensure!(!self.too_large, "size: a request is sent that cannot fit");
-        self.just_compacted = false;
+        (self.completed, self.blocks) = (0, false);
+        Ok(())
+    }
+
+    /// A Compaction that nobody needs ends nothing.
+    pub(super) fn drain_ends(&self, error: Option<&SessionError>) -> Result<(), Violation> {
+        let blocked = self.blocks && error.is_some() && error == self.failed.as_ref();
+        ensure!(!blocked, "size: a Compaction that failed has ended work that fits: {error:?}");
         Ok(())
     }
 
     pub(super) fn turn_settled(&mut self, outcome: TurnOutcome) {
         if outcome == TurnOutcome::Completed {
-            self.overflow_spent = false;
+            self.overflows = 0;
         }
     }
 
@@ -98,16 +116,32 @@ impl Sides {
                 ensure!(started.input.as_ref() == control, "I2: nobody asked for {id}");
             }
             CompactionReason::Auto => {
-                ensure!(!self.just_compacted, "size: {id} comes right after another");
+                ensure!(self.completed < MOST_IN_A_ROW, "size: {id} comes after too many others");
+                let again = self.failed.is_some() && self.fits(&started.scope);
+                ensure!(!again, "size: {id} comes right after one that failed");
             }
             CompactionReason::Overflow => {
-                ensure!(!self.overflow_spent, "size: a second Compaction for one overflow, {id}");
+                self.overflows += usize::from(started.scope.refusals == 0);
+                ensure!(self.overflows <= MOST_OVERFLOWS, "size: too many for one overflow, {id}");
                 ensure!(started.cause.is_some(), "size: {id} does not say what was refused");
             }
         }
+        let refusals = started.scope.refusals;
+        ensure!(
+            refusals <= MOST_REFUSALS,
+            "size: {id} is asked for although {refusals} were refused"
+        );
         let (requests, reason) = (Requests::of(id), started.reason);
-        self.compaction = Some(CompactionView { requests, reason, reminded: false });
+        let fits = self.fits(&started.scope);
+        let is_overflow = reason == CompactionReason::Overflow && refusals == 0;
+        let view = CompactionView { requests, reason, fits, is_overflow, reminded: false };
+        self.compaction = Some(view);
         Ok(())
+    }
+
+    /// Whether the conversation that is summarised would fit as it is.
+    fn fits(&self, scope: &SummaryScope) -> bool {
+        scope.cut.is_none() && scope.tokens < self.limit as u64
     }
 
     pub(super) fn reminded(&mut self, id: &TurnId) -> Result<(), Violation> {
@@ -132,11 +166,18 @@ impl Sides {
         ensure!(requests.have_used(ended.usage), "I9: usage of {id}");
         let completed = ended.outcome == SideOutcome::Completed;
         ensure!(ended.checkpoint.is_some() == completed, "I7: {id} ended as {:?}", ended.outcome);
-        let tried = ended.outcome != SideOutcome::Lost;
-        self.overflow_spent |= tried && open.reason == CompactionReason::Overflow;
+        if ended.outcome == SideOutcome::Lost && open.is_overflow {
+            self.overflows -= 1; // its worker died: it has not been tried
+        }
+        if ended.outcome == SideOutcome::Failed && open.reason == CompactionReason::Auto {
+            self.failed = ended.error.clone().filter(|_| open.fits);
+            self.blocks = true;
+        }
         let Some(checkpoint) = &ended.checkpoint else { return Ok(None) };
-        self.just_compacted = true;
-        self.too_large = checkpoint.len() / BYTES_PER_TOKEN > self.limit;
+        self.completed += 1;
+        self.failed = None;
+        let most = self.limit * BYTES_PER_TOKEN / 3;
+        ensure!(checkpoint.len() < most, "size: {id} leaves no room beside its summary");
         let summary = requests.last.as_ref().and_then(|last| provider.summaries.get(last));
         let Some(summary) = summary else {
             return Err(format!("I7: what {id} ended with is no whole summary"));

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use domain::{
-    AttemptId, ContextUpdated, EpochReason, EpochStarted, PromptPart, PromptPromoted, SessionEvent,
+    AttemptId, CompactionReason, ContextUpdated, EpochReason, EpochStarted, PromptPart,
+    PromptPromoted, SessionEvent, TurnOutcome,
 };
 
 use super::{Violation, ensure};
@@ -35,7 +36,14 @@ pub(super) struct Told {
     dead: Vec<String>,
     /// A summary has been written whose epoch has not begun.
     ends: bool,
+    /// Where a turn has worked on the newest prompt first.
+    worked: Option<i64>,
+    /// Somebody has had the conversation summarised since, which need not keep a prompt whose work was stopped.
+    requested: bool,
 }
+
+/// A request whose estimate fits has not so many bytes for each token.
+const MOST_BYTES: usize = 8;
 
 impl Told {
     pub(super) fn is_active(&self) -> bool {
@@ -68,6 +76,17 @@ impl Told {
     pub(super) fn promoted(&mut self, promoted: &PromptPromoted, seq: i64) {
         for PromptPart::Text { text, .. } in &promoted.parts {
             self.prompts.push((seq, text.clone()));
+        }
+        (self.worked, self.requested) = (None, false);
+    }
+
+    pub(super) fn compaction_starts(&mut self, reason: CompactionReason) {
+        self.requested |= reason == CompactionReason::Manual;
+    }
+
+    pub(super) fn turn_settled(&mut self, outcome: TurnOutcome) {
+        if matches!(outcome, TurnOutcome::Completed | TurnOutcome::Cut) {
+            self.worked = self.worked.or(Some(self.place));
         }
     }
 
@@ -117,6 +136,8 @@ impl Told {
         self.update = None;
         self.sent(None);
         self.summaries.retain(|(seq, _)| *seq < from);
+        // Work that was taken back is not gone on with.
+        self.worked = self.worked.filter(|seq| *seq < from);
         let gone = self.prompts.iter().filter(|(seq, _)| *seq >= from);
         self.dead.extend(gone.map(|(_, text)| text.clone()));
         self.prompts.retain(|(seq, _)| *seq < from);
@@ -130,10 +151,17 @@ impl Told {
         components: &str,
         body: &[u8],
         summary: bool,
+        limit: usize,
     ) -> Result<(), Violation> {
         let tail = b"],\"tools\":";
+        ensure!(
+            body.len() <= limit * MOST_BYTES,
+            "size: {attempt} cannot fit, with {} bytes",
+            body.len()
+        );
         let messages = body.windows(tail.len()).rposition(|window| window == tail);
-        let messages = &body[..messages.unwrap_or(0)];
+        // A transcript is sent without tools.
+        let messages = &body[..messages.unwrap_or(body.len())];
         if let Some(before) = &self.body
             && before.components == components
         {
@@ -146,6 +174,11 @@ impl Told {
         }
         let dead = self.dead.iter().find(|dead| text.contains(dead.as_str()));
         ensure!(dead.is_none(), "revert: {attempt} shows what was reverted: {dead:?}");
+        if let Some((_, prompt)) = self.prompts.last().filter(|_| !summary && !self.requested) {
+            ensure!(text.contains(prompt), "size: {attempt} does not show what it answers");
+            let again = self.worked.is_some() && text.ends_with(&format!("{prompt}\"}}"));
+            ensure!(!again, "size: {attempt} does not say that work on the prompt goes on");
+        }
         if !summary {
             let (components, messages) = (components.to_owned(), messages.into());
             self.sent(Some(Sent { components, messages }));

@@ -5,6 +5,7 @@ use session_rules::{Recovery, settled_as, unclear};
 
 use super::decide::Op;
 use super::{Body, Drain, Flow, Phase, Then, Turn};
+use crate::fault::Fault;
 use crate::mutant::ShellMutant;
 use crate::world::World;
 
@@ -57,7 +58,14 @@ impl Drain {
     pub(super) fn start(&mut self, intents: Vec<ToolIntent>, world: &mut World) {
         for intent in intents {
             if !world.holds(self.at, self.token) {
-                continue; // the Location's lock is another's: nothing can be started
+                // The Location's lock is another's, which came while Postgres did not answer: nothing can be started.
+                let (now, why) = (world.clock(self.worker), "the workspace is not available");
+                if let Some(turn) = &mut self.turn {
+                    let (id, call) = (turn.said.turn.clone(), intent.call);
+                    let gone = settled_as(id, call, ToolOutcomeKind::Failed, why, now);
+                    turn.finished(gone, world.now);
+                }
+                continue;
             }
             if let Some(turn) = &mut self.turn {
                 turn.touched |= world.class(&intent.tool) != ToolClass::Pure;
@@ -98,7 +106,13 @@ impl Drain {
                 (false, false) => ToolOutcomeKind::Completed,
             };
             let call: CallId = body.intent.call;
-            let done = settled_as(turn.said.turn.clone(), call, outcome, "done", body.started);
+            let output = if world.rng.chance(4) {
+                world.faults.note(Fault::LargeResult);
+                format!("done{}", " x".repeat(3_000))
+            } else {
+                "done".to_owned()
+            };
+            let done = settled_as(turn.said.turn.clone(), call, outcome, &output, body.started);
             turn.finished(done, now);
             some = true;
         }

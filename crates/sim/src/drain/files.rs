@@ -207,7 +207,7 @@ impl Drain {
         if let RevertPaths::Only(paths) = &staging.paths {
             files.retain(|file| paths.contains(&file.path));
         }
-        RestoredFiles { files, more: 0 }
+        RestoredFiles { files, more: 0, left: Vec::new() }
     }
 
     pub(super) fn revert_files(&mut self, plan: FilesPlan, world: &World) -> Flow {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! write    a decision on its way to the store, and what follows from it   (session: drain, log)
+//! unanswered   a write of which nobody knows whether it was made         (session: patience)
 //! decide   which rule decides on which operation
 //! turn     the stream of a turn, or of a Compaction                       (session: turn, compaction)
 //! bodies   calls that run, and how they are waited for or stopped         (session: ending, recover)
@@ -14,6 +15,7 @@ mod decide;
 mod files;
 mod title;
 mod turn;
+mod unanswered;
 mod write;
 
 use std::time::Duration;
@@ -25,6 +27,8 @@ use session_rules::{Closed, Observation, Rules, Said, TurnPlan};
 use self::decide::Op;
 use self::files::{FileSlot, Wanted};
 use self::title::TitleSlot;
+pub(crate) use self::unanswered::Statement;
+use self::unanswered::Unanswered;
 use self::write::Pending;
 use crate::provider::Stream;
 use crate::store::Basis;
@@ -113,6 +117,8 @@ enum Phase {
         locked: bool,
     },
     Writing(Box<Pending>),
+    /// Postgres does not answer.
+    Unanswered(Box<Unanswered>),
     /// The head is to be locked, then decided on again.
     Locked(Op),
     Streaming,
@@ -229,6 +235,7 @@ impl Drain {
         match std::mem::replace(&mut self.phase, Phase::Moving) {
             Phase::Look { locked } => self.look(locked, world),
             Phase::Writing(pending) => self.commit(*pending, world),
+            Phase::Unanswered(unanswered) => self.ask_again(*unanswered, world),
             Phase::Locked(op) => self.decide_locked(op, world),
             Phase::Streaming => self.stream(world),
             Phase::Bodies { pause, then } => self.bodies(pause, then, world),

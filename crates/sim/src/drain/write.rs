@@ -5,11 +5,12 @@ use history::Mark;
 use session_rules::{Compacted, Draft, Drafted, Next, Replied, Rules, Site, Verdict};
 
 use super::decide::{Decided, Op, decided};
+use super::unanswered::Statement;
 use super::{Drain, Exit, Flow, Phase, Then, Turn};
 use crate::fault::{Fault, When};
 use crate::mutant::ShellMutant;
 use crate::provider::Purpose;
-use crate::store::{Append, Basis, Look, Written};
+use crate::store::{Basis, Look, Written};
 use crate::world::World;
 
 /// A decision that is on its way to the store.
@@ -106,13 +107,14 @@ impl Drain {
     }
 
     pub(super) fn commit(&mut self, pending: Pending, world: &mut World) -> Flow {
-        let Pending { op, basis, mark, mut drafted, decided, end, site } = pending;
+        let Pending { basis, drafted, decided, end, site, .. } = &pending;
+        let (basis, site) = (*basis, *site);
         let crash = world.crash(site);
         if crash == Some(When::Before) {
             return Flow::Died;
         }
         if world.is(ShellMutant::RequestBeforeCommit)
-            && let Decided::Next(Next::Turn(plan)) = &decided
+            && let Decided::Next(Next::Turn(plan)) = decided
         {
             let purpose = Purpose::Turn { calls: true };
             world.request(self.session, &plan.started, &plan.body, purpose);
@@ -121,18 +123,22 @@ impl Drain {
         if basis.claim() < head.claim && basis.starts.is_none() {
             world.faults.note(Fault::ZombieWrite);
         }
-        let append = Append {
-            events: &drafted.events,
+        let statement = Statement {
+            session: self.session,
+            drain: self.id,
+            basis,
+            events: drafted.events.clone(),
             promoted: drafted.promoted,
             progress: drafted.progress,
-            end,
+            end: *end,
+            mint: drafted.mint.clone(),
+            now: world.clock(self.worker),
         };
-        let now = world.clock(self.worker);
-        let written = world.store.write(self.session, basis, &append, &mut drafted.mint, now);
-        world.trace.add(site.name());
-        if let Written::Next(_) = written {
-            world.written(self.session, self.id, basis, drafted.events.len());
+        if crash.is_none() && world.postgres_stalls() {
+            return self.stalled(pending, statement, world);
         }
+        let written = statement.arrive(world);
+        world.trace.add(site.name());
         match crash {
             Some(When::After) => return Flow::Died,
             Some(When::AnswerLost) => {
@@ -140,16 +146,29 @@ impl Drain {
                     && let Some((basis, _)) =
                         world.store.prove(self.session, self.at, basis.claim(), self.history.seq())
                 {
-                    world.store.write(self.session, basis, &append, &mut drafted.mint, now);
-                    world.written(self.session, self.id, basis, drafted.events.len());
+                    let mut mint = statement.mint.clone();
+                    mint.raise(statement.next().last_id);
+                    Statement { basis, mint, ..statement }.arrive(world);
                 }
                 return Flow::Exit(Exit::Failed);
             }
             Some(When::Before) | None => {}
         }
+        self.answered(pending, basis, written, world)
+    }
+
+    /// Goes on with what came of a write.
+    pub(super) fn answered(
+        &mut self,
+        pending: Pending,
+        basis: Basis,
+        written: Written,
+        world: &mut World,
+    ) -> Flow {
+        let Pending { op, mark, decided, .. } = pending;
         match written {
             Written::Next(next) => {
-                self.mint.raise(drafted.mint.last());
+                self.mint.raise(next.last_id);
                 self.claim = Some(basis.claim());
                 self.basis = Some(next);
                 self.files.done = None;

@@ -38,6 +38,8 @@ pub struct SimStore {
     inputs: BTreeMap<MessageId, usize>,
     /// The ids of messages, which no input may take, with their sessions and places.
     messages: BTreeMap<MessageId, (usize, i64)>,
+    /// `session_incarnation`: the number of the session that was made last.
+    pub incarnations: i64,
     mutant: Option<Mutant>,
 }
 
@@ -63,6 +65,8 @@ pub struct SimSession {
 pub struct Head {
     /// Where the session runs.
     pub location: usize,
+    /// Tells this session from an earlier one with the same id.
+    pub incarnation: i64,
     /// The number that the next event gets.
     pub next_seq: i64,
     /// The highest claim.
@@ -248,10 +252,12 @@ impl SimStore {
         now: TimestampMs,
     ) {
         let id = EventId::mint(mint);
+        self.incarnations += 1;
         let head = Head {
             location,
+            incarnation: self.incarnations,
             next_seq: 2,
-            claim: 0,
+            claim: self.incarnations << 32,
             open: false,
             handed_over: false,
             recoveries: 0,

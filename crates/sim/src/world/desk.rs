@@ -134,7 +134,7 @@ impl World {
             }
             Purpose::Summary | Purpose::Title => purpose,
         };
-        provider.answer(&started.attempt, purpose, *now, *quiet, rng, faults)
+        provider.answer((&started.attempt, body.len()), purpose, *now, *quiet, rng, faults)
     }
 
     /// Followers have seen something of an attempt's answer.

@@ -32,8 +32,10 @@ pub(super) const SWEEP: i64 = 500;
 pub(super) const LEASE: i64 = 2_000;
 /// When faults stop.
 pub(super) const QUIET: i64 = 9_000;
+/// How long after that each session is sent its last prompt: whatever runs then has ended.
+pub(super) const CALM: i64 = 20_000;
 /// By when everything must be settled: the longest waits are a provider's, then a lease's.
-pub(super) const SETTLED: i64 = QUIET + 45_000;
+pub(super) const SETTLED: i64 = QUIET + CALM + 45_000;
 /// Context entries of a session, at most.
 pub(super) const ENTRIES: usize = 2;
 
@@ -140,6 +142,7 @@ impl Facts {
 fn limits() -> ModelFacts {
     ModelFacts {
         context_limit: Some(2_000),
+        input_limit: Some(1_900),
         output_limit: Some(200),
         notice: Some("it is no model".into()),
         ..ModelFacts::default()
@@ -160,6 +163,7 @@ fn settings() -> RuleSettings {
         retry: Schedule {
             base: Duration::from_millis(40),
             max_retries: MAX_RETRIES,
+            max_paid_retries: MAX_RETRIES,
             max_retry_after: Duration::from_millis(400),
         },
         max_recoveries: MAX_RECOVERIES,

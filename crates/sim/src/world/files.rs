@@ -90,6 +90,8 @@ impl World {
             turn,
             files,
             more: 0,
+            directories: Vec::new(),
+            skipped: Vec::new(),
         };
         let same = row.parent.as_ref() == Some(&tree);
         if same && let Some(taken) = self.as_before(at, row.clone()) {

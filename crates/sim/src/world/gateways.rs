@@ -110,7 +110,8 @@ impl World {
 
     fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
         // No other text begins with it.
-        let text = format!("do thing {}.", self.scheduled);
+        let large = if self.quiet { 0 } else { self.large_prompt() };
+        let text = format!("do thing {}.{}", self.scheduled, " y".repeat(large / 2));
         let unknown = ModelRef::new("nobody", "none");
         let known = self.facts.models.default.clone();
         let model = match self.rng.below(100) {
@@ -129,6 +130,30 @@ impl World {
             digest: hash_hex(text.as_bytes()),
             synthetic,
         })
+    }
+
+    /// How many bytes a prompt has besides its words.
+    fn large_prompt(&mut self) -> usize {
+        match self.rng.below(100) {
+            0..=2 => {
+                self.faults.note(Fault::LargePrompt);
+                17_000
+            }
+            3..=5 => usize::try_from(self.rng.within(4_000, 7_600)).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// A last prompt for each session, once nothing goes wrong any more: whatever has happened to it, it answers.
+    pub(super) fn last_prompts(&mut self) {
+        for session in 0..self.store.sessions.len() {
+            let asked = self.with_mint(Self::prompt);
+            let Asked::Prompt(prompt) = asked else { unreachable!("it is a prompt") };
+            let model = Some(self.facts.models.default.clone());
+            let prompt = PromptAdmitted { model, wake: true, synthetic: None, ..prompt };
+            self.last.push((session, prompt.message.clone()));
+            self.admit(session, Asked::Prompt(prompt));
+        }
     }
 
     fn control(&mut self, session: usize, mint: &mut IdMint) -> Asked {

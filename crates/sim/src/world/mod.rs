@@ -21,17 +21,22 @@ mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::{CallId, IdMint, RecordedEvent, SnapshotTree, Stamp};
+use domain::{
+    CallId, IdMint, MessageId, RecordedEvent, SessionEvent, SnapshotTree, Stamp, TurnOutcome,
+};
 use history::History;
 use session_rules::Site;
 
-use self::facts::{EPOCH, Facts, LOCATIONS, MAX_STEPS, PLACES, QUIET, SESSIONS, SETTLED, WORKERS};
+use self::facts::{
+    CALM, EPOCH, Facts, LOCATIONS, MAX_STEPS, PLACES, QUIET, SESSIONS, SETTLED, WORKERS,
+};
 pub(crate) use self::files::{Capture, Taken};
 use self::files::{Content, Disk};
 use self::gateways::Asked;
 use self::trouble::Place;
 use self::workers::{Assigned, Worker};
 use crate::check::{Checker, Violation};
+use crate::drain::Statement;
 use crate::fault::{Faults, RARE, When, sites};
 use crate::mutant::Mutant;
 use crate::provider::Provider;
@@ -49,8 +54,10 @@ enum Action {
     Interrupt { session: usize, seq: i64 },
     Place { location: usize },
     Trouble,
+    Arrives { statement: Box<Statement> },
     Restart { worker: usize },
     Quiet,
+    LastPrompts,
 }
 
 pub(crate) struct World {
@@ -81,6 +88,9 @@ pub(crate) struct World {
     /// The sessions that have ever been at a Location.
     visitors: Vec<BTreeSet<usize>>,
     disks: Vec<Disk>,
+    /// When Postgres stands still, in the few histories in which it does. Of its own, so that the others are what they
+    /// were.
+    stalls: Option<Rng>,
     /// Whether workers die much more than usual.
     deadly: bool,
     /// Whether clients mostly ask for Reverts.
@@ -92,6 +102,8 @@ pub(crate) struct World {
     checkers: Vec<Checker>,
     mint: IdMint,
     /// What a client believes to be admitted, with all that it needs to ask again.
+    /// The last prompt of each session.
+    last: Vec<(usize, MessageId)>,
     acknowledged: Vec<(usize, Asked)>,
     crash_points: Vec<(Site, When, i64)>,
     quiet: bool,
@@ -177,6 +189,7 @@ impl World {
             writers: BTreeMap::new(),
             disks: vec![Disk::default(); PLACES],
             visitors: (0..PLACES).map(visitors).collect(),
+            stalls: (seed % 8 == 3).then(|| Rng::new(!seed)),
             deadly: seed % 8 == 7,
             reverts: matches!(
                 rare(seed),
@@ -190,6 +203,7 @@ impl World {
             packs: BTreeSet::new(),
             checkers: vec![Checker::new(limit); SESSIONS],
             mint,
+            last: Vec::new(),
             acknowledged: Vec::new(),
             crash_points,
             quiet: false,
@@ -216,6 +230,7 @@ impl World {
         let at = self.range(500, 2_000);
         self.at(at, Action::Trouble);
         self.at(QUIET, Action::Quiet);
+        self.at(QUIET + CALM, Action::LastPrompts);
     }
 
     /// Runs the history to its end.
@@ -263,12 +278,18 @@ impl World {
     fn is_settled(&self) -> bool {
         let idle = self.workers.iter().all(|worker| worker.drains.is_empty());
         let retries = self.queue.values().any(|action| matches!(action, Action::Retry { .. }));
-        idle && !retries && self.store.sessions.iter().all(|session| !session.head.ready())
+        let asked = !self.last.is_empty();
+        asked && idle && !retries && self.store.sessions.iter().all(|session| !session.head.ready())
     }
 
     fn finish(&mut self) {
         for (index, session) in self.store.sessions.iter().enumerate() {
             if let Err(violation) = self.checkers[index].settled(session) {
+                self.violation = Some(violation);
+                return;
+            }
+            let last = self.last.iter().find(|(of, _)| *of == index).map(|(_, message)| message);
+            if let Some(violation) = last.and_then(|last| wedged(&session.events, last)) {
                 self.violation = Some(violation);
                 return;
             }
@@ -331,8 +352,30 @@ impl World {
             Action::Interrupt { session, seq } => self.interrupted(session, seq),
             Action::Place { location } => self.change_place(location),
             Action::Trouble => self.trouble(),
+            Action::Arrives { statement } => self.arrives(&statement),
             Action::Restart { worker } => self.restart(worker),
             Action::Quiet => self.quieten(),
+            Action::LastPrompts => self.last_prompts(),
         }
     }
+}
+
+/// Why the session does not answer its last prompt, which nothing was in the way of.
+fn wedged(log: &[RecordedEvent], last: &MessageId) -> Option<Violation> {
+    let is_it = |event: &RecordedEvent| matches!(&event.event, SessionEvent::PromptPromoted(promoted) if promoted.message == *last);
+    let promoted = log.iter().position(is_it);
+    let Some(promoted) = promoted else { return Some(format!("size: {last} was never promoted")) };
+    for event in &log[promoted..] {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these say what came of it")]
+        match &event.event {
+            SessionEvent::TurnSettled(settled) if settled.outcome == TurnOutcome::Completed => {
+                return None;
+            }
+            SessionEvent::DrainEnded(ended) => {
+                return Some(format!("size: the last prompt {last} is not answered: {ended:?}"));
+            }
+            _ => {}
+        }
+    }
+    Some(format!("size: nothing came of the last prompt {last}"))
 }

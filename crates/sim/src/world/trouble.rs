@@ -2,6 +2,7 @@
 
 use super::facts::{LOCATIONS, SESSIONS, WORKERS};
 use super::{Action, World};
+use crate::drain::Statement;
 use crate::fault::Fault;
 
 /// What a Location's Context Sources say.
@@ -39,6 +40,30 @@ impl World {
             self.places[location].missing = self.rng.chance(50);
         }
         self.after(low, high, Action::Place { location });
+    }
+
+    /// Whether Postgres stands still when a drain writes.
+    pub(crate) fn postgres_stalls(&mut self) -> bool {
+        !self.quiet && self.stalls.as_mut().is_some_and(|stalls| stalls.chance(10))
+    }
+
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// How long a drain waits before it asks Postgres again.
+    pub(crate) fn pause_for_postgres(&mut self) -> i64 {
+        self.range(50, 1_000)
+    }
+
+    /// The statement is made some time from now, whoever waits for it.
+    pub(crate) fn arrives_late(&mut self, statement: Statement) {
+        self.after(10, 3_000, Action::Arrives { statement: Box::new(statement) });
+    }
+
+    pub(super) fn arrives(&mut self, statement: &Statement) {
+        self.faults.note(Fault::WriteLate);
+        statement.arrive(self);
     }
 
     pub(super) fn trouble(&mut self) {

@@ -1,7 +1,7 @@
 use sim::{history, run};
 
 /// Enough for every crash point, and few enough for a few seconds.
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 5_000;
 
 #[test]
 fn every_invariant_holds_and_every_crash_point_is_met() {

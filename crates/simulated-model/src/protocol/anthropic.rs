@@ -64,7 +64,15 @@ pub(super) fn parse(body: &Value) -> Result<Read<'static>, String> {
     };
     let messages = turns.finish()?;
     let tools = names(&body["tools"], None);
-    let request = Request { model, messages, tools, choice, stream: true, include_usage: true };
+    let request = Request {
+        model,
+        messages,
+        tools,
+        choice,
+        max_tokens: body["max_tokens"].as_u64(),
+        stream: true,
+        include_usage: true,
+    };
     Ok(Read { request, pieces })
 }
 
@@ -163,7 +171,9 @@ impl Writer {
                     &json!({
                         "type": "message_delta",
                         "delta": { "stop_reason": stop_reason(reason), "stop_sequence": null },
-                        "usage": { "output_tokens": self.ending.usage.completion_tokens },
+                        "usage": self
+                            .ending
+                            .usage(json!({ "output_tokens": self.ending.usage.completion_tokens })),
                     }),
                     &mut events,
                 );
@@ -184,13 +194,13 @@ impl Writer {
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
-            "usage": {
+            "usage": self.ending.usage(json!({
                 "input_tokens":
                     usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
                 "cache_read_input_tokens": usage.cache_read_tokens,
                 "cache_creation_input_tokens": usage.cache_write_tokens,
                 "output_tokens": 1,
-            },
+            })),
         });
         event("message_start", &json!({ "type": "message_start", "message": message }), events);
         event("ping", &json!({ "type": "ping" }), events);

@@ -50,7 +50,15 @@ pub(super) fn parse(body: &Value, model: &str) -> Result<Read<'static>, String> 
     let messages = turns.finish()?;
     let tools = names(&body["toolConfig"]["tools"], Some("toolSpec"));
     let model = model.to_owned();
-    let request = Request { model, messages, tools, choice, stream: true, include_usage: true };
+    let request = Request {
+        model,
+        messages,
+        tools,
+        choice,
+        max_tokens: body["inferenceConfig"]["maxTokens"].as_u64(),
+        stream: true,
+        include_usage: true,
+    };
     Ok(Read { request, pieces })
 }
 
@@ -168,14 +176,14 @@ impl Writer {
     fn metadata(&self, bytes: &mut Vec<u8>) {
         let usage = self.ending.usage;
         let metadata = json!({
-            "usage": {
+            "usage": self.ending.usage(json!({
                 "inputTokens":
                     usage.prompt_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
                 "outputTokens": usage.completion_tokens,
                 "cacheReadInputTokens": usage.cache_read_tokens,
                 "cacheWriteInputTokens": usage.cache_write_tokens,
                 "totalTokens": usage.total_tokens,
-            },
+            })),
             "metrics": { "latencyMs": 0 },
         });
         message("metadata", &metadata, bytes);

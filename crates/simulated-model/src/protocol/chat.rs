@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::MODEL;
-use crate::answer::{Answer, DraftCall, Frame, Usage, some_text};
+use crate::answer::{Answer, DraftCall, Frame, ToldUsage, some_text};
 use crate::request::{Choice, Content, MadeCall, Message, Request, Role};
 
 #[derive(Deserialize)]
@@ -22,6 +22,10 @@ struct Body<'a> {
     tools: Option<Vec<Tool<'a>>>,
     #[serde(default)]
     tool_choice: Value,
+    #[serde(default)]
+    max_tokens: Option<u64>,
+    #[serde(default)]
+    max_completion_tokens: Option<u64>,
     #[serde(default)]
     stream: Option<bool>,
     #[serde(default)]
@@ -82,6 +86,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Request<'_>, String> {
         messages: body.messages.into_iter().map(message).collect(),
         tools: body.tools.into_iter().flatten().map(|tool| tool.function.name).collect(),
         choice,
+        max_tokens: body.max_completion_tokens.or(body.max_tokens),
         stream: body.stream.unwrap_or(false),
         include_usage: body.stream_options.is_some_and(|options| options.include_usage),
     })
@@ -123,13 +128,13 @@ impl Writer {
                 (Delta { tool_calls: Some([call]), ..Delta::default() }, None)
             }
             Frame::Finish(reason) => (Delta::default(), Some(reason.as_str())),
-            Frame::Usage(usage) => return self.event(&[], Some(*usage)),
+            Frame::Usage(usage) => return self.event(&[], Some(usage)),
             Frame::Done => return Bytes::from_static(b"data: [DONE]\n\n"),
         };
         self.event(&[Choices { index: 0, message: None, delta: Some(delta), finish_reason }], None)
     }
 
-    fn event(&self, choices: &[Choices<'_>], usage: Option<Usage>) -> Bytes {
+    fn event(&self, choices: &[Choices<'_>], usage: Option<&ToldUsage>) -> Bytes {
         let chunk = json(&Envelope {
             id: &self.id,
             object: "chat.completion.chunk",
@@ -156,6 +161,8 @@ pub(crate) fn whole(answer: &Answer) -> Bytes {
         reasoning_content: some_text(answer.draft.reasoning.concat()),
         tool_calls: answer.draft.calls.iter().map(WireCall::whole).collect(),
     };
+    let told = answer.told_usage.clone();
+    let usage = told.map_or(ToldUsage::Counted(answer.usage), ToldUsage::Scripted);
     json(&Envelope {
         id: &answer.id,
         object: "chat.completion",
@@ -168,7 +175,7 @@ pub(crate) fn whole(answer: &Answer) -> Bytes {
             delta: None,
             finish_reason: Some(&answer.finish_reason),
         }],
-        usage: Some(answer.usage),
+        usage: Some(&usage),
     })
     .into()
 }
@@ -182,7 +189,7 @@ struct Envelope<'a> {
     system_fingerprint: &'static str,
     choices: &'a [Choices<'a>],
     #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
+    usage: Option<&'a ToldUsage>,
 }
 
 #[derive(Serialize)]

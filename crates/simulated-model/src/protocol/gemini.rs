@@ -50,7 +50,15 @@ pub(super) fn parse(body: &Value, model: &str) -> Result<Read<'static>, String> 
     };
     let messages = turns.finish()?;
     let (model, tools) = (model.to_owned(), names(declared, None));
-    let request = Request { model, messages, tools, choice, stream: true, include_usage: true };
+    let request = Request {
+        model,
+        messages,
+        tools,
+        choice,
+        max_tokens: body["generationConfig"]["maxOutputTokens"].as_u64(),
+        stream: true,
+        include_usage: true,
+    };
     Ok(Read { request, pieces })
 }
 
@@ -129,7 +137,8 @@ impl Writer {
     pub(super) fn encode(&mut self, frame: &Frame) -> Bytes {
         let mut events = Vec::new();
         match frame {
-            Frame::Role => self.event(&json!({}), &mut events),
+            // SDKs keep what each event adds to the chat, so each has something.
+            Frame::Role => self.part(&json!({ "text": "" }), &mut events),
             Frame::Reasoning(said) => {
                 self.thought.push_str(said);
                 self.thinks = true;
@@ -153,7 +162,7 @@ impl Writer {
     fn call(&mut self, index: usize, arguments: &str, events: &mut Vec<u8>) {
         let Ok(args @ Value::Object(_)) = serde_json::from_str(arguments) else {
             self.malformed = true;
-            return self.event(&json!({}), events);
+            return self.part(&json!({ "text": "" }), events);
         };
         let (id, name) = self.calls.get(index).cloned().unwrap_or_default();
         let mut part = json!({ "functionCall": { "name": name, "args": args, "id": id } });
@@ -180,7 +189,10 @@ impl Writer {
             "content_filter" => "SAFETY",
             other => other,
         };
-        let last = json!({ "candidates": [{ "finishReason": reason, "index": 0 }] });
+        let content = json!({ "parts": [{ "text": "" }], "role": "model" });
+        let last = json!({
+            "candidates": [{ "content": content, "finishReason": reason, "index": 0 }],
+        });
         self.event(&last, events);
     }
 
@@ -193,13 +205,13 @@ impl Writer {
     fn event(&self, data: &Value, events: &mut Vec<u8>) {
         let (usage, thoughts) = (self.ending.usage, self.ending.reasoning_tokens);
         let mut data = data.clone();
-        data["usageMetadata"] = json!({
+        data["usageMetadata"] = self.ending.usage(json!({
             "promptTokenCount": usage.prompt_tokens,
             "cachedContentTokenCount": usage.cache_read_tokens,
             "candidatesTokenCount": usage.completion_tokens.saturating_sub(thoughts),
             "thoughtsTokenCount": thoughts,
             "totalTokenCount": usage.total_tokens,
-        });
+        }));
         data["modelVersion"] = MODEL.into();
         data["responseId"] = self.ending.id("").into();
         events.extend_from_slice(format!("data: {data}\r\n\r\n").as_bytes());

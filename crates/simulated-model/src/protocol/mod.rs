@@ -11,6 +11,7 @@ mod responses;
 mod turns;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::answer::{Answer, Frame, Usage};
 use crate::cache::Pieces;
@@ -97,6 +98,14 @@ impl Protocol {
         }
     }
 
+    /// Whether the answer that a request allows must fit into the context beside the prompt.
+    pub(crate) fn counts_the_answer(self) -> bool {
+        match self {
+            Self::Chat | Self::Anthropic | Self::Bedrock => true,
+            Self::Responses | Self::Gemini => false,
+        }
+    }
+
     /// Whether prompts are cached that have no marks.
     pub(crate) fn caches_unasked(self) -> bool {
         match self {
@@ -121,6 +130,7 @@ pub(crate) struct Ending {
     id: String,
     finish_reason: String,
     usage: Usage,
+    told_usage: Option<Value>,
     reasoning_tokens: u64,
 }
 
@@ -128,7 +138,13 @@ impl Ending {
     fn of(answer: &Answer) -> Self {
         let (id, finish_reason) = (answer.id.clone(), answer.finish_reason.clone());
         let reasoning_tokens = answer.reasoning_tokens;
-        Self { id, finish_reason, usage: answer.usage, reasoning_tokens }
+        let told_usage = answer.told_usage.clone();
+        Self { id, finish_reason, usage: answer.usage, told_usage, reasoning_tokens }
+    }
+
+    /// What a script reports, or else what was counted.
+    fn usage(&self, counted: Value) -> Value {
+        self.told_usage.clone().unwrap_or(counted)
     }
 
     /// The id with another protocol's prefix.

@@ -13,9 +13,15 @@ pub(crate) struct Refusal<'a> {
     pub(crate) message: &'a str,
 }
 
-/// The prompt does not fit: so many tokens of which none more would.
+/// A request that does not fit into the model, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
+    /// The prompt's.
     pub(crate) tokens: u64,
+    /// Those of the longest answer that the request allows, if the prompt alone would fit.
+    pub(crate) answer: Option<u64>,
+    /// How many would fit.
+    pub(crate) most: u64,
 }
 
 impl Refusal<'_> {
@@ -29,27 +35,49 @@ impl Refusal<'_> {
 impl TooLong {
     /// The response in `protocol`, in the words of its owner.
     pub(crate) fn response(&self, protocol: Protocol) -> Response<Body> {
-        let (tokens, most) = (self.tokens, self.tokens.saturating_sub(1));
-        let (message, code) = match protocol {
-            Protocol::Chat | Protocol::Responses => (
+        let Self { tokens, most, .. } = self;
+        let code = match protocol {
+            Protocol::Chat | Protocol::Responses => Some("context_length_exceeded"),
+            Protocol::Anthropic | Protocol::Gemini | Protocol::Bedrock => None,
+        };
+        let message = match (protocol, self.answer) {
+            (Protocol::Chat, None) => format!(
+                "This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} \
+                 tokens. Please reduce the length of the messages."
+            ),
+            (Protocol::Chat, Some(answer)) => format!(
+                "This model's maximum context length is {most} tokens. However, you requested {} tokens ({tokens} in \
+                 the messages, {answer} in the completion). Please reduce the length of the messages or completion.",
+                tokens + answer
+            ),
+            (Protocol::Responses, _) => {
                 "Your input exceeds the context window of this model. Please adjust your input and try again."
-                    .to_owned(),
-                Some("context_length_exceeded"),
-            ),
-            Protocol::Anthropic => {
-                (format!("prompt is too long: {tokens} tokens > {most} maximum"), None)
+                    .to_owned()
             }
-            Protocol::Gemini => (
-                format!(
-                    "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({most})."
-                ),
-                None,
+            (Protocol::Anthropic, None) => {
+                format!("prompt is too long: {tokens} tokens > {most} maximum")
+            }
+            (Protocol::Anthropic, Some(answer)) => both(*tokens, answer, *most),
+            (Protocol::Gemini, _) => format!(
+                "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({most})."
             ),
-            Protocol::Bedrock => ("Input is too long for requested model.".to_owned(), None),
+            (Protocol::Bedrock, None) => "Input is too long for requested model.".to_owned(),
+            (Protocol::Bedrock, Some(answer)) => format!(
+                "The model returned the following errors: {}",
+                both(*tokens, answer, *most)
+            ),
         };
         let status = StatusCode::BAD_REQUEST;
         respond(protocol, status, &body(protocol, status, &message, code))
     }
+}
+
+/// The words of Claude, on each of its hosts.
+fn both(tokens: u64, answer: u64, most: u64) -> String {
+    format!(
+        "input length and `max_tokens` exceed context limit: {tokens} + {answer} > {most}, decrease input length or \
+         `max_tokens` and try again"
+    )
 }
 
 fn respond(protocol: Protocol, status: StatusCode, body: &Value) -> Response<Body> {

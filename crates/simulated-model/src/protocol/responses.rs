@@ -44,7 +44,15 @@ pub(super) fn parse(body: &Value) -> Result<Read<'static>, String> {
     };
     let messages = turns.finish()?;
     let tools = names(&body["tools"], None);
-    let request = Request { model, messages, tools, choice, stream: true, include_usage: true };
+    let request = Request {
+        model,
+        messages,
+        tools,
+        choice,
+        max_tokens: body["max_output_tokens"].as_u64(),
+        stream: true,
+        include_usage: true,
+    };
     Ok(Read { request, pieces })
 }
 
@@ -88,6 +96,8 @@ pub(crate) struct Writer {
     /// How many items have begun; the last of them may be open.
     items: usize,
     open: Option<Open>,
+    /// The items that are complete.
+    output: Vec<Value>,
     /// The number of the next event.
     sequence: u64,
 }
@@ -101,7 +111,7 @@ enum Open {
 
 impl Writer {
     pub(super) fn new(ending: Ending) -> Self {
-        Self { ending, items: 0, open: None, sequence: 0 }
+        Self { ending, items: 0, open: None, output: Vec::new(), sequence: 0 }
     }
 
     pub(super) fn encode(&mut self, frame: &Frame) -> Bytes {
@@ -110,6 +120,7 @@ impl Writer {
             Frame::Role => {
                 let response = self.response("in_progress");
                 self.event("response.created", json!({ "response": response }), &mut events);
+                self.event("response.in_progress", json!({ "response": response }), &mut events);
             }
             Frame::Reasoning(said) => self.think(said, &mut events),
             Frame::Text(said) => self.say(said, &mut events),
@@ -153,7 +164,7 @@ impl Writer {
         if let Some(Open::Message(text)) = &mut self.open {
             text.push_str(said);
         }
-        let delta = json!({ "content_index": 0, "delta": said });
+        let delta = json!({ "content_index": 0, "delta": said, "logprobs": [] });
         self.of_item("response.output_text.delta", delta, events);
     }
 
@@ -169,13 +180,13 @@ impl Writer {
         let mut response = self.response(status);
         response["incomplete_details"] =
             details.map_or(Value::Null, |why| json!({ "reason": why }));
-        response["usage"] = json!({
+        response["usage"] = self.ending.usage(json!({
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": { "cached_tokens": usage.cache_read_tokens },
             "output_tokens": usage.completion_tokens,
             "output_tokens_details": { "reasoning_tokens": self.ending.reasoning_tokens },
             "total_tokens": usage.total_tokens,
-        });
+        }));
         self.event(&format!("response.{status}"), json!({ "response": response }), events);
     }
 
@@ -190,9 +201,35 @@ impl Writer {
 
     fn end(&mut self, events: &mut Vec<u8>) {
         let Some(open) = self.open.take() else { return };
+        self.end_parts(&open, events);
         let item = self.item(&open, "completed");
+        self.output.push(item.clone());
         let done = json!({ "output_index": self.items - 1, "item": item });
         self.event("response.output_item.done", done, events);
+    }
+
+    /// What SDKs read in place of the pieces: the whole text or arguments of an item.
+    fn end_parts(&mut self, open: &Open, events: &mut Vec<u8>) {
+        match open {
+            Open::Reasoning(text) => {
+                let done = json!({ "summary_index": 0, "text": text });
+                self.of_item("response.reasoning_summary_text.done", done, events);
+                let part = json!({ "type": "summary_text", "text": text });
+                let done = json!({ "summary_index": 0, "part": part });
+                self.of_item("response.reasoning_summary_part.done", done, events);
+            }
+            Open::Message(text) => {
+                let done = json!({ "content_index": 0, "text": text, "logprobs": [] });
+                self.of_item("response.output_text.done", done, events);
+                let part = json!({ "type": "output_text", "text": text, "annotations": [] });
+                let done = json!({ "content_index": 0, "part": part });
+                self.of_item("response.content_part.done", done, events);
+            }
+            Open::Call { name, arguments, .. } => {
+                let done = json!({ "name": name, "arguments": arguments });
+                self.of_item("response.function_call_arguments.done", done, events);
+            }
+        }
     }
 
     /// An item as it begins or, completed, as it ends.
@@ -237,7 +274,16 @@ impl Writer {
             "created_at": 0,
             "model": MODEL,
             "status": status,
-            "output": [],
+            "output": self.output,
+            "error": null,
+            "incomplete_details": null,
+            "instructions": null,
+            "metadata": {},
+            "parallel_tool_calls": true,
+            "temperature": 1.0,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": 1.0,
         })
     }
 

@@ -1,10 +1,12 @@
 //! The simulated model over real HTTP, as its clients see it.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself may")]
 
+mod limits;
 mod log;
 mod plain;
 mod protocols;
 mod scripts;
+mod sdks;
 
 use std::time::Duration;
 

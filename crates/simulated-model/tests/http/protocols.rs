@@ -21,12 +21,12 @@ const SIGNED: [Protocol; 4] = [
     Protocol::BedrockConverse,
 ];
 
-fn speak(client: &Client, protocol: Protocol) -> Llm {
+pub(crate) fn speak(client: &Client, protocol: Protocol) -> Llm {
     let endpoint = Endpoint::new(client.server.root_url());
     Llms::new(LlmOptions::default()).unwrap().on(Route::new(protocol, "sim:1", endpoint))
 }
 
-fn request(messages: Vec<Message>) -> LlmRequest {
+pub(crate) fn request(messages: Vec<Message>) -> LlmRequest {
     let mut request = LlmRequest::new("sim:1", messages);
     request.system = vec![SystemPart::text("Be brief.")];
     request.tools = ["read", "shell"].map(tool).into();
@@ -44,14 +44,14 @@ fn tool(name: &str) -> ToolDefinition {
 
 /// A whole answer: the message that it is in a history, and how it ended.
 #[derive(Debug)]
-struct Said {
+pub(crate) struct Said {
     message: Message,
-    finish: Option<(FinishReason, Option<Usage>)>,
+    pub(crate) finish: Option<(FinishReason, Option<Usage>)>,
     error: Option<LlmError>,
 }
 
 impl Said {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.message.content.iter().filter_map(text_of).collect()
     }
 
@@ -92,7 +92,7 @@ fn text_of(part: &Part) -> Option<&str> {
     }
 }
 
-async fn ask(llm: &Llm, request: &LlmRequest) -> Result<Said, LlmError> {
+pub(crate) async fn ask(llm: &Llm, request: &LlmRequest) -> Result<Said, LlmError> {
     let mut stream = llm.stream(request).await?;
     let (mut content, mut finish, mut error) = (Vec::new(), None, None);
     let mut open = String::new();

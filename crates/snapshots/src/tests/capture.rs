@@ -13,7 +13,7 @@ use crate::directory::Dir;
 use crate::object::ObjectId;
 use crate::place::open_root;
 use crate::scan::{Scan, Skipped};
-use crate::{ChangeStatus, SnapshotError, SnapshotLimits, Touched, Why};
+use crate::{Captured, ChangeStatus, SnapshotError, SnapshotLimits, Touched, Why};
 
 fn shown(captured: &crate::Captured) -> Vec<(&str, ChangeStatus, u64, u64)> {
     let files = &captured.changes.files;
@@ -168,6 +168,65 @@ async fn what_is_too_large_or_special_is_left_out_and_named() {
     assert!(matches!(refused, Err(SnapshotError::TooManyFiles { limit: 10 })), "{refused:?}");
     fs::remove_file(world.root().join("0")).unwrap();
     assert!(world.shadow.capture(&Touched::Anything).await.unwrap().is_some());
+}
+
+// Finding store 18: a file that is too large vanished without a word, also where nothing else had changed.
+#[tokio::test]
+async fn a_file_that_is_left_out_is_told_once_for_each_change() {
+    let limits = SnapshotLimits { file_bytes: 100, ..SnapshotLimits::default() };
+    let mut world = World::with(|options| options.limits = limits).await;
+    world.file("a", "a");
+    world.file("old", [b'x'; 101]);
+    let told = |captured: Option<Captured>| {
+        let first = captured.map(|captured| captured.skipped.first).unwrap_or_default();
+        first.into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+    };
+    assert_eq!(told(world.capture(&Touched::Anything).await), ["old"]);
+    assert_eq!(world.capture(&Touched::Anything).await, None);
+    world.file("new", [b'x'; 200]);
+    let captured = world.shadow.capture(&Touched::Anything).await.unwrap().unwrap();
+    assert_eq!((captured.parent, &captured.pack), (Some(captured.tree), &None));
+    world.shadow.abandoned(&captured).await;
+    assert_eq!(told(world.capture(&Touched::Nothing).await), ["new"], "it was not told yet");
+    assert_eq!(world.capture(&Touched::Anything).await, None);
+    world.file("new", [b'y'; 300]);
+    assert_eq!(told(world.capture(&Touched::path("new")).await), ["new"], "it has changed");
+    // A restarted worker does not take what it finds for what the next calls have done.
+    world.reopen().await;
+    assert_eq!(world.capture(&Touched::Anything).await, None);
+    world.file("a", "b");
+    assert_eq!(told(world.capture(&Touched::Anything).await), Vec::<String>::new());
+}
+
+// Finding store 15: to open a Location's files, the index of every pack ever made was read.
+#[tokio::test]
+async fn of_many_packs_few_are_read_and_all_objects_are_found() {
+    let mut world = World::new().await;
+    world.file("kept", "k".repeat(100_000));
+    world.file("sub/old", "old");
+    let first = world.all().await;
+    let before = world.files();
+    fs::remove_file(world.root().join("sub/old")).unwrap();
+    let mut last = world.all().await;
+    for n in 0..150 {
+        world.file("a", format!("{n}"));
+        last = world.capture(&Touched::path("a")).await.unwrap();
+    }
+    world.reopen().await;
+    let unread = world.shadow.unread().await;
+    assert!(unread >= 80, "only {unread} of {} packs are left unread", world.options.packs.len());
+    assert_eq!(world.capture(&Touched::Anything).await, None, "all of it is known to be kept");
+    world.file("sub/b", "b");
+    let next = world.all().await;
+    assert!(next.bytes < 2_000, "{} bytes: what is kept is not packed again", next.bytes);
+    assert_eq!(world.shadow.unread().await, unread);
+    assert_eq!(world.elsewhere(&last.tree).await.len(), 3);
+    // What only an old tree has is found in the end.
+    assert_eq!(world.elsewhere(&first.tree).await, before);
+    let changes = world.shadow.diff(&first.tree, &next.tree, None).await.unwrap();
+    assert_eq!(changes.files.len(), 3);
+    world.restore(&first.tree, None).await;
+    assert_eq!(world.files(), before);
 }
 
 #[tokio::test]

@@ -53,18 +53,92 @@ async fn only_the_named_paths_go_back_and_never_git() {
 }
 
 #[tokio::test]
-async fn a_file_keeps_the_rest_of_its_mode() {
-    let mut world = World::new().await;
-    world.file("secret", "1");
-    world.executable("secret", true);
-    let first = world.all().await;
-    world.file("secret", "2");
-    let mode = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(world.root().join("secret"), mode).unwrap();
-    world.all().await;
+async fn a_file_has_the_mode_of_its_tree() {
+    let world = World::new().await;
+    let mode = |name: &str| {
+        fs::metadata(world.options.root.join(name)).unwrap().permissions().mode() & 0o777
+    };
+    let chmod = |name: &str, mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(world.options.root.join(name), mode).unwrap();
+    };
+    // Finding store 18: only the executable bit was kept, and 0600 came back as 0666 & umask.
+    let all =
+        [("secret", 0o600), ("group", 0o664), ("script", 0o755), ("own", 0o700), ("ro", 0o444)];
+    for (name, bits) in all {
+        world.file(name, "1");
+        chmod(name, bits);
+    }
+    let first = world.shadow.capture(&Touched::Anything).await.unwrap().unwrap();
+    world.shadow.committed(&first).await;
+    for (name, _) in all {
+        fs::remove_file(world.root().join(name)).unwrap();
+        world.file(name, "2");
+    }
+    let second = world.shadow.capture(&Touched::Anything).await.unwrap().unwrap();
+    world.shadow.committed(&second).await;
     world.restore(&first.tree, None).await;
-    let mode = fs::metadata(world.root().join("secret")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(all.map(|(name, _)| (name, mode(name))), all);
+    let third = world.shadow.capture(&Touched::Anything).await.unwrap().unwrap();
+    assert_eq!(third.tree, first.tree);
+    world.shadow.committed(&third).await;
+    // A change of the mode alone is one.
+    chmod("secret", 0o644);
+    let fourth = world.shadow.capture(&Touched::Anything).await.unwrap().unwrap();
+    let changed: Vec<_> = fourth.changes.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(changed, ["secret"]);
+}
+
+// Finding scenarios F5: a revert left the other names of a file as they were, and said so nowhere.
+#[tokio::test]
+async fn all_names_of_a_file_are_restored() {
+    let mut world = World::new().await;
+    for name in ["a", "b", "c"] {
+        world.file(name, "before");
+    }
+    let first = world.all().await;
+    // One file with three names, changed through one of them.
+    world.file("a", "after");
+    for name in ["b", "c"] {
+        fs::remove_file(world.root().join(name)).unwrap();
+        fs::hard_link(world.root().join("a"), world.root().join(name)).unwrap();
+    }
+    let second = world.all().await;
+    assert_eq!(second.changes.files.len(), 3);
+    let restored = world.restore(&first.tree, Some(&["a", "b", "c"])).await;
+    assert_eq!((restored.left, restored.files.len()), (vec![], 3));
+    assert_eq!(world.files(), world.elsewhere(&first.tree).await);
+    // Somebody else's change at the same moment is theirs all the same.
+    fs::remove_file(world.root().join("b")).unwrap();
+    fs::hard_link(world.root().join("a"), world.root().join("b")).unwrap();
+    world.file("a", "ours");
+    world.all().await;
+    world.file("a", "theirs, and not captured");
+    let restored = world.restore(&first.tree, Some(&["a", "b"])).await;
+    assert_eq!(restored.files.len() + restored.left.len(), 2, "{restored:?}");
+}
+
+// Finding scenarios F15: a revert neither removed nor made empty directories.
+#[tokio::test]
+async fn empty_directories_are_restored_and_nothing_in_them() {
+    let mut world = World::new().await;
+    world.file("a", "a");
+    fs::create_dir_all(world.root().join("old/inner")).unwrap();
+    let first = world.all().await;
+    fs::remove_dir_all(world.root().join("old")).unwrap();
+    fs::create_dir_all(world.root().join("new/x/y")).unwrap();
+    fs::create_dir(world.root().join("used")).unwrap();
+    let second = world.all().await;
+    assert_eq!(second.changes.files, []);
+    assert_eq!(second.changes.directories, ["new/x/y", "old/inner", "used"]);
+    // Somebody else has put a file there since.
+    world.file("used/theirs", "theirs");
+    world.all().await;
+    let restored = world.restore(&first.tree, Some(&["new/x/y/", "old/inner/", "used/"])).await;
+    assert_eq!(restored.left, Vec::<String>::new());
+    let there: Vec<_> = world.files().into_keys().collect();
+    let expected = ["a", "old", "old/inner", "used", "used/theirs"];
+    assert_eq!(there, expected.map(std::path::PathBuf::from));
 }
 
 #[tokio::test]

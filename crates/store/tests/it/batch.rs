@@ -111,7 +111,11 @@ async fn whose_head_is_locked_waits_alone() {
 
 #[tokio::test]
 async fn writes_that_come_together_are_each_as_if_alone() {
-    let world = Arc::new(World::new().await);
+    drains_together(Arc::new(World::new().await)).await;
+}
+
+/// Drains of many sessions at the same time, some of which lose a race or come with a token too low.
+pub(crate) async fn drains_together(world: Arc<World>) {
     world.fence(1).await;
     let another = world.another_location().await;
     let mut all = JoinSet::new();

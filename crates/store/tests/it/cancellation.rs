@@ -57,8 +57,11 @@ async fn a_caller_dropped_at_any_await_leaves_its_connection_outside_a_transacti
     let mut known = backends(&world).await;
     for polls in 0..12 {
         let token = FencingToken(1);
-        dropped_after(polls, world.store.start_drain(session.clone(), token, Seq(0), Hold::Lock))
-            .await;
+        dropped_after(
+            polls,
+            world.store.start_drain(session.clone(), token, store::KnownLog::NOTHING, Hold::Lock),
+        )
+        .await;
         until_quiet(&world).await;
         let (tx, _) = world.start(&session, 1).await;
         let claim = tx.claim();
@@ -150,8 +153,10 @@ async fn dropped_callers_leave_no_transaction_and_no_half_admission() {
 
 /// A drain of one write after another, which can be dropped anywhere in between.
 async fn drain(world: &World, session: &domain::SessionRef) -> Result<(), store::StoreError> {
-    let started =
-        world.store.start_drain(session.clone(), FencingToken(1), Seq(0), Hold::Lock).await?;
+    let started = world
+        .store
+        .start_drain(session.clone(), FencingToken(1), store::KnownLog::NOTHING, Hold::Lock)
+        .await?;
     let Started::Ready(tx, ..) = started else { return Ok(()) };
     let claim = tx.claim();
     world.write(*tx, &[], DrainEnd::Keep).await?;

@@ -3,11 +3,12 @@
 
 use domain::{
     Control, DrainOutcome, FencingToken, MessageId, NoticeKind, NoticeRecorded, PromptAdmitted,
-    RevertedTo, Seq,
+    RevertedTo,
 };
-use store::{Creation, DrainEnd, Hold, InboxChange, StoreError, Written};
+use store::{DrainEnd, Hold, InboxChange, StoreError};
 
 use crate::files::{control, last, moved, stage};
+use crate::incarnation::{an_old_drain_is_fenced, an_old_look_is_stale};
 use crate::reverts::{staged_again, staged_anew};
 use crate::script::{TestTurn, ended, promoted};
 use crate::world::{World, name};
@@ -47,24 +48,11 @@ impl Corner {
     }
 }
 
-/// The same id, claim and number at another Location: only that tells it from the one that was looked at.
+/// Neither a look at the session before nor a drain of it has anything to do with this one.
 async fn made_again(world: &World) {
     world.fence(1).await;
-    let session = world.session().await;
-    let prompt = world.admit(&session, "hello").await;
-    let (write, _) = world.look(&session, 1, Hold::Look).await;
-    let id = session.session.clone();
-    world.store.delete_session(world.org, id.clone()).await.expect("deleted");
-    let elsewhere = world.another_location().await;
-    let (again, made) = world.create(id, &elsewhere, None).await;
-    assert_eq!(made, Creation::Created);
-    world.admit(&again, "hello again").await;
-    let head = world.head(&again).await;
-    assert_eq!((write.claim().0, write.head().next_seq.0), (head.claim + 1, head.next_seq));
-    let before = world.rows(&again).await;
-    let written = world.try_write(write, &[promoted(&prompt)], DrainEnd::Keep).await;
-    assert!(matches!(written, Ok(Written::Stale)));
-    assert_eq!(world.rows(&again).await, before);
+    an_old_look_is_stale(world).await;
+    an_old_drain_is_fenced(world).await;
 }
 
 async fn takeover(world: &World) {
@@ -118,7 +106,7 @@ async fn lower_token(world: &World) {
     world.admit(&session, "hello").await;
     for hold in HOLDS {
         let (at, token) = (session.clone(), FencingToken(1));
-        let started = world.store.start_drain(at, token, Seq(0), hold).await;
+        let started = world.store.start_drain(at, token, store::KnownLog::NOTHING, hold).await;
         assert_eq!(name(&started), "superseded", "{hold:?}");
     }
 }
@@ -186,7 +174,7 @@ async fn in_a_world_of_its_own(corner: Corner) {
 }
 
 #[tokio::test]
-async fn a_write_for_a_session_that_was_made_again_elsewhere_is_stale() {
+async fn a_session_that_was_made_again_is_another_one() {
     in_a_world_of_its_own(Corner::MadeAgain).await;
 }
 

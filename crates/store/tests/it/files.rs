@@ -42,6 +42,8 @@ pub(crate) fn snapshotted(
         base: turn.is_none(),
         files: parent.map(|_| change).into_iter().collect(),
         more: 0,
+        directories: Vec::new(),
+        skipped: Vec::new(),
     }
     .into()
 }
@@ -55,6 +57,7 @@ pub(crate) fn staged(message: &MessageId, from: Seq, back: &RevertedTo) -> Sessi
         paths: RevertPaths::Only(vec!["src/a.rs".into()]),
         files: Vec::new(),
         more: 0,
+        left: Vec::new(),
         back: back.clone(),
     }
     .into()
@@ -117,7 +120,8 @@ pub(crate) async fn change_files(world: &World, session: &SessionRef) -> Session
     let prompt = world.admit(session, "change a.rs").await;
     let turn = TestTurn::new(&mut mint, &prompt.message);
     let lost = vec![CallId::mint(&mut mint)];
-    let restored = WorkspaceRestored { token: FencingToken(1), tree: None, lost };
+    let (token, lost_files) = (FencingToken(1), Vec::new());
+    let restored = WorkspaceRestored { token, tree: None, lost, lost_files };
     let message = MessageId::mint(&mut mint);
     let (rendered, snapshot) = ("It is late.".into(), "{\"core/date\":\"2026-11-24\"}".into());
     let mut events = vec![

@@ -331,7 +331,10 @@ async fn a_cancel_that_meets_a_promotion_wins_or_finds_it_gone() {
             async move {
                 let token = domain::FencingToken(1);
                 let at = session.clone();
-                let look = world.store.start_drain(at, token, Seq(0), store::Hold::Look).await;
+                let look = world
+                    .store
+                    .start_drain(at, token, store::KnownLog::NOTHING, store::Hold::Look)
+                    .await;
                 if round % 3 == 1 {
                     come.notify_one();
                 }

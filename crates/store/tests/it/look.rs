@@ -2,9 +2,9 @@
 
 use domain::{
     DrainOutcome, FencingToken, MessageId, NoticeKind, NoticeRecorded, Seq, SessionEvent,
-    SessionRef,
+    SessionIncarnation, SessionRef,
 };
-use store::{DrainEnd, Hold, Started, Written};
+use store::{DrainEnd, Hold, KnownLog, Started, Written};
 
 use crate::script::{ended, promoted};
 use crate::world::{World, is_fenced};
@@ -119,12 +119,17 @@ async fn a_log_longer_than_a_page_is_read_whole_from_where_it_is_known() {
     let mut events = vec![promoted];
     events.extend((3..LONG).map(|_| notice(&world)));
     world.drain(&session, 1, &events, DrainEnd::HandOver).await;
-    for known in [0, 3, LONG - 1, LONG, LONG + 7] {
+    let own = SessionIncarnation(world.head(&session).await.incarnation);
+    let another = SessionIncarnation(own.0 - 1);
+    for (incarnation, known) in
+        [(own, 0), (own, 3), (own, LONG - 1), (own, LONG), (another, 3), (another, LONG + 7)]
+    {
+        let known_log = KnownLog { incarnation, seq: Seq(known) };
         let token = FencingToken(1);
-        let started = world.store.start_drain(session.clone(), token, Seq(known), Hold::Look).await;
+        let started = world.store.start_drain(session.clone(), token, known_log, Hold::Look).await;
         let Ok(Started::Ready(_, _, log)) = started else { panic!("it was left open") };
-        // Beyond its end, it is another session's log that was known.
-        let from = if known > LONG { 1 } else { known + 1 };
+        // Of another session's log nothing is known here.
+        let from = if incarnation == another { 1 } else { known + 1 };
         let seqs: Vec<i64> = log.iter().map(|recorded| recorded.seq.0).collect();
         assert_eq!(seqs, (from..=LONG).collect::<Vec<_>>(), "known up to {known}");
     }

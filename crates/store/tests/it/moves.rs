@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::{
     Control, ControlDelivered, DrainOutcome, EpochReason, EpochStarted, FencingToken, LocationId,
-    LocationRef, PromptAdmitted, Seq, SessionEvent, SessionRef,
+    LocationRef, PromptAdmitted, SessionEvent, SessionRef,
 };
 use store::{DrainEnd, DrainWrite, Hold, Started, StoreError, Taken, Written};
 use tokio::sync::Barrier;
@@ -52,6 +52,7 @@ async fn commit(
         Written::Next(_) => "written",
         Written::Stale => "stale",
         Written::Superseded => "superseded",
+        Written::Unanswered(_, error) => panic!("{error:?}"),
     })
 }
 
@@ -129,7 +130,7 @@ async fn input_that_waits_comes_along_awake_or_asleep() {
         assert_eq!(commit(&world, write, &events, end).await.expect("an answer"), "written");
         let head = world.head(&session).await;
         assert_eq!((head.ready, head.pending, head.open), (wakes, 1, false));
-        let ready: Vec<_> = world.store.ready_sessions(None, 10).await.expect("a list");
+        let ready: Vec<_> = world.store.ready_locations(None, 10).await.expect("a list");
         let there = at(&session, &to);
         assert_eq!(ready.iter().any(|ready| ready.session == there), wakes, "{ready:?}");
         if !wakes {
@@ -216,8 +217,10 @@ async fn a_move_waits_for_both_locations_and_starts_wait_for_it() {
         moving.spawn({
             let world = world.clone();
             async move {
-                let started =
-                    world.store.start_drain(other, FencingToken(1), Seq(0), Hold::Lock).await;
+                let started = world
+                    .store
+                    .start_drain(other, FencingToken(1), store::KnownLog::NOTHING, Hold::Lock)
+                    .await;
                 assert!(matches!(started, Ok(Started::Ready(..))));
             }
         });

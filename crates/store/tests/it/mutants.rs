@@ -42,7 +42,7 @@ impl Mutant {
     }
 }
 
-const MUTANTS: [Mutant; 30] = [
+const MUTANTS: [Mutant; 29] = [
     mutant(
         "a drain's write does not prove its claim",
         "write_drain",
@@ -148,17 +148,10 @@ const MUTANTS: [Mutant; 30] = [
     )
     .shown_by(Corner::MoveWithWork),
     mutant(
-        "a write is for a session wherever it is",
-        "write_drain",
-        "AND location_id = p_location AND claim = p_claim",
-        "AND claim = p_claim",
-    )
-    .shown_by(Corner::MadeAgain),
-    mutant(
-        "a write with others is for a session wherever it is",
-        "write_drains",
-        "AND h.location_id = p_locations[i]",
-        "",
+        "a session that is made again begins with the claims of the one before",
+        "create_session",
+        "number << 32, number << 32",
+        "0, 0",
     )
     .shown_by(Corner::MadeAgain),
     mutant(

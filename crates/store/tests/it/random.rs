@@ -396,7 +396,8 @@ async fn drain(
 ) {
     let session = &SessionRef { location: run.locations[at].clone(), ..session.clone() };
     let (token, hold) = (FencingToken(token), any_hold(random));
-    let started = run.world.store.start_drain(session.clone(), token, Seq(0), hold).await;
+    let started =
+        run.world.store.start_drain(session.clone(), token, store::KnownLog::NOTHING, hold).await;
     let (mut write, taken, log) = match started {
         Ok(Started::Ready(write, taken, log)) => (*write, taken, log),
         Ok(Started::Superseded) => return count(&run.counts.superseded),
@@ -449,6 +450,7 @@ async fn drain(
                 None
             }
             Ok(Written::Superseded) => return count(&run.counts.superseded),
+            Ok(Written::Unanswered(_, error)) => panic!("{error:?}"),
             Err(StoreError::Fenced { .. }) => return count(&run.counts.fenced),
             Err(error) => panic!("{error:?}"),
         };

@@ -345,6 +345,7 @@ async fn clear(world: &World, session: &SessionRef, asked: MessageId) {
         match world.try_write(write, &events, DrainEnd::Close).await.expect("an answer") {
             store::Written::Next(_) => return,
             store::Written::Stale | store::Written::Superseded => {}
+            store::Written::Unanswered(_, error) => panic!("{error:?}"),
         }
     }
 }

@@ -1,5 +1,5 @@
 use sqlx::{Connection, PgConnection};
-use store::{SCHEMA_VERSION, StoreError};
+use store::{FEATURES, FIRST_SCHEMA, SCHEMA_VERSION, Store, StoreError};
 
 use crate::script::every_kind;
 use crate::world::World;
@@ -56,6 +56,92 @@ async fn data_of_a_newer_schema_is_refused_with_what_to_do() {
     assert_eq!(shape(&world).await, before);
     let version = store::schema_version(&world.database.store_url()).await.expect("a version");
     assert_eq!(version, newer);
+}
+
+#[tokio::test]
+async fn data_from_before_the_baseline_is_refused() {
+    let world = World::new().await;
+    let older = FIRST_SCHEMA - 1;
+    sqlx::query("UPDATE _sqlx_migrations SET version = $1")
+        .bind(older)
+        .execute(&world.root)
+        .await
+        .expect("an older schema");
+    let before = shape(&world).await;
+    let error = store::migrate(&world.database.url("oc_migrate")).await.expect_err("older");
+    let expected = format!(
+        "the data is of schema {older}, which this build cannot carry over (it begins at {FIRST_SCHEMA}): \
+         begin anew with an empty data folder (--data-dir) or an empty database, \
+         or keep using the build that made the data"
+    );
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(store::refuse_older(older).expect_err("older").to_string(), expected);
+    assert_eq!(shape(&world).await, before);
+}
+
+// Finding store 9: only an empty database begins at the newest level; migrations never raise it.
+#[tokio::test]
+async fn only_an_empty_database_begins_at_the_newest_level() {
+    let world = World::new().await;
+    let migrate = world.database.url("oc_migrate");
+    let level = || async { Store::read_cluster(&migrate).await.expect("a row").feature_level };
+    assert_eq!(level().await, FEATURES);
+    sqlx::query("UPDATE cluster SET feature_level = 1").execute(&world.root).await.expect("set");
+    store::migrate(&migrate).await.expect("nothing to do");
+    assert_eq!(level().await, 1);
+    assert_eq!(Store::raise_feature_level(&migrate).await.expect("raised"), FEATURES);
+}
+
+// Finding store 17: a migration gives up a lock that it waits for, lets others pass, and tries again.
+#[tokio::test]
+async fn a_migration_waits_for_a_lock_again_and_again() {
+    let world = World::new().await;
+    let mut holder = world.root.begin().await.expect("a transaction");
+    sqlx::query("LOCK TABLE _sqlx_migrations").execute(&mut *holder).await.expect("locked");
+    let url = world.database.url("oc_migrate");
+    let release = async {
+        for waits in [true, false, true] {
+            while waiting(&world).await != waits {}
+        }
+        holder.rollback().await.expect("released");
+    };
+    let (migrated, ()) = tokio::join!(store::migrate(&url), release);
+    migrated.expect("migrated");
+}
+
+async fn waiting(world: &World) -> bool {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity
+         WHERE usename = 'oc_migrate' AND datname = current_database() AND wait_event_type = 'Lock')",
+    )
+    .fetch_one(&world.root)
+    .await
+    .expect("an answer")
+}
+
+// Finding store 13: settings are the roles', so that a pooler need not pass them on.
+#[tokio::test]
+async fn a_role_brings_its_settings_to_every_connection() {
+    let world = World::new().await;
+    for role in ["oc_app", "oc_sched"] {
+        let mut bare =
+            PgConnection::connect(&world.database.url(role)).await.expect("a connection");
+        for (name, value) in [
+            ("idle_in_transaction_session_timeout", "1s"),
+            ("statement_timeout", "30s"),
+            ("plan_cache_mode", "force_generic_plan"),
+            ("enable_seqscan", "off"),
+            ("jit", "off"),
+            ("max_parallel_workers_per_gather", "0"),
+        ] {
+            let shown: String = sqlx::query_scalar("SELECT current_setting($1)")
+                .bind(name)
+                .fetch_one(&mut bare)
+                .await
+                .expect("a setting");
+            assert_eq!(shown, value, "{role} {name}");
+        }
+    }
 }
 
 /// A later table cannot forget it: whatever has `org_id` belongs to a tenant.

@@ -311,6 +311,7 @@ async fn drain_inbox(
         prompt: "Sum up.".into(),
         keep_from: Seq(5),
         cause: None,
+        scope: domain::SummaryScope::default(),
     };
     let events = [
         ControlDelivered { message: control.message.clone(), error: None }.into(),

@@ -85,8 +85,10 @@ async fn a_connection_sees_only_the_tenant_that_its_transaction_names() {
     // Nor can a row be written into another tenant.
     let begin = format!("BEGIN; SET LOCAL oc.org = '{stranger}'");
     let mut tx = app.begin_with(sqlx::AssertSqlSafe(begin)).await.expect("a transaction");
-    let smuggled =
-        sqlx::query("INSERT INTO project VALUES ($1, 'prj_x', '/x', 1)").bind(session.org.0);
+    let smuggled = sqlx::query(
+        "INSERT INTO project (org_id, id, worktree, created_ms) VALUES ($1, 'prj_x', '/x', 1)",
+    )
+    .bind(session.org.0);
     let error = smuggled.execute(&mut *tx).await.expect_err("row-level security");
     assert_eq!(error.as_database_error().and_then(|e| e.code()).as_deref(), Some(FORBIDDEN));
 }
@@ -103,7 +105,7 @@ async fn the_log_and_components_cannot_be_rewritten_by_those_who_serve() {
         "UPDATE cluster SET generation = 1",
         "UPDATE cluster SET feature_level = 1",
         "UPDATE workspace_pack SET pack = NULL",
-        "DELETE FROM workspace_pack",
+        "UPDATE session_head SET incarnation = 1",
         "TRUNCATE session_event",
         "ALTER TABLE session_event DISABLE ROW LEVEL SECURITY",
         "SET ROLE oc_owner",
@@ -140,7 +142,7 @@ async fn the_scheduler_sees_ids_of_all_tenants_and_neither_content_nor_a_way_to_
         "DELETE FROM session_head",
         "DELETE FROM api_key",
         "INSERT INTO location (org_id, id) VALUES (gen_random_uuid(), 'loc_x')",
-        "SELECT raise_fence(gen_random_uuid(), 'loc_x', 1)",
+        "SELECT take_fence(gen_random_uuid(), 'loc_x', 1)",
         "SELECT pending FROM session_head FOR UPDATE",
     ] {
         assert_eq!(refusal(&mut sched, sql).await, FORBIDDEN, "{sql}");

@@ -45,6 +45,8 @@ async fn packs_are_listed_in_the_order_of_their_capture_and_outlive_sessions() {
         base: true,
         files: Vec::new(),
         more: 0,
+        directories: Vec::new(),
+        skipped: Vec::new(),
     };
     world.drain(&other, 2, &[late.into()], DrainEnd::HandOver).await;
     let all = packs(&world).await;

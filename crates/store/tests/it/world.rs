@@ -23,6 +23,7 @@ pub(crate) const NOW: TimestampMs = 1_795_293_590_000;
 /// A session's hot row, whole.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub(crate) struct HeadRow {
+    pub(crate) incarnation: i64,
     pub(crate) next_seq: i64,
     pub(crate) claim: i64,
     pub(crate) pending: i32,
@@ -33,6 +34,13 @@ pub(crate) struct HeadRow {
     pub(crate) parked_seq: i64,
     pub(crate) interrupt_seq: i64,
     pub(crate) ready: bool,
+}
+
+impl HeadRow {
+    /// The claim that the session began with.
+    pub(crate) fn first_claim(&self) -> i64 {
+        self.incarnation << 32
+    }
 }
 
 /// One organisation with a project and a Location, in a database of its own.
@@ -50,7 +58,13 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn new() -> Self {
         let database = testkit::database().await.expect("a test database");
-        let store = Store::connect(&StoreOptions::new(database.store_url())).expect("a URL");
+        let url = database.store_url();
+        Self::through(database, &url).await
+    }
+
+    /// The same, with a store that reaches the database by `url`.
+    pub(crate) async fn through(database: TestDatabase, url: &str) -> Self {
+        let store = Store::connect(&StoreOptions::new(url)).expect("a URL");
         let root = PgPoolOptions::new()
             .max_connections(4)
             .connect(&database.superuser_url())
@@ -112,6 +126,14 @@ impl World {
         let new = NewSession { id: id.clone(), created, now: self.tick() };
         let made = self.store.create_session(self.org, new).await.expect("an answer");
         (SessionRef { org: self.org, location: location.clone(), session: id }, made)
+    }
+
+    /// Deletes a session and makes it again: the same id at the same Location.
+    pub(crate) async fn make_again(&self, session: &SessionRef) {
+        let id = || session.session.clone();
+        self.store.delete_session(self.org, id()).await.expect("deleted");
+        let (_, made) = self.create(id(), &session.location, None).await;
+        assert_eq!(made, Creation::Created);
     }
 
     /// A new session below `parent`.
@@ -190,7 +212,7 @@ impl World {
         hold: Hold,
     ) -> (DrainWrite, Taken) {
         let token = FencingToken(token);
-        match self.store.start_drain(session.clone(), token, Seq(0), hold).await {
+        match self.store.start_drain(session.clone(), token, store::KnownLog::NOTHING, hold).await {
             Ok(Started::Ready(write, taken, _)) => (*write, taken),
             other => panic!("not ready but {}", name(&other)),
         }
@@ -204,7 +226,12 @@ impl World {
     /// How a start that must not claim went.
     pub(crate) async fn refused(&self, session: &SessionRef, token: i64) -> &'static str {
         let token = FencingToken(token);
-        name(&self.store.start_drain(session.clone(), token, Seq(0), Hold::Lock).await)
+        name(
+            &self
+                .store
+                .start_drain(session.clone(), token, store::KnownLog::NOTHING, Hold::Lock)
+                .await,
+        )
     }
 
     /// Commits a drain's write; promotions and progress are counted from `events`.
@@ -218,6 +245,7 @@ impl World {
             Written::Next(_) => Ok(()),
             Written::Stale => panic!("the head has moved"),
             Written::Superseded => panic!("the token is not the fence"),
+            Written::Unanswered(_, error) => Err(error),
         }
     }
 

@@ -23,24 +23,29 @@ impl Client {
     /// # Errors
     /// As every call: [`ClientError`] says what to do.
     pub async fn init_project(&self, directory: Option<&str>) -> Result<ProjectView, ClientError> {
-        let request = self.request(Method::POST, "/project/init");
-        let request = request.json(&json!({ "directory": directory }));
-        self.typed(request, "the project", self.pace().answer).await
+        self.persist_opening(async || {
+            let request = self.request(Method::POST, "/project/init");
+            let request = request.json(&json!({ "directory": directory }));
+            self.typed(request, "the project", self.pace().answer).await
+        })
+        .await
     }
 
-    /// Creates a session; without a title its model gives it one, and without an agent it has the service's default.
+    /// Creates a session with an id that the caller minted, so that it may be repeated: repeated as
+    /// [`Client::prompt`] is. Without a title its model gives it one; without an agent it has the service's default.
     ///
     /// # Errors
     /// As every call.
     pub async fn create_session(
         &self,
+        id: &SessionId,
         project: &ProjectId,
         directory: Option<&str>,
         agent: Option<&str>,
         model: Option<&ModelChoice>,
         title: Option<&str>,
     ) -> Result<SessionView, ClientError> {
-        let mut body = json!({ "directory": directory });
+        let mut body = json!({ "id": id, "directory": directory });
         if let Some(agent) = agent {
             body["agent"] = json!(agent);
         }
@@ -50,8 +55,28 @@ impl Client {
         if let Some(model) = model {
             body["model"] = json!(model);
         }
-        let request = self.request(Method::POST, &format!("/project/{project}/session"));
-        self.typed(request.json(&body), "the project", self.pace().answer).await
+        self.persist(async || {
+            let request = self.request(Method::POST, &format!("/project/{project}/session"));
+            self.typed(request.json(&body), "the project", self.pace().answer).await
+        })
+        .await
+    }
+
+    /// Deletes a session with its log.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn delete_session(&self, id: &SessionId) -> Result<(), ClientError> {
+        let limit = self.pace().answer;
+        self.of_session(id, Method::DELETE, "", None, limit).await.map(drop)
+    }
+
+    /// The messages of a session, oldest first, as the service shows them.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn messages_json(&self, id: &SessionId) -> Result<Value, ClientError> {
+        self.of_session(id, Method::GET, "/message", None, self.pace().answer).await
     }
 
     /// One session.
@@ -67,8 +92,11 @@ impl Client {
     /// # Errors
     /// As every call.
     pub async fn session_json(&self, id: &SessionId) -> Result<Value, ClientError> {
-        let request = self.request(Method::GET, &format!("/platform/session/{id}"));
-        self.typed(request, &session_name(id), self.pace().answer).await
+        self.persist_opening(async || {
+            let request = self.request(Method::GET, &format!("/platform/session/{id}"));
+            self.typed(request, &session_name(id), self.pace().answer).await
+        })
+        .await
     }
 
     /// The organisation's newest sessions, as the service tells them: a list.
@@ -76,8 +104,11 @@ impl Client {
     /// # Errors
     /// As every call.
     pub async fn sessions_json(&self, limit: u32) -> Result<Value, ClientError> {
-        let request = self.request(Method::GET, "/platform/session").query(&[("limit", limit)]);
-        self.typed(request, "the list of sessions", self.pace().answer).await
+        self.persist_opening(async || {
+            let request = self.request(Method::GET, "/platform/session").query(&[("limit", limit)]);
+            self.typed(request, "the list of sessions", self.pace().answer).await
+        })
+        .await
     }
 
     /// Admits a prompt. Repeated until the service has said yes or no: the prompt's id makes that safe.
@@ -226,8 +257,12 @@ impl Client {
     /// # Errors
     /// As every call.
     pub async fn default_provider(&self) -> Result<Option<String>, ClientError> {
-        let request = self.request(Method::GET, "/config");
-        let config: Value = self.typed(request, "the configuration", self.pace().answer).await?;
+        let config: Value = self
+            .persist_opening(async || {
+                let request = self.request(Method::GET, "/config");
+                self.typed(request, "the configuration", self.pace().answer).await
+            })
+            .await?;
         let model = config.get("model").and_then(Value::as_str);
         Ok(model.and_then(|model| model.split_once('/')).map(|(provider, _)| provider.to_owned()))
     }
@@ -247,6 +282,15 @@ impl Client {
         let page: Vec<LogEvent> =
             self.typed(request, &session_name(session), self.pace().answer).await?;
         page.into_iter().map(LogEvent::interpreted).collect()
+    }
+
+    /// As [`Client::open_log`], for the first time.
+    pub(super) async fn open_first_log(
+        &self,
+        session: &SessionId,
+        after: Seq,
+    ) -> Result<Response, ClientError> {
+        self.persist_opening(async || self.open_log(session, after).await).await
     }
 
     /// Opens the log's stream, for [`LogFollower`](super::LogFollower).

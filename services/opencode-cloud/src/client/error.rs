@@ -1,9 +1,12 @@
 use std::error::Error;
-use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::StatusCode;
 use serde_json::Value;
+
+use super::KeySource;
+use crate::profile::ProfileError;
 
 /// Why a call to the service did not do what was asked. Each prints as one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -35,11 +38,25 @@ pub enum ClientError {
         /// How long we waited.
         limit: Duration,
     },
-    /// 401.
-    #[error(
-        "the service refused the key: pass --key or set OPENCODE_CLOUD_KEY to one of its API keys"
-    )]
-    Unauthorized,
+    /// 401 for a key.
+    #[error("the service at {url} refused the key {}", of_key(.source_of_key))]
+    Unauthorized {
+        /// The service's URL.
+        url: String,
+        /// Where the key came from.
+        source_of_key: KeySource,
+    },
+    /// 401 for no key.
+    #[error("no API key for {url}: {}", without_key(.url, .profile.as_deref()))]
+    NoKey {
+        /// The service's URL.
+        url: String,
+        /// Where the client profile would be.
+        profile: Option<PathBuf>,
+    },
+    /// The client profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// 403.
     #[error("this key may not do that{}; use one with the right scope", colon(.message))]
     Forbidden {
@@ -99,8 +116,31 @@ impl ClientError {
             }
             Self::BadUrl { .. }
             | Self::BadKey
-            | Self::Unauthorized
+            | Self::Unauthorized { .. }
+            | Self::NoKey { .. }
+            | Self::Profile(_)
             | Self::Forbidden { .. }
+            | Self::NotFound { .. }
+            | Self::Unreadable { .. }
+            | Self::LogLost { .. } => false,
+        }
+    }
+
+    /// Whether the service said no: what was asked for did not happen.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => {
+                status.is_client_error() && *status != StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::Forbidden { .. } => true,
+            Self::Unreachable { .. }
+            | Self::Silent { .. }
+            | Self::BadUrl { .. }
+            | Self::BadKey
+            | Self::Unauthorized { .. }
+            | Self::NoKey { .. }
+            | Self::Profile(_)
             | Self::NotFound { .. }
             | Self::Unreadable { .. }
             | Self::LogLost { .. } => false,
@@ -121,6 +161,17 @@ impl ClientError {
         Self::Unreachable { url: url.to_owned(), why: reason(error) }
     }
 
+    /// The service wants a key, or another one.
+    pub(crate) fn unauthorized(url: &str, key: &KeySource) -> Self {
+        let url = url.to_owned();
+        match key {
+            KeySource::None(profile) => Self::NoKey { url, profile: profile.clone() },
+            source @ (KeySource::Given | KeySource::Profile(_)) => {
+                Self::Unauthorized { url, source_of_key: source.clone() }
+            }
+        }
+    }
+
     /// What an answer that is no success means. `what` names the thing asked for.
     pub(crate) fn refused(
         status: StatusCode,
@@ -130,7 +181,6 @@ impl ClientError {
     ) -> Self {
         let answer = Refusal::read(body);
         match status {
-            StatusCode::UNAUTHORIZED => Self::Unauthorized,
             StatusCode::FORBIDDEN => Self::Forbidden { message: answer.message },
             StatusCode::NOT_FOUND => Self::NotFound { what: what.to_owned() },
             _ => Self::Refused {
@@ -167,6 +217,35 @@ impl Refusal {
     }
 }
 
+fn of_key(source: &KeySource) -> String {
+    match source {
+        KeySource::Profile(path) => format!(
+            "in {}: it is another data folder's, or was revoked; start that service again with `opencode-cloud up`, \
+             which writes its own key there, or set OPENCODE_CLOUD_KEY",
+            path.display()
+        ),
+        KeySource::Given | KeySource::None(_) => {
+            "that was given: set OPENCODE_CLOUD_KEY (or --key) to one of its API keys, or unset it to use the key in \
+             the client profile"
+                .to_owned()
+        }
+    }
+}
+
+fn without_key(url: &str, profile: Option<&Path>) -> String {
+    let profile =
+        profile.map_or_else(|| "the client profile".into(), |path| path.display().to_string());
+    if super::is_loopback(url) {
+        format!(
+            "`opencode-cloud up` writes one to {profile} when it starts; or set OPENCODE_CLOUD_KEY"
+        )
+    } else {
+        format!(
+            "there is none in {profile}; set OPENCODE_CLOUD_KEY to one of that service's API keys"
+        )
+    }
+}
+
 fn start_hint(url: &str) -> &'static str {
     if super::is_loopback(url) {
         "start it with ./dev up, or pass --url"
@@ -189,9 +268,15 @@ pub(crate) fn reason(error: &(dyn Error + 'static)) -> String {
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    match cause.downcast_ref::<io::Error>() {
-        Some(io) => io.kind().to_string(),
-        None => cause.to_string(),
+    cause_text(cause)
+}
+
+/// A cause without the number that the system has for it: `Permission denied`, not `… (os error 13)`.
+pub(crate) fn cause_text(cause: &(dyn Error + 'static)) -> String {
+    let text = cause.to_string();
+    match text.rfind(" (os error ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
     }
 }
 
@@ -223,6 +308,31 @@ mod tests {
         assert!(local.to_string().contains("./dev up"), "{local}");
         let remote = ClientError::Unreachable { url: "https://oc.example".into(), why: "x".into() };
         assert!(!remote.to_string().contains("./dev up"), "{remote}");
-        assert!(ClientError::Unauthorized.to_string().contains("--key"));
+    }
+
+    // Finding trial 9: a command without any key said that the service refused the key.
+    #[test]
+    fn a_missing_key_is_told_from_a_refused_one() {
+        let at = "http://127.0.0.1:4096";
+        let profile = PathBuf::from("/home/me/profile.toml");
+        let none = ClientError::unauthorized(at, &KeySource::None(Some(profile.clone())));
+        let none = none.to_string();
+        assert!(
+            none.starts_with("no API key for http://127.0.0.1:4096: `opencode-cloud up`"),
+            "{none}"
+        );
+        let elsewhere = ClientError::unauthorized("https://oc.example", &KeySource::None(None));
+        assert!(elsewhere.to_string().contains("one of that service's API keys"), "{elsewhere}");
+        let stale = ClientError::unauthorized(at, &KeySource::Profile(profile)).to_string();
+        assert!(stale.contains("refused the key in /home/me/profile.toml"), "{stale}");
+        let given = ClientError::unauthorized(at, &KeySource::Given).to_string();
+        assert!(given.contains("refused the key that was given"), "{given}");
+    }
+
+    // Finding trial 15: causes were shown as Rust's error kinds, such as "(uncategorized error)".
+    #[test]
+    fn a_cause_is_the_systems_own_words() {
+        let error = std::io::Error::from_raw_os_error(30);
+        assert_eq!(reason(&error), "Read-only file system");
     }
 }

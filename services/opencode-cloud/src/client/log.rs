@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::{Seq, SessionId};
 use futures::{Stream, StreamExt};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::error::reason;
 use super::item::{LogFrame, LogItem};
@@ -16,6 +16,8 @@ use super::sse::Decoder;
 use super::{Client, ClientError, Pace};
 
 type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
+
+type Connecting = Pin<Box<dyn Future<Output = Result<reqwest::Response, ClientError>> + Send>>;
 
 struct Connection {
     body: Body,
@@ -31,17 +33,21 @@ pub struct LogFollower {
     session: SessionId,
     last: Seq,
     connection: Option<Connection>,
+    /// A connection that is being made.
+    connecting: Option<Connecting>,
     ready: VecDeque<LogItem>,
     failures: u32,
     failing_since: Option<Instant>,
     retry_at: Option<Instant>,
+    /// Why the connection was cut last.
+    why: String,
 }
 
 impl LogFollower {
     /// Opens the log after `after`. It goes on with what happens and never ends by itself.
     ///
     /// # Errors
-    /// When the log cannot be opened at the first try.
+    /// When the service is not there, or refuses the log.
     pub async fn open(
         client: &Client,
         session: SessionId,
@@ -52,12 +58,15 @@ impl LogFollower {
             session,
             last: after,
             connection: None,
+            connecting: None,
             ready: VecDeque::new(),
             failures: 0,
             failing_since: None,
             retry_at: None,
+            why: String::new(),
         };
-        follower.connect().await?;
+        let answer = client.open_first_log(&follower.session, after).await?;
+        follower.follow(answer);
         Ok(follower)
     }
 
@@ -67,7 +76,8 @@ impl LogFollower {
         self.last
     }
 
-    /// The next event or delta. Resumes after a cut, with growing pauses. Cancel safe.
+    /// The next event or delta. Resumes after a cut, with growing pauses. Cancel safe, and a call that is dropped loses
+    /// no time: the next one goes on with its wait or its connection.
     ///
     /// # Errors
     /// [`ClientError::LogLost`] after [`Pace::patience`] without progress; at once when the service
@@ -82,7 +92,8 @@ impl LogFollower {
                 self.reconnect().await?;
                 continue;
             };
-            match timeout(silence, connection.body.next()).await {
+            // Counted from what was heard last, so that a caller who looks at other things meanwhile prolongs nothing.
+            match timeout_at(connection.heard + silence, connection.body.next()).await {
                 Ok(Some(Ok(bytes))) => self.take(&bytes)?,
                 Ok(Some(Err(error))) => self.cut(reason(&error), None)?,
                 Ok(None) => self.cut("the stream ended".into(), None)?,
@@ -91,16 +102,20 @@ impl LogFollower {
         }
     }
 
+    /// Why there is no connection now, if there is none.
+    #[must_use]
+    pub fn lost(&self) -> Option<&str> {
+        self.connection.is_none().then_some(self.why.as_str())
+    }
+
     fn pace(&self) -> Pace {
         self.client.pace()
     }
 
-    async fn connect(&mut self) -> Result<(), ClientError> {
-        let answer = self.client.open_log(&self.session, self.last).await?;
+    fn follow(&mut self, answer: reqwest::Response) {
         let body = answer.bytes_stream().boxed();
         let (decoder, now) = (Decoder::default(), Instant::now());
         self.connection = Some(Connection { body, decoder, opened: now, heard: now });
-        Ok(())
     }
 
     async fn reconnect(&mut self) -> Result<(), ClientError> {
@@ -108,9 +123,20 @@ impl LogFollower {
             sleep_until(at).await;
             self.retry_at = None;
         }
-        match self.connect().await {
+        // Kept, so that a caller who looks at other things meanwhile does not begin it again.
+        let connecting = self.connecting.get_or_insert_with(|| {
+            let (client, session, last) = (self.client.clone(), self.session.clone(), self.last);
+            Box::pin(async move { client.open_log(&session, last).await })
+        });
+        let answer = connecting.await;
+        self.connecting = None;
+        match answer {
+            Ok(answer) => {
+                self.follow(answer);
+                Ok(())
+            }
             Err(error) if error.is_transient() => self.cut(error.to_string(), error.retry_after()),
-            other => other,
+            Err(error) => Err(error),
         }
     }
 
@@ -163,6 +189,7 @@ impl LogFollower {
         if now - since > pace.patience {
             return Err(ClientError::LogLost { last: self.last, patience: pace.patience, why });
         }
+        self.why = why;
         self.failures = self.failures.saturating_add(1);
         let asked = retry_after.unwrap_or_default().min(pace.patience);
         self.retry_at = Some(now + pace.delay(self.failures).max(asked));

@@ -25,13 +25,15 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 
 pub(crate) use calls::parsed;
 pub use error::ClientError;
+pub(crate) use error::cause_text;
 pub use item::{Delta, DeltaKind, LogEvent, LogItem};
 pub use log::LogFollower;
-pub use options::ClientOptions;
+use options::ServiceAccess;
+pub use options::{ClientOptions, KeySource};
 pub use pace::Pace;
 pub use wire::{
     AbortView, ExplainView, ModelChoice, ProjectView, PromptPartRequest, PromptRequest,
@@ -55,14 +57,15 @@ struct Inner {
     http: reqwest::Client,
     /// Without a slash at its end.
     url: String,
+    key: KeySource,
     pace: Pace,
 }
 
 impl Client {
-    /// A client for the service at `options.url`. Connects to nothing yet.
+    /// A client for the service that the options name, or else the client profile. Connects to nothing yet.
     ///
     /// # Errors
-    /// [`ClientError::BadUrl`] and [`ClientError::BadKey`].
+    /// [`ClientError::BadUrl`], [`ClientError::BadKey`] and [`ClientError::Profile`].
     pub fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         Self::with_pace(options, Pace::default())
     }
@@ -72,8 +75,8 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_pace(options: &ClientOptions, pace: Pace) -> Result<Self, ClientError> {
-        let url = options.url.trim_end_matches('/').to_owned();
-        let bad_url = |why: String| ClientError::BadUrl { url: options.url.clone(), why };
+        let ServiceAccess { url, key, source } = options.resolve()?;
+        let bad_url = |why: String| ClientError::BadUrl { url: url.clone(), why };
         let parsed = Url::parse(&url).map_err(|error| bad_url(error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") {
             return Err(bad_url("it must start with http:// or https://".into()));
@@ -82,7 +85,7 @@ impl Client {
             return Err(bad_url("it must end with the host, the port or a path".into()));
         }
         let mut headers = HeaderMap::new();
-        if let Some(key) = options.key.as_deref().filter(|key| !key.is_empty()) {
+        if let Some(key) = &key {
             let mut value =
                 HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| ClientError::BadKey)?;
             value.set_sensitive(true);
@@ -97,7 +100,7 @@ impl Client {
             builder = builder.no_proxy(); // a proxy's loopback is another machine
         }
         let http = builder.build().map_err(|error| bad_url(error::reason(&error)))?;
-        Ok(Self { inner: Arc::new(Inner { http, url, pace }) })
+        Ok(Self { inner: Arc::new(Inner { http, url, key: source, pace }) })
     }
 
     /// Where the service is, without a slash at the end.
@@ -155,6 +158,9 @@ impl Client {
         let retry_after = response.headers().get(RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
         let body = self.read(response, MAX_REFUSAL, limit).await?.unwrap_or_default();
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(ClientError::unauthorized(&self.inner.url, &self.inner.key));
+        }
         Err(ClientError::refused(status, retry_after.map(Duration::from_secs), what, &body))
     }
 
@@ -181,6 +187,24 @@ impl Client {
     /// Repeats a call that is safe to repeat until it works, is refused, or patience runs out.
     async fn persist<T>(
         &self,
+        call: impl AsyncFnMut() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        self.persist_while(ClientError::is_transient, call).await
+    }
+
+    /// The same for a command's first calls: a service that answers "not now" is asked again, one that is not there at
+    /// all is an error at once, since somebody has to start it.
+    async fn persist_opening<T>(
+        &self,
+        call: impl AsyncFnMut() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let is_there = |error: &ClientError| !matches!(error, ClientError::Unreachable { .. });
+        self.persist_while(|error| error.is_transient() && is_there(error), call).await
+    }
+
+    async fn persist_while<T>(
+        &self,
+        may_repeat: impl Fn(&ClientError) -> bool,
         mut call: impl AsyncFnMut() -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         let pace = self.pace();
@@ -188,7 +212,7 @@ impl Client {
         let mut failures = 0;
         loop {
             match call().await {
-                Err(error) if error.is_transient() && start.elapsed() < pace.patience => {
+                Err(error) if may_repeat(&error) && start.elapsed() < pace.patience => {
                     failures += 1;
                     let asked = error.retry_after().unwrap_or_default().min(pace.patience);
                     tokio::time::sleep(pace.delay(failures).max(asked)).await;
@@ -200,7 +224,7 @@ impl Client {
 }
 
 /// Whether a URL's host is this machine.
-fn is_loopback(url: &str) -> bool {
+pub(crate) fn is_loopback(url: &str) -> bool {
     let url = Url::parse(url).ok();
     let Some(host) = url.as_ref().and_then(Url::host_str) else { return false };
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -212,12 +236,12 @@ mod tests {
     use super::*;
 
     fn options(url: &str, key: Option<&str>) -> ClientOptions {
-        ClientOptions { url: url.into(), key: key.map(Into::into) }
+        ClientOptions { url: Some(url.into()), key: key.map(Into::into) }
     }
 
     #[test]
     fn a_url_or_key_that_cannot_work_is_refused_before_any_call() {
-        for url in ["", "localhost:4096", "ftp://x", "http://x?y=1", "http://"] {
+        for url in ["x", "localhost:4096", "ftp://x", "http://x?y=1", "http://"] {
             let refused = Client::new(&options(url, None)).map(|_| ());
             assert!(matches!(refused, Err(ClientError::BadUrl { .. })), "{url}: {refused:?}");
         }

@@ -1,18 +1,21 @@
 use std::fmt;
+use std::path::PathBuf;
 
-/// Which service, and who we are to it. Every client subcommand takes these.
+use super::ClientError;
+use crate::profile::{ProfileError, ProfileFile};
+
+/// The service of a command that names none and has no profile.
+const DEFAULT_URL: &str = "http://127.0.0.1:4096";
+
+/// Which service a command talks to, and with which key. Every client subcommand takes these.
 #[derive(Clone, clap::Args)]
+#[command(next_help_heading = "Service")]
 pub struct ClientOptions {
-    /// URL of the service
-    #[arg(
-        long,
-        global = true,
-        env = "OPENCODE_CLOUD_URL",
-        value_name = "URL",
-        default_value = "http://127.0.0.1:4096"
-    )]
-    pub url: String,
-    /// API key; `./dev up` prints one at its first start
+    /// URL of the service [default: the client profile's, else http://127.0.0.1:4096]
+    #[arg(long, global = true, env = "OPENCODE_CLOUD_URL", value_name = "URL")]
+    pub url: Option<String>,
+    /// API key [default: the client profile's for that service]; in the environment rather than here, since other
+    /// users see command lines
     #[arg(
         long,
         global = true,
@@ -21,6 +24,60 @@ pub struct ClientOptions {
         hide_env_values = true
     )]
     pub key: Option<String>,
+}
+
+/// Where the key of a client came from, for the error that says how to correct it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// `--key` or `OPENCODE_CLOUD_KEY`.
+    Given,
+    /// The client profile, in this file.
+    Profile(PathBuf),
+    /// There is no key. The profile would be this file.
+    None(Option<PathBuf>),
+}
+
+/// The service and key that the options and the profile lead to.
+#[derive(Clone)]
+pub(crate) struct ServiceAccess {
+    /// Without a slash at its end.
+    pub(crate) url: String,
+    pub(crate) key: Option<String>,
+    pub(crate) source: KeySource,
+}
+
+impl ClientOptions {
+    /// Fills in from the client profile what was not given.
+    ///
+    /// # Errors
+    /// The profile is needed and cannot be read.
+    pub(crate) fn resolve(&self) -> Result<ServiceAccess, ClientError> {
+        self.resolve_with(ProfileFile::of_caller())
+    }
+
+    fn resolve_with(
+        &self,
+        file: Result<ProfileFile, ProfileError>,
+    ) -> Result<ServiceAccess, ClientError> {
+        let text = |given: &Option<String>| given.clone().filter(|text| !text.trim().is_empty());
+        let (url, key) = (text(&self.url), text(&self.key));
+        let plain = |url: String| url.trim_end_matches('/').to_owned();
+        // The profile is not read where nothing of it is used.
+        if let (Some(url), Some(key)) = (&url, &key) {
+            let (url, key) = (plain(url.clone()), Some(key.clone()));
+            return Ok(ServiceAccess { url, key, source: KeySource::Given });
+        }
+        let file = file.ok();
+        let profile = file.as_ref().map(ProfileFile::read).transpose()?.unwrap_or_default();
+        let url = plain(url.or(profile.url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned()));
+        let path = file.map(|file| file.path().to_owned());
+        let (key, source) = match (key, profile.key(&url), path) {
+            (Some(key), _, _) => (Some(key), KeySource::Given),
+            (None, Some(key), Some(path)) => (Some(key.to_owned()), KeySource::Profile(path)),
+            (None, _, path) => (None, KeySource::None(path)),
+        };
+        Ok(ServiceAccess { url, key, source })
+    }
 }
 
 impl fmt::Debug for ClientOptions {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use domain::{AttemptId, IdError, MessageId, ProjectId, SessionId, TimestampMs, TurnId};
+use domain::{AttemptId, MessageId, ProjectId, SessionId, TimestampMs, TurnId};
 use serde::{Deserialize, Serialize};
 
 /// A project.
@@ -189,11 +189,14 @@ pub enum RequestId {
 }
 
 impl FromStr for RequestId {
-    type Err = IdError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        let attempt = text.parse().map(Self::Attempt);
-        attempt.or_else(|_| text.parse().map(Self::Turn))
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let attempt = text.parse().map(Self::Attempt).ok();
+        let turn = || text.parse().map(Self::Turn).ok();
+        attempt.or_else(turn).ok_or(
+            "it is the id of a turn (trn_…) or of an attempt (att_…); `session log` shows both",
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which model is called: by a provider of the catalog, or by a protocol and an address.
 
-use catalog::{Access, Domains, Overrides, Resolved};
+use catalog::{Access, Domains, ModelPatch, Overrides, ProviderOverride, ResolveError, Resolved};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use llm_client::{Auth, Endpoint, Route, Secret, normalize_base_url, providers};
 use llm_protocol::{Dialect, LlmRequest, Protocol};
@@ -59,6 +59,24 @@ fn dialect(text: &str) -> Result<Dialect, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
+/// Resolves a model of the shipped catalog. One that the catalog lacks may be newer than this build: it is asked for with
+/// what its provider's models have in common, and with a warning.
+fn resolve(choice: (&str, &str, Option<&str>), screen: &mut Screen) -> Result<Resolved, CliError> {
+    let shipped = catalog::shipped();
+    let told = |error: ResolveError| CliError::Usage(error.to_string());
+    let error = match catalog::resolve(&shipped, &Overrides::default(), choice) {
+        Err(error @ ResolveError::UnknownModel { .. }) => error,
+        other => return other.map_err(told),
+    };
+    screen.err.line(&format!("warning: {error}; asking for it all the same"))?;
+    let (provider, model, _) = choice;
+    let models = [(model.to_owned(), ModelPatch::default())].into();
+    let over = ProviderOverride { models, ..ProviderOverride::default() };
+    let providers = [(provider.to_owned(), over)].into();
+    catalog::resolve(&shipped, &Overrides { providers, ..Overrides::default() }, choice)
+        .map_err(told)
+}
+
 /// A request, and how it is written.
 #[derive(Debug)]
 pub(super) struct Choice {
@@ -94,8 +112,7 @@ impl RouteArgs {
             return Ok(Choice { request, protocol, dialect, resolved: None });
         };
         let choice = (provider.as_str(), request.model.as_str(), self.variant.as_deref());
-        let resolved = catalog::resolve(&catalog::shipped(), &Overrides::default(), choice)
-            .map_err(|error| CliError::Usage(error.to_string()))?;
+        let resolved = resolve(choice, screen)?;
         if let Some(notice) = &resolved.notice {
             screen.err.line(&format!("notice: {notice}"))?;
         }

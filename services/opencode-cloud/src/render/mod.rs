@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use domain::{
-    CallId, DrainOutcome, ModelRef, PartId, ReplyPart, SessionError, SessionEvent, ToolIntent,
-    TurnOutcome,
+    CallId, DrainOutcome, ModelRef, PartId, ReplyPart, SessionError, SessionEvent, TimestampMs,
+    ToolIntent, ToolState, TurnOutcome,
 };
 
 pub use summary::summary;
 pub use text::PartTexts;
-pub use tool_line::{hosted_line, tool_line};
+pub use tool_line::{hosted_line, running_line, tool_line};
 
 use crate::client::{Delta, DeltaKind};
 use crate::output::Style;
@@ -39,6 +39,10 @@ pub struct Renderer {
     cleans: bool,
     texts: PartTexts,
     intents: BTreeMap<CallId, ToolIntent>,
+    /// Calls that run and were not announced yet, with the number of looks at them.
+    running: BTreeMap<CallId, u32>,
+    /// When the event that is shown happened.
+    now: TimestampMs,
     /// Lines of calls that settled while a line of text was open.
     waiting: Vec<String>,
     in_line: bool,
@@ -54,6 +58,8 @@ impl Renderer {
             cleans,
             texts: PartTexts::default(),
             intents: BTreeMap::new(),
+            running: BTreeMap::new(),
+            now: 0,
             waiting: Vec::new(),
             in_line: false,
             model: None,
@@ -65,6 +71,34 @@ impl Renderer {
         let mut printed = Printed::default();
         if delta.kind == DeltaKind::Text {
             self.piece(&delta.part, delta.offset, &delta.text, &mut printed);
+        }
+        printed
+    }
+
+    /// When the next event happened: what it says of the future is counted from there.
+    pub fn at(&mut self, time: TimestampMs) {
+        self.now = time;
+    }
+
+    /// Says which tools have been running since the last look: a quick one is told by its result alone.
+    pub fn announce(&mut self) -> Printed {
+        let mut printed = Printed::default();
+        if self.in_line {
+            return printed; // not into the middle of a text
+        }
+        let mut told = Vec::new();
+        for (call, looks) in &mut self.running {
+            *looks += 1;
+            if *looks > 1 {
+                told.push(call.clone());
+            }
+        }
+        for call in told {
+            self.running.remove(&call);
+            if let Some(intent) = self.intents.get(&call) {
+                let line = running_line(self.style, intent);
+                self.note_as_is(&line, &mut printed);
+            }
         }
         printed
     }
@@ -86,8 +120,15 @@ impl Renderer {
             }
             SessionEvent::ToolCalled(called) => {
                 self.intents.insert(called.intent.call.clone(), called.intent.clone());
+                if called.state == ToolState::Started {
+                    self.running.insert(called.intent.call.clone(), 0);
+                }
+            }
+            SessionEvent::ToolStarted(started) => {
+                self.running.insert(started.call.clone(), 0);
             }
             SessionEvent::ToolSettled(settled) => {
+                self.running.remove(&settled.call);
                 let intent = self.intents.remove(&settled.call);
                 self.waiting.push(tool_line(self.style, intent.as_ref(), settled));
                 if !self.in_line {
@@ -112,14 +153,16 @@ impl Renderer {
                 self.end_line(to);
             }
             SessionEvent::RetryScheduled(retry) => {
-                self.note(&format!("trying again: {}", told(&retry.error)), to);
+                let seconds = (retry.at - self.now).max(0) as f64 / 1_000.0;
+                let (attempt, why) = (retry.ordinal, told(&retry.error));
+                self.note(&format!("attempt {attempt} in {seconds:.1} s: {why}"), to);
             }
             SessionEvent::TurnSettled(settled) => {
                 self.end_line(to);
                 self.texts.clear();
                 match settled.outcome {
-                    TurnOutcome::Lost => self.note("its worker died; the turn starts over", to),
-                    TurnOutcome::Cut => self.note("the answer was cut; it goes on", to),
+                    TurnOutcome::Lost => self.note("its worker died; the turn starts again", to),
+                    TurnOutcome::Cut => self.note("the answer was cut off; it continues", to),
                     TurnOutcome::Overflowed => self.note("too long for the model", to),
                     TurnOutcome::Completed | TurnOutcome::Failed | TurnOutcome::Interrupted => {}
                 }
@@ -129,21 +172,21 @@ impl Renderer {
                 match (ended.outcome, &ended.error) {
                     (_, Some(error)) => self.note(&format!("error: {}", told(error)), to),
                     (DrainOutcome::Failed, None) => self.note("error: the session failed", to),
-                    (DrainOutcome::Completed | DrainOutcome::Interrupted, None) => {}
+                    (DrainOutcome::Interrupted, None) => self.note("interrupted", to),
+                    (DrainOutcome::Completed, None) => {}
                 }
             }
-            SessionEvent::InterruptRequested(_) => self.note("interrupted", to),
             SessionEvent::CompactionStarted(_) => self.note("summarising the conversation", to),
             SessionEvent::CompactionEnded(ended) => match &ended.error {
                 Some(error) => self.note(&format!("no summary: {}", told(error)), to),
-                None => self.note("the conversation goes on from a summary", to),
+                None => self.note("the conversation continues from a summary", to),
             },
             SessionEvent::SessionMoved(moved) => {
                 let directory = printable::line(&moved.directory, 200);
-                self.note(&format!("the session goes on in {directory}"), to);
+                self.note(&format!("the session continues in {directory}"), to);
             }
             SessionEvent::RevertCommitted(_) => {
-                self.note("what was taken back is gone for good", to);
+                self.note("the revert is final", to);
             }
             SessionEvent::NoticeRecorded(_)
             | SessionEvent::SessionCreated(_)
@@ -153,7 +196,8 @@ impl Renderer {
             | SessionEvent::ContextUpdated(_)
             | SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
-            | SessionEvent::ToolStarted(_)
+            // The end of the drain says that it came to pass, after the lines of what it stopped.
+            | SessionEvent::InterruptRequested(_)
             | SessionEvent::SessionRenamed(_)
             | SessionEvent::EntrySet(_)
             | SessionEvent::EntryRemoved(_)
@@ -220,9 +264,13 @@ impl Renderer {
     }
 
     fn note(&mut self, text: &str, to: &mut Printed) {
+        self.note_as_is(printable::block(text).trim_end(), to);
+    }
+
+    /// A line that is safe to show and may hold our own colours.
+    fn note_as_is(&mut self, text: &str, to: &mut Printed) {
         self.end_line(to);
-        let text = printable::block(text);
-        writeln!(to.err, "{}", text.trim_end()).expect("writing to a string cannot fail");
+        writeln!(to.err, "{text}").expect("writing to a string cannot fail");
     }
 
     /// Says which model answers, once for each; the simulated one must never pass for a real one.
@@ -231,7 +279,7 @@ impl Renderer {
             self.model = Some(model.clone());
             let ModelRef { provider, model: name, variant } = model;
             let simulated = provider == "simulated" || name == "simulated";
-            let label = if simulated { " (simulated: no language model)" } else { "" };
+            let label = if simulated { " (simulated: not a language model)" } else { "" };
             let variant = variant.as_deref().map(|variant| format!(" ({variant})"));
             let variant = variant.unwrap_or_default();
             let line = format!("model {provider}/{name}{variant}{label}");

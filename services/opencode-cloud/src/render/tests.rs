@@ -103,7 +103,7 @@ fn a_lost_turn_is_told_and_its_successor_has_lines_of_its_own() {
     assert_eq!(renderer.delta(&delta("prt_1", 0, "half")).out, "half");
     let lost = shown(&mut renderer, &[turn_settled("lost")]);
     assert_eq!(lost.out, "\n");
-    assert!(lost.err.contains("starts over"), "{}", lost.err);
+    assert!(lost.err.contains("starts again"), "{}", lost.err);
     assert_eq!(renderer.delta(&delta("prt_2", 0, "half again")).out, "half again");
 }
 
@@ -120,7 +120,7 @@ fn the_model_is_named_once_and_a_simulated_one_is_labelled() {
     let mut renderer = Renderer::new(Style::Plain, false);
     let events = [started("m"), started("m"), started("simulated")];
     let shown = shown(&mut renderer, &events);
-    assert_eq!(shown.err, "model p/m\nmodel p/simulated (simulated: no language model)\n");
+    assert_eq!(shown.err, "model p/m\nmodel p/simulated (simulated: not a language model)\n");
 }
 
 #[test]
@@ -170,4 +170,39 @@ fn what_is_to_be_known_of_a_model_is_told_and_what_its_provider_ran_is_shown_in_
     let printed = shown(&mut renderer, &[started, reply]);
     assert_eq!(printed.err, "model p/m (high)\nnotice: m is deprecated\n");
     assert_eq!(printed.out, "Looking.\n[ok] web_search x (by the provider)\nSo.\n");
+}
+
+// Finding trial 7: nothing was shown until a tool had ended.
+#[test]
+fn a_tool_that_takes_long_is_announced_once() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    assert_eq!(shown(&mut renderer, &[called("call_1", "a.txt")]), Printed::default());
+    assert_eq!(renderer.announce(), Printed::default(), "it may end at once");
+    assert_eq!(renderer.announce().err, "[running] read a.txt\n");
+    assert_eq!(renderer.announce(), Printed::default(), "once");
+    assert_eq!(shown(&mut renderer, &[settled("call_1")]).out, "[ok] read a.txt\n");
+    shown(&mut renderer, &[called("call_2", "b.txt"), settled("call_2")]);
+    renderer.announce();
+    assert_eq!(renderer.announce(), Printed::default(), "a quick one is told by its result");
+}
+
+// Finding trial 7: "trying again" had neither a number nor a delay.
+#[test]
+fn a_retry_tells_its_number_and_its_delay() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    renderer.at(1_000);
+    let error = json!({"code": "provider.rate_limit", "message": "too many requests"});
+    let retry = json!({"turn": "trn_1", "ordinal": 2, "at": 4_250, "error": error});
+    let told = renderer.event(&event("retry.scheduled", &retry)).err;
+    assert_eq!(told, "attempt 2 in 3.2 s: too many requests (provider.rate_limit)\n");
+}
+
+// Finding trial 21: "interrupted" came before the line of the tool that it stopped.
+#[test]
+fn an_interrupt_is_told_after_what_it_stopped() {
+    let mut renderer = Renderer::new(Style::Plain, false);
+    let asked = event("interrupt.requested", &json!({"target": {"type": "drain"}}));
+    let ended = event("drain.ended", &json!({"outcome": "interrupted"}));
+    assert_eq!(renderer.event(&asked), Printed::default());
+    assert_eq!(renderer.event(&ended).err, "interrupted\n");
 }

@@ -32,6 +32,16 @@ pub fn tool_line(style: Style, intent: Option<&ToolIntent>, settled: &ToolSettle
     line(style, verdict, &format!("{what}{tail}"), &took)
 }
 
+/// The line of a call that runs, without a line feed.
+#[must_use]
+pub fn running_line(style: Style, intent: &ToolIntent) -> String {
+    let what = named(&intent.tool, &intent.arguments);
+    match style {
+        Style::Plain => format!("[running] {what}"),
+        Style::Fancy => format!("\x1b[2m… {what}\x1b[0m"),
+    }
+}
+
 /// The line of a call in a reply that its provider ran, without a line feed; none if there is no such call.
 #[must_use]
 pub fn hosted_line(style: Style, reply: &[ReplyPart], of: &str) -> Option<String> {

@@ -14,6 +14,7 @@ use super::period::{Period, period};
 
 /// Where clients reach the service.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Listening")]
 pub struct ListenArgs {
     /// Port to listen on
     #[arg(long, value_name = "N", default_value_t = 4096, env = "OPENCODE_CLOUD_PORT")]
@@ -21,18 +22,19 @@ pub struct ListenArgs {
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env = "OPENCODE_CLOUD_BIND")]
     pub bind: IpAddr,
-    /// Let sessions run in any directory of this machine; on loopback only, and the default of `up` there
+    /// Let sessions work in any directory of this machine. Only on loopback, where it is the default of `up`
     #[arg(long, env = "OPENCODE_CLOUD_ALLOW_LOCAL_PATHS")]
     pub allow_local_paths: bool,
 }
 
 /// Which model answers.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Model")]
 pub struct ModelArgs {
     /// Base URL of a model server, such as http://127.0.0.1:11434/v1
     #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_MODEL_URL")]
     pub model_url: Option<String>,
-    /// How the server at --model-url is spoken to: openai-chat, openai-responses, anthropic-messages, gemini or
+    /// Protocol of the server at --model-url: openai-chat, openai-responses, anthropic-messages, gemini or
     /// bedrock-converse
     #[arg(
         long,
@@ -42,11 +44,11 @@ pub struct ModelArgs {
         env = "OPENCODE_CLOUD_MODEL_PROTOCOL"
     )]
     pub model_protocol: Protocol,
-    /// The model of sessions that choose none; otherwise the first that the server lists, if it speaks one of
-    /// OpenAI's protocols
+    /// Model of sessions that choose none [default: the first that the server at --model-url lists, if it speaks one
+    /// of OpenAI's protocols]
     #[arg(long, value_name = "NAME", env = "OPENCODE_CLOUD_MODEL")]
     pub model: Option<String>,
-    /// What the provider at --model-url is called in `provider/model`
+    /// Name of the provider at --model-url, as in `provider/model`
     #[arg(
         long,
         value_name = "NAME",
@@ -57,14 +59,17 @@ pub struct ModelArgs {
     /// Key for --model-url
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_MODEL_KEY", hide_env_values = true)]
     pub model_key: Option<String>,
-    /// Tokens that fit into a request of the configured model and its answer; from near there on conversations are
-    /// compacted [default: unknown, only when the model refuses a request]
+    /// Tokens that a request to the configured model and its answer may have together. Conversations are compacted
+    /// before they reach it [default: unknown; compacted when the model refuses a request]
     #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_MODEL_CONTEXT_LIMIT")]
     pub model_context_limit: Option<u64>,
-    /// Tokens that an answer of the configured model may have; asked for in all protocols but openai-chat
+    /// Tokens that fit into a request of the configured model, where that is fewer than its context has
+    #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_MODEL_INPUT_LIMIT")]
+    pub model_input_limit: Option<u64>,
+    /// Tokens that an answer of the configured model may have; sent in all protocols but openai-chat
     #[arg(long, value_name = "N", env = "OPENCODE_CLOUD_MODEL_OUTPUT_LIMIT")]
     pub model_output_limit: Option<u64>,
-    /// What the configured model costs, in USD per 1M tokens [default: nothing]
+    /// Prices of the configured model in USD per 1M tokens [default: free]
     #[arg(
         long,
         value_name = "IN,OUT,CACHE_READ,CACHE_WRITE",
@@ -82,6 +87,7 @@ impl ModelArgs {
     pub(crate) fn facts(&self) -> ModelFacts {
         ModelFacts {
             context_limit: self.model_context_limit,
+            input_limit: self.model_input_limit,
             output_limit: self.model_output_limit,
             prices: self.model_price.clone(),
             generation: Generation {
@@ -104,15 +110,16 @@ fn protocol(id: &str) -> Result<Protocol, String> {
 
 /// Where data is.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Data")]
 pub struct DataArgs {
-    /// Folder for everything that is kept: Postgres, blobs, workspaces
+    /// Folder for all data: Postgres, blobs, workspaces [default: below the user's data folder; the start prints it]
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Folder for managed workspaces [default: in --data-dir]
+    /// Folder for managed workspaces [default: in the data folder]
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
     pub workspace_dir: Option<PathBuf>,
-    /// Whether workers that may take over from each other see one --workspace-dir (shared), or each has its own and
-    /// makes a workspace anew from its newest snapshot (own); --data-dir, which has the snapshots, is shared in both
+    /// Whether all workers see one --workspace-dir (shared), or each has its own and restores a workspace from its
+    /// newest snapshot when it takes over (own). The data folder, which has the snapshots, is shared in both cases
     #[arg(
         long,
         value_name = "DISK",
@@ -121,8 +128,8 @@ pub struct DataArgs {
         env = "OPENCODE_CLOUD_WORKSPACE_DISK"
     )]
     pub workspace_disk: Disk,
-    /// How long a blob is kept that no row names any more, as those of a session that was deleted, or never named: longer
-    /// than the age of the oldest backup that you would restore. Seconds, or such as 12h, 30d; off: for ever
+    /// How long to keep a blob that no row names, such as those of a deleted session. Choose more than the age of the
+    /// oldest backup that you would restore: seconds, 12h or 30d; off keeps them for ever
     #[arg(
         long,
         value_name = "DURATION",
@@ -153,10 +160,15 @@ impl From<Disk> for worker::WorkspaceDisk {
 
 /// How sessions run.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Sessions")]
 pub struct DrainArgs {
     /// Sessions that run at once
     #[arg(long, value_name = "N", default_value_t = 256, env = "OPENCODE_CLOUD_SLOTS")]
     pub slots: usize,
+    /// Run the commands of models although others than this machine can reach the service, or, in a worker, may: whoever
+    /// has a key can then run any command as the service's user; with one organisation only
+    #[arg(long, env = "OPENCODE_CLOUD_TRUST_TOOLS")]
+    pub trust_tools: bool,
     /// Lines that a model sees of one tool result
     #[arg(
         long,
@@ -173,10 +185,10 @@ pub struct DrainArgs {
         env = "OPENCODE_CLOUD_TOOL_OUTPUT_BYTES"
     )]
     pub tool_output_bytes: usize,
-    /// Time zone of the dates that a model sees, such as Europe/Berlin [default: this machine's in `up`, UTC in a cluster]
+    /// Time zone of the dates that models see, such as Europe/Berlin [default: this machine's in `up`, UTC in a cluster]
     #[arg(long, value_name = "ZONE", env = "OPENCODE_CLOUD_TIME_ZONE")]
     pub time_zone: Option<String>,
-    /// Do not tell models the project's own AGENTS.md files; an organisation's instructions are told all the same
+    /// Ignore the project's own AGENTS.md files and skills; an organisation's instructions still apply
     #[arg(
         long,
         env = "OPENCODE_DISABLE_PROJECT_CONFIG",
@@ -204,6 +216,7 @@ impl DrainArgs {
 
 /// How processes of one cluster find each other.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
     /// The cluster's Postgres, provisioned by `opencode-cloud migrate`
     #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_DATABASE_URL", hide_env_values = true)]
@@ -222,7 +235,7 @@ pub struct ClusterArgs {
         env = "OPENCODE_CLOUD_PLACEMENT_PEERS"
     )]
     pub placement_peers: Vec<String>,
-    /// What internal listeners ask for; required to bind one beyond loopback
+    /// Secret that the roles of a cluster share; required by placement, and to bind another internal listener beyond loopback
     #[arg(
         long,
         value_name = "SECRET",

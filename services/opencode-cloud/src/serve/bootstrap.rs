@@ -1,18 +1,37 @@
 //! The first organisation and its first key.
+//!
+//! The key of a service with its own data folder is kept in that folder, which holds every other secret of the service
+//! too. Each start finds it there and can tell the caller's client profile again: a start that fails later, a lost
+//! profile or another port does not lock anybody out.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use domain::{Clock, OrgId};
-use store::{NewKey, Store};
+use store::{NewKey, Store, StoreError};
 
 use super::ServeError;
+use crate::profile::{ProfileError, ProfileFile};
 
-/// What came of the first key.
+/// The file of the first key in a data folder.
+const KEY_FILE: &str = "client.key";
+
+/// The key that clients may use.
+#[derive(Debug)]
 pub(crate) enum FirstKey {
-    /// It was made now: show it, once.
-    Made(String),
+    /// This one, which the data folder keeps in this file.
+    Kept {
+        /// The key.
+        key: String,
+        /// Its file.
+        file: PathBuf,
+    },
     /// It was given with --bootstrap-key.
     Given,
-    /// There were keys already.
-    Present,
+    /// There are keys already, and the data folder has none of them.
+    Elsewhere,
 }
 
 /// The row of the key of `--bootstrap-key`. Asked before anything is started: a key that cannot be is refused at once.
@@ -21,22 +40,122 @@ pub(crate) fn given(key: Option<&str>) -> Result<Option<NewKey>, ServeError> {
     key.map(auth::bootstrap_key).transpose().map_err(refused)
 }
 
-/// Makes sure that the first organisation and a key for it are there.
+/// Makes sure that the first organisation and the given key are there.
+pub(crate) async fn give_key(
+    store: &Store,
+    clock: &dyn Clock,
+    given: NewKey,
+) -> Result<(), ServeError> {
+    let now = clock.now_ms();
+    store.ensure_organisation(OrgId::FIRST, "default".into(), now).await?;
+    Ok(store.create_key(OrgId::FIRST, given, now).await?)
+}
+
+/// Makes sure that the first organisation and a key for it are there; the data folder keeps a key that is made.
 pub(crate) async fn first_key(
     store: &Store,
     clock: &dyn Clock,
     given: Option<NewKey>,
+    data: &Path,
 ) -> Result<FirstKey, ServeError> {
-    let now = clock.now_ms();
-    store.ensure_organisation(OrgId::FIRST, "default".into(), now).await?;
     if let Some(key) = given {
-        store.create_key(OrgId::FIRST, key, now).await?;
+        give_key(store, clock, key).await?;
         return Ok(FirstKey::Given);
     }
+    let now = clock.now_ms();
+    store.ensure_organisation(OrgId::FIRST, "default".into(), now).await?;
+    let file = data.join(KEY_FILE);
+    let kept = kept(&file)?;
     if store.count_keys(OrgId::FIRST).await? > 0 {
-        return Ok(FirstKey::Present);
+        let Some(key) = kept else { return Ok(FirstKey::Elsewhere) };
+        return match store.key_by_hash(auth::hash(&key).to_vec(), now).await {
+            Ok(_) => Ok(FirstKey::Kept { key, file }),
+            Err(StoreError::NotFound) => Ok(FirstKey::Elsewhere), // revoked, or of another database
+            Err(error) => Err(error.into()),
+        };
     }
-    let (text, key) = auth::generate_key("first boot");
-    store.create_key(OrgId::FIRST, key, now).await?;
-    Ok(FirstKey::Made(text))
+    // On disk before it is in the database: a start that dies in between makes the same key valid.
+    let (key, row) = match kept {
+        Some(key) => {
+            let row = auth::bootstrap_key(&key).map_err(|error| {
+                ServeError::Usage(format!(
+                    "{} does not hold an API key ({error}); remove it and start again",
+                    file.display()
+                ))
+            })?;
+            (key, NewKey { name: FIRST_NAME.to_owned(), ..row })
+        }
+        None => {
+            let (key, row) = auth::generate_key(FIRST_NAME);
+            keep(&file, &key).map_err(|error| unkept(&file, "write", &error))?;
+            (key, row)
+        }
+    };
+    store.create_key(OrgId::FIRST, row, now).await?;
+    Ok(FirstKey::Kept { key, file })
+}
+
+const FIRST_NAME: &str = "first boot";
+
+fn kept(file: &Path) -> Result<Option<String>, ServeError> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|key| !key.is_empty())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unkept(file, "read", &error)),
+    }
+}
+
+fn keep(file: &Path, key: &str) -> io::Result<()> {
+    let fresh = file.with_added_extension("new");
+    let mut options = OpenOptions::new();
+    let mut to = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    writeln!(to, "{key}")?;
+    to.sync_all()?;
+    fs::rename(&fresh, file)?;
+    file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+fn unkept(file: &Path, action: &str, error: &io::Error) -> ServeError {
+    ServeError::stopped(&format!("cannot {action} the API key in {}", file.display()), error)
+}
+
+/// Where clients find the key, for the greeting.
+pub(crate) struct KeyPlace {
+    /// One line for people.
+    pub(crate) told: String,
+    /// Whether commands of this caller have the key without being told.
+    pub(crate) is_in_profile: bool,
+}
+
+/// Writes the key into the caller's client profile.
+pub(crate) fn note(key: &FirstKey, urls: &[String]) -> KeyPlace {
+    match key {
+        FirstKey::Kept { key, file } => {
+            let noted = ProfileFile::of_caller().and_then(|profile| {
+                profile.remember(urls, key).map(|()| profile.path().display().to_string())
+            });
+            noted_or_kept(noted, file)
+        }
+        FirstKey::Given => {
+            KeyPlace { told: "the one given with --bootstrap-key".to_owned(), is_in_profile: false }
+        }
+        FirstKey::Elsewhere => KeyPlace {
+            told: "one that was made earlier and is not in the data folder; \
+                   start with --bootstrap-key KEY to add another"
+                .to_owned(),
+            is_in_profile: false,
+        },
+    }
+}
+
+fn noted_or_kept(noted: Result<String, ProfileError>, file: &Path) -> KeyPlace {
+    match noted {
+        Ok(profile) => KeyPlace {
+            told: format!("in {profile}, where the commands below find it"),
+            is_in_profile: true,
+        },
+        Err(error) => {
+            KeyPlace { told: format!("in {} ({error})", file.display()), is_in_profile: false }
+        }
+    }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use catalog::{Feed, Freshness, Refresh};
 use clap::Args;
 use domain::{Clock, TimestampMs};
-use llm_client::{Options, ProviderTransport, ReqwestTransport, Secret};
+use egress::{Egress, FetchLimits};
+use llm_client::{ProviderTransport, Secret};
 use rand::RngExt;
 use reqwest::Url;
 use store::{CatalogSnapshot, LastCatalog, Store};
@@ -26,6 +27,8 @@ const REFRESH: TaskKind = TaskKind::new("catalog", OnError::Log, OnCancel::Abort
 const FIRST: Duration = Duration::from_secs(5);
 /// For a whole fetch.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Redirects that a fetch follows.
+const REDIRECTS: usize = 3;
 /// The longest time until a process has what another has fetched, half as much again at most.
 const LOOK: Duration = Duration::from_secs(60);
 /// As long as no catalog is fresh: who fetches has it soon.
@@ -34,12 +37,13 @@ const STALE_LOOK: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_secs(60);
 /// Where the catalog of models comes from.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Catalog of models")]
 pub struct CatalogArgs {
-    /// URL of a catalog in the shape of https://models.dev/api.json, to be fetched from time to time [default: none; the
-    /// catalog that is shipped with this build, and nothing is fetched]
+    /// URL of a catalog in the format of https://models.dev/api.json, fetched from time to time [default: the catalog
+    /// that is shipped with this build; nothing is fetched]
     #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_CATALOG_URL")]
     pub catalog_url: Option<String>,
-    /// How old what was fetched from --catalog-url may become: seconds, or such as 30m, 6h, 1d; off: as if there were none
+    /// Age at which the catalog is fetched again: seconds, 30m, 6h or 1d; off fetches nothing
     #[arg(
         long,
         value_name = "DURATION",
@@ -83,15 +87,15 @@ impl CatalogArgs {
     /// The URL is none.
     pub(crate) async fn feed(
         &self,
+        egress: &Egress,
         store: &Store,
         clock: &Arc<dyn Clock>,
         role: &TaskGroup,
     ) -> Result<Arc<Feed>, ServeError> {
         let feed = Arc::new(Feed::new(catalog::shipped()));
         let Some(from) = self.refresh()? else { return Ok(feed) };
-        let transport = ReqwestTransport::new(&Options::default())
-            .map_err(|error| ServeError::stopped("catalogs cannot be fetched", &error))?;
-        let transport = Arc::new(transport);
+        let limits = FetchLimits { time: TIMEOUT, bytes: catalog::MAX_BYTES, redirects: REDIRECTS };
+        let transport = Arc::new(egress.for_operator().following(limits));
         let keeper = Keeper::new(feed.clone(), store, clock, transport, from);
         if tokio::time::timeout(FIRST, Box::pin(keeper.first())).await.is_err() {
             info!(

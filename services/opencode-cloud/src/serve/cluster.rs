@@ -1,13 +1,19 @@
 //! `dev-cluster`: the service as separate processes on loopback, as a cluster has them.
+//!
+//! Long because it is one list: each role's command line, in the order in which the roles start.
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use boot::{
-    DataDir, GuardedChild, GuardedCommand, Nats, NatsOptions, Postgres, PostgresOptions,
+    DataDir, GuardedChild, GuardedCommand, Nats, NatsOptions, NatsRole, Postgres, PostgresOptions,
     StopSignal, default_data_dir, ensure_free_space, free_port,
 };
 use clap::Args;
@@ -19,8 +25,10 @@ use tasks::CancellationToken;
 
 use super::ServeError;
 use super::args::{Disk, ModelArgs};
-use super::bootstrap;
+use super::bootstrap::{self, FirstKey};
 use super::catalog::CatalogArgs;
+use super::egress::EgressArgs;
+use super::greeting;
 use super::model::{check_named, is_simulated};
 use super::secrets::{self, SecretsArgs};
 use crate::output::Screen;
@@ -31,8 +39,10 @@ const MIN_FREE_BYTES: u64 = 512 * 1024 * 1024;
 const START: Duration = Duration::from_secs(30);
 /// How long a process may take to stop.
 const STOP: Duration = Duration::from_secs(25);
-/// A process that ended by itself is started again after this.
+/// A process that exits is restarted after this.
 const RESTART: Duration = Duration::from_secs(1);
+/// Where the secret of placement is kept, in the data folder.
+const SECRET_FILE: &str = "cluster.secret";
 /// How often the processes are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -48,7 +58,7 @@ pub struct ClusterCommand {
     /// Folder for managed workspaces [default: in --data-dir]
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
     pub workspace_dir: Option<PathBuf>,
-    /// Whether the workers see one folder (shared), or each has one of its own (own), as on machines of their own
+    /// Whether the workers see one folder of workspaces (shared), or each has its own, as on separate machines (own)
     #[arg(
         long,
         value_name = "DISK",
@@ -63,12 +73,15 @@ pub struct ClusterCommand {
     /// Which models there are beside.
     #[command(flatten)]
     pub catalog: CatalogArgs,
-    /// A key for clients, of at least 20 characters; otherwise one is made at the first start and shown once
+    /// Another API key, of at least 20 characters [default: one is made at the first start, for the client profile]
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
     /// What credentials are sealed under.
     #[command(flatten)]
     pub secrets: SecretsArgs,
+    /// Where requests may go.
+    #[command(flatten)]
+    pub egress: EgressArgs,
     /// Placement members
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub placements: u16,
@@ -87,7 +100,7 @@ pub struct ClusterCommand {
         hide = true
     )]
     pub drop_signals: f64,
-    /// Leave processes that end as they are, instead of starting them again
+    /// Do not restart processes that exit
     #[arg(long)]
     pub no_restart: bool,
 }
@@ -98,6 +111,8 @@ struct Process {
     role: &'static str,
     url: String,
     args: Vec<String>,
+    /// Settings that others must not see in a list of processes.
+    variables: Vec<(&'static str, String)>,
     child: Option<GuardedChild>,
     pid: u32,
     ended: Option<std::time::Instant>,
@@ -156,6 +171,8 @@ impl Cluster {
         store::provision(&connection.superuser_url(boot::DATABASE), &passwords).await?;
         let migrate = store::role_url(&connection.url(), "oc_migrate", Some(&passwords.migrate))?;
         store::migrate(&migrate).await?;
+        // The processes of this cluster are all of this build.
+        Store::raise_feature_level(&migrate).await?;
         let database = store::role_url(&connection.url(), "oc_app", Some(&passwords.serve))?;
         let key = self.first_key(args, &database).await?;
         // One simulated model for all workers, since they must resolve to the same one.
@@ -184,10 +201,17 @@ impl Cluster {
         for process in &self.processes {
             lines.push(format!("  {:10} {:7} {}", process.role, process.pid, process.url));
         }
-        lines.push(format!("API key: {key}"));
+        lines.push(format!("Data:  {}", self.data.path().display()));
+        let gateways = self.processes.iter().filter(|process| process.role == "gateway");
+        let gateways: Vec<String> = gateways.map(|process| process.url.clone()).collect();
+        let place = bootstrap::note(&key, &gateways);
+        lines.push(format!("Key:   {}", place.told));
         if simulated.is_some() {
-            lines.push("Model: simulated (a small program, no language model)".into());
+            lines.push("Model: simulated: a small program, not a language model".into());
         }
+        lines.push("Try, in another terminal:".into());
+        let key = if place.is_in_profile { "" } else { "OPENCODE_CLOUD_KEY=KEY " };
+        lines.push(format!("  {key}{} run \"list the files\"", greeting::program()));
         for line in lines {
             screen.out.line(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
         }
@@ -198,17 +222,17 @@ impl Cluster {
         ended
     }
 
-    async fn first_key(&self, args: &ClusterCommand, database: &str) -> Result<String, ServeError> {
+    async fn first_key(
+        &self,
+        args: &ClusterCommand,
+        database: &str,
+    ) -> Result<FirstKey, ServeError> {
         let store = Store::connect(&store::StoreOptions::new(database))?;
         let clock = domain::SystemClock::new();
         let given = bootstrap::given(args.bootstrap_key.as_deref())?;
-        let made = bootstrap::first_key(&store, &clock, given).await;
+        let key = bootstrap::first_key(&store, &clock, given, self.data.path()).await;
         store.close().await;
-        Ok(match made? {
-            bootstrap::FirstKey::Made(key) => format!("{key} (shown once)"),
-            bootstrap::FirstKey::Given => "the one given with --bootstrap-key".into(),
-            bootstrap::FirstKey::Present => "as shown at the first start".into(),
-        })
+        key
     }
 
     /// What every role is given.
@@ -226,8 +250,6 @@ impl Cluster {
             .collect();
         let peers: Vec<&str> = members.iter().map(|member| member.url.as_str()).collect();
         let cluster = vec![
-            format!("--database-url={database}"),
-            format!("--nats-url={}", self.nats.url()),
             format!("--placement-peers={}", peers.join(",")),
             format!("--drop-signals={}", args.drop_signals),
         ];
@@ -243,18 +265,27 @@ impl Cluster {
         if simulated.is_none() {
             model.push(format!("--model-protocol={}", args.model.model_protocol.id()));
         }
-        for (flag, value) in [
-            ("--model", &args.model.model),
-            ("--model-key", &args.model.model_key),
-            ("--openai-api-key", &args.model.openai_api_key),
-        ] {
-            model.extend(value.iter().map(|value| format!("{flag}={value}")));
-        }
+        model.extend(args.model.model.iter().map(|value| format!("--model={value}")));
         model.extend(args.catalog.words());
         let keys = args.secrets.or_made_in(self.data.path())?;
         secrets::parse(&keys)?;
-        let secrets = format!("--secrets-key={}", keys.trim_end().replace('\n', ","));
-        Ok(Roles { members, cluster, model, secrets })
+        let secret = own_secret(&self.data)?;
+        let variables = vec![
+            ("OPENCODE_CLOUD_DATABASE_URL", database.to_owned()),
+            ("OPENCODE_CLOUD_CLUSTER_SECRET", secret.clone()),
+        ];
+        // Sessions run in any directory of this machine anyway: whoever reaches the cluster is who runs it.
+        let egress = EgressArgs { egress_private: true, ..args.egress.clone() };
+        let mut providers =
+            vec![("OPENCODE_CLOUD_SECRETS_KEY", keys.trim_end().replace('\n', ","))];
+        providers.extend(egress.variables());
+        for (name, value) in [
+            ("OPENCODE_CLOUD_MODEL_KEY", &args.model.model_key),
+            ("OPENAI_API_KEY", &args.model.openai_api_key),
+        ] {
+            providers.extend(value.iter().map(|value| (name, value.clone())));
+        }
+        Ok(Roles { members, cluster, model, variables, providers, secret })
     }
 
     /// Starts the members and founds their group at the first start of the data folder.
@@ -279,14 +310,17 @@ impl Cluster {
                 format!("--data-dir={}", folder.display()),
             ];
             words.extend(roles.cluster.iter().cloned());
-            self.add(format!("placement-{}", member.id), "placement", member.url.clone(), words);
+            let name = format!("placement-{}", member.id);
+            let nats = self.nats.url_for(NatsRole::Placement).to_string();
+            let variables = with_nats(roles.variables.clone(), nats);
+            self.add(name, "placement", member.url.clone(), words, variables);
         }
         self.start_missing()?;
         let urls: Vec<String> = roles.members.iter().map(|member| member.url.clone()).collect();
         for url in &urls {
             answers(&format!("{url}/healthz")).await?;
         }
-        let admin = PlacementAdmin::new(urls, None);
+        let admin = PlacementAdmin::new(urls, Some(roles.secret.clone()));
         admin
             .init(&roles.members)
             .await
@@ -302,7 +336,9 @@ impl Cluster {
                 "worker".to_owned(),
                 format!("--port={port}"),
                 format!("--node=worker-{number}"),
-                roles.secrets.clone(),
+                // All gateways are on loopback.
+                "--trust-tools".to_owned(),
+                "--allow-local-paths".to_owned(),
                 format!("--data-dir={}", self.data.path().display()),
             ];
             match args.workspace_disk {
@@ -324,6 +360,7 @@ impl Cluster {
                 "worker",
                 format!("http://127.0.0.1:{port}"),
                 words,
+                with_nats(roles.with_providers(), self.nats.url_for(NatsRole::Worker).to_string()),
             );
         }
         Ok(())
@@ -337,21 +374,29 @@ impl Cluster {
                 format!("--port={port}"),
                 "--allow-local-paths".to_owned(),
                 format!("--blob-dir={}", self.data.path().join("blobs").display()),
-                roles.secrets.clone(),
             ];
             if let Ok(here) = std::env::current_dir() {
                 words.push(format!("--directory={}", here.display()));
             }
             words.extend(roles.cluster.iter().chain(&roles.model).cloned());
             let name = format!("gateway-{}", number + 1);
-            self.add(name, "gateway", format!("http://127.0.0.1:{port}"), words);
+            let url = format!("http://127.0.0.1:{port}");
+            let nats = self.nats.url_for(NatsRole::Gateway).to_string();
+            self.add(name, "gateway", url, words, with_nats(roles.with_providers(), nats));
         }
         Ok(())
     }
 
-    fn add(&mut self, name: String, role: &'static str, url: String, args: Vec<String>) {
+    fn add(
+        &mut self,
+        name: String,
+        role: &'static str,
+        url: String,
+        args: Vec<String>,
+        variables: Vec<(&'static str, String)>,
+    ) {
         let (child, pid, ended) = (None, 0, None);
-        self.processes.push(Process { name, role, url, args, child, pid, ended });
+        self.processes.push(Process { name, role, url, args, variables, child, pid, ended });
     }
 
     /// Starts every process that does not run.
@@ -375,7 +420,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts again what ends, and keeps cluster.json true, until the end is asked for.
+    /// Restarts each process that exits and keeps cluster.json true, until the cluster is to stop.
     async fn watch(
         &mut self,
         args: &ClusterCommand,
@@ -394,12 +439,14 @@ impl Cluster {
             let mut changed = servers != (self.postgres.pid(), self.nats.pid());
             servers = (self.postgres.pid(), self.nats.pid());
             for process in &mut self.processes {
-                if process.has_ended().await {
-                    say(screen, &format!("{} ({}) ended", process.name, process.pid));
+                if let Some(status) = process.has_ended().await {
+                    let how = ended(&status);
+                    say(screen, &format!("{} ({}) {how}", process.name, process.pid));
                     changed = true;
                 }
                 if !args.no_restart && process.ended.is_some_and(|at| at.elapsed() >= RESTART) {
                     process.start(&logs)?;
+                    say(screen, &format!("{} restarted ({})", process.name, process.pid));
                     changed = true;
                 }
             }
@@ -426,9 +473,7 @@ impl Cluster {
             rows.push(json!({"role": "nats", "pid": pid, "url": url}));
         }
         let text = json!({ "processes": rows }).to_string();
-        let new = self.manifest.with_extension("json.new");
-        std::fs::write(&new, text)
-            .and_then(|()| std::fs::rename(&new, &self.manifest))
+        write_private(&self.manifest, &text)
             .map_err(|error| ServeError::stopped("cluster.json cannot be written", &error))
     }
 
@@ -462,21 +507,68 @@ struct Roles {
     members: Vec<Member>,
     cluster: Vec<String>,
     model: Vec<String>,
-    /// For gateways and workers.
-    secrets: String,
+    /// For all, in their environment.
+    variables: Vec<(&'static str, String)>,
+    /// For gateways and workers too.
+    providers: Vec<(&'static str, String)>,
+    /// What placement asks for.
+    secret: String,
+}
+
+impl Roles {
+    fn with_providers(&self) -> Vec<(&'static str, String)> {
+        self.variables.iter().chain(&self.providers).cloned().collect()
+    }
+}
+
+/// With how a role reaches NATS: each may do no more there than it needs.
+fn with_nats(
+    mut variables: Vec<(&'static str, String)>,
+    url: String,
+) -> Vec<(&'static str, String)> {
+    variables.push(("OPENCODE_CLOUD_NATS_URL", url));
+    variables
+}
+
+/// What the cluster's placement asks for, also of `opencode-cloud placement`: made at the first start.
+fn own_secret(data: &DataDir) -> Result<String, ServeError> {
+    let path = data.path().join(SECRET_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            let what = format!("cannot read {}", path.display());
+            return Err(ServeError::stopped(&what, &error));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let secret = auth::generate();
+    write_private(&path, &secret).map_err(|error| {
+        ServeError::stopped(&format!("cannot write {}", path.display()), &error)
+    })?;
+    Ok(secret)
+}
+
+/// Writes a file whole, for nobody but this user: readers see the old one or the new one.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let _stale = std::fs::remove_file(&new);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(&new, path)
 }
 
 impl Process {
     fn start(&mut self, logs: &Path) -> Result<(), ServeError> {
         let path = logs.join(format!("{}.log", self.name));
-        let open = || File::options().create(true).append(true).open(&path);
+        let open = || File::options().create(true).append(true).mode(0o600).open(&path);
         let (out, err) = open().and_then(|out| Ok((out, open()?))).map_err(|error| {
             ServeError::stopped(&format!("{} cannot be written", path.display()), &error)
         })?;
         let this = std::env::current_exe()
             .map_err(|error| ServeError::stopped("this executable cannot be found", &error))?;
         let mut command = GuardedCommand::new(&this, StopSignal::Terminate);
-        command.command().args(&self.args).stdout(out).stderr(err);
+        command.command().args(&self.args).envs(self.variables.iter().cloned());
+        command.command().stdout(out).stderr(err);
         let child = command.spawn()?;
         self.pid = child.pid().unwrap_or_default();
         self.child = Some(child);
@@ -484,15 +576,25 @@ impl Process {
         Ok(())
     }
 
-    /// Notes an end that was not asked for. True once for each.
-    async fn has_ended(&mut self) -> bool {
-        let Some(child) = &mut self.child else { return false };
-        let ended = tokio::time::timeout(Duration::ZERO, child.wait()).await.is_ok();
-        if ended {
-            self.child = None;
-            self.ended = Some(std::time::Instant::now());
-        }
-        ended
+    /// Notes an end that nobody asked for, and returns how it ended. Once for each.
+    async fn has_ended(&mut self) -> Option<std::io::Result<ExitStatus>> {
+        let child = self.child.as_mut()?;
+        let status = tokio::time::timeout(Duration::ZERO, child.wait()).await.ok()?;
+        self.child = None;
+        self.ended = Some(std::time::Instant::now());
+        Some(status)
+    }
+}
+
+/// How a process ended, for people.
+fn ended(status: &std::io::Result<ExitStatus>) -> String {
+    match status {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("ended with exit code {code}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => "ended".to_owned(),
+        },
+        Err(error) => format!("ended ({error})"),
     }
 }
 

@@ -10,6 +10,7 @@ use domain::{OrgId, SystemClock};
 use store::{Store, StoreOptions};
 
 use super::ServeError;
+use super::egress::EgressArgs;
 use super::secrets::{self, SecretsArgs};
 use super::up::{check_schema, own_postgres};
 use crate::output::Screen;
@@ -113,7 +114,8 @@ async fn on_database(
     let store = Store::connect(&options)?;
     // Nobody is asked for tokens here.
     let clock = Arc::new(SystemClock::new());
-    let credentials = secrets::credentials(store.clone(), Some(keys), false, clock)?;
+    let egress = EgressArgs::default().egress()?;
+    let credentials = secrets::credentials(store.clone(), Some(keys), egress, None, clock);
     let done = work(credentials).await;
     store.close().await;
     done

@@ -12,7 +12,7 @@ pub struct MigrateArgs {
     /// The database, as a user that may create roles; with --no-provision, as oc_migrate
     #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
-    /// Password for the role oc_migrate [default: that of --database-url]
+    /// Password for the role oc_migrate: another one than that of --database-url
     #[arg(
         long,
         value_name = "PASSWORD",
@@ -20,7 +20,7 @@ pub struct MigrateArgs {
         hide_env_values = true
     )]
     pub migrate_password: Option<String>,
-    /// Password for the roles oc_app and oc_sched [default: that of --database-url]
+    /// Password for the roles oc_app and oc_sched: another one than the other two
     #[arg(
         long,
         value_name = "PASSWORD",
@@ -42,17 +42,7 @@ pub async fn execute(args: MigrateArgs, screen: &mut Screen) -> Result<u8, Serve
         args.database_url.clone()
     } else {
         let own = store::url_password(&args.database_url)?;
-        let password = |given: Option<String>, role: &str| {
-            given.or_else(|| own.clone()).ok_or_else(|| {
-                ServeError::Usage(format!(
-                    "a password for {role} is needed: the --database-url has none to take"
-                ))
-            })
-        };
-        let passwords = RolePasswords {
-            migrate: password(args.migrate_password, "oc_migrate (--migrate-password)")?,
-            serve: password(args.serve_password, "oc_app and oc_sched (--serve-password)")?,
-        };
+        let passwords = passwords(args.migrate_password, args.serve_password, own.as_deref())?;
         store::provision(&args.database_url, &passwords).await?;
         store::role_url(&args.database_url, "oc_migrate", Some(&passwords.migrate))?
     };
@@ -60,4 +50,65 @@ pub async fn execute(args: MigrateArgs, screen: &mut Screen) -> Result<u8, Serve
     let line = format!("the database is at schema {}", store::SCHEMA_VERSION);
     screen.out.line(&line).map_err(|error| ServeError::stopped("cannot print", &error))?;
     Ok(0)
+}
+
+/// Whoever has a service's password must not be the superuser, nor the owner of the tables, by it: the roles keep
+/// organisations apart.
+fn passwords(
+    migrate: Option<String>,
+    serve: Option<String>,
+    own: Option<&str>,
+) -> Result<RolePasswords, ServeError> {
+    let given = |password: Option<String>, flag: &str, role: &str| {
+        password.filter(|password| !password.is_empty()).ok_or_else(|| {
+            ServeError::Usage(format!(
+                "{flag} is missing: {role} needs a password of its own; make one with `openssl rand -hex 24`"
+            ))
+        })
+    };
+    let migrate = given(migrate, "--migrate-password", "the role oc_migrate")?;
+    let serve = given(serve, "--serve-password", "the roles oc_app and oc_sched")?;
+    let same = |one: &str, other: &str| {
+        ServeError::Usage(format!(
+            "{one} is the password of {other}: whoever has the one has the other's rights; make another with \
+             `openssl rand -hex 24`"
+        ))
+    };
+    if migrate == serve {
+        return Err(same("--serve-password", "--migrate-password"));
+    }
+    if own == Some(migrate.as_str()) {
+        return Err(same("--migrate-password", "--database-url"));
+    }
+    if own == Some(serve.as_str()) {
+        return Err(same("--serve-password", "--database-url"));
+    }
+    Ok(RolePasswords { migrate, serve })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Finding security 7: the service's roles had the superuser's password unless somebody thought of it.
+    #[test]
+    fn roles_have_passwords_of_their_own() {
+        let asked = |migrate: Option<&str>, serve: Option<&str>, own: Option<&str>| {
+            let passwords = passwords(migrate.map(str::to_owned), serve.map(str::to_owned), own);
+            passwords.map(|_| ()).map_err(|error| error.to_string())
+        };
+        for (migrate, serve, own, says) in [
+            (None, None, Some("admin"), "--migrate-password is missing"),
+            (Some("a"), None, Some("admin"), "--serve-password is missing"),
+            (Some(""), Some("b"), Some("admin"), "--migrate-password is missing"),
+            (Some("a"), Some("a"), Some("admin"), "--serve-password is the password of"),
+            (Some("admin"), Some("b"), Some("admin"), "--migrate-password is the password of"),
+            (Some("a"), Some("admin"), Some("admin"), "--serve-password is the password of"),
+        ] {
+            let refused = asked(migrate, serve, own).expect_err(says);
+            assert!(refused.starts_with(says) && refused.contains("openssl rand"), "{refused}");
+        }
+        assert_eq!(asked(Some("a"), Some("b"), Some("admin")), Ok(()));
+        assert_eq!(asked(Some("a"), Some("b"), None), Ok(()));
+    }
 }

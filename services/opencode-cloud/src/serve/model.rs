@@ -1,13 +1,19 @@
 //! Which model answers, from flags: a server that is named, a model of the catalog, or the simulated model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use catalog::{Catalog, Overrides};
-use domain::ModelRef;
-use llm_client::{Client, Endpoint, Options, Secret, normalize_base_url};
+use catalog::{Access, Catalog, Overrides};
+use domain::{ModelRef, OrgId};
+use egress::Egress;
+use llm_client::{Auth, Client, Endpoint, Options, Secret, normalize_base_url};
 use llm_protocol::Protocol;
 use session::{ConfiguredModels, ProviderSetup};
 use simulated_model::{Running, SimulatedModel};
+use store::Store;
+use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 
 use super::ServeError;
 use super::args::ModelArgs;
@@ -17,11 +23,43 @@ const OPENAI_MODEL: &str = "gpt-5-mini";
 
 /// The models of this process, and what people are told of them.
 pub(crate) struct Models {
+    /// Calls the catalog's providers, and those of organisations.
     pub(crate) client: Client,
     pub(crate) configured: ConfiguredModels,
     pub(crate) kind: ModelKind,
     /// Runs in this process when nothing else was given.
     pub(crate) simulated: Option<Running>,
+    /// The name of the server's model, where it was not given and the server has not answered yet.
+    pub(crate) pending: Option<PendingName>,
+}
+
+/// The name of a model that its server has yet to say.
+pub(crate) struct PendingName {
+    client: Client,
+    endpoint: Endpoint,
+    name: Arc<OnceLock<String>>,
+}
+
+const NAMING: TaskKind = TaskKind::new("model name", OnError::Log, OnCancel::Abort);
+/// The first pause between two looks at a server, and the longest.
+const LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+
+impl PendingName {
+    /// Asks the server until it has answered, in `role`'s group.
+    pub(crate) fn resolve(self, role: &TaskGroup) {
+        role.spawn(NAMING, async move {
+            let mut pause = LOOK.0;
+            loop {
+                tokio::time::sleep(pause).await;
+                if let Some(name) = named(&self.client, &self.endpoint).await {
+                    tracing::info!(name, "the model server answers");
+                    let _set_once = self.name.set(name);
+                    return Ok::<(), Infallible>(());
+                }
+                pause = (pause * 2).min(LOOK.1);
+            }
+        });
+    }
 }
 
 /// Whose model it is.
@@ -38,15 +76,17 @@ pub(crate) enum ModelKind {
 /// How people name the simulated model.
 const SIMULATED: &str = "simulated/simulated";
 
-/// The client of providers.
-pub(crate) fn client() -> Result<Client, ServeError> {
-    Client::new(Options::default())
-        .map_err(|error| ServeError::stopped("the client for models cannot be set up", &error))
-}
-
 /// Finds the model. Without any it starts the simulated one, in this process.
-pub(crate) async fn models(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError> {
-    let mut models = find(args, catalog).await?;
+pub(crate) async fn models(
+    args: &ModelArgs,
+    catalog: &Catalog,
+    egress: &Egress,
+) -> Result<Models, ServeError> {
+    // What flags name is reached wherever it is; what organisations name, as the operator allows.
+    let own = Client::with_transport(Arc::new(egress.for_operator()), Options::default());
+    let client = Client::with_transport(Arc::new(egress.for_organisations()), Options::default());
+    let mut models = find(args, catalog, &own, client).await?;
+    models.configured = models.configured.with_client(own);
     let model = models.configured.default_model().clone();
     models.configured = models.configured.with_facts(model, args.facts());
     Ok(models)
@@ -111,8 +151,52 @@ fn of_catalog(args: &ModelArgs, catalog: &Catalog) -> Option<ModelRef> {
     of_provider.or_else(of_openai)
 }
 
-async fn find(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError> {
-    let client = client()?;
+/// The variables of which the default model's provider wants one, where neither the environment nor the first
+/// organisation has a key for it. `None`: it can be called, or nothing is known against it.
+///
+/// # Errors
+/// The database does not answer.
+pub(crate) async fn missing_key(
+    store: &Store,
+    default: &ModelRef,
+    catalog: &Catalog,
+    env: &BTreeSet<String>,
+) -> Result<Option<Vec<String>>, ServeError> {
+    let Some(names) = unset_keys(default, catalog, env) else { return Ok(None) };
+    let settings = store.provider_settings(OrgId::FIRST).await?;
+    let credentials = store.credentials(OrgId::FIRST).await?;
+    let is_set = settings.iter().any(|row| row.provider == default.provider)
+        || credentials.iter().any(|it| it.active && it.provider == default.provider);
+    Ok((!is_set).then_some(names))
+}
+
+/// The same, of the environment alone.
+fn unset_keys(
+    default: &ModelRef,
+    catalog: &Catalog,
+    env: &BTreeSet<String>,
+) -> Option<Vec<String>> {
+    let none = Overrides::default();
+    let asked = (default.provider.as_str(), default.model.as_str(), None);
+    let found = catalog::resolve(catalog, &none, asked).ok()?;
+    let has = |name: &str| env.contains(name).then(|| "set".to_owned());
+    // A server of this machine or its network may want no key.
+    let access = Access { base_url: None, env: &has, auth: &Auth::None };
+    let is_near = found
+        .route(&access)
+        .is_ok_and(|route| !credentials::is_of_internet(&route.endpoint.base_url));
+    let is_set = !found.wants_credentials()
+        || is_near
+        || catalog::is_set_up(catalog, &none, &default.provider, &has);
+    (!is_set && !found.key_names.is_empty()).then_some(found.key_names)
+}
+
+async fn find(
+    args: &ModelArgs,
+    catalog: &Catalog,
+    own: &Client,
+    client: Client,
+) -> Result<Models, ServeError> {
     if let Some(url) = &args.model_url {
         normalize_base_url(url)
             .map_err(|error| ServeError::Usage(format!("--model-url: {error}")))?;
@@ -122,9 +206,10 @@ async fn find(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError>
         }
         let lists =
             [Protocol::OpenAiChat, Protocol::OpenAiResponses].contains(&args.model_protocol);
+        let listed = if lists && args.model.is_none() { named(own, &endpoint).await } else { None };
         let model = match &args.model {
             Some(model) => model.clone(),
-            None if lists => first_listed(&client, &endpoint).await,
+            None if lists => listed.clone().unwrap_or_else(|| PLACEHOLDER.to_owned()),
             None => {
                 let protocol = args.model_protocol.id();
                 return Err(ServeError::Usage(format!(
@@ -133,8 +218,28 @@ async fn find(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError>
             }
         };
         let kind = ModelKind::Url(url.clone());
-        let setup = ProviderSetup::new(args.model_protocol, endpoint);
-        return Ok(single(client, &args.model_provider, model, setup, kind, None));
+        let setup = ProviderSetup::new(args.model_protocol, endpoint.clone());
+        let mut models = single(client, &args.model_provider, model, setup, kind, None);
+        if args.model.is_none() {
+            // The name stays good in all processes: a gateway that knew no other may have given it to clients.
+            let name = Arc::new(OnceLock::new());
+            match listed {
+                Some(listed) => {
+                    let _set_once = name.set(listed);
+                }
+                None => {
+                    tracing::warn!(
+                        url,
+                        "the model server does not answer yet; turns fail until it does, unless --model names its model"
+                    );
+                    models.pending =
+                        Some(PendingName { client: own.clone(), endpoint, name: name.clone() });
+                }
+            }
+            let placeholder = ModelRef::new(args.model_provider.as_str(), PLACEHOLDER);
+            models.configured = models.configured.with_placeholder(placeholder, name);
+        }
+        return Ok(models);
     }
     check_named(args, catalog)?;
     if let Some(default) = of_catalog(args, catalog) {
@@ -142,7 +247,8 @@ async fn find(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError>
         let name = provider.map_or(&default.provider, |provider| &provider.name).clone();
         // Nothing is configured by hand: it is called as every other model of the catalog.
         let configured = ConfiguredModels::new(default, BTreeMap::new());
-        return Ok(Models { client, configured, kind: ModelKind::Catalog(name), simulated: None });
+        let kind = ModelKind::Catalog(name);
+        return Ok(Models { client, configured, kind, simulated: None, pending: None });
     }
     if let Some(key) = openai_key(args) {
         // One that the catalog does not know, such as a tuned one.
@@ -166,14 +272,28 @@ async fn find(args: &ModelArgs, catalog: &Catalog) -> Result<Models, ServeError>
     Ok(single(client, "simulated", model, endpoint.into(), kind, Some(running)))
 }
 
-/// The first model that the server lists. Servers that do not list theirs usually have one only, and
-/// take any name.
-async fn first_listed(client: &Client, endpoint: &Endpoint) -> String {
+/// The name of the model of a server that has not said one.
+const PLACEHOLDER: &str = "default";
+
+/// The first model that the server lists; `None` while nobody answers there. Servers that answer and list none usually
+/// have one only, and take any name.
+async fn named(client: &Client, endpoint: &Endpoint) -> Option<String> {
     match client.list_models(endpoint).await {
-        Ok(models) => models.into_iter().next().unwrap_or_else(|| "default".to_owned()),
+        Ok(models) if models.iter().any(|model| model == PLACEHOLDER) => {
+            Some(PLACEHOLDER.to_owned())
+        }
+        Ok(models) => Some(models.into_iter().next().unwrap_or_else(|| PLACEHOLDER.to_owned())),
+        Err(error) if error.status.is_some_and(|status| status < 500) => {
+            let status = error.status;
+            tracing::warn!(
+                status,
+                "the model server does not list its models; choose one with --model"
+            );
+            Some(PLACEHOLDER.to_owned())
+        }
         Err(error) => {
-            tracing::warn!(%error, "the model server does not list its models; choose one with --model");
-            "default".to_owned()
+            tracing::debug!(%error, "the model server does not answer");
+            None
         }
     }
 }
@@ -191,7 +311,7 @@ fn single(
     let model = model.strip_prefix(&prefix).map(str::to_owned).unwrap_or(model);
     let default = ModelRef::new(provider, model);
     let configured = ConfiguredModels::single(default, setup);
-    Models { client, configured, kind, simulated }
+    Models { client, configured, kind, simulated, pending: None }
 }
 
 #[cfg(test)]
@@ -237,6 +357,49 @@ mod tests {
         for words in [&[key][..], &[server], &["--model=gpt-5.5"], &["--model", claude]] {
             assert!(!is_simulated(&args(words)), "{words:?}");
         }
+    }
+
+    // Finding cluster 7: the name of the model is asked for until the server has said it.
+    #[tokio::test]
+    async fn a_server_that_comes_later_is_asked_for_its_model() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let url = format!("--model-url=http://127.0.0.1:{port}/v1");
+        let egress = egress::Egress::new(&egress::EgressOptions::default()).expect("a client");
+        let mut models =
+            super::models(&args(&[&url]), &catalog::shipped(), &egress).await.expect("it starts");
+        assert_eq!(models.configured.default_model().model, PLACEHOLDER);
+        let pending = models.pending.take().expect("nobody answers yet");
+        let name = pending.name.clone();
+        let bind = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let options = simulated_model::Options { bind, ..simulated_model::Options::default() };
+        let server = SimulatedModel::start(options).await.expect("the port is free still");
+        let root = TaskGroup::root("test");
+        pending.resolve(&root);
+        let known = async {
+            while name.get().is_none() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), known).await.expect("it is asked again");
+        assert_eq!(name.get().map(String::as_str), Some(simulated_model::MODEL));
+        root.shutdown(Duration::from_secs(2)).await;
+        server.shutdown().await;
+    }
+
+    #[test]
+    fn a_provider_of_the_internet_wants_a_key_and_a_local_one_none() {
+        let shipped = catalog::shipped();
+        let unset = |provider: &str, model: &str, env: &[&str]| {
+            let env = env.iter().map(|name| (*name).to_owned()).collect();
+            unset_keys(&ModelRef::new(provider, model), &shipped, &env)
+        };
+        let claude = "claude-sonnet-4-5";
+        assert_eq!(unset("anthropic", claude, &[]), Some(vec!["ANTHROPIC_API_KEY".to_owned()]));
+        assert_eq!(unset("anthropic", claude, &["ANTHROPIC_API_KEY"]), None);
+        assert_eq!(unset("ollama", "qwen3:8b", &[]), None);
+        assert_eq!(unset("simulated", "simulated", &[]), None);
     }
 
     #[test]

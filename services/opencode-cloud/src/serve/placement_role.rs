@@ -13,43 +13,68 @@ use tokio::net::TcpListener;
 
 use super::ServeError;
 
+/// The address of a member that nobody asks over the network. No name ends like this (RFC 2606).
+const NO_URL: &str = "http://in-process.invalid";
+
 /// What a member is assembled from.
 pub(crate) struct PlacementSetup {
     pub(crate) id: u64,
     pub(crate) data_dir: PathBuf,
-    pub(crate) listener: TcpListener,
-    pub(crate) secret: Option<String>,
+    /// For the other processes of a cluster; `None`: there are none.
+    pub(crate) internal: Option<Internal>,
     pub(crate) single: bool,
     pub(crate) store: Store,
+    /// Logs in as `oc_migrate`, where the database is our own.
+    pub(crate) migrate_url: Option<String>,
     pub(crate) signals: Arc<dyn Signals>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Starts a member in the role's group and serves its internal routes.
+/// A member's listener, and what it asks for.
+pub(crate) struct Internal {
+    pub(crate) listener: TcpListener,
+    pub(crate) secret: String,
+    /// Where the others reach it, if that is not the listener's own address.
+    pub(crate) advertise: Option<String>,
+}
+
+/// Starts a member in the role's group and serves its internal routes, if others are to reach it.
 pub(crate) async fn start(
     setup: PlacementSetup,
     role: &TaskGroup,
 ) -> Result<PlacementNode, ServeError> {
     let generation = setup.store.cluster().await?.generation;
-    let address = setup
-        .listener
-        .local_addr()
+    let (listener, secret, advertise) = match setup.internal {
+        Some(Internal { listener, secret, advertise }) => (Some(listener), Some(secret), advertise),
+        None => (None, None, Some(NO_URL.to_owned())),
+    };
+    let address = listener.as_ref().map(TcpListener::local_addr).transpose();
+    let address = address
         .map_err(|error| ServeError::stopped("the placement listener has no address", &error))?;
+    let advertise_url = match (advertise, address) {
+        (Some(url), _) => url,
+        // No address that anybody could reach it at: a group of several knows a better one.
+        (None, Some(address)) if address.ip().is_unspecified() && !setup.single => String::new(),
+        (None, Some(address)) => format!("http://{address}"),
+        (None, None) => NO_URL.to_owned(),
+    };
     let node = PlacementNode::start(Options {
         id: setup.id,
         data_dir: setup.data_dir,
-        advertise_url: format!("http://{address}"),
+        advertise_url,
         generation,
-        secret: setup.secret,
+        secret,
         single: setup.single,
         timing: Timing::default(),
         clock: setup.clock,
         signals: setup.signals,
-        ready_work: Arc::new(StoreReadyWork(setup.store)),
+        ready_work: Arc::new(StoreReadyWork { store: setup.store, migrate_url: setup.migrate_url }),
         tasks: role.clone(),
     })
     .await
     .map_err(|error| ServeError::stopped("placement cannot start", &error))?;
-    serve(&node, setup.listener, role);
+    if let Some(listener) = listener {
+        serve(&node, listener, role);
+    }
     Ok(node)
 }

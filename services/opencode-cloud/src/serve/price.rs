@@ -18,7 +18,7 @@ pub(crate) fn parse(text: &str) -> Result<Prices, String> {
     };
     let cache_read = cached.first().copied().unwrap_or(input);
     let cache_write = cached.get(1).copied().unwrap_or(input);
-    Ok(Rates { input, output, cache_read, cache_write }.into())
+    Ok(Rates { input, output, cache_read, cache_write, ..Rates::default() }.into())
 }
 
 /// USD per million tokens to pico-USD per token: without the point. Exact, so no float.
@@ -42,6 +42,7 @@ mod tests {
             output: 10_000_000,
             cache_read: 37_500,
             cache_write: 3_125_000,
+            ..Rates::default()
         };
         assert_eq!(parse("2.50, 10 ,0.0375,3.125"), Ok(all.into()));
         let two = Rates { cache_read: 2_500_000, cache_write: 2_500_000, ..all };

@@ -13,17 +13,20 @@ use domain::{Clock, SystemClock};
 use jiff::tz::TimeZone;
 use placement_api::{HttpPlacement, Placement};
 use signals::{Dropping, Nats, Signals};
-use store::{Store, StoreOptions};
+use store::{Store, StoreError, StoreOptions};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::time::Instant;
 
 use super::ServeError;
 use super::args::{ClusterArgs, DataArgs, DrainArgs, ListenArgs, ModelArgs};
-use super::bootstrap::{self, first_key};
+use super::bootstrap::{self, give_key};
 use super::catalog::{CatalogArgs, environment};
+use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::models;
-use super::placement_role::{self, PlacementSetup};
+use super::placement_role::{self, Internal, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
+use super::tool_policy::Reach;
 use super::up::{check_level, check_schema};
 use super::worker_role::{self, Folders, WorkerSetup};
 
@@ -53,10 +56,13 @@ pub struct GatewayArgs {
     /// What credentials are sealed under.
     #[command(flatten)]
     pub secrets: SecretsArgs,
-    /// Where the directory of stock clients that name none is; only with --allow-local-paths
+    /// Where requests may go.
+    #[command(flatten)]
+    pub egress: EgressArgs,
+    /// Directory for stock clients that name none; only with --allow-local-paths
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
-    /// Folder with the workers' blobs, where this machine sees it: diffs of sessions are exact with it
+    /// Folder with the workers' blobs, if this machine sees it; makes the diffs of sessions exact
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_BLOB_DIR")]
     pub blob_dir: Option<PathBuf>,
 }
@@ -82,6 +88,9 @@ pub struct WorkerArgs {
     /// Which models there are beside.
     #[command(flatten)]
     pub catalog: CatalogArgs,
+    /// Let sessions run in any directory of this machine: only where those who may prompt may do that anyway
+    #[arg(long, env = "OPENCODE_CLOUD_ALLOW_LOCAL_PATHS")]
+    pub allow_local_paths: bool,
     /// The machine's name, for `placement drain`
     #[arg(long, value_name = "NAME", default_value = "worker", env = "OPENCODE_CLOUD_NODE")]
     pub node: String,
@@ -91,6 +100,9 @@ pub struct WorkerArgs {
     /// What credentials are sealed under.
     #[command(flatten)]
     pub secrets: SecretsArgs,
+    /// Where requests may go.
+    #[command(flatten)]
+    pub egress: EgressArgs,
 }
 
 /// Arguments of `placement serve`.
@@ -111,7 +123,11 @@ pub struct PlacementArgs {
     /// Folder for the member's log
     #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DATA_DIR")]
     pub data_dir: PathBuf,
-    /// Found a group of this one member, if it has none yet
+    /// URL at which the other members reach this one, as `placement init` or `add` names it, where that is not the
+    /// address of the listener (--bind 0.0.0.0, a NAT)
+    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_PLACEMENT_ADVERTISE")]
+    pub advertise: Option<String>,
+    /// Found a group of this one member, unless it belongs to one already
     #[arg(long)]
     pub single: bool,
 }
@@ -123,18 +139,31 @@ struct Common {
     clock: Arc<dyn Clock>,
 }
 
-/// How often a database that is starting is asked again.
+/// How often a database that does not answer yet is asked again.
 const DATABASE_LOOK: Duration = Duration::from_millis(250);
+/// How long a role waits for its database when it starts. Whatever starts roles again has to wait as well.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The schema's version, once the database takes connections. One that recovers from a crash takes none for a
-/// while: a role that gave up would be started again and again, each time later. Any other failure is told at once.
+/// The schema's version, once the database takes connections: one that starts with us, recovers from a crash or cannot be
+/// reached yet takes none for a while, and a role that gave up would be started again and again, each time later. Any
+/// other failure is told at once.
 async fn schema_version(url: &str, stop: &CancellationToken) -> Result<i64, ServeError> {
+    until_it_answers(async || store::schema_version(url).await, stop, DATABASE_PATIENCE).await
+}
+
+async fn until_it_answers(
+    ask: impl AsyncFn() -> Result<i64, StoreError>,
+    stop: &CancellationToken,
+    patience: Duration,
+) -> Result<i64, ServeError> {
+    let until = Instant::now() + patience;
     let mut told = false;
     loop {
-        match store::schema_version(url).await {
-            Err(error) if error.is_starting() && !stop.is_cancelled() => {
+        match ask().await {
+            Err(error) if error.may_pass() && !stop.is_cancelled() && Instant::now() < until => {
                 if !told {
-                    tracing::warn!(%error, "waiting for the database, which is starting");
+                    let why = ServeError::from(error);
+                    tracing::warn!(%why, patience_s = patience.as_secs(), "waiting for the database");
                 }
                 told = true;
                 tokio::select! {
@@ -202,14 +231,16 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let listener = boot::listen(address).await?;
     let common = Common::connect(&args.cluster, &stop).await?;
     if let Some(key) = given {
-        first_key(&common.store, &*common.clock, Some(key)).await?;
+        give_key(&common.store, &*common.clock, key).await?;
     }
     let (store, clock) = (common.store.clone(), common.clock.clone());
-    let is_local = address.ip().is_loopback();
-    let credentials = secrets::credentials(store, args.secrets.keys()?, is_local, clock)?;
+    let keys = args.secrets.keys()?;
+    let egress = args.egress.egress()?;
     let root = TaskGroup::root("gateway");
-    let feed = args.catalog.feed(&common.store, &common.clock, &root).await?;
-    let model = models(&args.model, &feed.current()).await?;
+    let feed = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
+    let known = Some(feed.clone());
+    let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
+    let model = models(&args.model, &feed.current(), &egress).await?;
     let keys = environment(&args.model).into_keys().collect();
     let gateway = gateway_role::start(
         GatewaySetup {
@@ -246,10 +277,15 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
     let keys = args.secrets.keys()?;
     let common = Common::connect(&args.cluster, &stop).await?;
     let (store, clock) = (common.store.clone(), common.clock.clone());
-    let credentials = secrets::credentials(store, keys, address.ip().is_loopback(), clock)?;
+    let egress = args.egress.egress()?;
     let root = TaskGroup::root("worker");
-    let catalog = args.catalog.feed(&common.store, &common.clock, &root).await?;
-    let model = models(&args.model, &catalog.current()).await?;
+    let catalog = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
+    let known = Some(catalog.clone());
+    let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
+    let mut model = models(&args.model, &catalog.current(), &egress).await?;
+    if let Some(pending) = model.pending.take() {
+        pending.resolve(&root);
+    }
     let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
     let worker = worker_role::start(
         WorkerSetup {
@@ -269,6 +305,9 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             node: args.node,
             url: format!("http://{address}"),
             slots: args.drains.slots,
+            // It does not know where its gateways listen.
+            reach: Reach::of(false, args.drains.trust_tools),
+            allow_local_paths: args.allow_local_paths,
         },
         &root,
     )?;
@@ -289,18 +328,25 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
 /// # Errors
 /// [`ServeError`], on one line with its fix.
 pub async fn placement(args: PlacementArgs, stop: CancellationToken) -> Result<u8, ServeError> {
-    let secret = args.cluster.cluster_secret.clone();
-    let listener = internal(args.bind, args.port, secret.as_ref()).await?;
+    let secret = args.cluster.cluster_secret.clone().filter(|secret| !secret.is_empty());
+    let secret = secret.ok_or_else(|| {
+        // Also on loopback: tools and other users of this machine reach it there.
+        ServeError::Usage(
+            "placement needs --cluster-secret, the same one for all roles; make one with `openssl rand -hex 24`"
+                .to_owned(),
+        )
+    })?;
+    let listener = internal(args.bind, args.port, Some(&secret)).await?;
     let common = Common::connect(&args.cluster, &stop).await?;
     let root = TaskGroup::root("placement");
     let node = placement_role::start(
         PlacementSetup {
             id: args.id,
             data_dir: args.data_dir,
-            listener,
-            secret,
+            internal: Some(Internal { listener, secret, advertise: args.advertise }),
             single: args.single,
             store: common.store.clone(),
+            migrate_url: None,
             signals: common.signals,
             clock: common.clock,
         },
@@ -312,4 +358,50 @@ pub async fn placement(args: PlacementArgs, stop: CancellationToken) -> Result<u
     root.shutdown(Duration::from_secs(2)).await;
     common.store.close().await;
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    const NEVER: Duration = Duration::from_hours(1);
+
+    /// Finding cluster 10: a role that started before its database listened gave up.
+    #[tokio::test]
+    async fn a_role_waits_for_a_database_that_does_not_listen_yet() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        let (asked, stop) = (AtomicU32::new(0), CancellationToken::new());
+        let version = until_it_answers(
+            async || {
+                if asked.fetch_add(1, Ordering::SeqCst) > 1 {
+                    return Ok(7);
+                }
+                // Nobody listens: the connection is refused.
+                store::schema_version(&format!("postgres://oc_sched@{address}/oc")).await
+            },
+            &stop,
+            NEVER,
+        );
+        assert_eq!(version.await.expect("an answer at last"), 7);
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_role_waits_for_its_database_no_longer_than_it_says() {
+        let timed_out =
+            || StoreError::Database(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+        let stop = CancellationToken::new();
+        let late = until_it_answers(async || Err(timed_out()), &stop, Duration::from_millis(300));
+        assert!(late.await.is_err());
+        stop.cancel();
+        let stopped = until_it_answers(async || Err(timed_out()), &stop, NEVER);
+        assert!(stopped.await.is_err());
+        let wrong = async || Err(StoreError::Schema("the URL is wrong".into()));
+        let told = until_it_answers(wrong, &CancellationToken::new(), NEVER).await;
+        assert!(told.is_err_and(|error| error.to_string().contains("wrong")));
+    }
 }

@@ -6,10 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use catalog::Feed;
 use clap::Args;
-use credentials::{Addresses, Credentials, CredentialsParts, MasterKeys, Rewrapped, SecretsState};
+use credentials::{Credentials, CredentialsParts, MasterKeys, Rewrapped, SecretsState};
 use domain::{Clock, OrgId};
-use llm_client::{Options, ReqwestTransport};
+use egress::Egress;
 use store::Store;
 
 use super::ServeError;
@@ -19,9 +20,10 @@ const FILE: &str = "secrets.key";
 
 /// What credentials for model providers are sealed under.
 #[derive(Clone, Args)]
+#[command(next_help_heading = "Keys and secrets")]
 pub struct SecretsArgs {
-    /// Key that credentials for model providers are sealed under, the same for all roles: ID:BASE64 of 32 random bytes,
-    /// then older ones after commas; `up` makes one in its data folder
+    /// Key that seals the credentials for model providers, the same for all roles: ID:BASE64 of 32 random bytes, older
+    /// keys after commas [default: `up` makes one in its data folder]
     #[arg(
         long = "secrets-key",
         value_name = "KEY",
@@ -143,18 +145,15 @@ pub(crate) fn told_of(org: OrgId, state: &SecretsState) -> Vec<String> {
     lines
 }
 
-/// The credentials of organisations, which may send a service `local` to one machine anywhere.
+/// The credentials of organisations. `catalog`: where providers are.
 pub(crate) fn credentials(
     store: Store,
     keys: Option<MasterKeys>,
-    local: bool,
+    egress: Egress,
+    catalog: Option<Arc<Feed>>,
     clock: Arc<dyn Clock>,
-) -> Result<Credentials, ServeError> {
-    let transport = ReqwestTransport::new(&Options::default())
-        .map_err(|error| ServeError::stopped("sign-ins at providers cannot be made", &error))?;
-    let addresses = if local { Addresses::Any } else { Addresses::Public };
-    let transport = Arc::new(transport);
-    Ok(Credentials::new(CredentialsParts { store, keys, transport, addresses, clock }))
+) -> Credentials {
+    Credentials::new(CredentialsParts { store, keys, egress, catalog, clock })
 }
 
 #[cfg(test)]

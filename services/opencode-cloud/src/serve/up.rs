@@ -1,5 +1,6 @@
 //! `up` and `serve`: all roles in one process, on a Postgres of our own.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use boot::{DataDir, Postgres, PostgresOptions, default_data_dir, ensure_free_spa
 use clap::Args;
 use credentials::Credentials;
 use domain::{Clock, SystemClock};
+use egress::Egress;
 use jiff::tz::TimeZone;
 use signals::{InProcess, Signals};
 use store::{NewKey, RolePasswords, Store, StoreOptions};
@@ -17,12 +19,15 @@ use tokio::net::TcpListener;
 
 use super::ServeError;
 use super::args::{DataArgs, DrainArgs, ListenArgs, ModelArgs};
-use super::bootstrap::{self, FirstKey, first_key};
+use super::bootstrap::{self, first_key};
 use super::catalog::{CatalogArgs, environment};
+use super::egress::EgressArgs;
 use super::gateway_role::{self, GatewaySetup, check_local_paths};
-use super::model::{ModelKind, models};
+use super::greeting::Greeting;
+use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
+use super::tool_policy::Reach;
 use super::worker_role::{self, Folders, WorkerSetup};
 use crate::output::Screen;
 
@@ -48,23 +53,50 @@ pub struct UpArgs {
     #[command(flatten)]
     pub catalog: CatalogArgs,
     /// Use this Postgres instead of one of our own; provision it with `opencode-cloud migrate`
-    #[arg(long, value_name = "URL", env = "OPENCODE_CLOUD_DATABASE_URL", hide_env_values = true)]
+    #[arg(
+        long,
+        help_heading = "Data",
+        value_name = "URL",
+        env = "OPENCODE_CLOUD_DATABASE_URL",
+        hide_env_values = true
+    )]
     pub database_url: Option<String>,
-    /// A key for clients, of at least 20 characters; otherwise one is made at the first start and shown once
-    #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
+    /// Another API key, of at least 20 characters [default: one is made at the first start, for the client profile]
+    #[arg(
+        long,
+        help_heading = "Keys and secrets",
+        value_name = "KEY",
+        env = "OPENCODE_CLOUD_BOOTSTRAP_KEY",
+        hide_env_values = true
+    )]
     pub bootstrap_key: Option<String>,
     /// What credentials are sealed under.
     #[command(flatten)]
     pub secrets: SecretsArgs,
+    /// Where requests may go.
+    #[command(flatten)]
+    pub egress: EgressArgs,
+    /// The service is for others too, as behind a reverse proxy: sessions do not run in any directory of this machine, and
+    /// organisations do not reach what only this machine reaches, unless other flags say so; implied beyond loopback
+    #[arg(long, env = "OPENCODE_CLOUD_SHARED")]
+    pub shared: bool,
     /// How sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
-    /// Where the directory of stock clients that name none is [default: the current one]
-    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
+    /// Directory for stock clients that name none [default: the current one]
+    #[arg(long, help_heading = "Sessions", value_name = "DIR", env = "OPENCODE_CLOUD_DIRECTORY")]
     pub directory: Option<PathBuf>,
 }
 
-/// Whether people are told what to do next.
+impl UpArgs {
+    /// Whether whoever reaches the service is the one who runs it. `up` says so by itself; a reverse proxy in front of a
+    /// loopback listener is not to be seen from here, hence --shared.
+    fn is_for_one_user(&self) -> bool {
+        !self.shared && self.listen.bind.is_loopback()
+    }
+}
+
+/// Whether the greeting says what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hints {
     /// `up`
@@ -84,12 +116,19 @@ pub async fn execute(
     screen: &mut Screen,
 ) -> Result<u8, ServeError> {
     let given = bootstrap::given(args.bootstrap_key.as_deref())?;
+    // A model that nobody has is refused before anything is started or made.
+    if args.catalog.catalog_url.is_none() {
+        check_named(&args.model, &catalog::shipped())?;
+    }
     let folder = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
     let data = DataDir::open(&folder)?;
     ensure_free_space(data.path(), MIN_FREE_BYTES)?;
     let address = SocketAddr::new(args.listen.bind, args.listen.port);
-    let local = args.listen.allow_local_paths || address.ip().is_loopback();
+    let alone = args.is_for_one_user();
+    let local = args.listen.allow_local_paths || alone;
     check_local_paths(local, address)?;
+    let egress_private = args.egress.egress_private || alone;
+    let egress = EgressArgs { egress_private, ..args.egress.clone() }.egress()?;
     let listener = boot::listen(address).await?;
     let mut progress = Progress { screen, hints };
 
@@ -105,6 +144,7 @@ pub async fn execute(
         data: &data,
         address,
         local,
+        egress,
         listener,
         given,
         options,
@@ -128,6 +168,7 @@ struct Place<'p> {
     address: SocketAddr,
     /// Whether sessions may run in any directory of this machine.
     local: bool,
+    egress: Egress,
     listener: TcpListener,
     /// The key of `--bootstrap-key`.
     given: Option<NewKey>,
@@ -157,33 +198,36 @@ async fn serve_on(
     stop: &CancellationToken,
     progress: &mut Progress<'_>,
 ) -> Result<u8, ServeError> {
-    let Place { data, address, local, listener, given, options, postgres } = place;
+    let Place { data, address, local, egress, listener, given, options, postgres } = place;
     let sched = store::role_url(&options.url, "oc_sched", options.password.as_deref())?;
     check_schema(store::schema_version(&sched).await?)?;
     check_level(store.feature_level().await?)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let key = first_key(store, &*clock, given).await?;
+    let key = first_key(store, &*clock, given, data.path()).await?;
     let keys = secrets::parse(&args.secrets.or_made_in(data.path())?)?;
-    let is_local = address.ip().is_loopback();
-    let credentials = secrets::credentials(store.clone(), Some(keys), is_local, clock.clone())?;
-    follow_key(&credentials, progress).await?;
     let root = TaskGroup::root("up");
-    let feed = args.catalog.feed(store, &clock, &root.role("catalog")).await?;
-    let model = models(&args.model, &feed.current()).await?;
+    let feed = args.catalog.feed(&egress, store, &clock, &root.role("catalog")).await?;
+    let (known, out) = (Some(feed.clone()), egress.clone());
+    let credentials = secrets::credentials(store.clone(), Some(keys), out, known, clock.clone());
+    follow_key(&credentials, progress).await?;
+    let current = feed.current();
+    let mut model = models(&args.model, &current, &egress).await?;
+    if let Some(pending) = model.pending.take() {
+        pending.resolve(&root);
+    }
     let env = environment(&args.model);
-    let listed =
-        api::ModelList { catalog: Some(feed.clone()), keys: env.keys().cloned().collect() };
+    let env_names: BTreeSet<String> = env.keys().cloned().collect();
+    let listed = api::ModelList { catalog: Some(feed.clone()), keys: env_names.clone() };
 
     let signals: Arc<dyn Signals> = Arc::new(InProcess::new());
-    let internal = boot::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
     let placement = placement_role::start(
         PlacementSetup {
             id: 1,
             data_dir: data.subfolder("placement")?,
-            listener: internal,
-            secret: None,
+            internal: None,
             single: true,
             store: store.clone(),
+            migrate_url: postgres.map(migrate_url).transpose()?,
             signals: signals.clone(),
             clock: clock.clone(),
         },
@@ -209,6 +253,8 @@ async fn serve_on(
             node: "up".to_owned(),
             url: format!("http://{address}"),
             slots: args.drains.slots,
+            reach: Reach::of(args.is_for_one_user(), args.drains.trust_tools),
+            allow_local_paths: local,
         },
         &root.role("worker"),
     )?;
@@ -229,7 +275,17 @@ async fn serve_on(
         },
         &root.role("gateway"),
     )?;
-    progress.ready(&gateway.url(), &key, &model.kind, &model.configured.default_model().model)?;
+    let default = model.configured.default_model();
+    let greeting = Greeting {
+        url: gateway.url(),
+        data: data.path(),
+        key: &key,
+        hints: progress.hints,
+        model: &model.kind,
+        name: &default.model,
+        missing_key: missing_key(store, default, &current, &env_names).await?,
+    };
+    greeting.print(progress.screen)?;
 
     let stopped = wait(stop, &root, postgres).await;
     progress.say("stopping: running turns get a few seconds to reach a boundary");
@@ -295,7 +351,9 @@ pub(crate) async fn own_postgres(
     let migrated = async {
         store::provision(&admin, &passwords).await?;
         let url = store::role_url(&url, "oc_migrate", Some(&passwords.migrate))?;
-        store::migrate(&url).await
+        store::migrate(&url).await?;
+        // No other build serves this database, so that nothing has to wait for the level.
+        Store::raise_feature_level(&url).await
     };
     if let Err(error) = migrated.await {
         postgres.stop().await;
@@ -305,11 +363,19 @@ pub(crate) async fn own_postgres(
     Ok((postgres, options))
 }
 
+/// Logs in to our own Postgres as the role that raises the generation.
+fn migrate_url(postgres: &Postgres) -> Result<String, ServeError> {
+    let connection = postgres.connection();
+    let password = connection.password_for("oc_migrate");
+    Ok(store::role_url(&connection.socket_url(), "oc_migrate", Some(&password))?)
+}
+
 /// A service never migrates a database that it did not make.
 pub(crate) fn check_schema(version: i64) -> Result<(), ServeError> {
     if version == store::SCHEMA_VERSION {
         return Ok(());
     }
+    store::refuse_older(version)?;
     let fix = if version > store::SCHEMA_VERSION {
         "start a newer build"
     } else {
@@ -342,48 +408,5 @@ impl Progress<'_> {
     fn say(&mut self, text: &str) {
         // Nowhere is left to tell of a standard error that cannot be written.
         let _unwritable = self.screen.err.line(&format!("opencode-cloud: {text}"));
-    }
-
-    fn ready(
-        &mut self,
-        url: &str,
-        key: &FirstKey,
-        model: &ModelKind,
-        name: &str,
-    ) -> Result<(), ServeError> {
-        let mut lines = vec![format!("OpenCode Cloud is ready at {url}")];
-        match key {
-            FirstKey::Made(key) => lines.push(format!("API key (shown once): {key}")),
-            FirstKey::Given => lines.push("API key: the one given with --bootstrap-key".into()),
-            FirstKey::Present => lines.push("API key: as shown at the first start".into()),
-        }
-        lines.push(match model {
-            ModelKind::Url(url) => format!("Model: {name} at {url}"),
-            ModelKind::Catalog(provider) => format!("Model: {name} ({provider})"),
-            ModelKind::Simulated => {
-                "Model: simulated (a small program, no language model). For a real one set \
-                OPENAI_API_KEY, or --model PROVIDER/MODEL with that provider's key, or --model-url for Ollama, vLLM, \
-                llama.cpp, …"
-                    .into()
-            }
-        });
-        if self.hints == Hints::Shown {
-            let key = match key {
-                FirstKey::Made(key) => key.as_str(),
-                FirstKey::Given | FirstKey::Present => "KEY",
-            };
-            let at = if url.ends_with(":4096") { String::new() } else { format!("--url {url} ") };
-            lines.push("Try, in another terminal:".into());
-            lines.push(format!(
-                "  opencode-cloud run \"list the files\" --directory . {at}--key {key}"
-            ));
-            lines.push("Ctrl-C stops it; nothing is lost.".into());
-        }
-        for line in lines {
-            self.screen.out.line(&line).map_err(|error| {
-                ServeError::stopped("cannot print where the service is", &error)
-            })?;
-        }
-        Ok(())
     }
 }

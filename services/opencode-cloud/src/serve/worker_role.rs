@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tasks::TaskGroup;
 use worker::{RunningWorker, WorkerOptions, WorkerParts, WorkspaceDisk};
 
 use super::ServeError;
+use super::tool_policy::{Reach, Unisolated};
 
 /// The folder in that of the workspaces that is none. No organisation is called so.
 const SNAPSHOTS: &str = ".snapshots";
@@ -43,6 +45,9 @@ pub(crate) struct WorkerSetup {
     pub(crate) node: String,
     pub(crate) url: String,
     pub(crate) slots: usize,
+    /// Who can have commands run here.
+    pub(crate) reach: Reach,
+    pub(crate) allow_local_paths: bool,
 }
 
 /// Where a worker keeps what is not in Postgres.
@@ -67,7 +72,9 @@ impl Folders {
 
     fn make(&self) -> Result<(), ServeError> {
         for folder in [&self.workspaces, &self.locks, &self.spool] {
-            std::fs::create_dir_all(folder).map_err(|error| {
+            // Closed to other users, whatever the umask.
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| {
                 ServeError::Usage(format!(
                     "the folder {} cannot be made ({error}); choose another --data-dir or --workspace-dir",
                     folder.display()
@@ -89,6 +96,7 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         Environment::from_vars(std::env::vars_os()),
         setup.folders.spool.clone(),
     );
+    let sandbox = Unisolated::new(sandbox, setup.store.clone(), setup.reach);
     let runtime = Runtime {
         store: setup.store,
         signals: setup.signals,
@@ -110,6 +118,7 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         workspace_dir: setup.folders.workspaces,
         disk: setup.disk,
         lock_dir: setup.folders.locks,
+        allow_local_paths: setup.allow_local_paths,
         idle_release: Duration::from_mins(10),
         sweep: Duration::from_secs(1),
         blob_retention: setup.blob_retention,

@@ -46,7 +46,10 @@ async fn run_prints_the_answer_and_exits_with_0() {
     let words = ["run", "hello", "--directory", directory, "--model", "big", "--agent", "plan"];
     let (code, out, err) = cli(&service.url, &words).await;
     assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
-    assert!(err.contains("session ses_1") && err.contains("simulated: no language model"), "{err}");
+    assert!(
+        err.contains("session ses_1") && err.contains("simulated: not a language model"),
+        "{err}"
+    );
     let seen = service.seen();
     assert_eq!(
         (&seen.prompts[0]["model"], &seen.prompts[0]["agent"]),
@@ -71,6 +74,49 @@ async fn a_session_goes_on_in_its_own_directory_or_not_at_all() {
     let (code, out, err) = cli(&service.url, &words).await;
     assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
     assert_eq!(service.seen().prompts[0].get("agent"), None);
+}
+
+#[tokio::test]
+async fn run_continues_the_last_session_of_its_directory() {
+    let service = Service::start(vec![whole()]).await;
+    let (code, out, err) = cli(&service.url, &["run", "-c", "hello", "--directory", "/srv/"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
+    assert_eq!(service.seen().created, [] as [Value; 0], "no new session");
+    assert!(err.contains(" run --session ses_1 \"…\""), "it says how to continue: {err}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = folder.path().to_str().expect("UTF-8");
+    let (code, _, err) = cli(&service.url, &["run", "-c", "hello", "--directory", other]).await;
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("there is no session in") && err.contains("leave -c out"), "{err}");
+}
+
+// Finding trial 16: a run that failed left a session in which nothing had happened.
+#[tokio::test]
+async fn a_refused_run_leaves_no_session_behind() {
+    let service = Service::refusing(&[409], vec![vec![created()]]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = folder.path().to_str().expect("UTF-8");
+    let (code, _, err) = cli(&service.url, &["run", "hello", "--directory", directory]).await;
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("session ses_1 was removed: nothing had run in it"), "{err}");
+    let calls = service.seen().calls.clone();
+    assert!(calls.contains(&"DELETE /platform/session/ses_1".to_owned()), "{calls:?}");
+    // A session that was there before stays.
+    let service = Service::refusing(&[409], vec![vec![created()]]).await;
+    let (_, _, err) = cli(&service.url, &["run", "hello", "--session", "ses_1"]).await;
+    assert!(!err.contains("was removed"), "{err}");
+}
+
+// Finding trial 6: only the prompt was repeated, so a database that had just come back failed a run.
+#[tokio::test]
+async fn the_first_calls_of_a_run_are_repeated_with_the_same_id() {
+    let service = Service::stumbling(vec![whole()]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = folder.path().to_str().expect("UTF-8");
+    let (code, out, err) = cli(&service.url, &["run", "hello", "--directory", directory]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "hello you\n"), "{err}");
+    let created = service.seen().created.clone();
+    assert!(created[0]["id"].as_str().is_some_and(|id| id.starts_with("ses_")), "{created:?}");
 }
 
 #[tokio::test]
@@ -197,13 +243,13 @@ async fn what_goes_wrong_is_one_line_with_the_fix() {
     assert_eq!(code, Some(1));
     assert_eq!(
         err,
-        "error: cannot reach the service at http://127.0.0.1:1 (connection refused); start it with \
+        "error: cannot reach the service at http://127.0.0.1:1 (Connection refused); start it with \
          ./dev up, or pass --url\n"
     );
     let service = Service::start(vec![]).await;
     let (code, _, err) = cli(&service.url, &["session", "list", "--key", "wrong"]).await;
     assert_eq!((code, err.lines().count()), (Some(1), 1), "{err}");
-    assert!(err.contains("pass --key or set OPENCODE_CLOUD_KEY"), "{err}");
+    assert!(err.contains("refused the key that was given"), "{err}");
     let (code, _, err) = cli(&service.url, &["session", "show", "ses_2"]).await;
     assert_eq!(code, Some(1));
     assert!(err.starts_with("error: session ses_2 was not found"), "{err}");
@@ -226,7 +272,7 @@ async fn the_other_client_subcommands_answer() {
     let (code, out, _) = cli(url, &["abort", "ses_1"]).await;
     assert_eq!((code, out.starts_with("interrupted")), (Some(0), true), "{out}");
     let (code, out, _) = cli(url, &["abort", "ses_1", "--resume"]).await;
-    assert_eq!((code, out.as_str()), (Some(0), "interrupted; it goes on with what steers it\n"));
+    assert_eq!((code, out.as_str()), (Some(0), "interrupted; it continues with what steers it\n"));
     let (code, out, _) = cli(url, &["explain", "trn_1", "--body"]).await;
     assert_eq!((code, out.as_str()), (Some(0), "{\"exact\": \"bytes\" }"));
     let (code, out, err) = cli(url, &["explain", "trn_2", "--body"]).await;
@@ -241,17 +287,19 @@ async fn the_other_client_subcommands_answer() {
 async fn what_changes_a_session_is_told_in_a_line_and_by_the_exit_code() {
     let service = Service::start(vec![]).await;
     let said = [
-        (&["rename", "ses_1", "Ticket 42"][..], 0, "it is `Ticket 42` now"),
+        // Finding trial 16: there was no `session delete`.
+        (&["delete", "ses_1"][..], 0, "ses_1 is deleted"),
+        (&["rename", "ses_1", "Ticket 42"], 0, "the title is now `Ticket 42`"),
         (&["compact", "ses_1", "--delivery", "queue"], 0, "it waits in the inbox"),
         (&["inbox", "ses_1"], 0, "compaction"),
-        (&["cancel", "ses_1", "msg_c"], 0, "it does not wait any more"),
-        (&["deliver", "ses_1", "msg_c", "steer"], 0, "its delivery is `steer` now"),
-        (&["resume", "ses_1"], 0, "it goes on"),
+        (&["cancel", "ses_1", "msg_c"], 0, "it no longer waits"),
+        (&["deliver", "ses_1", "msg_c", "steer"], 0, "its delivery is now `steer`"),
+        (&["resume", "ses_1"], 0, "it continues"),
         (&["wait", "ses_1", "--seconds", "1"], 1, "it is still busy"),
         (&["children", "ses_1"], 0, "A title"),
         (&["usage", "ses_1"], 0, "tree of 2  3 in, 2 out, 0.5000 USD"),
         (&["context", "ses_1"], 0, "plan  {\"a\":1}"),
-        (&["context", "ses_1", "plan", "null"], 0, "the model is told"),
+        (&["context", "ses_1", "plan", "null"], 0, "the model sees it"),
         (&["context", "ses_1", "plan", "--remove"], 0, "no longer applies"),
     ];
     for (words, code, told) in said {
@@ -274,15 +322,15 @@ async fn what_changes_a_session_is_told_in_a_line_and_by_the_exit_code() {
 async fn where_a_session_goes_on_and_what_it_changed_is_told() {
     let service = Service::start(vec![]).await;
     let said = [
-        (&["fork", "ses_1", "--id", "ses_9"][..], "ses_9 goes on from there, in /srv\n"),
+        (&["fork", "ses_1", "--id", "ses_9"][..], "ses_9 continues from there, in /srv\n"),
         (&["fork", "ses_1", "--before", "msg_2", "--copy-files"], "in /workspace/own\n"),
         (&["move", "ses_1", "--directory", "/other"], "it waits in the inbox"),
         (&["move", "ses_1", "--carry"], "it waits in the inbox"),
-        (&["revert", "ses_1", "msg_2"], "taken back, with 1 files\n  a.txt\n"),
-        (&["revert", "ses_1", "msg_2", "--keep-files"], "taken back, with 0 files\n"),
-        (&["revert", "ses_1", "--commit"], "gone for good"),
-        (&["unrevert", "ses_1"], "everything is back"),
-        (&["diff", "ses_1"], "+++ b/a.txt\n1 files, 2 lines added, 0 removed\n"),
+        (&["revert", "ses_1", "msg_2"], "reverted, with 1 file\n  a.txt\n"),
+        (&["revert", "ses_1", "msg_2", "--keep-files"], "reverted, with 0 files\n"),
+        (&["revert", "ses_1", "--commit"], "the revert is final"),
+        (&["unrevert", "ses_1"], "no revert is staged"),
+        (&["diff", "ses_1"], "+++ b/a.txt\n1 file, 2 lines added, 0 removed\n"),
         (&["diff", "ses_1", "--message", "msg_2", "--stat"], "a.txt  added   2  0\n"),
     ];
     for (words, told) in said {
@@ -316,7 +364,10 @@ async fn the_simulated_model_serves_until_it_is_told_to_stop() {
     let mut line = String::new();
     let stdout = child.stdout.as_mut().expect("a pipe");
     BufReader::new(stdout).read_line(&mut line).await.expect("a line");
-    assert!(line.starts_with("simulated model (no language model) at http://127.0.0.1:"), "{line}");
+    assert!(
+        line.starts_with("simulated model (not a language model) at http://127.0.0.1:"),
+        "{line}"
+    );
     let url = line.split_whitespace().find(|word| word.starts_with("http://")).expect("a URL");
     let url = url.trim_end_matches(';');
     let answer = reqwest::get(format!("{url}/models")).await.expect("it serves");

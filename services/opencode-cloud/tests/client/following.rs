@@ -121,6 +121,22 @@ async fn a_log_that_stays_away_is_an_error_that_says_so() {
     assert!(service.seen().resumed_after.len() < 250, "it waits between its tries");
 }
 
+// Finding trial 7: nothing told that the connection was lost.
+#[tokio::test]
+async fn a_lost_connection_is_told_and_so_is_its_return() {
+    let rest = vec![admitted(2), promoted(3), turn(4, "trn_1"), ended(5, "completed")];
+    let service = Service::start(vec![vec![created(), Step::Prompt, Step::Cut], rest]).await;
+    let pace = Pace {
+        first_delay: Duration::from_secs(3), // longer than two looks, jitter included
+        max_delay: Duration::from_secs(3),
+        ..patient()
+    };
+    let ended = run_with(&service, pace, pending().boxed()).await;
+    assert!(matches!(ended.outcome, Ok(RunOutcome::Completed)), "{:?}", ended.outcome);
+    assert!(ended.err.contains("connection lost ("), "{}", ended.err);
+    assert!(ended.err.contains("); reconnecting\n"), "{}", ended.err);
+}
+
 #[tokio::test]
 async fn a_service_that_answers_and_stays_silent_is_given_up() {
     let service = Service::start(vec![vec![created()]]).await;

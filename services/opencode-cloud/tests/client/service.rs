@@ -1,6 +1,6 @@
 //! A service that replays a scripted log, as the gateway would send it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -54,6 +54,8 @@ struct Inner {
     connections: Mutex<VecDeque<Vec<Step>>>,
     /// Statuses that the next prompts are refused with.
     refusals: Mutex<VecDeque<u16>>,
+    /// The calls that were refused once; `None`: none is.
+    stumbled: Option<Mutex<HashSet<String>>>,
     seen: Mutex<Seen>,
     prompted: watch::Sender<Option<String>>,
     aborted: watch::Sender<bool>,
@@ -72,11 +74,25 @@ impl Service {
 
     /// As [`Service::start`]; answers the first prompts with these statuses.
     pub(crate) async fn refusing(refusals: &[u16], connections: Vec<Vec<Step>>) -> Self {
+        Self::serve(refusals, None, connections).await
+    }
+
+    /// As [`Service::start`]; answers the first of each call with 503, as right after its database came back.
+    pub(crate) async fn stumbling(connections: Vec<Vec<Step>>) -> Self {
+        Self::serve(&[], Some(Mutex::default()), connections).await
+    }
+
+    async fn serve(
+        refusals: &[u16],
+        stumbled: Option<Mutex<HashSet<String>>>,
+        connections: Vec<Vec<Step>>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let inner = Arc::new(Inner {
             connections: Mutex::new(connections.into()),
             refusals: Mutex::new(refusals.iter().copied().collect()),
+            stumbled,
             seen: Mutex::default(),
             prompted: watch::Sender::new(None),
             aborted: watch::Sender::new(false),
@@ -88,7 +104,7 @@ impl Service {
     }
 
     pub(crate) fn options(&self) -> ClientOptions {
-        ClientOptions { url: self.url.clone(), key: Some(KEY.into()) }
+        ClientOptions { url: Some(self.url.clone()), key: Some(KEY.into()) }
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -114,6 +130,10 @@ async fn answer(
         return refusal(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", "no such key");
     }
     let path = uri.path();
+    let call = format!("{method} {path}");
+    if inner.stumbled.as_ref().is_some_and(|stumbled| lock(stumbled).insert(call)) {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "not now");
+    }
     if path == "/platform/session/ses_1/log"
         && uri.query().is_some_and(|q| q.contains("follow=true"))
     {
@@ -214,7 +234,7 @@ fn changed(method: &Method, path: &str, body: &Bytes) -> Option<Response> {
         ("POST", "/unrevert" | "/revert/commit") => session(),
         ("GET", "/diff") => json!({"files": [{"file": "a.txt", "status": "added", "additions": 2,
             "deletions": 0, "patch": "+++ b/a.txt"}], "more": 0}),
-        ("DELETE", "/inbox/msg_c" | "/context/plan") | ("PUT", "/context/plan") => {
+        ("DELETE", "" | "/inbox/msg_c" | "/context/plan") | ("PUT", "/context/plan") => {
             return Some(StatusCode::NO_CONTENT.into_response());
         }
         _ => return None,

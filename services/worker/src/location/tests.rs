@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use domain::{
-    Delivery, DrainEnd, IdMint, LocationId, MessageId, ModelRef, OrgId, PartId, PromptAdmitted,
-    PromptPart, Seq, SessionCreated, SessionId, SessionRef, Stamp, SystemClock,
+    Clock, Delivery, DrainEnd, IdMint, LocationId, MessageId, ModelRef, OrgId, PartId,
+    PromptAdmitted, PromptPart, SessionCreated, SessionId, SessionRef, Stamp, SystemClock,
     WorkspaceSnapshotted,
 };
 use llm_client::{Client, Endpoint};
@@ -22,14 +22,35 @@ use super::*;
 
 const ORG: OrgId = OrgId::FIRST;
 
-struct World {
+pub(crate) struct World {
     _database: TestDatabase,
-    folder: TempDir,
-    runtime: Runtime,
+    pub(crate) folder: TempDir,
+    pub(crate) runtime: Runtime,
+}
+
+/// How a world differs from the plain one.
+pub(crate) struct Setup {
+    /// Where the model answers.
+    pub(crate) model_url: String,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { model_url: "http://127.0.0.1:9".into(), clock: Arc::new(SystemClock::default()) }
+    }
 }
 
 impl World {
     async fn new() -> Result<Self> {
+        Self::with(Setup::default(), |url| url).await
+    }
+
+    /// `store_url`: where the store connects, given where Postgres is.
+    pub(crate) async fn with(
+        setup: Setup,
+        store_url: impl FnOnce(String) -> String,
+    ) -> Result<Self> {
         let database = testkit::database().await?;
         let folder = testkit::temp_folder()?;
         let sandbox = ProcessSandbox::new(
@@ -40,16 +61,16 @@ impl World {
         );
         let model = ModelRef::new("none", "none");
         let runtime = Runtime {
-            store: Store::connect(&StoreOptions::new(database.store_url()))?,
+            store: Store::connect(&StoreOptions::new(store_url(database.store_url())))?,
             signals: Arc::new(InProcess::new()),
             llm: Client::new(llm_client::Options::default())?,
             tools: Arc::new(tools::Registry::standard(Arc::new(sandbox))),
             blobs: blobs::Blobs::in_folder(&folder.path().join("blobs"))?,
             models: ProviderHub::of(ConfiguredModels::single(
                 model,
-                Endpoint::new("http://127.0.0.1:9"),
+                Endpoint::new(setup.model_url),
             )),
-            clock: Arc::new(SystemClock::default()),
+            clock: setup.clock,
             settings: Arc::new(DrainSettings::default()),
             stored: StoredComponents::default(),
         };
@@ -59,7 +80,7 @@ impl World {
     }
 
     /// A worker's options: `disk` is its own, or one that it shares with others of that name.
-    fn worker(&self, name: &str, disk: WorkspaceDisk) -> WorkerOptions {
+    pub(crate) fn worker(&self, name: &str, disk: WorkspaceDisk) -> WorkerOptions {
         WorkerOptions {
             node: name.into(),
             url: String::new(),
@@ -68,6 +89,7 @@ impl World {
             disk,
             snapshot_dir: self.folder.path().join(name).join(".snapshots"),
             lock_dir: self.folder.path().join("locks"),
+            allow_local_paths: false,
             idle_release: Duration::MAX,
             sweep: Duration::MAX,
             blob_retention: None,
@@ -75,7 +97,7 @@ impl World {
     }
 
     /// A session at a managed Location of its own.
-    async fn session(&self) -> Result<SessionRef> {
+    pub(crate) async fn session(&self) -> Result<SessionRef> {
         let (store, now) = (&self.runtime.store, self.runtime.clock.now_ms());
         let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
         let project = store.ensure_project(ORG, id.to_string(), now).await?.id;
@@ -107,6 +129,25 @@ impl World {
         Ok(take_over(&self.runtime, worker, &at, FencingToken(token)).await?)
     }
 
+    /// Gives the session work.
+    pub(crate) async fn prompt(&self, session: &SessionRef) -> Result<()> {
+        let now = self.runtime.clock.now_ms();
+        let mut mint = IdMint::after(Stamp::default(), now);
+        let prompt = PromptAdmitted {
+            message: MessageId::mint(&mut mint),
+            delivery: Delivery::Steer,
+            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: "go".into() }],
+            agent: None,
+            model: None,
+            wake: true,
+            digest: String::new(),
+            synthetic: None,
+        };
+        let prompt = NewPrompt { session: session.session.clone(), prompt, now };
+        self.runtime.store.admit_prompt(ORG, prompt).await?;
+        Ok(())
+    }
+
     /// Captures a directory, and writes the row as a drain would that does nothing else.
     async fn capture(&self, session: &SessionRef, token: i64, root: &Path) -> Result<Captured> {
         let Runtime { store, blobs, clock, .. } = &self.runtime;
@@ -126,22 +167,10 @@ impl World {
         .await?;
         let captured = shadow.capture(&Touched::Anything).await?.context("a first capture")?;
         let now = clock.now_ms();
-        let mut mint = IdMint::after(Stamp::default(), now);
-        let prompt = PromptAdmitted {
-            message: MessageId::mint(&mut mint),
-            delivery: Delivery::Steer,
-            parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: "go".into() }],
-            agent: None,
-            model: None,
-            wake: true,
-            digest: String::new(),
-            synthetic: None,
-        };
-        store
-            .admit_prompt(ORG, NewPrompt { session: session.session.clone(), prompt, now })
-            .await?;
+        self.prompt(session).await?;
         let token = FencingToken(token);
-        let started = store.start_drain(session.clone(), token, Seq(0), Hold::Look).await?;
+        let started =
+            store.start_drain(session.clone(), token, store::KnownLog::NOTHING, Hold::Look).await?;
         let Started::Ready(write, ..) = started else { bail!("the session is not ready") };
         let event = WorkspaceSnapshotted {
             token,
@@ -154,6 +183,8 @@ impl World {
             base: true,
             files: Vec::new(),
             more: 0,
+            directories: Vec::new(),
+            skipped: Vec::new(),
         };
         let mut mint = write.mint(now);
         let (events, end) = ([event.into()], DrainEnd::Park);
@@ -252,5 +283,50 @@ async fn on_a_shared_disk_a_location_begins_with_the_files_that_it_was_given() -
     std::fs::write(root(&first)?.join("given"), "changed")?;
     let next = world.take_over(&shared, &to, 2).await?;
     assert_eq!(read(&next, "given")?.as_deref(), Some("changed"), "only its first holder fills it");
+    Ok(())
+}
+
+// Finding store 5: a lock that was held for a moment was said durably, and every prompt that waited was parked.
+#[tokio::test]
+async fn a_location_that_cannot_be_had_now_is_no_missing_workspace() -> Result<()> {
+    let world = World::new().await?;
+    let session = world.session().await?;
+    let (at, token) = (session.location_ref(), FencingToken(3));
+    let worker = world.worker("all", WorkspaceDisk::Shared);
+    // Where locks cannot be made, none can be had.
+    std::fs::write(&worker.lock_dir, "")?;
+    let away = take_over(&world.runtime, &worker, &at, token).await;
+    let Err(TakeoverError::Away { error, .. }) = away else { bail!("{away:?}") };
+    assert_eq!(error.code, "workspace.locked");
+    std::fs::remove_file(&worker.lock_dir)?;
+    assert_eq!(world.take_over(&worker, &session, 3).await?.unavailable(), None);
+    // Its directory is on a disk that is not mounted here.
+    let elsewhere = world.worker("elsewhere", WorkspaceDisk::Shared);
+    let away = take_over(&world.runtime, &elsewhere, &at, FencingToken(4)).await;
+    let Err(TakeoverError::Away { error, .. }) = away else { bail!("{away:?}") };
+    assert_eq!(error.code, "workspace.unavailable");
+    Ok(())
+}
+
+// Finding security 15: a Location that was made while local paths were allowed went on for ever.
+#[tokio::test]
+async fn a_worker_without_local_paths_takes_no_local_location_over() -> Result<()> {
+    let world = World::new().await?;
+    let (store, now) = (&world.runtime.store, world.runtime.clock.now_ms());
+    let folder = testkit::temp_folder()?;
+    let directory = folder.path().to_str().context("a plain path")?.to_owned();
+    let project = store.ensure_project(ORG, directory.clone(), now).await?.id;
+    let kind = LocationKind::Local;
+    let location = store.ensure_location(ORG, project, kind, directory.clone(), now).await?.id;
+    let at = LocationRef { org: ORG, location };
+    let closed = world.worker("closed", WorkspaceDisk::Shared);
+    let taken = take_over(&world.runtime, &closed, &at, FencingToken(1)).await?;
+    ensure!(taken.root().is_none(), "its files are reached");
+    let error = taken.unavailable().context("why")?;
+    ensure!(error.code == "workspace.unavailable", "{error:?}");
+    ensure!(error.message.contains("--allow-local-paths"), "{error:?}");
+    let open = WorkerOptions { allow_local_paths: true, ..closed };
+    let taken = take_over(&world.runtime, &open, &at, FencingToken(2)).await?;
+    ensure!(taken.root() == Some(folder.path()), "{:?}", taken.root());
     Ok(())
 }

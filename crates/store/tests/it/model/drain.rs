@@ -33,7 +33,11 @@ impl Pair<'_> {
         let fence = self.model.fences[place];
         let token = if self.rng.chance(85) { fence } else { fence + 1 };
         let at = self.at(session, place);
-        let real = self.world.store.start_drain(at, FencingToken(token), Seq(0), Hold::Look).await;
+        let real = self
+            .world
+            .store
+            .start_drain(at, FencingToken(token), store::KnownLog::NOTHING, Hold::Look)
+            .await;
         let model = self.model.look(session, place, token, Seq(0));
         let word = match (real.expect("an answer"), model) {
             (Started::Ready(real, taken, log), Look::Ready(model, model_taken, model_log)) => {
@@ -245,6 +249,7 @@ fn staged(message: MessageId, from: Seq) -> SessionEvent {
         paths: RevertPaths::default(),
         files: Vec::new(),
         more: 0,
+        left: Vec::new(),
         back: RevertedTo::default(),
     }
     .into()

@@ -81,6 +81,8 @@ impl<'w> Pair<'w> {
                 parent: None,
                 named: false,
             };
+            // Both sides give it the same number.
+            model.incarnations = world.head(&session).await.incarnation - 1;
             model.create(index % 2, created.into(), &mut world.mint(), world.tick());
             sessions.push(session);
         }
@@ -148,6 +150,7 @@ impl<'w> Pair<'w> {
         let location = self.model.locations[model.location].to_string();
         assert_eq!(place, (location, model.staged_seq));
         let model = HeadRow {
+            incarnation: model.incarnation,
             next_seq: model.next_seq,
             claim: model.claim,
             pending: model.pending,

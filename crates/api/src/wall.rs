@@ -1,0 +1,148 @@
+//! What a browser may send: nothing that a page of another site has made it send.
+//!
+//! A browser adds cookies, passwords of Basic and the way into a private network to the requests of any page that it
+//! shows. Tools do not, and say nothing of where they come from: they pass, with their key. A request is a browser's if
+//! it has a cookie, `Origin`, `Sec-Fetch-Site` or `Sec-Fetch-Dest`; a page cannot leave those out. (Node's `fetch` sends
+//! `Sec-Fetch-Mode` alone: it is no browser.)
+
+use std::net::IpAddr;
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+
+use crate::error::ApiError;
+
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// Whether a browser has sent it.
+pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
+    [COOKIE, ORIGIN, SITE, DEST].iter().any(|name| headers.contains_key(name))
+}
+
+/// Lets a request through that no other site's page has sent.
+///
+/// # Errors
+/// 403 for a page of another site, 415 for a body that a form could have.
+pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    if !is_browser(headers) {
+        return Ok(());
+    }
+    let is_own = match text(headers, &SITE) {
+        Some(site) => matches!(site, "same-origin" | "none"),
+        None => text(headers, &ORIGIN).is_none_or(|origin| is_origin_of(origin, headers)),
+    };
+    if !is_own {
+        return Err(ApiError::Barred {
+            status: StatusCode::FORBIDDEN,
+            code: "CROSS_SITE",
+            message: "a page of another site has sent this; the service answers its own pages, and tools",
+        });
+    }
+    let has_body = headers.contains_key(TRANSFER_ENCODING)
+        || text(headers, &CONTENT_LENGTH).is_some_and(|length| length != "0");
+    let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if changes && has_body && !is_json(headers) {
+        return Err(ApiError::Barred {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            code: "UNSUPPORTED_MEDIA_TYPE",
+            message: "a browser sends bodies with `content-type: application/json`: a form could send others",
+        });
+    }
+    Ok(())
+}
+
+/// Whether a browser that is not authenticated asks for a name that may lead to us by a trick: any name but this
+/// machine's. An address is no trick.
+pub(crate) fn is_foreign_name(headers: &HeaderMap) -> bool {
+    if !is_browser(headers) {
+        return false;
+    }
+    let Some(host) = text(headers, &HOST) else { return true };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let is_own = name == "localhost" || name.ends_with(".localhost");
+    !is_own && name.parse::<IpAddr>().is_err()
+}
+
+/// Older browsers say where a page is from, and nothing more.
+fn is_origin_of(origin: &str, headers: &HeaderMap) -> bool {
+    let Some(host) = text(headers, &HOST) else { return false };
+    let authority = origin.split_once("://").map(|(_, authority)| authority);
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = text(headers, &CONTENT_TYPE).and_then(|kind| kind.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(all: &[(&'static str, &'static str)]) -> HeaderMap {
+        all.iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    fn status(method: &Method, all: &[(&'static str, &'static str)]) -> u16 {
+        let own = [("host", "127.0.0.1:4096")];
+        let judged = check(method, &headers(&[&own[..], all].concat()));
+        judged.map_or_else(|error| error.failure().status.as_u16(), |()| 200)
+    }
+
+    // Finding security 14: a page of another site could send forms with what the browser had kept.
+    #[test]
+    fn a_page_of_another_site_is_refused_and_a_tool_is_not() {
+        let post = Method::POST;
+        let form = ("content-type", "text/plain");
+        let length = ("content-length", "9");
+        for foreign in [
+            &[("sec-fetch-site", "cross-site"), form][..],
+            &[("sec-fetch-site", "same-site"), form],
+            &[("origin", "https://evil.example"), form],
+            &[("origin", "null"), form],
+            &[("origin", "http://127.0.0.1:8000")],
+        ] {
+            assert_eq!(status(&post, foreign), 403, "{foreign:?}");
+        }
+        for form in [form, ("content-type", "application/x-www-form-urlencoded")] {
+            assert_eq!(status(&post, &[("sec-fetch-site", "same-origin"), form, length]), 415);
+        }
+        assert_eq!(status(&post, &[("cookie", "a=b"), length]), 415, "no content type");
+        let json = ("content-type", "application/json; charset=utf-8");
+        assert_eq!(status(&post, &[("sec-fetch-site", "same-origin"), json, length]), 200);
+        assert_eq!(status(&post, &[("origin", "http://127.0.0.1:4096"), json, length]), 200);
+        assert_eq!(status(&Method::GET, &[("sec-fetch-site", "none")]), 200);
+        // curl sends a form's type with `-d`, or none; Node's fetch says its mode.
+        for tool in [
+            &[("content-type", "application/x-www-form-urlencoded"), length][..],
+            &[length],
+            &[("sec-fetch-mode", "cors"), length],
+        ] {
+            assert_eq!(status(&post, tool), 200, "{tool:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_here_by_a_trick_is_told_apart() {
+        let browser = ("sec-fetch-site", "same-origin");
+        let host = |host: &'static str| is_foreign_name(&headers(&[("host", host), browser]));
+        assert!(host("evil.example:4096") && host("localhost.evil.example"));
+        for own in ["localhost:4096", "a.localhost", "127.0.0.1:4096", "[::1]:4096", "10.0.0.5"] {
+            assert!(!host(own), "{own}");
+        }
+        assert!(!is_foreign_name(&headers(&[("host", "oc.corp.example")])), "a tool");
+    }
+}

@@ -1,0 +1,295 @@
+//! The client: one for what the operator has configured, one for organisations.
+
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use hyper_util::client::proxy::matcher::Matcher;
+use llm_client::{ProviderTransport, TransportError, WireRequest, WireResponse};
+use llm_protocol::Delivery;
+use reqwest::{Certificate, ClientBuilder, Proxy, Url, redirect, retry};
+
+use crate::error::{EgressError, Refused, SetupError};
+use crate::lookup::{CheckedResolver, Lookup, SystemLookup, checked};
+use crate::rules::{Rules, Verdict};
+
+/// How long an unused connection is kept. Load balancers close theirs after a minute; a request on a connection that
+/// is just being closed fails as *ambiguous*.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// Unused connections kept to one host.
+const POOL_MAX_IDLE: usize = 128;
+
+/// The operator's settings.
+#[derive(Clone, Debug)]
+pub struct EgressOptions {
+    /// Which addresses organisations may reach.
+    pub rules: Rules,
+    /// The proxy for everything but loopback and allowed hosts. `None`: that of the environment (`HTTPS_PROXY`,
+    /// `NO_PROXY`, …), if it names one.
+    pub proxy: Option<Url>,
+    /// Certificates in PEM that are believed beside the system's.
+    pub ca_bundle: Option<Vec<u8>>,
+    /// For the TCP connection and TLS handshake.
+    pub connect_timeout: Duration,
+    /// Sent as `user-agent`.
+    pub user_agent: String,
+}
+
+impl From<Rules> for EgressOptions {
+    fn from(rules: Rules) -> Self {
+        Self { rules, ..Self::default() }
+    }
+}
+
+impl Default for EgressOptions {
+    fn default() -> Self {
+        let llm_client::Options { connect_timeout, user_agent, .. } =
+            llm_client::Options::default();
+        Self { rules: Rules::default(), proxy: None, ca_bundle: None, connect_timeout, user_agent }
+    }
+}
+
+/// The way out. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Egress {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    rules: Arc<Rules>,
+    lookup: Arc<dyn Lookup>,
+    /// Which requests go to the proxy.
+    matcher: Matcher,
+    proxied: reqwest::Client,
+    checked: reqwest::Client,
+    open: reqwest::Client,
+}
+
+/// Whose choice the address of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChosenBy {
+    Operator,
+    Organisation,
+}
+
+impl Egress {
+    /// Builds the connection pools; connects to nothing.
+    ///
+    /// # Errors
+    /// TLS, the CA bundle or the proxy cannot be used.
+    pub fn new(options: &EgressOptions) -> Result<Self, SetupError> {
+        Self::with_lookup(options, Arc::new(SystemLookup))
+    }
+
+    /// The same, with another way to look names up.
+    ///
+    /// # Errors
+    /// As [`Egress::new`].
+    pub fn with_lookup(
+        options: &EgressOptions,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, SetupError> {
+        let rules = Arc::new(options.rules.clone());
+        let certificates = certificates(options.ca_bundle.as_deref())?;
+        let base = || builder(options).tls_certs_merge(certificates.iter().cloned());
+        let proxied = match &options.proxy {
+            Some(url) => Some(Proxy::all(url.as_str()).map_err(SetupError::Proxy)?),
+            None => None,
+        };
+        let proxied = build(|| match &proxied {
+            Some(proxy) => base().proxy(proxy.clone()),
+            None => base(),
+        })?;
+        let matcher = match &options.proxy {
+            Some(url) => Matcher::builder().all(url.as_str()).build(),
+            None => Matcher::from_env(),
+        };
+        let resolver = Arc::new(CheckedResolver { lookup: lookup.clone(), rules: rules.clone() });
+        let checked = build(|| base().no_proxy().dns_resolver(resolver.clone()))?;
+        let open = build(|| base().no_proxy())?;
+        let shared = Shared { rules, lookup, matcher, proxied, checked, open };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Which addresses organisations may reach.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.shared.rules
+    }
+
+    /// Carries requests to addresses that organisations had a say in.
+    #[must_use]
+    pub fn for_organisations(&self) -> Transport {
+        Transport { egress: self.clone(), chosen_by: ChosenBy::Organisation }
+    }
+
+    /// Carries requests to addresses that the operator has configured, wherever they are.
+    #[must_use]
+    pub fn for_operator(&self) -> Transport {
+        Transport { egress: self.clone(), chosen_by: ChosenBy::Operator }
+    }
+
+    /// Sends one request; follows nothing.
+    pub(crate) async fn send(
+        &self,
+        request: WireRequest,
+        chosen_by: ChosenBy,
+    ) -> Result<WireResponse, EgressError> {
+        let client = self.client_for(&request.url, chosen_by).await?;
+        let WireRequest { method, url, headers, body } = request;
+        let mut request = client.request(method, url).headers(headers);
+        if !body.is_empty() {
+            request = request.body(body);
+        }
+        let response = request.send().await.map_err(|error| {
+            let unsent =
+                error.is_builder() || error.is_connect() || llm_client::is_refused_unseen(&error);
+            failure(error, if unsent { Delivery::NotSent } else { Delivery::Ambiguous })
+        })?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = response.bytes_stream();
+        let body =
+            body.map(|chunk| chunk.map_err(|error| failed(&failure(error, Delivery::Accepted))));
+        Ok(WireResponse { status, headers, body: body.boxed() })
+    }
+
+    async fn client_for(
+        &self,
+        url: &Url,
+        chosen_by: ChosenBy,
+    ) -> Result<&reqwest::Client, EgressError> {
+        let shared = &*self.shared;
+        let verdict = match chosen_by {
+            ChosenBy::Operator => Verdict::Open,
+            ChosenBy::Organisation => shared.rules.check(url)?,
+        };
+        let is_proxied = || {
+            let uri = url.as_str().parse::<http::Uri>();
+            uri.is_ok_and(|uri| shared.matcher.intercept(&uri).is_some())
+        };
+        // What is on this machine, or is allowed by name or network, is on this side of a proxy.
+        let is_near = is_loopback(url) || shared.rules.lists(url);
+        if !is_near && is_proxied() {
+            if verdict == Verdict::Checked {
+                self.check_behind_proxy(url).await?;
+            }
+            return Ok(&shared.proxied);
+        }
+        Ok(match verdict {
+            Verdict::Open => &shared.open,
+            Verdict::Checked => &shared.checked,
+        })
+    }
+
+    /// The proxy looks the name up itself and is the wall; a name that this machine knows too, and that leads inside,
+    /// is refused all the same. One that it does not know is the proxy's to judge.
+    async fn check_behind_proxy(&self, url: &Url) -> Result<(), EgressError> {
+        let Some(url::Host::Domain(name)) = url.host() else { return Ok(()) };
+        match checked(&*self.shared.lookup, &self.shared.rules, name).await {
+            Ok(_) => Ok(()),
+            Err(error) => match error.downcast::<Refused>() {
+                Ok(refused) => Err((*refused).into()),
+                Err(unknown) => {
+                    tracing::debug!(error = %unknown, "a host behind the proxy is not known here");
+                    Ok(())
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress").field("rules", &self.shared.rules).finish_non_exhaustive()
+    }
+}
+
+/// Carries requests, one a call, through an [`Egress`].
+#[derive(Clone, Debug)]
+pub struct Transport {
+    pub(crate) egress: Egress,
+    pub(crate) chosen_by: ChosenBy,
+}
+
+#[async_trait::async_trait]
+impl ProviderTransport for Transport {
+    async fn send(&self, request: WireRequest) -> Result<WireResponse, TransportError> {
+        self.egress.send(request, self.chosen_by).await.map_err(|error| failed(&error))
+    }
+}
+
+fn builder(options: &EgressOptions) -> ClientBuilder {
+    reqwest::Client::builder()
+        .connect_timeout(options.connect_timeout)
+        .user_agent(&options.user_agent)
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        .pool_max_idle_per_host(POOL_MAX_IDLE)
+        .tcp_nodelay(true)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .retry(retry::never())
+}
+
+fn certificates(bundle: Option<&[u8]>) -> Result<Vec<Certificate>, SetupError> {
+    let Some(bundle) = bundle else { return Ok(Vec::new()) };
+    let found = Certificate::from_pem_bundle(bundle).map_err(SetupError::Certificates)?;
+    if found.is_empty() { Err(SetupError::NoCertificates) } else { Ok(found) }
+}
+
+/// The verifier of the platform's certificates cannot be built where there are none (a slim container).
+fn build(builder: impl Fn() -> ClientBuilder) -> Result<reqwest::Client, SetupError> {
+    builder().build().or_else(|error| {
+        let client = builder().tls_certs_only([]).build().map_err(SetupError::Client)?;
+        let reason = chain(&error);
+        tracing::warn!(%reason, "no CA certificates: https hosts cannot be reached (install ca-certificates)");
+        Ok(client)
+    })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
+fn failure(error: reqwest::Error, delivery: Delivery) -> EgressError {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(refused) = cause.downcast_ref::<Refused>() {
+            return refused.clone().into();
+        }
+        source = cause.source();
+    }
+    EgressError::Network { delivery, message: chain(&error.without_url()) }
+}
+
+/// As the client of providers is told it.
+pub(crate) fn failed(error: &EgressError) -> TransportError {
+    let message = error.to_string();
+    let delivery = match error {
+        EgressError::Network { delivery, .. } => *delivery,
+        EgressError::Refused(_) => Delivery::NotSent,
+        EgressError::Slow(_)
+        | EgressError::TooLarge(_)
+        | EgressError::Redirects(_)
+        | EgressError::BadRedirect => Delivery::Accepted,
+    };
+    TransportError { delivery, message }
+}
+
+/// The error with its causes: reqwest's own text ("error sending request") says nothing alone.
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

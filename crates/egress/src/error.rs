@@ -1,0 +1,83 @@
+use llm_protocol::Delivery;
+
+/// An address that a request is not sent to. Nobody was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is not HTTP.
+    #[error("`{0}` is no scheme of an address; it begins with https://")]
+    Scheme(String),
+    /// It has no host.
+    #[error("the address has no host")]
+    NoHost,
+    /// A user name or password is in it.
+    #[error("the address holds a user name or password; keep it as a credential")]
+    Credentials,
+    /// A value that it asks for is missing.
+    #[error("the host `{0}` has a placeholder without a value; set it in the provider's `env`")]
+    Placeholder(String),
+    /// It is inside.
+    #[error(
+        "the host `{0}` is on this machine or in a private network, which organisations may not reach; whoever runs the \
+         service can allow it with --egress-allow"
+    )]
+    Inside(String),
+    /// A name that leads inside.
+    #[error(
+        "the host `{host}` leads to {address}, which is on this machine or in a private network, which organisations may \
+         not reach; whoever runs the service can allow it with --egress-allow"
+    )]
+    LeadsInside {
+        /// The name.
+        host: String,
+        /// One of its addresses.
+        address: std::net::IpAddr,
+    },
+    /// It is http.
+    #[error("the host `{0}` is reached by https only")]
+    Plain(String),
+}
+
+/// A request without a whole answer.
+#[derive(Debug, thiserror::Error)]
+pub enum EgressError {
+    /// The address, or one that it redirected to, may not be asked.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The network failed.
+    #[error("{message}")]
+    Network {
+        /// How far the request got.
+        delivery: Delivery,
+        /// What failed, without the URL.
+        message: String,
+    },
+    /// The time was over.
+    #[error("it took longer than {} s", .0.as_secs())]
+    Slow(std::time::Duration),
+    /// The answer is too long.
+    #[error("the answer has more than {0} bytes")]
+    TooLarge(usize),
+    /// It redirects again and again.
+    #[error("it redirects more than {0} times")]
+    Redirects(usize),
+    /// It redirects to what is no address.
+    #[error("it redirects to what is no address")]
+    BadRedirect,
+}
+
+/// An egress that cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// TLS could not be set up.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Client(#[source] reqwest::Error),
+    /// The CA bundle is none.
+    #[error("the CA bundle cannot be read: {0}; it is certificates in PEM")]
+    Certificates(#[source] reqwest::Error),
+    /// It holds nothing.
+    #[error("the CA bundle holds no certificate; it is certificates in PEM")]
+    NoCertificates,
+    /// The proxy's URL is none.
+    #[error("the proxy's address cannot be used: {0}; it is one like http://proxy.corp:3128")]
+    Proxy(#[source] reqwest::Error),
+}

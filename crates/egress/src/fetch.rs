@@ -1,0 +1,136 @@
+//! Fetches a whole answer: redirects followed, bytes and time bounded.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use llm_client::{ProviderTransport, TransportError, WireRequest, WireResponse};
+use llm_protocol::Delivery;
+use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION, PROXY_AUTHORIZATION};
+use reqwest::{Method, StatusCode, Url};
+
+use crate::client::{ChosenBy, Transport, failed};
+use crate::error::EgressError;
+
+/// The bounds of [`Transport::fetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchLimits {
+    /// For all requests together, to the last byte.
+    pub time: Duration,
+    /// Bytes of the last answer's body.
+    pub bytes: usize,
+    /// Redirects that are followed.
+    pub redirects: usize,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// Where it came from, after redirects.
+    pub url: Url,
+    /// Any status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Gets addresses whole, redirects followed, where a [`ProviderTransport`] is asked for.
+#[derive(Clone, Debug)]
+pub struct Following {
+    transport: Transport,
+    limits: FetchLimits,
+}
+
+#[async_trait::async_trait]
+impl ProviderTransport for Following {
+    async fn send(&self, request: WireRequest) -> Result<WireResponse, TransportError> {
+        if request.method != Method::GET {
+            return self.transport.send(request).await; // what was sent once is not sent elsewhere
+        }
+        let fetched = self.transport.fetch(request.url, request.headers, self.limits).await;
+        let Fetched { status, headers, body, .. } = fetched.map_err(|error| failed(&error))?;
+        let body = futures::stream::iter([Ok(body)]).boxed();
+        Ok(WireResponse { status, headers, body })
+    }
+}
+
+impl Transport {
+    /// The same for `GET`, with redirects followed as [`Transport::fetch`] does.
+    #[must_use]
+    pub fn following(self, limits: FetchLimits) -> Following {
+        Following { transport: self, limits }
+    }
+
+    /// Gets `url` whole. A redirect is followed only after the check that the address of an organisation gets, also
+    /// where the first address was the operator's: whoever answers there is another. Headers that authenticate stay
+    /// behind when a redirect leaves the origin.
+    ///
+    /// # Errors
+    /// An address is refused, the network fails, or a bound is met.
+    pub async fn fetch(
+        &self,
+        url: Url,
+        headers: HeaderMap,
+        limits: FetchLimits,
+    ) -> Result<Fetched, EgressError> {
+        let whole = self.follow(url, headers, limits);
+        match tokio::time::timeout(limits.time, Box::pin(whole)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(EgressError::Slow(limits.time)),
+        }
+    }
+
+    async fn follow(
+        &self,
+        mut url: Url,
+        mut headers: HeaderMap,
+        limits: FetchLimits,
+    ) -> Result<Fetched, EgressError> {
+        let origin = url.origin();
+        let mut chosen_by = self.chosen_by;
+        for _ in 0..=limits.redirects {
+            let (method, body) = (Method::GET, Bytes::new());
+            let request = WireRequest { method, url: url.clone(), headers: headers.clone(), body };
+            let answer = self.egress.send(request, chosen_by).await?;
+            let Some(to) = redirect(&url, &answer)? else {
+                return whole(url, answer, limits.bytes).await;
+            };
+            if to.origin() != url.origin() {
+                for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+                    headers.remove(name);
+                }
+            }
+            if to.origin() != origin {
+                chosen_by = ChosenBy::Organisation;
+            }
+            url = to;
+        }
+        Err(EgressError::Redirects(limits.redirects))
+    }
+}
+
+/// Where an answer sends us, if it does.
+fn redirect(from: &Url, answer: &WireResponse) -> Result<Option<Url>, EgressError> {
+    let follows = matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+    let Some(to) = answer.headers.get(LOCATION).filter(|_| follows) else { return Ok(None) };
+    let to = to.to_str().map_err(|_| EgressError::BadRedirect)?;
+    from.join(to).map(Some).map_err(|_| EgressError::BadRedirect)
+}
+
+async fn whole(url: Url, answer: WireResponse, most: usize) -> Result<Fetched, EgressError> {
+    let WireResponse { status, headers, mut body } = answer;
+    let mut bytes = Vec::new();
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.map_err(|error| EgressError::Network {
+            delivery: Delivery::Accepted,
+            message: error.message,
+        })?;
+        if bytes.len() + chunk.len() > most {
+            return Err(EgressError::TooLarge(most));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Fetched { url, status, headers, body: bytes.into() })
+}

@@ -1,0 +1,67 @@
+-- Admits a control: one row, one event, one commit. 'admitted', 'retry' (the first row stands), 'pending'
+-- (a compaction waits already, and is the one that is returned), 'conflict' (the id is another's), 'busy' (a
+-- Revert and its end want an idle session) or 'missing'. `seq` is the admission's number.
+CREATE OR REPLACE FUNCTION admit_control(
+    p_org uuid, p_session text, p_message text, p_kind text, p_delivery text, p_digest text, p_wake boolean,
+    p_event text, p_stamp bigint, p_now bigint, p_payload text,
+    OUT outcome text, OUT seq bigint, OUT location text, OUT admitted_ms bigint, OUT payload text)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    head record;
+    first record;
+    changed bigint;
+BEGIN
+    PERFORM set_config('oc.org', p_org::text, true);
+    SELECT h.location_id, h.parked_seq, h.ready, h.staged_seq INTO head FROM session_head h
+    WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
+    IF NOT FOUND THEN
+        outcome := 'missing';
+        RETURN;
+    END IF;
+    location := head.location_id;
+    SELECT i.* INTO first FROM session_input i WHERE i.org_id = p_org AND i.id = p_message;
+    IF FOUND THEN
+        outcome := CASE WHEN first.session_id = p_session AND first.kind = p_kind
+            AND first.payload::json->>'delivery' = p_delivery
+            AND first.payload::json->>'digest' = p_digest THEN 'retry' ELSE 'conflict' END;
+    ELSIF EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message) THEN
+        outcome := 'conflict';
+    ELSIF p_kind IN ('revert', 'unrevert') AND (head.ready OR EXISTS (
+            -- What waits without a wake would be promoted first; what the staged Revert holds is not.
+            SELECT FROM session_input i WHERE i.org_id = p_org AND i.session_id = p_session
+                AND i.status = 'admitted'
+                AND NOT (i.kind = 'synthetic' AND i.wake_seq = 0
+                    AND is_held(p_org, p_session, head.staged_seq, i.admitted_seq)))) THEN
+        outcome := 'busy';
+    ELSIF p_kind = 'compaction' THEN
+        SELECT i.* INTO first FROM session_input i
+        WHERE i.org_id = p_org AND i.session_id = p_session AND i.status = 'admitted' AND i.kind = p_kind
+        ORDER BY i.admitted_seq LIMIT 1;
+        IF FOUND THEN
+            outcome := 'pending';
+            IF p_wake AND first.wake_seq <= head.parked_seq THEN
+                -- It was only stored, or parked by an interrupt: this one is to run.
+                UPDATE session_head h SET next_seq = h.next_seq + 1, wake_seq = h.next_seq,
+                    last_id = greatest(h.last_id, p_stamp)
+                WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO changed;
+                PERFORM log_event(p_org, p_session, changed, 'delivery.changed', p_event, p_now,
+                    json_build_object('message', first.id, 'delivery', first.delivery, 'wake', true)::text);
+            END IF;
+        END IF;
+    END IF;
+    IF outcome IS NOT NULL THEN
+        seq := first.admitted_seq;
+        admitted_ms := first.admitted_ms;
+        payload := first.payload;
+        RETURN;
+    END IF;
+    UPDATE session_head h SET next_seq = h.next_seq + 1, pending = h.pending + 1,
+        wake_seq = CASE WHEN p_wake THEN h.next_seq ELSE h.wake_seq END,
+        last_id = greatest(h.last_id, p_stamp)
+    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO seq;
+    -- A racing admission of the same id at another session fails here on the key; the caller asks again.
+    PERFORM log_event(p_org, p_session, seq, 'control.admitted', p_event, p_now, p_payload);
+    outcome := 'admitted';
+    admitted_ms := p_now;
+    payload := p_payload;
+END $$;

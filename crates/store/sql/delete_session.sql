@@ -1,0 +1,23 @@
+-- Deletes a session and its descendants, with logs and projections. How many; 0 without it; NULL when a
+-- descendant was made meanwhile: nothing is deleted, the caller asks again.
+CREATE OR REPLACE FUNCTION delete_session(p_org uuid, p_session text)
+RETURNS integer LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    ids text[];
+    deleted integer;
+BEGIN
+    PERFORM set_config('oc.org', p_org::text, true);
+    ids := ARRAY(SELECT t FROM session_tree(p_org, p_session) AS t);
+    PERFORM FROM session_head h WHERE h.org_id = p_org AND h.id = ANY (ids) ORDER BY h.id FOR UPDATE;
+    -- Who makes a child has its parent's lock. Now we have them all.
+    IF EXISTS (SELECT FROM session_tree(p_org, p_session) AS t WHERE t <> ALL (ids)) THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM session_head h WHERE h.org_id = p_org AND h.id = ANY (ids);
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    IF deleted > 0 THEN
+        PERFORM drop_projections(p_org, t) FROM unnest(ids) AS t;
+        DELETE FROM session_event e WHERE e.org_id = p_org AND e.session_id = ANY (ids);
+    END IF;
+    RETURN deleted;
+END $$;

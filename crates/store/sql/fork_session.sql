@@ -1,0 +1,37 @@
+-- Creates a session that begins with the conversation of another: its head and all its events, with their own
+-- times. The other is not locked, and its log stays as it is up to `p_through`. 'created', 'exists' (a Fork of
+-- the same session, before the same message), 'conflict', 'orphan' (there is no parent with such a log) or
+-- 'raced' (ask again).
+CREATE OR REPLACE FUNCTION fork_session(
+    p_org uuid, p_session text, p_parent text, p_through bigint, p_location text, p_stamp bigint, p_ids text[],
+    p_kinds text[], p_versions integer[], p_times bigint[], p_payloads text[])
+RETURNS text LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    held record;
+    number CONSTANT bigint := nextval('session_incarnation');
+BEGIN
+    PERFORM set_config('oc.org', p_org::text, true);
+    SELECT e.kind, e.payload::json->>'parent' AS parent, e.payload::json->>'before' AS before INTO held
+    FROM session_head h LEFT JOIN session_event e ON e.org_id = h.org_id AND e.session_id = h.id AND e.seq = 2
+    WHERE h.org_id = p_org AND h.id = p_session;
+    IF FOUND THEN
+        RETURN CASE WHEN held.kind = 'session.forked' AND held.parent = p_parent
+            AND held.before IS NOT DISTINCT FROM p_payloads[2]::json->>'before' THEN 'exists' ELSE 'conflict' END;
+    END IF;
+    IF NOT EXISTS (SELECT FROM session_head h
+        WHERE h.org_id = p_org AND h.id = p_parent AND h.next_seq > p_through) THEN
+        RETURN 'orphan';
+    END IF;
+    INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id, next_seq, last_id)
+    VALUES (p_org, p_session, number, number << 32, number << 32, p_location, 1 + cardinality(p_ids), p_stamp)
+    ON CONFLICT (org_id, id) DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN 'raced';
+    END IF;
+    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
+    SELECT p_org, p_session, new.i, new.id, new.kind, new.version, new.time, new.payload
+    FROM unnest(p_ids, p_kinds, p_versions, p_times, p_payloads) WITH ORDINALITY
+        AS new (id, kind, version, time, payload, i);
+    PERFORM project_events(p_org, p_session, 1, p_times, p_kinds, p_payloads);
+    RETURN 'created';
+END $$;

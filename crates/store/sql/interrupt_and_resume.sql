@@ -1,0 +1,28 @@
+-- Asks a session to stop and then to go on with what steers it, and with a control that is next: what else is
+-- queued stays parked. `outcome` and `seq` are interrupt_session's; `wake` is the number of the wake, NULL when
+-- nothing is to go on.
+CREATE OR REPLACE FUNCTION interrupt_and_resume(
+    p_org uuid, p_session text, p_event text, p_wake_event text, p_stamp bigint, p_now bigint,
+    OUT outcome text, OUT seq bigint, OUT location text, OUT wake bigint)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    next record;
+BEGIN
+    SELECT i.outcome, i.seq, i.location INTO outcome, seq, location
+    FROM interrupt_session(p_org, p_session, p_event, p_stamp, p_now) AS i;
+    IF outcome = 'missing' THEN
+        RETURN;
+    END IF;
+    SELECT i.kind, i.delivery INTO next FROM session_input i
+    WHERE i.org_id = p_org AND i.session_id = p_session AND i.status = 'admitted'
+    ORDER BY i.delivery = 'queue', i.admitted_seq LIMIT 1;
+    IF NOT FOUND OR next.delivery = 'queue' AND next.kind IN ('prompt', 'synthetic') THEN
+        RETURN;
+    END IF;
+    UPDATE session_head h SET next_seq = h.next_seq + 1, wake_seq = h.next_seq,
+        last_id = greatest(h.last_id, p_stamp)
+    WHERE h.org_id = p_org AND h.id = p_session AND h.staged_seq = 0 RETURNING h.next_seq - 1 INTO wake;
+    IF FOUND THEN
+        PERFORM log_event(p_org, p_session, wake, 'wake.requested', p_wake_event, p_now, '{"scope":"steer"}');
+    END IF;
+END $$;

@@ -1,0 +1,43 @@
+-- Asks a session to stop. Applies to the open turn, the open drain, or the wakes before it; a session
+-- with none of them is left as it is ('idle'). 'missing' when there is none.
+CREATE OR REPLACE FUNCTION interrupt_session(
+    p_org uuid, p_session text, p_event text, p_stamp bigint, p_now bigint,
+    OUT outcome text, OUT seq bigint, OUT location text)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    head record;
+    open_turn text;
+    target json;
+BEGIN
+    PERFORM set_config('oc.org', p_org::text, true);
+    SELECT h.open, h.ready, h.next_seq, h.location_id INTO head
+    FROM session_head h WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
+    IF NOT FOUND THEN
+        outcome := 'missing';
+        RETURN;
+    END IF;
+    location := head.location_id;
+    IF NOT head.ready THEN
+        outcome := 'idle';
+        RETURN;
+    END IF;
+    seq := head.next_seq;
+    SELECT t.id INTO open_turn FROM provider_turn t
+    WHERE t.org_id = p_org AND t.session_id = p_session AND t.status <> 'settled'
+        AND t.kind <> 'title' -- it runs beside a turn, and ends by itself
+    ORDER BY t.seq DESC LIMIT 1;
+    IF NOT head.open THEN
+        target := '{"type":"parked"}';
+    ELSIF open_turn IS NULL THEN
+        target := '{"type":"drain"}';
+    ELSE
+        target := json_build_object('type', 'turn', 'turn', open_turn);
+    END IF;
+    UPDATE session_head SET next_seq = next_seq + 1, interrupt_seq = next_seq, parked_seq = next_seq,
+        last_id = greatest(last_id, p_stamp)
+    WHERE org_id = p_org AND id = p_session;
+    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
+    VALUES (p_org, p_session, seq, p_event, 'interrupt.requested', 1, p_now,
+        json_build_object('target', target)::text);
+    outcome := 'applied';
+END $$;

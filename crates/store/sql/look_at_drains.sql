@@ -1,0 +1,31 @@
+-- look_at_drain() without a lock for several: a row each.
+CREATE OR REPLACE FUNCTION look_at_drains(
+    p_org uuid, p_sessions text[], p_locations text[], p_tokens bigint[], p_incarnations bigint[],
+    p_knowns bigint[], p_limit bigint)
+RETURNS TABLE (place bigint, outcome text, claim bigint, next_seq bigint, last_id bigint, interrupt_seq bigint,
+    was_open boolean, handed_over boolean, recoveries smallint, after bigint, ids text[], kinds text[],
+    versions integer[], times bigint[], claims bigint[], payloads text[])
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    tenant CONSTANT text := set_config('oc.org', p_org::text, true);
+BEGIN
+    RETURN QUERY
+    SELECT a.place,
+        CASE WHEN h.id IS NULL THEN 'missing' WHEN NOT h.ready THEN 'idle'
+            WHEN l.id IS NULL THEN 'superseded' ELSE 'ready' END,
+        h.claim, h.next_seq, h.last_id, h.interrupt_seq, h.open, h.handed_over, h.recoveries,
+        CASE WHEN a.incarnation = h.incarnation AND a.known < h.next_seq THEN a.known ELSE 0 END,
+        log.ids, log.kinds, log.versions, log.times, log.claims, log.payloads
+    FROM unnest(p_sessions, p_locations, p_tokens, p_incarnations, p_knowns) WITH ORDINALITY
+        AS a (session, location, token, incarnation, known, place)
+    LEFT JOIN LATERAL (SELECT * FROM session_head s WHERE s.org_id = p_org AND s.id = a.session
+        AND s.location_id = a.location LIMIT 1) AS h ON true
+    LEFT JOIN LATERAL (SELECT * FROM location s WHERE s.org_id = p_org AND s.id = a.location
+        AND s.fence = a.token LIMIT 1) AS l ON true
+    LEFT JOIN LATERAL (
+        SELECT array_agg(e.id) AS ids, array_agg(e.kind) AS kinds, array_agg(e.version) AS versions,
+            array_agg(e.time_ms) AS times, array_agg(e.claim) AS claims, array_agg(e.payload) AS payloads
+        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = h.id
+            AND s.seq > (CASE WHEN a.incarnation = h.incarnation AND a.known < h.next_seq THEN a.known ELSE 0 END) AND s.seq < h.next_seq
+            ORDER BY s.seq LIMIT p_limit) AS e) AS log ON h.ready AND l.id IS NOT NULL;
+END $$;

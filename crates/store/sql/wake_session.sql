@@ -1,0 +1,30 @@
+-- Wakes a session for what is pending, and opens an idle one, so that a prompt without an answer is taken
+-- up again. 'woken', 'running' (a drain has it and nothing is pending, or it waits with a staged Revert: nothing
+-- changes) or 'missing'.
+CREATE OR REPLACE FUNCTION wake_session(
+    p_org uuid, p_session text, p_event text, p_stamp bigint, p_now bigint,
+    OUT outcome text, OUT seq bigint, OUT location text)
+LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    head record;
+BEGIN
+    PERFORM set_config('oc.org', p_org::text, true);
+    SELECT h.location_id, h.open, h.ready, h.pending, h.staged_seq INTO head FROM session_head h
+    WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
+    IF NOT FOUND THEN
+        outcome := 'missing';
+        RETURN;
+    END IF;
+    location := head.location_id;
+    IF head.open AND head.pending = 0 OR head.staged_seq > 0 THEN
+        outcome := 'running';
+        RETURN;
+    END IF;
+    -- Its first drain takes nothing over: the one before has ended, or there was none.
+    UPDATE session_head h SET next_seq = h.next_seq + 1, wake_seq = h.next_seq,
+        open = h.open OR NOT h.ready, handed_over = h.handed_over OR NOT h.ready,
+        last_id = greatest(h.last_id, p_stamp)
+    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO seq;
+    PERFORM log_event(p_org, p_session, seq, 'wake.requested', p_event, p_now, '{}');
+    outcome := 'woken';
+END $$;

@@ -1,0 +1,148 @@
+//! A network between a client and a server, with faults.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What the network does to a flow, which is known by its number.
+#[derive(Debug, Clone, Copy, Default)]
+struct Weather {
+    /// Flows below this are lost: nothing passes any more, and neither end is told.
+    lost: u64,
+    /// Flows below this are cut: both ends are told.
+    cut: u64,
+    /// Nothing passes for now.
+    is_still: bool,
+    /// The server's answers do not pass for now; what the client sends does.
+    is_mute: bool,
+}
+
+impl Weather {
+    fn is_cut(self, flow: u64) -> bool {
+        flow < self.cut
+    }
+
+    fn passes(self, flow: u64, is_answer: bool) -> bool {
+        self.is_cut(flow) || (flow >= self.lost && !self.is_still && !(self.is_mute && is_answer))
+    }
+}
+
+/// A listener that carries bytes to a server and back, until it is told otherwise. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    weather: watch::Sender<Weather>,
+    flows: Arc<AtomicU64>,
+    _carrying: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Listens on a port of its own for flows to `server`.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub async fn to(server: impl Into<String>) -> Result<Self> {
+        let (server, listener) = (server.into(), TcpListener::bind("127.0.0.1:0").await?);
+        let address = listener.local_addr()?;
+        let (weather, seen) = watch::channel(Weather::default());
+        let flows = Arc::<AtomicU64>::default();
+        let counted = flows.clone();
+        let mut carrying = JoinSet::new();
+        carrying.spawn(async move {
+            let mut all = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let flow = counted.fetch_add(1, Ordering::SeqCst);
+                all.spawn(carry(client, server.clone(), flow, seen.clone()));
+                while all.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { address, weather, flows, _carrying: carrying })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `url` by way of this proxy.
+    #[must_use]
+    pub fn url(&self, url: &str) -> String {
+        let (head, rest) = url.rsplit_once('@').unwrap_or(("", url));
+        let name = rest.split_once('/').map_or("", |(_, name)| name);
+        format!("{head}@{}/{name}", self.address)
+    }
+
+    /// How many flows there have been.
+    #[must_use]
+    pub fn flows(&self) -> u64 {
+        self.flows.load(Ordering::SeqCst)
+    }
+
+    /// The flows that there are vanish, as when a firewall forgets them: nothing passes, and neither end is told.
+    /// New ones pass.
+    pub fn lose_flows(&self) {
+        let flows = self.flows();
+        self.weather.send_modify(|weather| weather.lost = flows);
+    }
+
+    /// The flows that there are end, as when the server dies. New ones pass.
+    pub fn cut_flows(&self) {
+        let flows = self.flows();
+        self.weather.send_modify(|weather| weather.cut = flows);
+    }
+
+    /// Nothing passes, as when the server has been stopped; with `false`, all that was sent passes at last.
+    pub fn still(&self, is_still: bool) {
+        self.weather.send_modify(|weather| weather.is_still = is_still);
+    }
+
+    /// The server hears and is not heard.
+    pub fn mute(&self, is_mute: bool) {
+        self.weather.send_modify(|weather| weather.is_mute = is_mute);
+    }
+}
+
+async fn carry(client: TcpStream, server: String, flow: u64, weather: watch::Receiver<Weather>) {
+    let Ok(server) = TcpStream::connect(&server).await else { return };
+    for end in [&client, &server] {
+        // An end that does not take it only makes the carrying slower.
+        let _ = end.set_nodelay(true);
+    }
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let mut until_cut = weather.clone();
+    tokio::select! {
+        () = pump(from_client, to_server, flow, false, weather.clone()) => {}
+        () = pump(from_server, to_client, flow, true, weather) => {}
+        _ = until_cut.wait_for(|weather| weather.is_cut(flow)) => {}
+    }
+}
+
+/// Ends with its source, after the last byte has passed.
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    flow: u64,
+    is_answer: bool,
+    mut weather: watch::Receiver<Weather>,
+) {
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut bytes).await;
+        if weather.wait_for(|weather| weather.passes(flow, is_answer)).await.is_err() {
+            return;
+        }
+        let Ok(length @ 1..) = read else { return };
+        if to.write_all(&bytes[..length]).await.is_err() {
+            return;
+        }
+    }
+}

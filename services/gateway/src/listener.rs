@@ -1,0 +1,264 @@
+//! Accepts connections within bounds, and serves each: who sends slowly, or opens many, takes nobody else's place.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::ServiceExt;
+
+const CONNECTION: TaskKind = TaskKind::new("connection", OnError::Log, OnCancel::Wait);
+/// After an accept that failed because this process has no more file descriptors.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The bounds of a listener.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenerLimits {
+    /// For the head of a request, and the longest that a connection is kept between two.
+    pub head: Duration,
+    /// The longest that nothing comes of a request's body.
+    pub body: Duration,
+    /// Connections at once; more wait until one ends.
+    pub connections: usize,
+    /// Connections of one address at once, of an IPv6 network of 64 bits; more are closed. This machine's own have no
+    /// such bound: a proxy may be there.
+    pub of_address: usize,
+}
+
+impl Default for ListenerLimits {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_secs(30),
+            body: Duration::from_secs(30),
+            connections: 8_192,
+            of_address: 2_048,
+        }
+    }
+}
+
+/// Serves `app` on `listener` until `stop`; then what is under way finishes.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    app: Router,
+    limits: ListenerLimits,
+    group: TaskGroup,
+    stop: CancellationToken,
+) -> Result<(), Infallible> {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let addresses = Arc::new(Addresses { most: limits.of_address, open: Mutex::default() });
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let (stream, peer, place) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !is_of_connection(&error) {
+                    tracing::error!(%error, "no connection can be accepted for a second");
+                    tokio::time::sleep(PAUSE).await;
+                }
+                continue;
+            }
+        };
+        let Some(address) = addresses.enter(peer.ip()) else {
+            tracing::debug!(%peer, "closed: the address has too many connections");
+            continue;
+        };
+        // Live text is many small writes: none may wait for the answer to the one before.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection keeps its delay");
+        }
+        let app = app.clone();
+        let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            app.clone().oneshot(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.head)
+            .serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        group.spawn(CONNECTION, async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, %peer, "a connection ended early");
+            }
+            drop((place, address));
+            Ok::<(), Infallible>(())
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+    Ok(())
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, place))
+}
+
+/// Whether it is the client's, not ours.
+fn is_of_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+    )
+}
+
+/// How many connections each address has.
+struct Addresses {
+    most: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One connection of an address, counted until it is dropped.
+struct OfAddress {
+    all: Arc<Addresses>,
+    name: Option<IpAddr>,
+}
+
+impl Addresses {
+    fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<OfAddress> {
+        let peer = peer.to_canonical();
+        if peer.is_loopback() {
+            return Some(OfAddress { all: self.clone(), name: None });
+        }
+        let name = network(peer);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(name).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(OfAddress { all: self.clone(), name: Some(name) })
+    }
+}
+
+impl Drop for OfAddress {
+    fn drop(&mut self) {
+        let Some(name) = self.name else { return };
+        let mut open = self.all.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&name) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&name);
+            }
+        }
+    }
+}
+
+/// Whoever has an IPv6 address has 2^64 of them.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::post;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const WHOLE: &str =
+        "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi";
+
+    /// A server with these bounds that echoes bodies, until the group is dropped.
+    async fn echo(limits: ListenerLimits) -> (SocketAddr, TaskGroup) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("bound");
+        let app = Router::new().route("/", post(|body: String| async move { body }));
+        let body = tower_http::timeout::RequestBodyTimeoutLayer::new(limits.body);
+        let group = TaskGroup::root("test");
+        let kind = TaskKind::new("listener", OnError::Log, OnCancel::Wait);
+        let stop = group.token();
+        group.spawn(kind, serve(listener, app.layer(body), limits, group.clone(), stop));
+        (address, group)
+    }
+
+    /// Sends `text`, and returns all that comes until the connection is closed.
+    async fn ask(address: SocketAddr, text: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("closed in order");
+        answer
+    }
+
+    // Finding security 12: who sent slowly held a connection for ever.
+    #[tokio::test]
+    async fn a_request_that_comes_too_slowly_is_ended() {
+        let short = Duration::from_millis(200);
+        let limits = ListenerLimits { head: short, body: short, ..ListenerLimits::default() };
+        let (address, _group) = echo(limits).await;
+        assert!(ask(address, WHOLE).await.ends_with("hi"));
+        // Half a head, and nothing at all: each would wait for ever.
+        assert!(!ask(address, "POST / HTTP/1.1\r\nhost: h").await.contains("200 OK"));
+        assert_eq!(ask(address, "").await, "");
+        let half = WHOLE.strip_suffix('i').expect("its body");
+        assert!(!ask(address, half).await.contains("200 OK"));
+    }
+
+    #[tokio::test]
+    async fn a_connection_over_the_bound_waits_for_another_to_end() {
+        let (address, group) =
+            echo(ListenerLimits { connections: 1, ..ListenerLimits::default() }).await;
+        let mut first = TcpStream::connect(address).await.expect("connected");
+        first
+            .write_all(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nhi")
+            .await
+            .expect("sent");
+        let mut some = [0; 16];
+        first.read_exact(&mut some).await.expect("an answer: it has the place");
+        let second = ask(address, WHOLE);
+        tokio::pin!(second);
+        let early = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
+        assert!(early.is_err(), "two were served");
+        drop(first);
+        assert!(second.await.ends_with("hi"));
+        group.shutdown(Duration::from_secs(5)).await;
+    }
+
+    #[test]
+    fn an_address_has_so_many_connections_and_no_more() {
+        let all = Arc::new(Addresses { most: 2, open: Mutex::default() });
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let one = all.enter(ip("2001:db8::1")).expect("the first");
+        let two = all.enter(ip("2001:db8::2")).expect("the second, of the same network");
+        assert!(all.enter(ip("2001:db8::3")).is_none());
+        let other = all.enter(ip("2001:db8:0:1::1")).expect("of another network");
+        drop(one);
+        assert!(all.enter(ip("2001:db8::3")).is_some());
+        drop((two, other));
+        assert!(all.open.lock().expect("whole").is_empty());
+        let own: Vec<_> = (0..9).map(|_| all.enter(ip("127.0.0.1")).is_some()).collect();
+        assert!(own.iter().all(|entered| *entered));
+    }
+}
