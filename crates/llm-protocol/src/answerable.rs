@@ -1,9 +1,10 @@
-//! The order of an assistant's message where a call must be answered by the very next message.
+//! The order of an assistant's message for providers that want each call answered by the next message.
 //!
-//! Models of some providers go on talking after a call of ours, and a conversation may be switched to a provider that
-//! refuses to be shown that. An encoder writes what it is given, in the order in which it is; who keeps a conversation puts
-//! it in order first. What was said after a call is told before it then: the calls that we answer come last. Only what
-//! would be refused changes its place, so no body that a provider took is written otherwise.
+//! Some providers' models go on talking after they call one of our tools. If the conversation then switches
+//! to a provider that refuses such a message, its parts have to be reordered. An encoder writes the parts
+//! that it gets, in their order; the caller that keeps the conversation reorders them first. Text that
+//! followed a call moves in front of it, so that the calls that we answer come last. Only messages that would
+//! be refused change, so every body that a provider already accepted keeps its bytes.
 
 use serde::de::IgnoredAny;
 
@@ -12,7 +13,7 @@ use crate::message::{Message, Part, Role, ToolCall, ToolResult};
 use crate::protocol::Protocol;
 use crate::state::StateOwner;
 
-/// What a part is written as, as far as the order matters.
+/// The kind of block that a part becomes, as far as the order matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WrittenAs<'a> {
     Nothing,
@@ -20,20 +21,21 @@ enum WrittenAs<'a> {
     Said,
     /// A call that a later message answers.
     Call,
-    /// A call of this id that another provider ran: its answer is in this message, and is written after it.
+    /// A call with this id that another provider ran. Its answer is in this message and is written after it.
     Hosted(&'a str),
-    /// What came of one.
+    /// The answer to the call with this id.
     Answer(&'a str),
 }
 
 impl Protocol {
-    /// The parts of a message in an order that `model` takes; `None` when it takes them as they are, and for messages that
-    /// are not an assistant's.
+    /// Returns the parts of a message in an order that `model` accepts; `None` if their order is fine, and
+    /// for messages that are not an assistant's.
     ///
-    /// - Anthropic and Bedrock refuse whatever follows a call in its message but other calls.
+    /// - Anthropic and Bedrock accept only other calls after a call in the same message.
     ///   <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use#handling-tool-use-and-tool-result-content-blocks>
-    /// - Gemini refuses a turn of calls that is followed by the answers of some of them.
-    /// - In OpenAI's protocols each call and each answer is an item of its own, or calls stand beside the text.
+    /// - Gemini refuses a turn of calls if the next content answers only some of them.
+    /// - In OpenAI's protocols each call and each answer is an item of its own, or calls stand beside the
+    ///   text: any order will do.
     #[must_use]
     pub fn in_order(self, model: &str, dialect: &Dialect, message: &Message) -> Option<Vec<Part>> {
         let is_last = match self {
@@ -67,8 +69,8 @@ fn written_as<'a>(part: &'a Part, owner: &StateOwner) -> WrittenAs<'a> {
     }
 }
 
-/// The parts of an assistant's message in an order that is accepted; `None` when they are. `is_last`: a call may be followed
-/// only by other calls and by their answers; otherwise also by what is said.
+/// Returns the parts of an assistant's message in an accepted order, or `None` if they already are in one.
+/// With `is_last`, only other calls and their answers may follow a call; otherwise text may follow it too.
 fn answerable<'a>(
     message: &'a Message,
     is_last: bool,
@@ -93,7 +95,7 @@ fn answerable<'a>(
     (late || refused).then(|| parts.into_iter().map(|(_, part)| part).collect())
 }
 
-/// Whether the call that is the first of `parts` cannot be answered after them.
+/// Returns whether the first of `parts`, a call, cannot be answered after the rest of them.
 fn is_refused(parts: &[(WrittenAs<'_>, &Part)], is_last: bool) -> bool {
     let mut answered = false;
     parts.iter().any(|(as_, _)| {
@@ -106,7 +108,7 @@ fn is_refused(parts: &[(WrittenAs<'_>, &Part)], is_last: bool) -> bool {
     })
 }
 
-/// With the answer of each call that another provider ran directly behind it.
+/// Moves the answer of each call that another provider ran directly behind that call.
 fn answered_at_once<'a>(
     mut parts: Vec<(WrittenAs<'a>, &'a Part)>,
 ) -> Vec<(WrittenAs<'a>, &'a Part)> {
@@ -124,7 +126,8 @@ fn answered_at_once<'a>(
 mod tests {
     use super::*;
 
-    /// Of `t` text, a letter in capitals a call of ours, a small one a hosted call, and its answer after `=`.
+    /// `t` is text, a capital letter is our call, a small letter is a hosted call, and `=` precedes its
+    /// answer.
     fn order(parts: &str, is_last: bool) -> String {
         let letters: Vec<char> = parts.chars().collect();
         let mut content = Vec::new();

@@ -1,4 +1,5 @@
-//! The arguments of a call where a protocol wants a JSON object and the model may have written anything.
+//! The arguments of a call for protocols that want a JSON object, although the model may have written
+//! anything.
 
 use std::borrow::Cow;
 
@@ -7,12 +8,13 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::json::RawJson;
 use crate::surrogates;
 
-/// The arguments as a JSON object, with the model's bytes if they are one. Nothing (or `null`) is the empty object;
-/// anything else is `{"invalid_json": "<the model's text>"}`, so that the model sees what it wrote.
+/// Returns the arguments as a JSON object: the model's own bytes if they are one, `{}` if they are empty or
+/// `null`, otherwise `{"invalid_json": "<the model's text>"}`, so that the model sees its mistake.
 pub(crate) fn object(arguments: &str) -> Cow<'_, RawValue> {
     if let Ok(raw) = serde_json::from_str::<&RawValue>(arguments) {
         if raw.get().starts_with('{') {
-            // Providers refuse a body with halves of surrogate pairs in it, for as long as they are in the conversation.
+            // Providers refuse half surrogate pairs, in this request and in every later one of the
+            // conversation.
             let whole = surrogates::whole(raw.get()).map(RawValue::from_string);
             return whole.and_then(Result::ok).map_or(Cow::Borrowed(raw), Cow::Owned);
         }
@@ -27,11 +29,12 @@ pub(crate) fn object(arguments: &str) -> Cow<'_, RawValue> {
     Cow::Owned(to_raw_value(&wrapped).expect("a string is always written"))
 }
 
-/// As [`object`], where the protocol writes it as a text.
+/// Returns the result of [`object`] as text.
 ///
-/// vLLM answers 400 and llama.cpp 500 to every request whose conversation holds arguments that are no JSON object
-/// (<https://github.com/vllm-project/vllm/issues/43995>, <https://github.com/ggml-org/llama.cpp/issues/25510>), so a
-/// call that was cut at its length would end the conversation.
+/// vLLM answers 400 and llama.cpp 500 to every request whose conversation holds arguments that are not a JSON
+/// object (<https://github.com/vllm-project/vllm/issues/43995>,
+/// <https://github.com/ggml-org/llama.cpp/issues/25510>). Without this, one call cut off by the token limit
+/// would end the conversation.
 pub(crate) fn object_text(arguments: &str) -> Cow<'_, str> {
     match object(arguments) {
         Cow::Borrowed(raw) => Cow::Borrowed(raw.get()),
@@ -39,7 +42,7 @@ pub(crate) fn object_text(arguments: &str) -> Cow<'_, str> {
     }
 }
 
-/// As [`object`], kept.
+/// Returns the result of [`object`] as an owned value.
 pub(crate) fn owned_object(arguments: &str) -> RawJson {
     RawJson::parse(object(arguments).get()).expect("it is a JSON object")
 }

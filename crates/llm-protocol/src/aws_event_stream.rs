@@ -1,28 +1,28 @@
 //! AWS's binary event stream: bytes in, complete events out, each as one JSON text.
 //!
-//! Source: <https://smithy.io/2.0/aws/amazon-eventstream.html>. A message is a length, headers and a payload with two
-//! checksums, which AWS's own crate checks. A frame is what the union of the service's events is in JSON:
-//! `{"<event type>":<payload>}`, so exceptions are `{"throttlingException":{"message":…}}`.
+//! Source: <https://smithy.io/2.0/aws/amazon-eventstream.html>. A message is a length, headers and a payload
+//! with two checksums; AWS's own crate checks those. A frame is the JSON of the service's event union:
+//! `{"<event type>":<payload>}`, so an exception is `{"throttlingException":{"message":…}}`.
 
 use aws_smithy_eventstream::frame::read_message_from;
 
 use crate::decode_error::DecodeError;
 
-/// The length of the whole message, that of its headers, and the checksum of both.
+/// The message length, the header length, and the checksum of both.
 const PRELUDE_BYTES: usize = 12;
-/// The least that a message takes: a prelude and the checksum of the whole.
+/// The shortest message: a prelude and the checksum of the whole.
 const MIN_MESSAGE_BYTES: usize = PRELUDE_BYTES + 4;
 
-/// Cuts a byte stream into the messages that it is made of. Any split of the bytes gives the same frames.
+/// Cuts a byte stream into its messages. Any split of the bytes gives the same frames.
 #[derive(Debug)]
 pub struct Framer {
-    /// A message whose end has not arrived.
+    /// The start of a message whose end has not arrived.
     partial: Vec<u8>,
     max_frame_bytes: usize,
 }
 
 impl Framer {
-    /// A framer that refuses messages of more than `max_frame_bytes`.
+    /// Makes a framer that refuses messages longer than `max_frame_bytes`.
     #[must_use]
     pub fn new(max_frame_bytes: usize) -> Self {
         Self { partial: Vec::new(), max_frame_bytes }
@@ -31,14 +31,15 @@ impl Framer {
     /// Takes the next bytes and returns the frames that they complete, in order.
     ///
     /// # Errors
-    /// A message is too large, or is not what its checksums say; drop the framer.
+    /// A message is too large or fails its checksum. Drop the framer then.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, DecodeError> {
         let mut frames = Vec::new();
         self.push_into(bytes, &mut frames)?;
         Ok(frames)
     }
 
-    /// The same, into `frames`: after an error it holds those that were complete before the broken one.
+    /// Does the same as [`Framer::push`] but appends to `frames`, which keeps the complete frames that came
+    /// before an error.
     ///
     /// # Errors
     /// As [`Framer::push`].
@@ -64,7 +65,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Takes what the partial message lacks, and returns the rest.
+    /// Takes the bytes that the partial message still needs, and returns the rest.
     fn fill<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], DecodeError> {
         let rest = self.extend_to(PRELUDE_BYTES, bytes);
         Ok(match self.length(&self.partial)? {
@@ -80,7 +81,7 @@ impl Framer {
         rest
     }
 
-    /// The length of the message that begins here, once its prelude is there.
+    /// Returns the length of the message that begins here, or `None` until its prelude is complete.
     fn length(&self, bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
         let Some((prelude, _)) = bytes.split_first_chunk::<PRELUDE_BYTES>() else {
             return Ok(None);
@@ -100,9 +101,9 @@ impl Framer {
     }
 }
 
-/// One whole message as JSON; none if it is no event (headers that we do not know).
+/// Returns a whole message as JSON, or `None` if its headers do not mark an event that we know.
 fn frame(message: &[u8]) -> Result<Option<String>, DecodeError> {
-    // Its length was plausible, so this is the event stream, and its checksums say what became of it.
+    // The length was plausible, so this is an event stream; a bad checksum means damage.
     let message = read_message_from(message)
         .map_err(|error| DecodeError::malformed(format!("a message of an event stream: {error}")))
         .map_err(DecodeError::after_good_frames)?;
@@ -112,7 +113,7 @@ fn frame(message: &[u8]) -> Result<Option<String>, DecodeError> {
     };
     let name = match header(":message-type") {
         Some("exception") => header(":exception-type"),
-        // A failure that the service's model does not name, told in the headers.
+        // A failure outside the service's model. Only the headers describe it.
         Some("error") => {
             let code = header(":error-code").unwrap_or_default();
             let text = header(":error-message").unwrap_or_default();

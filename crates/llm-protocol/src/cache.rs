@@ -1,4 +1,4 @@
-//! Where a request is marked for the provider's prompt cache: one policy for all protocols that want marks.
+//! The places in a request that carry prompt-cache marks: one policy for all protocols that use marks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::message::Role;
 use crate::request::LlmRequest;
 
-/// What the provider is to keep for the next request. In JSON `"auto"`, `"none"` or an object of [`CacheMarks`].
+/// The parts of a request that the provider should cache. In JSON `"auto"`, `"none"` or an object of
+/// [`CacheMarks`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "CacheJson", into = "CacheJson")]
 pub enum CachePolicy {
@@ -15,19 +16,19 @@ pub enum CachePolicy {
     /// No marks.
     #[default]
     None,
-    /// These.
+    /// Exactly these.
     Marks(CacheMarks),
 }
 
 impl CachePolicy {
-    /// Whether nothing is marked.
+    /// Returns whether nothing is marked.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }
 }
 
-/// Which places are marked; what is not said is not.
+/// The marked places. A field that is absent marks nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CacheMarks {
@@ -37,29 +38,30 @@ pub struct CacheMarks {
     pub system: bool,
     /// Messages.
     pub messages: MessageMarks,
-    /// How long the provider is to keep them, in seconds; it may know only some times (300 and 3,600).
+    /// How long the provider should keep the marked parts, in seconds. Providers may support only some times
+    /// (300 and 3,600).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,
 }
 
 impl CacheMarks {
-    /// What [`CachePolicy::Auto`] marks: a prefix that the next request of a conversation has too.
+    /// The marks of [`CachePolicy::Auto`]: a prefix that the conversation's next request shares.
     pub const AUTO: Self =
         Self { tools: true, system: true, messages: MessageMarks::Tail(1), ttl_seconds: None };
 }
 
-/// Which messages are marked.
+/// The marked messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MessageMarks {
     /// None.
     #[default]
     None,
-    /// So many at the end, in JSON `{"tail": 1}`.
+    /// This many at the end; in JSON `{"tail": 1}`.
     Tail(u8),
-    /// The newest of the user.
+    /// The newest user message.
     LatestUserMessage,
-    /// The newest of the model.
+    /// The newest message of the model.
     LatestAssistant,
 }
 
@@ -97,7 +99,7 @@ impl From<CachePolicy> for CacheJson {
     }
 }
 
-/// A mark as Anthropic has it, and who speaks with its models.
+/// A mark in Anthropic's form, which gateways to its models use too.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct CacheControl {
     #[serde(rename = "type")]
@@ -107,35 +109,36 @@ pub(crate) struct CacheControl {
 }
 
 impl CacheControl {
-    /// For so many seconds.
+    /// Makes a mark that lasts `ttl_seconds`.
     pub(crate) fn of(ttl_seconds: Option<u32>) -> Self {
         Self { kind: "ephemeral", ttl: wire_ttl(ttl_seconds) }
     }
 }
 
-/// The time that a mark is for: providers know five minutes, their default, and an hour.
+/// Returns the wire form of a mark's lifetime. Providers know five minutes, their default, and an hour.
 pub(crate) fn wire_ttl(seconds: Option<u32>) -> Option<&'static str> {
     seconds.filter(|seconds| *seconds >= 3600).map(|_| "1h")
 }
 
-/// The places of a request that are marked: indexes of its lists, ascending, at most [`Breakpoints::MAX`] in all.
+/// The marked places of a request: indexes into its lists, ascending, at most [`Breakpoints::MAX`] in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakpoints {
-    /// Of its tools.
+    /// Index of the marked tool.
     pub tool: Option<usize>,
-    /// Of its instructions.
+    /// Indexes of the marked instructions.
     pub system: Vec<usize>,
-    /// Of its messages; the mark goes to the last part that the protocol sends.
+    /// Indexes of the marked messages. The mark goes to the last part that the protocol sends.
     pub messages: Vec<usize>,
-    /// How long, in seconds, where it was said.
+    /// Lifetime of the marks in seconds, if the request gives one.
     pub ttl_seconds: Option<u32>,
 }
 
 impl Breakpoints {
-    /// The most that a provider accepts (Anthropic, Bedrock).
+    /// The most marks that a provider accepts (Anthropic, Bedrock).
     pub const MAX: usize = 4;
 
-    /// The places that the request's policy marks. Where there are too many, the newest messages stay.
+    /// Returns the places that the request's policy marks. If there are too many, the newest messages keep
+    /// theirs.
     #[must_use]
     pub fn of(request: &LlmRequest) -> Self {
         let marks = match &request.cache {

@@ -1,23 +1,23 @@
-//! Ids of calls and names of tools for providers that accept only some characters in them, so many, and each id once.
+//! Call ids and tool names for providers that restrict their characters and length and want unique ids.
 //!
-//! Another provider's ids may hold anything, and repeat from one answer to the next (`call_0`); a model may call a tool
-//! by a name that nobody gave it.
+//! Another provider's ids may contain any characters and may repeat from one answer to the next (`call_0`). A
+//! model may also call a tool by a name that does not exist.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::dialect::CallIdForm;
 
-/// The most characters of an id (OpenAI's Responses, Bedrock) and of a name (OpenAI, Bedrock).
+/// The longest accepted id (OpenAI's Responses, Bedrock) and name (OpenAI, Bedrock), in characters.
 const MAX_LENGTH: usize = 64;
-/// The characters of an id of Mistral's. <https://github.com/anomalyco/opencode/issues/1680>
+/// The length of Mistral's ids, in characters. <https://github.com/anomalyco/opencode/issues/1680>
 const NINE: usize = 9;
 
-/// The name of a tool where the model gave none.
+/// The tool name for a call whose model gave none.
 pub(crate) const UNNAMED: &str = "unnamed";
 
-/// Gives the calls of one request their ids, in the order of the conversation. What is given depends only on the
-/// calls before, so a longer conversation begins with the same bytes.
+/// Assigns ids to the calls of one request, in the order of the conversation. An id depends only on the calls
+/// before it, so a longer conversation begins with the same bytes.
 #[derive(Debug)]
 pub(crate) struct CallIds<'a> {
     form: Form,
@@ -25,36 +25,36 @@ pub(crate) struct CallIds<'a> {
     newest: HashMap<&'a str, Cow<'a, str>>,
 }
 
-/// Which ids are accepted.
+/// The ids that a provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Any, of at most [`MAX_LENGTH`] characters.
+    /// Any characters, at most [`MAX_LENGTH`] of them.
     Any,
-    /// As many of `[a-zA-Z0-9_-]`.
+    /// At most [`MAX_LENGTH`] of `[a-zA-Z0-9_-]`.
     Plain,
     /// Exactly [`NINE`] of `[a-zA-Z0-9]`.
     Nine,
 }
 
 impl<'a> CallIds<'a> {
-    /// For a deployment that accepts only these.
+    /// Makes ids of this form.
     pub(crate) fn of(form: CallIdForm) -> Self {
         match form {
             CallIdForm::Nine => Self { form: Form::Nine, ..Self::plain() },
         }
     }
 
-    /// For a provider that accepts only `[a-zA-Z0-9_-]`.
+    /// Makes ids of `[a-zA-Z0-9_-]`.
     pub(crate) fn plain() -> Self {
         Self { form: Form::Plain, given: HashSet::new(), newest: HashMap::new() }
     }
 
-    /// For a provider that accepts any characters.
+    /// Makes ids of any characters.
     pub(crate) fn any() -> Self {
         Self { form: Form::Any, ..Self::plain() }
     }
 
-    /// The id of the next call: its own if it is accepted and new, else one that is.
+    /// Returns the id for the next call: its own if that is accepted and unused, otherwise a new one.
     pub(crate) fn of_call(&mut self, id: &'a str) -> Cow<'a, str> {
         let own = self.accepted(id);
         let is_taken = |taken: &str| self.given.contains(taken);
@@ -67,7 +67,7 @@ impl<'a> CallIds<'a> {
         free
     }
 
-    /// The id in a result: that of the newest call of this id.
+    /// Returns the id for a result: the one given to the newest call with this id.
     pub(crate) fn of_result(&self, id: &'a str) -> Cow<'a, str> {
         self.newest.get(id).cloned().unwrap_or_else(|| self.accepted(id))
     }
@@ -82,8 +82,8 @@ impl<'a> CallIds<'a> {
     }
 }
 
-/// Nine letters and digits: the last ones of the id, which tell ids apart where they begin alike (`call_…`), with zeros
-/// before them if there are fewer.
+/// Returns nine letters and digits: the id's last ones, because ids often begin alike (`call_…`), padded with
+/// leading zeros.
 fn nine(id: &str) -> Cow<'_, str> {
     if id.len() == NINE && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Cow::Borrowed(id);
@@ -94,7 +94,7 @@ fn nine(id: &str) -> Cow<'_, str> {
     Cow::Owned(last.into_iter().rev().collect())
 }
 
-/// The id, or it with the first number in place of its end that makes it one that is not taken.
+/// Returns the id, or replaces its end with the first number that makes it unused.
 fn distinct_nine<'a>(id: Cow<'a, str>, is_taken: impl Fn(&str) -> bool) -> Cow<'a, str> {
     if !is_taken(&id) {
         return id;
@@ -109,7 +109,7 @@ fn distinct_nine<'a>(id: Cow<'a, str>, is_taken: impl Fn(&str) -> bool) -> Cow<'
         .expect("a conversation has fewer calls than there are numbers")
 }
 
-/// The id, or it with the first number behind it that makes it one that is not taken.
+/// Returns the id, or appends the first number that makes it unused.
 pub(crate) fn distinct<'a>(id: Cow<'a, str>, is_taken: impl Fn(&str) -> bool) -> Cow<'a, str> {
     if !is_taken(&id) {
         return id;
@@ -122,8 +122,8 @@ pub(crate) fn distinct<'a>(id: Cow<'a, str>, is_taken: impl Fn(&str) -> bool) ->
     numbered.into_iter().find(|id| !is_taken(id)).expect("one of endlessly many is free")
 }
 
-/// The name of a called tool where only `[a-zA-Z0-9_-]` is accepted: a name that is none of ours need not be told
-/// from others, but it must not make the provider refuse the conversation.
+/// Returns a called tool's name with only `[a-zA-Z0-9_-]`. Unknown names may collide; they only must not make
+/// the provider refuse the conversation.
 pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed(UNNAMED);
@@ -140,7 +140,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Other characters become `_` and their bytes in hexadecimal.
+/// Replaces every other character with `_` and its bytes in hexadecimal.
 fn plain(id: &str) -> Cow<'_, str> {
     if id.bytes().all(is_plain) {
         return Cow::Borrowed(id);
@@ -157,7 +157,7 @@ fn plain(id: &str) -> Cow<'_, str> {
 }
 
 fn cut(text: Cow<'_, str>, length: usize) -> Cow<'_, str> {
-    // Characters are counted, and there are at most as many as bytes.
+    // The limit counts characters; a text never has more characters than bytes.
     match text.char_indices().nth(length) {
         None => text,
         Some((end, _)) => match text {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(ids.of_call("toolu_01-A"), "toolu_01-A");
         assert_eq!(ids.of_call("functions.read:0"), "functions_2eread_3a0");
         assert_eq!(ids.of_result("functions.read:0"), "functions_2eread_3a0");
-        // What looks like a rewritten one is not taken for it.
+        // An id that looks rewritten still gets its own number.
         assert_eq!(ids.of_call("functions_2eread_3a0"), "functions_2eread_3a0_2");
         assert_eq!(ids.of_call("call_0"), "call_0");
         assert_eq!(ids.of_result("call_0"), "call_0");

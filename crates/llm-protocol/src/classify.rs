@@ -1,8 +1,8 @@
-//! From what a provider answered to a typed reason. Pure: status, wait and body in, reason out.
+//! Turns a provider's error answer into a typed reason. Pure: status, wait and body in, reason out.
 //!
-//! Providers agree on statuses more than on bodies, so a body only refines what the status says, by its
-//! `code` or `type` first and by known phrases last. The phrases are those of OpenAI, Anthropic, Google,
-//! Groq, OpenRouter, GitHub Copilot, Mistral, Moonshot, Z.ai, MiniMax, xAI, vLLM, llama.cpp, LM Studio and Ollama.
+//! Providers agree on statuses more than on bodies. So a body only refines its status: first by its `code` or
+//! `type`, last by known phrases. The phrases are those of OpenAI, Anthropic, Google, Groq, OpenRouter,
+//! GitHub Copilot, Mistral, Moonshot, Z.ai, MiniMax, xAI, vLLM, llama.cpp, LM Studio and Ollama.
 
 use serde_json::Value;
 
@@ -12,15 +12,15 @@ use crate::surrogates::value_of;
 
 /// Classifies an answer whose status is not a success.
 ///
-/// `retry_after_ms` comes from [`retry_after_ms`]. The message is the provider's, or the start of `body`
-/// when that is not the JSON of an error.
+/// `retry_after_ms` comes from [`retry_after_ms`]. The message is the provider's, or the start of `body` if
+/// that is not a JSON error.
 #[must_use]
 pub fn classify(status: u16, retry_after_ms: Option<u64>, body: &str) -> ProviderError {
     classify_named(status, retry_after_ms, None, body)
 }
 
-/// As [`classify`], with the name that AWS gives an error in its header `x-amzn-errortype`. It is more exact than
-/// AWS's statuses.
+/// Classifies like [`classify`], with the error name that AWS puts into `x-amzn-errortype`. That name is more
+/// exact than AWS's statuses.
 #[must_use]
 pub fn classify_named(
     status: u16,
@@ -37,8 +37,8 @@ pub fn classify_named(
     stated.with_reason(reason)
 }
 
-/// Classifies the `error` value of a stream's frame. There is no status there but what the error's own code
-/// may be (OpenRouter sends the upstream's).
+/// Classifies the `error` value of a stream's frame. It has no status, unless its own code is one (OpenRouter
+/// sends the upstream's).
 #[must_use]
 pub fn classify_in_stream(error: &Value) -> ProviderError {
     let stated = Stated::from_error(error);
@@ -49,9 +49,9 @@ pub fn classify_in_stream(error: &Value) -> ProviderError {
     stated.with_reason(reason)
 }
 
-/// The wait that a provider asks for, in milliseconds, from `retry-after-ms` or else `retry-after` (RFC 9110
-/// §10.2.3: seconds, here also with a fraction, or an HTTP date). `now_unix_ms` is the provider's `date` or
-/// our clock; a date that has passed is a wait of 0. Values that make no sense are no wait.
+/// Returns the wait that a provider asks for, in milliseconds, from `retry-after-ms` or else `retry-after`
+/// (RFC 9110 §10.2.3: seconds, here also with a fraction, or an HTTP date). `now_unix_ms` is the provider's
+/// `date` or our clock; a past date gives 0. Nonsensical values give `None`.
 #[must_use]
 pub fn retry_after_ms(
     retry_after: Option<&str>,
@@ -66,7 +66,7 @@ pub fn retry_after_ms(
         })
 }
 
-/// An HTTP date (`Sun, 06 Nov 1994 08:49:37 GMT`) as milliseconds since 1970.
+/// Parses an HTTP date (`Sun, 06 Nov 1994 08:49:37 GMT`) into milliseconds since 1970.
 #[must_use]
 pub fn http_date_unix_ms(text: &str) -> Option<u64> {
     let at = httpdate::parse_http_date(text.trim()).ok()?;
@@ -90,7 +90,7 @@ fn by_status(status: u16, retry_after_ms: Option<u64>) -> ErrorReason {
         402 => ErrorReason::Quota,
         413 => ErrorReason::ContextOverflow,
         429 => ErrorReason::RateLimit { retry_after_ms },
-        // 408 and 425 ask for the request again; 409 is a lock that passes.
+        // 408 and 425 ask us to repeat the request; 409 is a lock that will be released.
         408 | 409 | 425 | 500..=599 => ErrorReason::ProviderInternal { retry_after_ms },
         300..=499 => ErrorReason::InvalidRequest,
         _ => ErrorReason::Unknown,
@@ -112,11 +112,12 @@ fn with_wait(reason: ErrorReason, retry_after_ms: Option<u64>) -> ErrorReason {
     }
 }
 
-/// The error types of OpenAI, Anthropic and AWS, where there is no status to go by.
+/// Classifies by the error types of OpenAI, Anthropic and AWS, when there is no status.
 fn by_name(codes: &[String]) -> Option<ErrorReason> {
     let has =
         |words: &[&str]| codes.iter().any(|code| words.iter().any(|word| code.contains(word)));
-    // OpenAI, when requests come in faster than they did: <https://platform.openai.com/docs/guides/error-codes>.
+    // `slow_down` is OpenAI's, for a sudden rise in requests:
+    // <https://platform.openai.com/docs/guides/error-codes>.
     if has(&["rate_limit", "too_many_requests", "throttling", "slow_down"]) {
         return Some(ErrorReason::RateLimit { retry_after_ms: None });
     }
@@ -133,7 +134,7 @@ fn by_name(codes: &[String]) -> Option<ErrorReason> {
         .then_some(ErrorReason::InvalidRequest)
 }
 
-/// What an error's body says, in lower case but for the message.
+/// The contents of an error's body, in lower case except for the message.
 #[derive(Default)]
 struct Stated {
     codes: Vec<String>,
@@ -181,8 +182,9 @@ impl Stated {
         }
     }
 
-    /// A gateway's own words are `Provider returned error`; the provider's say why. Its codes come after the gateway's,
-    /// so that the gateway's status counts.
+    /// Adds the upstream provider's error to a gateway's. The gateway only says `Provider returned error`;
+    /// the upstream message gives the cause. Upstream codes come after the gateway's, so that the gateway's
+    /// status counts.
     fn with_upstream(mut self, upstream: Self) -> Self {
         self.codes.extend(upstream.codes);
         if !upstream.message.is_empty() {
@@ -192,7 +194,7 @@ impl Stated {
         self
     }
 
-    /// What the body knows better than the status.
+    /// Returns the reason from the body, if the body is more exact than the status.
     fn refine(&self, status: u16, retry_after_ms: Option<u64>) -> Option<ErrorReason> {
         let message = self.message.to_lowercase();
         let code = |words: &[&str]| {
@@ -202,7 +204,7 @@ impl Stated {
         if code(OVERFLOW_CODES)
             || (may_be_overflow(status) && said(OVERFLOW_PHRASES))
             || (matches!(status, 0 | 413 | 429) && exceeds_its_limit(&message))
-            // Cerebras says no more than this.
+            // Cerebras sends an overflow as a bare 400.
             || (status == 400 && message.is_empty())
         {
             return Some(ErrorReason::ContextOverflow);
@@ -234,8 +236,9 @@ impl Stated {
     }
 }
 
-/// What OpenRouter was answered: <https://openrouter.ai/docs/api-reference/errors#provider-errors>. JSON as a text, an
-/// object, or any text.
+/// Returns the upstream error that OpenRouter passes on:
+/// <https://openrouter.ai/docs/api-reference/errors#provider-errors>. It is JSON as text, an object, or any
+/// text.
 fn upstream(error: &Value) -> Option<String> {
     match error.get("metadata")?.get("raw")? {
         Value::String(raw) => Some(raw.clone()),
@@ -244,8 +247,8 @@ fn upstream(error: &Value) -> Option<String> {
     }
 }
 
-/// Whether a request alone is larger than what a minute allows, as OpenAI and Groq say it (`Limit 200000, Requested
-/// 480002`): it never fits, however long one waits.
+/// Returns whether the request alone exceeds the limit per minute, as OpenAI and Groq report it (`Limit
+/// 200000, Requested 480002`). Such a request never fits, however long one waits.
 fn exceeds_its_limit(message: &str) -> bool {
     let number_after = |word: &str| {
         let (_, rest) = message.split_once(word)?;
@@ -263,7 +266,8 @@ fn exceeds_its_limit(message: &str) -> bool {
     }
 }
 
-/// Local servers answer 500 where the hosted ones answer 400.
+/// Returns whether a body with this status may report an overflow. Local servers answer 500 where hosted ones
+/// answer 400.
 fn may_be_overflow(status: u16) -> bool {
     matches!(status, 0 | 400 | 413 | 422 | 500)
 }
@@ -286,13 +290,13 @@ const OVERFLOW_PHRASES: &[&str] = &[
     "exceed context limit",
     "maximum prompt length",
     "reduce the length of the messages",
-    // Amazon Nova on Bedrock, as a 400 or within the stream.
+    // Amazon Nova on Bedrock, as a 400 or in the stream.
     "input tokens exceeded",
     // GitHub Copilot: `prompt token count of 140000 exceeds the limit of 128000`.
     "prompt token count",
     // Moonshot's Kimi: `Your request exceeded model token limit: 262144`.
     "exceeded model token limit",
-    // Z.ai, its two words for it.
+    // Z.ai has two phrases.
     "more than max tokens allowed",
     "prompt exceeds max length",
     // Ollama.
@@ -300,7 +304,7 @@ const OVERFLOW_PHRASES: &[&str] = &[
     // Mistral: `Prompt contains 40000 tokens … too large for model with 32768 maximum context length`.
     "too large for model with",
 ];
-/// xAI says so with the status of an invalid request.
+/// xAI sends a wrong key with the status of an invalid request.
 const KEY_PHRASES: &[&str] = &["incorrect api key", "invalid api key"];
 const POLICY_CODES: &[&str] =
     &["content_policy", "content_filter", "responsibleaipolicy", "moderation", "safety"];

@@ -148,7 +148,7 @@ fn errors_of_aws_are_known_by_their_names() {
     assert_eq!(said.message, "not authorized");
 }
 
-// Finding llm 2: overflows in the words of each provider that has its own.
+// Finding llm 2: providers have their own words for an overflow.
 #[test]
 fn overflows_are_known_in_every_providers_words() {
     let raw = r#"{"error":{"message":"This endpoint's maximum context length is 8192 tokens","code":400}}"#;
@@ -191,7 +191,7 @@ fn overflows_are_known_in_every_providers_words() {
     assert_eq!(reason(429, &body), ErrorReason::RateLimit { retry_after_ms: None });
 }
 
-// Finding llm 2: a gateway's error is told in the words of the provider behind it.
+// Finding llm 2: a gateway's error carries the words of the provider behind it.
 #[test]
 fn a_gateways_error_is_the_upstreams() {
     let of = |status: u16, raw: Value| {

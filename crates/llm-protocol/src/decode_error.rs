@@ -1,30 +1,31 @@
-//! Why a stream could not be read.
+//! The reasons why a stream could not be read.
 
 use crate::error::{ErrorReason, ProviderError, truncate};
 use crate::sse::FrameTooLarge;
 
-/// A stream that is no whole answer. The decoder that returned it must not be used on.
+/// A stream that is not a whole answer. The decoder that returned it must not be used again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It ended without a final frame: what came is not the whole answer.
+    /// It ended without a final frame, so the answer is incomplete.
     #[error("the stream ended before the answer did")]
     Truncated,
-    /// A frame is not what the protocol says.
+    /// A frame breaks the protocol.
     #[error("the stream breaks its protocol: {message}")]
     Malformed {
-        /// What is wrong, bounded.
+        /// The problem, bounded in length.
         message: String,
     },
-    /// What came was changed on its way: a checksum says so, or what came before was good. Another try may be whole.
+    /// The answer was damaged in transit: its checksum is wrong, or good frames came before a bad one. A
+    /// retry may succeed.
     #[error("the answer was damaged on its way: {message}")]
     Damaged {
-        /// What is wrong, bounded.
+        /// The problem, bounded in length.
         message: String,
     },
-    /// A bound on what we keep was passed.
+    /// The stream passed a bound on the data that we keep.
     #[error("the stream holds more than {max} {what}")]
     TooLarge {
-        /// What there is too much of.
+        /// The thing that there is too much of.
         what: &'static str,
         /// The bound.
         max: usize,
@@ -35,14 +36,15 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// A malformed frame, with what is wrong about it.
+    /// Makes a malformed-frame error with this message.
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
         let mut message = message.into();
         message.truncate(truncate(&message, ProviderError::MAX_MESSAGE_BYTES).len());
         Self::Malformed { message }
     }
 
-    /// The same after frames that were good: a server that speaks the protocol does not stop speaking it.
+    /// Turns a malformed frame after good ones into damage: a server that speaks the protocol does not stop
+    /// speaking it.
     #[must_use]
     pub fn after_good_frames(self) -> Self {
         match self {
@@ -53,7 +55,7 @@ impl DecodeError {
         }
     }
 
-    /// The typed reason.
+    /// Returns the typed reason.
     #[must_use]
     pub fn reason(&self) -> ErrorReason {
         match self {

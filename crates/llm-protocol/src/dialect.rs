@@ -1,87 +1,90 @@
-//! How a deployment of a protocol differs from the protocol: data, so that a provider is no code.
+//! The differences between a deployment and its protocol. They are data, so that a provider needs no code.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a provider or model does otherwise than its protocol says. The default is the protocol's owner itself.
+/// The ways in which a provider or model deviates from its protocol. The default is the protocol's owner
+/// itself.
 ///
-/// It shapes the bytes that are sent, so it is stored with the request (and nothing of it when it is the default).
+/// It shapes the bytes that are sent, so it is stored with the request, unless it is the default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Dialect {
-    /// The name under which provider state is kept and found again: what one provider sent is not shown to another
-    /// that speaks the same protocol. None: the protocol's own ([`crate::Protocol::state_key`]).
+    /// The name under which provider state is stored. Two providers that speak the same protocol use
+    /// different names, so that neither sees the other's state. None: the protocol's own
+    /// ([`crate::Protocol::state_key`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_key: Option<String>,
-    /// The model's name in bodies, where the deployment has another for it than the one by which it is chosen.
+    /// The model's name in bodies, if the deployment calls it differently from the name that chooses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How instructions in the middle of a conversation are sent. None: as the protocol's owner has them.
+    /// The way to send instructions in the middle of a conversation. None: the protocol owner's way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
-    /// The name of the bound on an answer's tokens, where it is not the protocol's (`max_completion_tokens`).
+    /// The field that bounds an answer's tokens, if it is not the protocol's (`max_completion_tokens`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens_field: Option<String>,
-    /// The field of an assistant message that takes its reasoning back (`reasoning_content`, `reasoning_details`).
-    /// Chat only; without it reasoning is not sent.
+    /// The field of an assistant message that returns its reasoning (`reasoning_content`,
+    /// `reasoning_details`). Chat only; without it, reasoning is not sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_field: Option<String>,
-    /// Marks for the prompt cache are sent in the messages, as Anthropic has them. Chat only.
+    /// Sends prompt-cache marks inside the messages, in Anthropic's form. Chat only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub inline_cache: bool,
-    /// The deployment finds its cache by `prompt_cache_key`: requests of one conversation should have the same one. Who
-    /// knows the conversation asks for it; an encoder does not.
+    /// The deployment finds its cache by `prompt_cache_key`, which should be the same for all requests of a
+    /// conversation. The caller that knows the conversation sets it; an encoder does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cache_key: bool,
-    /// Which ids of calls the deployment takes. None: any. Chat only; the other protocols know their owners'.
+    /// The ids of calls that the deployment accepts. None: any. Chat only; the other protocols know their
+    /// owners' rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_ids: Option<CallIdForm>,
-    /// After results the deployment wants an answer of the model before anything of the user. Chat only.
+    /// The deployment wants a model message between results and the next user message. Chat only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub answers_results: bool,
-    /// Fields of the body that the deployment refuses: left out whoever asks for them (`temperature`,
-    /// `stream_options`).
+    /// Body fields that the deployment refuses, such as `temperature` or `stream_options`. They are never
+    /// sent, even if the request asks for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub omit: Vec<String>,
-    /// Compatibility body fields: added to every body, below what the request asks for.
+    /// Compatibility body fields, added to every body. The request's own fields win.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub body: Map<String, Value>,
 }
 
-/// Which ids of calls a deployment takes.
+/// The ids of calls that a deployment accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallIdForm {
-    /// Exactly nine letters and digits, as Mistral has them.
+    /// Exactly nine letters and digits (Mistral).
     Nine,
 }
 
-/// How instructions in the middle of a conversation are sent.
+/// The way to send instructions in the middle of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Instructions {
     /// In a message of the role `system`.
     System,
-    /// In a message of the role `developer`; those before the conversation too.
+    /// In a message of the role `developer`, and so are those before the conversation.
     Developer,
     /// In a user message, between tags ([`wrap_instructions`]).
     Wrapped,
 }
 
 impl Dialect {
-    /// What a body calls the model that is chosen as `name`.
+    /// Returns the model's name in bodies, for the model chosen as `name`.
     pub(crate) fn name_of<'a>(&'a self, name: &'a str) -> &'a str {
         self.model.as_deref().unwrap_or(name)
     }
 
-    /// Whether nothing differs: then nothing is stored.
+    /// Returns whether nothing differs; then nothing is stored.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The fallback where a protocol has no role for instructions in the middle of a conversation.
+/// Wraps instructions for protocols without a role for them in the middle of a conversation.
 #[must_use]
 pub fn wrap_instructions(text: &str) -> String {
     format!("<system-update>\n{text}\n</system-update>")

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a provider call failed, told apart by what the caller is to do about it.
+/// The reason why a provider call failed. Each variant asks something different of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ErrorReason {
-    /// The key is missing, wrong, expired or not allowed this model.
+    /// The key is missing, wrong or expired, or has no access to this model.
     Authentication,
     /// Too many requests or tokens for now.
     RateLimit {
@@ -34,7 +34,7 @@ pub enum ErrorReason {
     },
     /// The provider's answer breaks its protocol.
     InvalidOutput {
-        /// It merely stopped early, or was damaged on its way; another try may be whole.
+        /// It only stopped early or was damaged in transit, so a retry may succeed.
         incomplete_stream: bool,
     },
     /// None of these; the provider's message is all we know.
@@ -45,17 +45,18 @@ pub enum ErrorReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// No connection, or nothing written: the provider has not seen it, and charges nothing.
+    /// No connection, or nothing was written. The provider has not seen the request and charges nothing.
     NotSent,
-    /// Written, in part or whole, and no answer: the provider may have worked on it, and may charge for it.
+    /// Some or all of it was written, and no answer came. The provider may have worked on it, and may charge
+    /// for it.
     Ambiguous,
     /// The provider answered, if only with a status.
     Accepted,
 }
 
 impl ErrorReason {
-    /// Whether the same request may succeed later. Whoever has shown output of the failed call already must
-    /// not simply send it again.
+    /// Returns whether the same request may succeed later. A caller that has already shown output of the
+    /// failed call must not simply send it again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -70,7 +71,7 @@ impl ErrorReason {
         }
     }
 
-    /// How long the provider asks to wait, in milliseconds.
+    /// Returns how long the provider asks to wait, in milliseconds.
     #[must_use]
     pub fn retry_after_ms(&self) -> Option<u64> {
         match self {
@@ -88,7 +89,7 @@ impl ErrorReason {
         }
     }
 
-    /// A stable code for logs, metrics and clients.
+    /// Returns a stable code for logs, metrics and clients.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -105,7 +106,7 @@ impl ErrorReason {
         }
     }
 
-    /// What happened and what to do, for the person in front of it. The provider's own words go beside it.
+    /// Says what happened and what to do, for the user. The provider's own words go beside it.
     #[must_use]
     pub fn user_message(&self) -> String {
         let text = match self {

@@ -1,4 +1,4 @@
-//! The `error` event: how a failed answer ends in neutral JSON.
+//! The `error` event, which ends a failed answer in neutral JSON.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub struct ErrorEvent {
     /// [`ErrorReason::name`].
     #[schemars(extend("enum" = ErrorReason::NAMES))]
     pub reason: &'static str,
-    /// Whether the same request may succeed later.
+    /// The same request may succeed later.
     pub retryable: bool,
     /// How long the provider asks to wait, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ impl ErrorReason {
         "unknown",
     ];
 
-    /// The reason in neutral JSON.
+    /// Returns the reason's name in neutral JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The neutral events: what a model's answer is made of, as it arrives.
+//! The neutral events of a model's answer, in the order in which they arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub enum LlmEvent {
     TextEnd {
         /// The part.
         id: String,
-        /// What its provider wants to see again with it.
+        /// Opaque data that its provider wants back with the part.
         #[serde(rename = "providerMetadata", skip_serializing_if = "Option::is_none")]
         provider_metadata: Option<RawJson>,
     },
@@ -51,7 +51,7 @@ pub enum LlmEvent {
     ReasoningEnd {
         /// The part.
         id: String,
-        /// What its provider wants to see again with it.
+        /// Opaque data that its provider wants back with the part.
         #[serde(rename = "providerMetadata", skip_serializing_if = "Option::is_none")]
         provider_metadata: Option<RawJson>,
     },
@@ -76,20 +76,20 @@ pub enum LlmEvent {
     },
     /// A call is complete and may run, while the rest of the answer still streams.
     ToolCall(ToolCall),
-    /// The provider ran the call itself, and this is what came of it.
+    /// The result of a call that the provider ran itself.
     ToolResult(ToolResult),
     /// The provider call ended.
     StepFinish {
         /// Why it ended.
         reason: FinishReason,
-        /// What it cost; none if the provider did not say.
+        /// Tokens used; none if the provider did not say.
         usage: Option<Usage>,
     },
     /// The answer ended. Equal to the `StepFinish` before it where one provider call is the whole answer.
     Finish {
         /// Why it ended.
         reason: FinishReason,
-        /// What it cost in all; none if the provider did not say.
+        /// Tokens used in all; none if the provider did not say.
         usage: Option<Usage>,
     },
 }
@@ -98,11 +98,11 @@ pub enum LlmEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinishReason {
-    /// The model was done, or met a stop string.
+    /// The model finished, or met a stop string.
     Stop,
-    /// The limit on tokens was reached; the answer is cut.
+    /// The answer reached its token limit and is cut.
     Length,
-    /// It wants the results of its calls.
+    /// The model wants the results of its calls.
     ToolCalls,
     /// The provider withheld (the rest of) the answer, or the model refused.
     ContentFilter,
@@ -113,7 +113,7 @@ pub enum FinishReason {
 }
 
 impl FinishReason {
-    /// The name in neutral JSON.
+    /// Returns the name in neutral JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -127,7 +127,8 @@ impl FinishReason {
     }
 }
 
-/// Tokens of one provider call. Input includes what the cache read and wrote, output includes reasoning.
+/// Tokens of one provider call. Input includes tokens that the cache read and wrote; output includes
+/// reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
@@ -143,7 +144,8 @@ pub struct Usage {
     pub reasoning_tokens: u64,
     /// Input and output.
     pub total_tokens: u64,
-    /// Nobody counted: the answer came whole and its count was lost, so that its bytes were.
+    /// Nobody counted the tokens: the answer came whole but its usage was lost, so this is an estimate from
+    /// its bytes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }

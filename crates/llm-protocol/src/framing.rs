@@ -1,9 +1,9 @@
-//! From the bytes of an answer to the texts that a [`crate::Decoder`] takes.
+//! Cuts the bytes of an answer into the texts that a [`crate::Decoder`] takes.
 
 use crate::decode_error::DecodeError;
 use crate::{aws_event_stream, sse};
 
-/// How a protocol cuts its stream.
+/// The framing of a protocol's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// Server-sent events: a frame is an event's data.
@@ -22,7 +22,7 @@ pub enum Framer {
 }
 
 impl Framing {
-    /// A framer that refuses frames of more than `max_frame_bytes`.
+    /// Makes a framer that refuses frames longer than `max_frame_bytes`.
     #[must_use]
     pub fn framer(self, max_frame_bytes: usize) -> Framer {
         match self {
@@ -33,7 +33,7 @@ impl Framing {
         }
     }
 
-    /// The media type of the stream, to ask for.
+    /// Returns the stream's media type, for the `accept` header.
     #[must_use]
     pub fn media_type(self) -> &'static str {
         match self {
@@ -54,7 +54,8 @@ impl Framer {
         Ok(frames)
     }
 
-    /// The same, into `frames`: after an error it holds those that were complete before the broken one.
+    /// Does the same as [`Framer::push`] but appends to `frames`, which keeps the complete frames that came
+    /// before an error.
     ///
     /// # Errors
     /// As [`Framer::push`].

@@ -1,4 +1,4 @@
-//! What Google says in an error's `details`, which its message and status do not tell apart.
+//! Reads the `details` of Google's errors, which are more exact than their message and status.
 //!
 //! Source: <https://cloud.google.com/apis/design/errors#error_details> (`google.rpc.RetryInfo`, `QuotaFailure`,
 //! `ErrorInfo`).
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::error::ErrorReason;
 
-/// The reason that the details of an error give. A limit of a minute and the end of a day's allowance have the same
-/// status and message; a key that is wrong has the status of an invalid request.
+/// Returns the reason that an error's details give. A per-minute limit and a used-up daily quota have the
+/// same status and message, and a wrong key has the status of an invalid request.
 pub(crate) fn google_reason(error: &Value) -> Option<ErrorReason> {
     let details = error.get("details")?.as_array()?;
     let text = |detail: &Value, key: &str| detail.get(key)?.as_str().map(str::to_owned);
@@ -30,7 +30,8 @@ pub(crate) fn google_reason(error: &Value) -> Option<ErrorReason> {
     wait.map(|wait| ErrorReason::RateLimit { retry_after_ms: Some(wait) })
 }
 
-/// A `google.protobuf.Duration` in JSON: seconds with a fraction and an `s`. At most a year.
+/// Parses a `google.protobuf.Duration` in JSON (seconds with a fraction and an `s`, at most a year) into
+/// milliseconds.
 fn delay_ms(delay: &str) -> Option<u64> {
     const YEAR_S: f64 = 366.0 * 86_400.0;
     let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(classify_in_stream(&minute["error"]).reason, wait(34_070));
         let day = limited("GenerateRequestsPerDayPerProjectPerModel-FreeTier", Some("34s"));
         assert_eq!(reason(&day, None), ErrorReason::Quota);
-        // Nothing to go by but the message.
+        // Only the message helps here.
         assert_eq!(reason(&limited("", Some("soon")), None), ErrorReason::Quota);
         assert_eq!(reason(&limited("", Some("-1s")), None), ErrorReason::Quota);
     }

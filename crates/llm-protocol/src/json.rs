@@ -1,17 +1,17 @@
-//! JSON whose bytes matter: text kept verbatim, and values written in one order everywhere.
+//! JSON whose bytes matter: text kept verbatim, and values always written in the same order.
 //!
-//! What a model is sent is hashed and must be rebuilt byte for byte, years later and by another build. A
-//! `serde_json::Value` is no place for it: it rewrites numbers, and its key order depends on a cargo feature.
+//! Requests to models are hashed, and must be rebuilt byte for byte years later by another build. A
+//! `serde_json::Value` cannot hold them: it rewrites numbers, and its key order depends on a cargo feature.
 
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One valid JSON value kept as its exact text (without white space around it).
+/// One valid JSON value, kept as its exact text without surrounding white space.
 ///
-/// Equality is equality of the text. Deserialising keeps the text only when the source is JSON text; from
-/// a `Value` it is the text that the value is written as.
+/// Equality compares the text. Deserialising keeps the text only if the source is JSON text; from a `Value`,
+/// the text is the value's compact form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
@@ -31,12 +31,12 @@ impl RawJson {
         self.0.get()
     }
 
-    /// The value written compactly, once: what it holds of raw JSON is not read again.
+    /// Writes the value compactly, once. Raw JSON inside it is not parsed again.
     pub(crate) fn written<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(Self)
     }
 
-    /// The same, for a writer that takes raw values.
+    /// Borrows it for a writer that takes raw values.
     pub(crate) fn raw(&self) -> &RawValue {
         &self.0
     }
@@ -57,7 +57,7 @@ impl From<&RawValue> for RawJson {
 }
 
 impl From<&Value> for RawJson {
-    /// The value written compactly, with the keys of its objects sorted.
+    /// Writes the value compactly, with sorted object keys.
     fn from(value: &Value) -> Self {
         let raw = serde_json::value::to_raw_value(&Sorted(value));
         Self(raw.expect("a JSON value is always written: its keys are strings"))
@@ -93,8 +93,8 @@ impl Serialize for Sorted<'_> {
     }
 }
 
-/// A count of a provider: some write `5.0`, `"5"` or, for what they do not know, `-1`. What is no count is none: it is no
-/// reason to refuse an answer that is whole.
+/// A provider's count. Some write `5.0` or `"5"`, or `-1` for unknown. Anything that is not a count becomes
+/// `None`, because a bad count is no reason to refuse a whole answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
@@ -120,12 +120,13 @@ fn whole_count(number: f64) -> Option<u64> {
     Some(number.round() as u64)
 }
 
-/// The same JSON with one of the members that an object has twice, the last; `None` if it is no JSON.
+/// Returns the same JSON without duplicate keys; the last value of each wins. `None` if it is not JSON.
 pub(crate) fn without_duplicates(json: &str) -> Option<String> {
     serde_json::from_str::<Value>(json).ok().map(|value| value.to_string())
 }
 
-/// JSON text without the white space between its tokens; their own text stays as it is (`1.0`, the order of keys).
+/// Removes white space between the tokens of JSON text. The tokens stay as they are (`1.0`, the order of
+/// keys).
 pub(crate) fn compact(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let (mut in_string, mut escaped) = (false, false);
@@ -140,8 +141,8 @@ pub(crate) fn compact(json: &str) -> String {
     text
 }
 
-/// A control such as a temperature: whole numbers are written without a fraction (`0`, not `0.0`), as
-/// clients of these APIs do. A number that JSON cannot hold (NaN, infinite) is written as null.
+/// Converts a control such as a temperature. Whole numbers lose their fraction (`0`, not `0.0`), as clients
+/// of these APIs write them. A number that JSON cannot hold (NaN, infinite) becomes null.
 pub(crate) fn control_number(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: up to here every whole f64 is an exact i64
     if number.fract() == 0.0 && number.abs() < EXACT {

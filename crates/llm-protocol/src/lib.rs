@@ -4,8 +4,8 @@
 //! LlmRequest ─encode→ body │ bytes ─sse::Framer→ data payloads ─Decoder→ LlmEvent
 //!                          │ status + body ─classify→ ErrorReason
 //! ```
-//! Invariant: this crate does no I/O, reads no clock and depends on nothing else of ours. URLs, keys, retries
-//! and timeouts live in `llm-client`.
+//! Invariant: this crate does no I/O, reads no clock and depends on none of our other crates. URLs, keys,
+//! retries and timeouts live in `llm-client`.
 
 mod answerable;
 pub mod anthropic_messages;

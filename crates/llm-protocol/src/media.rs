@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-/// Whether the provider is to fetch it; else the data is base64.
+/// Returns whether the data is a URL for the provider to fetch, rather than base64.
 pub(crate) fn is_url(data: &str) -> bool {
     data.starts_with("https://") || data.starts_with("http://")
 }
 
-/// A URL that holds the data, or the one that it is.
+/// Returns a `data:` URL with the data, or the URL that the data already is.
 pub(crate) fn data_url<'a>(mime: &str, data: &'a str) -> Cow<'a, str> {
     if is_url(data) { Cow::Borrowed(data) } else { format!("data:{mime};base64,{data}").into() }
 }
 
-/// What the model reads instead of media that cannot be sent in their place.
+/// The text that the model reads in place of media that cannot be sent.
 pub(crate) fn not_shown(mime: &str) -> String {
     format!("[{mime} is not shown: this model cannot take it here]")
 }

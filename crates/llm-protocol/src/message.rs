@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::RawJson;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -13,14 +13,14 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
-    /// Results of the calls that the assistant message before asked for.
+    /// Results of the calls in the assistant message before it.
     Tool,
     /// Instructions given in the middle of the conversation.
     System,
 }
 
 impl Role {
-    /// The name in neutral JSON.
+    /// Returns the name in neutral JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,38 +32,38 @@ impl Role {
     }
 }
 
-/// One message. Deserialising refuses a part that its role cannot carry (a tool call by the user, say); a
-/// protocol does not send such a part when it was built in code.
+/// One message. Deserialising refuses a part that its role cannot carry, such as a tool call by the user. If
+/// code builds such a message, protocols skip that part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "crate::message_json::MessageFields")]
 #[schemars(!try_from)]
 pub struct Message {
-    /// Who speaks.
+    /// Its author.
     pub role: Role,
-    /// What is said, in order.
+    /// Its parts, in order.
     pub content: Vec<Part>,
 }
 
 impl Message {
-    /// A user message of one text.
+    /// Makes a user message of one text.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, content: vec![Part::text(text)] }
     }
 
-    /// A Mid-Conversation System Message of one text.
+    /// Makes a Mid-Conversation System Message of one text.
     #[must_use]
     pub fn system(text: impl Into<String>) -> Self {
         Self { role: Role::System, content: vec![Part::text(text)] }
     }
 
-    /// What the model said and called.
+    /// Makes a message of the model's text and calls.
     #[must_use]
     pub fn assistant(content: Vec<Part>) -> Self {
         Self { role: Role::Assistant, content }
     }
 
-    /// The results of one batch of calls.
+    /// Makes a message with the results of one batch of calls.
     #[must_use]
     pub fn tool(results: Vec<ToolResult>) -> Self {
         Self { role: Role::Tool, content: results.into_iter().map(Part::ToolResult).collect() }
@@ -76,26 +76,26 @@ impl Message {
 #[serde(try_from = "crate::message_json::PartFields")]
 #[schemars(!try_from)]
 pub enum Part {
-    /// Text that is said.
+    /// Plain text.
     Text(TextPart),
-    /// Text that the model thought.
+    /// Reasoning of the model.
     Reasoning(TextPart),
     /// An image, a sound or a document.
     Media(Media),
     /// A call that the model asked for.
     ToolCall(ToolCall),
-    /// What a call gave.
+    /// The result of a call.
     ToolResult(ToolResult),
 }
 
 impl Part {
-    /// A text part without provider state.
+    /// Makes a text part without provider state.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextPart { text: text.into(), provider_metadata: None })
     }
 
-    /// The name in neutral JSON.
+    /// Returns the name in neutral JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -108,18 +108,18 @@ impl Part {
     }
 }
 
-/// Text, with what its provider wants to see again.
+/// Text and the provider state that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TextPart {
     /// The text.
     pub text: String,
-    /// Opaque state for the provider that sent it; never shown to another.
+    /// Opaque state for the provider that sent it; no other provider receives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_metadata: Option<RawJson>,
 }
 
-/// Something that is no text.
+/// An image, a sound or a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Media {
@@ -134,26 +134,26 @@ pub struct Media {
 
 /// A call of a tool, as the model wrote it.
 ///
-/// In neutral JSON the arguments are `input`, a JSON value: numbers, escapes and the order of keys stay as they are,
-/// white space between tokens is not read. When they are no clean JSON value (broken off, empty, white space around),
-/// they are the string `inputText` instead, which is always exact.
+/// In neutral JSON the arguments are `input`, a JSON value. Numbers, escapes and key order stay as they are;
+/// white space between tokens is dropped. Arguments that are not one clean JSON value (cut off, empty,
+/// surrounded by white space) become the string `inputText`, which is always exact.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "crate::message_json::PartFields")]
 pub struct ToolCall {
-    /// The provider's id of the call; unique within one answer, not within a conversation.
+    /// The provider's id of the call. Unique within one answer, not within a conversation.
     pub id: String,
-    /// The tool's name, which may be one that does not exist.
+    /// The tool's name, which may not exist.
     pub name: String,
-    /// The model's bytes. They may be invalid JSON: that is a failed call, told to the model.
+    /// The model's bytes. If they are not valid JSON, the call fails and the model is shown why.
     pub arguments: String,
-    /// The provider ran it; nobody else may.
+    /// The provider ran the call; nobody else may.
     pub provider_executed: bool,
     /// Opaque state for the provider that sent it.
     pub provider_metadata: Option<RawJson>,
 }
 
 impl ToolCall {
-    /// A call that we are to run.
+    /// Makes a call that we are to run.
     #[must_use]
     pub fn new(
         id: impl Into<String>,
@@ -170,7 +170,7 @@ impl ToolCall {
     }
 }
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", try_from = "crate::message_json::PartFields")]
 #[schemars(!try_from)]
@@ -179,10 +179,11 @@ pub struct ToolResult {
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// What the model sees. JSON also accepts a string (one text) and any other value (its JSON text).
+    /// The text and media that the model sees. JSON also accepts a string (one text) and any other value (its
+    /// JSON text).
     #[schemars(schema_with = "crate::schema::tool_content")]
     pub content: Vec<ToolContent>,
-    /// The call failed; each protocol tells the model so in its own way.
+    /// The call failed. Each protocol has its own way to show that to the model.
     #[schemars(default)]
     pub is_error: bool,
     /// Opaque state for the provider that sent it.
@@ -191,7 +192,7 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// A successful result of one text.
+    /// Makes a successful result of one text.
     #[must_use]
     pub fn text(id: impl Into<String>, name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
@@ -203,7 +204,7 @@ impl ToolResult {
         }
     }
 
-    /// A failed result that tells the model why.
+    /// Makes a failed result whose text says why.
     #[must_use]
     pub fn error(id: impl Into<String>, name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(id, name, text) }

@@ -1,7 +1,7 @@
-//! How messages and parts are read from and written to neutral JSON.
+//! Reads and writes messages and parts as neutral JSON.
 //!
-//! Serde reads tagged enums through a buffer that loses raw text, so a part is read as one flat set of
-//! fields and then given its type.
+//! Serde reads tagged enums through a buffer that loses raw text. So a part is read as one flat set of fields
+//! first, and becomes its type afterwards.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ use crate::json::{RawJson, compact};
 use crate::message::{Media, Message, Part, Role, TextPart, ToolCall, ToolContent, ToolResult};
 use crate::surrogates;
 
-/// Why a neutral message was refused.
+/// The reason why a neutral message was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MessageError {
     #[error("unknown part type `{0}`: expected text, reasoning, media, tool-call or tool-result")]
@@ -43,7 +43,8 @@ impl TryFrom<MessageFields> for Message {
     }
 }
 
-/// An assistant may carry the result of a call that its provider ran, so results are not the tool role's alone.
+/// Returns whether a message of this role may contain the part. An assistant message may contain results too:
+/// those of calls that its provider ran.
 pub(crate) fn can_carry(role: Role, part: &Part) -> bool {
     match part {
         Part::Text(_) => role != Role::Tool,
@@ -54,7 +55,7 @@ pub(crate) fn can_carry(role: Role, part: &Part) -> bool {
     }
 }
 
-/// A value that is there, even if it is `null`.
+/// Reads a value that is present, even if it is `null`.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
@@ -69,7 +70,7 @@ pub(crate) struct PartFields {
     data: Option<String>,
     id: Option<String>,
     name: Option<String>,
-    /// `null` is an input too: no arguments.
+    /// `null` counts as an input: no arguments.
     #[serde(default, deserialize_with = "given")]
     input: Option<Box<RawValue>>,
     input_text: Option<String>,
@@ -96,7 +97,7 @@ impl TryFrom<PartFields> for Part {
     }
 }
 
-/// Alone, the type may be left out: a `ToolCall` serialises without it.
+/// A `ToolCall` by itself may omit the type, because it serialises without one.
 impl TryFrom<PartFields> for ToolCall {
     type Error = MessageError;
 
@@ -168,7 +169,7 @@ impl PartFields {
     }
 }
 
-/// A list of parts as it is, a string as one text, anything else as its JSON text without white space.
+/// Reads a list as parts, a string as one text, and anything else as its JSON text without white space.
 fn tool_content(raw: &RawValue) -> Vec<ToolContent> {
     if let Ok(parts) = serde_json::from_str::<Vec<ToolContent>>(raw.get()) {
         return parts;
@@ -206,8 +207,8 @@ impl Serialize for ToolCall {
     }
 }
 
-/// The text as raw JSON, if it is exactly one value: white space around it would be lost on the way back,
-/// and so would `null`, which reads as absent. Not every reader takes halves of surrogate pairs.
+/// Returns the text as raw JSON if it is exactly one value. Otherwise a round trip would change it:
+/// surrounding white space is lost, and `null` reads as absent. Some readers refuse half surrogate pairs.
 fn clean_json(text: &str) -> Option<&RawValue> {
     let raw: &RawValue = serde_json::from_str(text).ok()?;
     let is_clean =
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(read("[1, 2]"), ToolResult::text("c", "t", "[1,2]"));
     }
 
-    // Finding llm 13: the schema allows any JSON, `null` too.
+    // Finding llm 13: the schema allows any JSON, including `null`.
     #[test]
     fn an_input_of_null_is_one() {
         let call: Message = serde_json::from_str(

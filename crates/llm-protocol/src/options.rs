@@ -1,7 +1,8 @@
-//! From a request's options to fields of a body: layers, of which the later wins.
+//! Turns a request's options into body fields, in layers. A later layer wins.
 //!
-//! `Dialect.body` < the families' namespaces, in the names of the AI SDK < the namespace of the protocol's id, whose
-//! members are fields of the body. What is asked (the fixed keys) none of them replaces; `Dialect.omit` comes last.
+//! `Dialect.body` < the families' namespaces, in the AI SDK's names < the namespace of the protocol's id,
+//! whose members are body fields. No layer replaces the fixed fields (model, conversation, tools).
+//! `Dialect.omit` comes last.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,19 @@ use crate::dialect::Dialect;
 use crate::json::Sorted;
 use crate::request::LlmRequest;
 
-/// Which options a protocol reads, and where they go.
+/// The options that a protocol reads, and the fields that they become.
 pub(crate) struct OptionTable {
     /// The protocol's id: the namespace of raw fields.
     pub(crate) id: &'static str,
-    /// The namespaces in the names of the AI SDK; that of the dialect's state key is read after them.
+    /// The namespaces that use the AI SDK's names. The namespace of the dialect's state key is read after
+    /// them.
     pub(crate) families: &'static [&'static str],
-    /// An AI SDK name and the field that it is, `a` or `a.b`. Its snake_case is accepted too; others are dropped.
+    /// Pairs of an AI SDK name and its field, `a` or `a.b`. The name's snake_case is accepted too; other
+    /// names are dropped.
     pub(crate) names: &'static [(&'static str, &'static str)],
     /// Fields whose objects are merged, one level deep, instead of replaced.
     pub(crate) merged: &'static [&'static str],
-    /// Fields that say what is asked.
+    /// Fields that no option replaces, such as the model, the conversation and the tools.
     pub(crate) fixed: &'static [&'static str],
 }
 
@@ -32,16 +35,16 @@ pub(crate) struct OptionTable {
 pub(crate) enum Offered<'a, T> {
     /// One that we run.
     Ours(T),
-    /// One that the provider runs, as the options have it.
+    /// A tool that the provider runs, as the options define it.
     Hosted(Sorted<'a>),
 }
 
-/// Fields for a body, by name. Null means that the field is not to be sent.
+/// Body fields by name. A null field is not sent.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct BodyFields(BTreeMap<String, Value>);
 
 impl OptionTable {
-    /// What the request's options and the dialect add to the body.
+    /// Returns the fields that the request's options and the dialect add to the body.
     pub(crate) fn fields(&self, request: &LlmRequest, dialect: &Dialect) -> BodyFields {
         let mut fields = BodyFields::default();
         for (key, value) in &dialect.body {
@@ -59,8 +62,8 @@ impl OptionTable {
         fields
     }
 
-    /// `ours` and then the tools that the provider runs, as the protocol has them: the request's options for it,
-    /// verbatim.
+    /// Returns `ours` and then the tools that the provider runs, verbatim from the request's options for this
+    /// protocol.
     pub(crate) fn offer<'a, T>(
         &self,
         request: &'a LlmRequest,
@@ -110,7 +113,7 @@ fn namespace<'a>(request: &'a LlmRequest, name: &str) -> Option<&'a Map<String, 
     request.provider_options.get(name).and_then(Value::as_object)
 }
 
-/// `reasoning_effort` as the AI SDK has it: `reasoningEffort`.
+/// Converts `reasoning_effort` to the AI SDK's `reasoningEffort`.
 fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
     let mut upper = false;
@@ -127,22 +130,22 @@ fn camel_case(name: &str) -> String {
 }
 
 impl BodyFields {
-    /// The field's value; null if it is not to be sent.
+    /// Returns the field's value; null if the field must not be sent.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key)
     }
 
-    /// Takes the field out.
+    /// Removes and returns the field.
     pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
         self.0.remove(key)
     }
 
-    /// Sets the field, in place of what the options say.
+    /// Sets the field, in place of the options' value.
     pub(crate) fn set(&mut self, key: &str, value: Value) {
         self.0.insert(key.to_owned(), value);
     }
 
-    /// Those that are sent, sorted.
+    /// Returns the fields that are sent, sorted by name.
     pub(crate) fn sent(&self) -> impl Iterator<Item = (&str, &Value)> {
         let sent = self.0.iter().filter(|(_, value)| !value.is_null());
         sent.map(|(key, value)| (key.as_str(), value))

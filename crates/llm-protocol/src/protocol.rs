@@ -1,4 +1,4 @@
-//! The protocols that a model can be spoken to in.
+//! The wire protocols of models.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,25 +17,25 @@ use body::{Source, Write};
 
 pub(crate) mod body;
 
-/// What a protocol's module says of it.
+/// A protocol's description, from its module.
 pub(crate) struct Spec {
     /// The stable id.
     pub(crate) id: &'static str,
-    /// The version of the bytes that are written.
+    /// The version of its bytes.
     pub(crate) wire_version: u32,
-    /// The key of its owner's provider state.
+    /// The default key of provider state.
     pub(crate) state_key: &'static str,
-    /// How its streams are cut.
+    /// How its streams are cut into frames.
     pub(crate) framing: Framing,
-    /// The path of a base URL that has none.
+    /// The path to add to a base URL that has none.
     pub(crate) base_path: &'static str,
-    /// Where requests for a model go, below the base URL.
+    /// Returns the request path for a model, below the base URL.
     pub(crate) path: fn(&str) -> String,
     /// Writes a body.
     pub(crate) write: Write,
 }
 
-/// One line a protocol. Its module has `SPEC` and `Decoder`; nothing else names protocols.
+/// Lists the protocols, one line each. Each module has `SPEC` and `Decoder`; nothing else names protocols.
 macro_rules! protocols {
     ($($(#[$doc:meta])* $name:ident = $id:literal in $module:ident;)+) => {
         /// A wire protocol: how a request becomes a body and a stream becomes events.
@@ -45,7 +45,7 @@ macro_rules! protocols {
         }
 
         impl Protocol {
-            /// All of them.
+            /// All protocols.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             fn spec(self) -> &'static Spec {
@@ -67,12 +67,12 @@ macro_rules! protocols {
             /// Takes one frame (see [`Protocol::framing`]).
             ///
             /// # Errors
-            /// As the protocol's decoder says; the stream is over then.
+            /// Those of the protocol's decoder. The stream ends with an error.
             pub fn push(&mut self, frame: &str) -> Result<Vec<LlmEvent>, DecodeError> {
                 match self { $(Self::$name(decoder) => decoder.push(frame),)+ }
             }
 
-            /// Whether the stream has said that it is over.
+            /// Returns whether the stream has announced its end.
             #[must_use]
             pub fn is_done(&self) -> bool {
                 match self { $(Self::$name(decoder) => decoder.is_done(),)+ }
@@ -81,7 +81,7 @@ macro_rules! protocols {
             /// Ends the stream.
             ///
             /// # Errors
-            /// [`DecodeError::Truncated`] if the answer is not whole.
+            /// [`DecodeError::Truncated`] if the answer is incomplete.
             pub fn finish(self) -> Result<Vec<LlmEvent>, DecodeError> {
                 match self { $(Self::$name(decoder) => decoder.finish(),)+ }
             }
@@ -90,11 +90,11 @@ macro_rules! protocols {
 }
 
 protocols! {
-    /// OpenAI chat completions and what is compatible with it.
+    /// OpenAI chat completions and compatible servers.
     OpenAiChat = "openai-chat" in openai_chat;
     /// Amazon Bedrock's Converse API, over AWS's binary event stream.
     BedrockConverse = "bedrock-converse" in bedrock_converse;
-    /// OpenAI responses and what is compatible with it.
+    /// OpenAI responses and compatible servers.
     OpenAiResponses = "openai-responses" in openai_responses;
     /// Anthropic messages.
     AnthropicMessages = "anthropic-messages" in anthropic_messages;
@@ -103,50 +103,51 @@ protocols! {
 }
 
 impl Protocol {
-    /// The stable id: in configuration, rows, logs and `providerOptions`.
+    /// Returns the stable id, as in configuration, rows, logs and `providerOptions`.
     #[must_use]
     pub fn id(self) -> &'static str {
         self.spec().id
     }
 
-    /// The newest version of its bytes, which [`Protocol::encode`] writes.
+    /// Returns the newest version of its bytes, which [`Protocol::encode`] writes.
     #[must_use]
     pub fn wire_version(self) -> u32 {
         self.spec().wire_version
     }
 
-    /// The key of its owner's provider state (see [`Dialect::state_key`]).
+    /// Returns the default key of provider state (see [`Dialect::state_key`]).
     #[must_use]
     pub fn state_key(self) -> &'static str {
         self.spec().state_key
     }
 
-    /// How its streams are cut.
+    /// Returns how its streams are cut into frames.
     #[must_use]
     pub fn framing(self) -> Framing {
         self.spec().framing
     }
 
-    /// The path of a base URL that has none (`/v1`); empty where the protocol's paths begin at the root.
+    /// Returns the path to add to a base URL that has none (`/v1`); empty if the protocol's paths begin at
+    /// the root.
     #[must_use]
     pub fn base_path(self) -> &'static str {
         self.spec().base_path
     }
 
-    /// Where requests for `model` go, below the base URL; percent-encoded, and may end with a query.
+    /// Returns the request path for `model` below the base URL, percent-encoded. It may end with a query.
     #[must_use]
     pub fn path(self, model: &str) -> String {
         (self.spec().path)(model)
     }
 
-    /// The body to send; the same request and dialect give the same bytes in any build.
+    /// Returns the body to send. The same request and dialect give the same bytes in any build.
     #[must_use]
     pub fn encode_for(self, request: &LlmRequest, dialect: &Dialect) -> Vec<u8> {
         self.written(self.wire_version(), request, dialect)
     }
 
-    /// The body as an earlier build wrote it, of the wire version that is stored with it. None: no build of ours has
-    /// that version, or only a later one.
+    /// Returns the body as an earlier build wrote it, by the wire version that is stored with it. `None` if
+    /// no build of ours, or only a newer one, writes that version.
     #[must_use]
     pub fn encode_version(
         self,
@@ -164,37 +165,37 @@ impl Protocol {
         body::written(self.spec().write, Source { request, dialect, owner: &owner, version })
     }
 
-    /// The protocol of this id.
+    /// Returns the protocol with this id.
     #[must_use]
     pub fn from_id(id: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|protocol| protocol.id() == id)
     }
 
-    /// The body to send to the protocol's owner.
+    /// Returns the body to send to the protocol's owner.
     #[must_use]
     pub fn encode(self, request: &LlmRequest) -> Vec<u8> {
         self.encode_for(request, &Dialect::default())
     }
 
-    /// Whose state an answer of `model` is.
+    /// Returns the owner of the provider state in an answer of `model`.
     #[must_use]
     pub fn owner(self, model: &str, dialect: &Dialect) -> StateOwner {
         StateOwner::new(dialect.state_key.as_deref().unwrap_or(self.state_key()), model)
     }
 
-    /// A decoder for one answer of `model`.
+    /// Makes a decoder for one answer of `model`.
     #[must_use]
     pub fn decoder_for(self, model: &str, dialect: &Dialect) -> Decoder {
         self.decoder_of(self.owner(model, dialect))
     }
 
-    /// A decoder for one answer whose state is not kept.
+    /// Makes a decoder for one answer whose provider state is not needed.
     #[must_use]
     pub fn decoder(self) -> Decoder {
         self.decoder_for("", &Dialect::default())
     }
 
-    /// A framer for one answer.
+    /// Makes a framer for one answer.
     #[must_use]
     pub fn framer(self, max_frame_bytes: usize) -> Framer {
         self.framing().framer(max_frame_bytes)

@@ -1,4 +1,4 @@
-//! The neutral request: what a turn asks of any provider.
+//! The neutral request: the input of a turn, for any provider.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::message::{Message, Part};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LlmRequest {
-    /// The provider's own name for the model; may be empty where a route names it.
+    /// The provider's own name for the model. May be empty if a route names it.
     #[serde(default)]
     pub model: String,
     /// The instructions that come before the conversation.
@@ -30,24 +30,25 @@ pub struct LlmRequest {
     /// Tools that the model may call, in the order in which it sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolDefinition>,
-    /// Whether and which tool the model must call.
+    /// Whether the model must call a tool, and which.
     #[serde(default)]
     pub tool_choice: ToolChoice,
     /// Sampling and length.
     #[serde(default)]
     pub generation: Generation,
-    /// Model Request Options, by namespace. That of a protocol's id holds fields of its body
-    /// (`{"openai-chat": {"store": false}}`); that of a family what its models understand, in the names of the AI SDK
-    /// (`{"openai": {"reasoningEffort": "low"}}`). Others are not sent, so a request survives a switch of provider.
+    /// Model Request Options, by namespace. A protocol id's namespace holds fields of its body
+    /// (`{"openai-chat": {"store": false}}`). A family's namespace holds options of its models in the AI
+    /// SDK's names (`{"openai": {"reasoningEffort": "low"}}`). Other namespaces are not sent, so a request
+    /// survives a switch of provider.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub provider_options: Map<String, Value>,
-    /// What the provider is to keep for the next request, where its protocol wants to be told.
+    /// The parts that the provider should cache, for protocols that mark them explicitly.
     #[serde(default, skip_serializing_if = "CachePolicy::is_none")]
     pub cache: CachePolicy,
 }
 
 impl LlmRequest {
-    /// A request with nothing but a model and a conversation.
+    /// Makes a request with only a model and a conversation.
     #[must_use]
     pub fn new(model: impl Into<String>, messages: Vec<Message>) -> Self {
         Self {
@@ -62,7 +63,8 @@ impl LlmRequest {
         }
     }
 
-    /// The names of the tools that the conversation has called, as providers accept them, sorted.
+    /// Returns the sorted names of the tools that the conversation has called, in a form that providers
+    /// accept.
     pub(crate) fn called_tools(&self) -> BTreeSet<Cow<'_, str>> {
         let parts = self.messages.iter().flat_map(|message| &message.content);
         let names = parts.filter_map(|part| match part {
@@ -85,7 +87,7 @@ pub enum SystemPart {
 }
 
 impl SystemPart {
-    /// A text part.
+    /// Makes a text part.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
@@ -98,21 +100,21 @@ impl SystemPart {
 pub struct ToolDefinition {
     /// Unique in the request; providers accept `[a-zA-Z0-9_-]{1,64}`.
     pub name: String,
-    /// What it does and when to use it.
+    /// The tool's purpose and when to use it.
     #[serde(default)]
     pub description: String,
     /// A JSON Schema of the input, sent verbatim: the order of its properties is what the model sees.
     pub input_schema: RawJson,
 }
 
-/// Whether and which tool the model must call.
+/// Whether the model must call a tool, and which.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// No tool may be called, though they are described.
+    /// No tool may be called, although they are described.
     None,
     /// Some tool must be called.
     Required,
@@ -127,24 +129,24 @@ pub struct Generation {
     /// The most tokens that the answer may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// 0 is the most deterministic.
+    /// Randomness of sampling; 0 is the most deterministic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// Nucleus sampling, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Sample from the k likeliest tokens; not every provider has it.
+    /// Samples from the k likeliest tokens. Not every provider has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u64>,
     /// Strings that end the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// Best-effort repeatability.
+    /// Makes answers repeatable, on a best-effort basis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
 }
 
-/// A protocol's names of the controls; those that it has none for are not sent.
+/// A protocol's names for the controls. A control without a name is not sent.
 pub(crate) struct ControlNames<'a> {
     pub(crate) max_tokens: &'a str,
     pub(crate) temperature: &'a str,
@@ -155,7 +157,7 @@ pub(crate) struct ControlNames<'a> {
 }
 
 impl Generation {
-    /// What is asked, by its names.
+    /// Returns the controls that are set, by the protocol's names.
     pub(crate) fn named<'a>(&self, names: &ControlNames<'a>) -> Vec<(&'a str, Value)> {
         let stop = (!self.stop.is_empty()).then(|| Value::from(self.stop.clone()));
         let all = [

@@ -1,25 +1,25 @@
-//! When to try again. Pure: the caller counts, sleeps and draws the random number.
+//! The schedule of retries. Pure: the caller counts, sleeps and draws the random number.
 
 use std::time::Duration;
 
 use crate::ErrorReason;
 
-/// An exponential back-off with jitter that respects what the provider asks for.
+/// An exponential back-off with jitter that respects the wait a provider asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// The wait after the first failure; it doubles with each one.
     pub base: Duration,
     /// Retries after the first attempt.
     pub max_retries: u32,
-    /// Of them, those after a request that the provider may have worked on and may charge for: it fell silent, or its
-    /// answer broke off. The next one may cost as much again.
+    /// Of these, the retries of requests that the provider may have worked on and charged for: it fell
+    /// silent, or its answer broke off. Each may cost as much again.
     pub max_paid_retries: u32,
-    /// The longest wait that a provider can ask for; a longer one is cut to it.
+    /// The longest wait that a provider can demand; longer ones are cut to it.
     pub max_retry_after: Duration,
 }
 
 impl Default for Schedule {
-    /// 2, 4, 8 and 16 s (± 20 %), two of them paid; at most 15 minutes where the provider asks for more.
+    /// 2, 4, 8 and 16 s (± 20 %), two of them paid. A provider can demand at most 15 minutes.
     fn default() -> Self {
         Self {
             base: Duration::from_secs(2),
@@ -31,9 +31,9 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// How long to wait after `failed` attempts (1 after the first) of which the last failed for `reason`; none if
-    /// it is not worth another, or there were enough. `rand` is any random number; it moves the wait by up to
-    /// 20 % either way. The wait is never shorter than the provider asks for, up to `max_retry_after`.
+    /// Returns the wait after `failed` attempts (1 after the first), the last of which failed for `reason`.
+    /// `None` if a retry would not help or none is left. `rand` is any random number; it moves the wait by up
+    /// to 20 % either way. The wait is never shorter than the provider asks for, up to `max_retry_after`.
     #[must_use]
     pub fn next_delay(&self, failed: u32, reason: &ErrorReason, rand: u64) -> Option<Duration> {
         if !reason.is_retryable() {
@@ -42,13 +42,14 @@ impl Schedule {
         self.wait(failed, reason.retry_after_ms().map(Duration::from_millis), rand)
     }
 
-    /// Whether there may be another retry when so many requests failed that may have been charged, the last among them.
+    /// Returns whether another retry is allowed after `failed` requests that may have been charged, including
+    /// the last.
     #[must_use]
     pub fn allows_paid(&self, failed: u32) -> bool {
         failed <= self.max_paid_retries
     }
 
-    /// The same whatever the last one failed for; `asked` is how long the provider wants us to wait.
+    /// Returns the wait whatever the last failure was. `asked` is the wait that the provider asks for.
     #[must_use]
     pub fn wait(&self, failed: u32, asked: Option<Duration>, rand: u64) -> Option<Duration> {
         let failed = failed.max(1);
@@ -61,7 +62,7 @@ impl Schedule {
     }
 }
 
-/// Between 80 % and 120 % of `wait`.
+/// Returns between 80 % and 120 % of `wait`.
 fn jittered(wait: Duration, rand: u64) -> Duration {
     const STEPS: u32 = 1000;
     let step = u32::try_from(rand % (u64::from(STEPS) + 1)).unwrap_or(STEPS);

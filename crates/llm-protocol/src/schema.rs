@@ -1,4 +1,4 @@
-//! The neutral request and events as JSON Schema (draft 2020-12), for those who write or read them.
+//! The neutral request and events as JSON Schema (draft 2020-12), for programs that write or read them.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ use crate::json::RawJson;
 use crate::message::{ToolCall, ToolContent};
 use crate::request::LlmRequest;
 
-/// The schema of a request as it is read.
+/// Returns the schema for reading a request.
 #[must_use]
 pub fn request() -> Value {
     let generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     generator.into_root_schema_for::<LlmRequest>().to_value()
 }
 
-/// The schema of one event as it is written: of an answer, or the error that ends one.
+/// Returns the schema of one written event: an event of an answer, or the error that ends it.
 #[must_use]
 pub fn event() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
@@ -71,7 +71,8 @@ impl JsonSchema for ToolCall {
     }
 }
 
-/// A list of parts; a request may have a string (one text) or any other value (its JSON text) instead.
+/// The schema of a tool's content: a list of parts. A request may also have a string (one text) or any other
+/// value (its JSON text).
 pub(crate) fn tool_content(generator: &mut SchemaGenerator) -> Schema {
     let list = generator.subschema_for::<Vec<ToolContent>>();
     if generator.contract().is_serialize() {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{Delivery, ErrorReason, FinishReason, ToolResult, Usage};
 
-/// What a value breaks of a schema, as far as ours say anything.
+/// Returns the first rule of the schema that a value breaks. Knows only the keywords that our schemas use.
 fn breaks(root: &Value, schema: &Value, value: &Value) -> Option<String> {
     let Some(rules) = schema.as_object() else {
         return (schema == &Value::Bool(false)).then(|| "nothing is allowed".to_owned());

@@ -1,7 +1,7 @@
 //! Server-sent events: bytes in, complete data payloads out.
 //!
-//! As the WHATWG HTML standard §9.2.6 reads a stream, reduced to what providers use: only `data` fields are
-//! kept, an event without data is dropped, and so is one that its stream does not complete.
+//! Follows the WHATWG HTML standard §9.2.6, reduced to what providers use: only `data` fields are kept. An
+//! event without data is dropped, and so is an event that the stream does not complete.
 
 /// Cuts a byte stream into the data payloads of its events. Any split of the bytes gives the same payloads.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Framer {
     max_frame_bytes: usize,
 }
 
-/// An event or line is larger than allowed. The stream cannot be read on.
+/// An event or line is larger than allowed. The rest of the stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event exceeds {max_frame_bytes} bytes")]
 pub struct FrameTooLarge {
@@ -32,10 +32,10 @@ impl Default for Framer {
 }
 
 impl Framer {
-    /// The default bound on one event: an image in base64 fits, a runaway line does not.
+    /// The default bound on one event, in bytes. An image in base64 fits, a runaway line does not.
     pub const DEFAULT_MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 
-    /// A framer that refuses events of more than `max_frame_bytes`.
+    /// Makes a framer that refuses events longer than `max_frame_bytes`.
     #[must_use]
     pub fn new(max_frame_bytes: usize) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Framer {
     }
 
     /// Takes the next bytes and returns the payloads that they complete, in order. Bytes that are not UTF-8
-    /// become U+FFFD; a character cut by the split of the bytes is not harmed.
+    /// become U+FFFD; a character split between two calls stays whole.
     ///
     /// # Errors
     /// An event is too large; drop the framer.
@@ -59,7 +59,8 @@ impl Framer {
         Ok(payloads)
     }
 
-    /// The same, into `payloads`: after an error it holds those that were complete before.
+    /// Does the same as [`Framer::push`] but appends to `payloads`, which keeps the complete ones that came
+    /// before an error.
     ///
     /// # Errors
     /// As [`Framer::push`].
@@ -113,7 +114,7 @@ impl Framer {
             }
             return;
         }
-        // A line without a colon is a field without a value; one that starts with it is a comment.
+        // A line without a colon is a field without a value; a line that begins with a colon is a comment.
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[],
             Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,

@@ -1,7 +1,8 @@
-//! Provider state: what a provider sends to see again (signatures, encrypted reasoning, ids of items).
+//! Provider state: data that a provider wants back (signatures, encrypted reasoning, ids of items).
 //!
-//! It is kept as `{"<key>": {"model": "<model>", …}}` in `providerMetadata` and goes back only to the provider and
-//! model that sent it. To any other, reasoning is plain text and the rest is dropped.
+//! It is stored as `{"<key>": {"model": "<model>", …}}` in `providerMetadata`, and goes back only to the
+//! provider and model that sent it. For any other model, reasoning becomes plain text and the rest is
+//! dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::json::RawJson;
 
-/// Whose state it is.
+/// The provider and model that own a piece of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateOwner {
     key: Arc<str>,
@@ -24,7 +25,8 @@ pub struct StateOwner {
 const MODEL: &str = "model";
 
 impl StateOwner {
-    /// The provider's key (see [`crate::Dialect::state_key`]) and its own name for the model.
+    /// Makes an owner from the provider's key (see [`crate::Dialect::state_key`]) and its own name for the
+    /// model.
     #[must_use]
     pub fn new(key: &str, model: &str) -> Self {
         Self { key: key.into(), model: model.into() }
@@ -42,7 +44,7 @@ impl StateOwner {
         &self.model
     }
 
-    /// State with these members, in their order. No members, no state.
+    /// Writes state with these members, in their order. No members give no state.
     #[must_use]
     pub fn write<V: Serialize + ?Sized>(&self, members: &[(&str, &V)]) -> Option<RawJson> {
         if members.is_empty() {
@@ -52,7 +54,8 @@ impl StateOwner {
         Some(RawJson::written(&state).expect("its keys are strings and its values are JSON"))
     }
 
-    /// The state in `metadata`, if it is ours. State without a model is anyone's who has the key.
+    /// Reads the state in `metadata` if it belongs to this owner. State without a model belongs to every
+    /// model of its key.
     #[must_use]
     pub fn read<T: DeserializeOwned>(&self, metadata: Option<&RawJson>) -> Option<T> {
         let owners: BTreeMap<String, &RawValue> = serde_json::from_str(metadata?.get()).ok()?;

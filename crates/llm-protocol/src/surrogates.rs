@@ -1,8 +1,9 @@
-//! Halves of UTF-16 surrogate pairs, which JSON can write (`"\ud83d"`) and no text can hold.
+//! Half UTF-16 surrogate pairs, which JSON can write (`"\ud83d"`) but no Rust text can hold.
 //!
-//! Providers cut their answers between UTF-16 units, so that one delta ends with a half and the next begins with the
-//! other; RFC 8259 §8.2 leaves what is made of it to the reader. Texts with halves are not read by `serde_json`, so a
-//! frame that is read costs nothing here; raw values it does not look into, so frames that hold some are searched.
+//! Providers cut their answers between UTF-16 units, so one delta may end with the first half of a pair and
+//! the next begin with the second. RFC 8259 §8.2 leaves their meaning to the reader. `serde_json` refuses
+//! texts with halves, so only frames that it refuses pay for the search. It does not look into raw values, so
+//! frames that keep raw values are always searched.
 
 use memchr::{memchr, memmem};
 use serde_json::Value;
@@ -10,20 +11,21 @@ use serde_json::Value;
 use crate::decode_error::DecodeError;
 use crate::json::without_duplicates;
 
-/// What stands for a half without its other.
+/// The replacement for a half without its partner.
 const REPLACEMENT: &str = "\\ufffd";
 
-/// Joins the halves of an answer whose deltas were cut within a character.
+/// Joins the halves of an answer whose deltas cut a character in two.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    /// The first half of a pair, with which a text of the last frame that was mended ended.
+    /// The first half of a pair that ended a text of the last mended frame.
     high: Option<u16>,
 }
 
 impl Halves {
-    /// Reads a frame, and says from which text: one with halves is mended and read again, `room` holding it. A half at
-    /// the end of a text waits for its other at the beginning of one; where that does not come, nothing stands for it.
-    /// Values that are kept as they are (`keeps_raw`) end in no half: U+FFFD stands for each.
+    /// Reads a frame and returns the text that it was read from. If the text has halves, it is mended in
+    /// `room` and read again. A half at the end of a text waits for its partner at the beginning of a later
+    /// one; if none comes, it is dropped. Raw values (`keeps_raw`) cannot wait, so U+FFFD replaces each half
+    /// in them.
     pub(crate) fn read<'a, F>(
         &mut self,
         data: &'a str,
@@ -68,10 +70,10 @@ impl Halves {
     }
 }
 
-/// Reads JSON of a provider, with U+FFFD for what are halves of surrogate pairs in it.
+/// Reads a provider's JSON, with U+FFFD in place of half surrogate pairs.
 ///
 /// # Errors
-/// It is no JSON.
+/// It is not JSON.
 pub fn value_of(json: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(json).or_else(|error| match whole(json) {
         Some(mended) => serde_json::from_str(&mended),
@@ -79,22 +81,22 @@ pub fn value_of(json: &str) -> Result<Value, serde_json::Error> {
     })
 }
 
-/// The JSON with U+FFFD for each half that has no other; `None` where there is none.
+/// Returns the JSON with U+FFFD in place of each unpaired half; `None` if it has no unpaired half.
 pub(crate) fn whole(json: &str) -> Option<String> {
     mend(json, |_| REPLACEMENT.to_owned())
 }
 
-/// A half without its other.
+/// A half without its partner.
 struct Half {
     unit: u16,
-    /// It is the first of its text.
+    /// It stands at the beginning of its text.
     begins_text: bool,
-    /// It is the last of its text.
+    /// It stands at the end of its text.
     ends_text: bool,
 }
 
-/// The JSON with something else for each half that has no other; `None` where there is none. In JSON a backslash stands
-/// in texts only.
+/// Returns the JSON with each unpaired half replaced by `instead`; `None` if it has none. In JSON, a
+/// backslash occurs only inside texts.
 fn mend(json: &str, mut instead: impl FnMut(Half) -> String) -> Option<String> {
     let bytes = json.as_bytes();
     let first =
@@ -134,14 +136,14 @@ fn backslashes_before(bytes: &[u8], at: usize) -> usize {
 /// `\uXXXX`
 const ESCAPE_BYTES: usize = 6;
 
-/// The unit of UTF-16 that is escaped here.
+/// Returns the UTF-16 unit that is escaped at `at`.
 fn unit_at(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + ESCAPE_BYTES)?.strip_prefix(b"\\u")?;
     let digits = digits.iter().all(u8::is_ascii_hexdigit).then_some(digits)?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Whether it is the first half of a pair.
+/// Returns whether the unit is the first half of a pair.
 fn is_high(unit: u16) -> bool {
     (0xD800..=0xDBFF).contains(&unit)
 }

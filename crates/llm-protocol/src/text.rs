@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// As `Cow<str>`, but also inside an `Option`, where serde's own would copy.
+/// A `Cow<str>` that also borrows inside an `Option`, where serde's own would copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 

@@ -1,32 +1,33 @@
-//! When Claude may not be asked to think: in the middle of a round of calls that began without a thought.
+//! Decides when Claude must not be asked to think: in a round of calls that began without thinking.
 //!
-//! A round (the calls, their answers, more calls) is one turn of the model to Anthropic, and thinking cannot be switched
-//! on within it: with a budget, it refuses a round at whose head no thinking block stands ("a final `assistant` message
-//! must start with a thinking block"). Such a round began with another model, whose reasoning is not shown to Claude, or
-//! without thinking. It goes on without it then; the next turn thinks again.
+//! To Anthropic a round (calls, their answers, more calls) is one turn of the model, and thinking cannot be
+//! switched on within it. With a thinking budget, it refuses a round that does not start with a thinking
+//! block ("a final `assistant` message must start with a thinking block"). Such a round began with another
+//! model, whose reasoning Claude does not receive, or without thinking. It continues without thinking; the
+//! next turn thinks again.
 //! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#extended-thinking-with-tool-use>
 
 use serde_json::{Map, Value};
 
-/// A message as it is written, as far as rounds matter.
+/// A written message, as far as rounds matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// Of the user. Neighbours are one to the provider.
+    /// A user message. The provider joins neighbouring ones.
     User {
-        /// It answers calls: the round goes on.
+        /// It answers calls, so the round continues.
         answers: bool,
     },
-    /// Of the model.
+    /// A message of the model.
     Assistant {
         /// It begins with a thought that the provider signed.
         thought: bool,
     },
-    /// Of neither: instructions that have a role of their own.
+    /// Instructions with a role of their own.
     Instructions,
 }
 
-/// Whether the conversation ends within a round that has no thought to begin with. A thought later in the round is as
-/// good as one at its head: the provider gave it in this very round, so it took the round to be one that thinks.
+/// Returns whether the conversation ends in a round that did not begin with a thought. A later thought of the
+/// round also counts: the provider made it within this round, so it accepts that the round thinks.
 pub(crate) fn is_round_without_thought(messages: impl DoubleEndedIterator<Item = Written>) -> bool {
     let mut asked_since = None;
     let mut begun = false;
@@ -44,14 +45,14 @@ pub(crate) fn is_round_without_thought(messages: impl DoubleEndedIterator<Item =
     begun
 }
 
-/// Whether a value of `thinking` demands thoughts, with a budget for them. Where the model decides (`adaptive`), a round
-/// may have none.
+/// Returns whether a value of `thinking` demands thoughts, with a budget. With `adaptive` the model decides,
+/// and a round may have none.
 /// <https://docs.anthropic.com/en/docs/build-with-claude/adaptive-thinking>
 pub(crate) fn is_demanded(thinking: &Value) -> bool {
     thinking["type"] == "enabled"
 }
 
-/// Takes the betas out of a list that mean nothing without thinking; none is left of a list of nothing else.
+/// Removes betas that mean nothing without thinking. Returns `None` if no beta is left.
 pub(crate) fn without_thinking_betas(betas: Value) -> Option<Value> {
     let Value::Array(mut betas) = betas else { return Some(betas) };
     let before = betas.len();
@@ -61,7 +62,7 @@ pub(crate) fn without_thinking_betas(betas: Value) -> Option<Value> {
     (before == 0 || !betas.is_empty()).then_some(Value::Array(betas))
 }
 
-/// Takes the edits out of a `context_management` that are refused without thinking (`clear_thinking_20251015`).
+/// Removes the `context_management` edits that are refused without thinking (`clear_thinking_20251015`).
 /// <https://docs.anthropic.com/en/docs/build-with-claude/context-editing#thinking-block-clearing>
 pub(crate) fn without_thinking_edits(mut management: Value) -> Option<Value> {
     let Some(Value::Array(edits)) = management.get_mut("edits") else { return Some(management) };
@@ -80,7 +81,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Of `u` a question, `r` results, `b` both, `s` instructions, `a` the model, `t` the model with a thought.
+    /// `u` is a question, `r` results, `b` both, `s` instructions, `a` the model, `t` the model with a
+    /// thought.
     fn without_thought(conversation: &str) -> bool {
         let messages: Vec<Written> = conversation
             .chars()

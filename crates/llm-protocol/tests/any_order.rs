@@ -1,5 +1,5 @@
-//! Whatever the order in which a model said, thought and called, and whoever it was: each provider's rules for calls and
-//! their answers are kept, and nothing that was said is lost.
+//! Each provider's rules for calls and answers hold in any order of text, thoughts and calls from any model,
+//! and no text is lost.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -10,18 +10,18 @@ use llm_protocol::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// What a model does next.
+/// The model's next action.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Text,
     Blank,
     Thought,
     Call,
-    /// A call that its provider ran; its result comes after so many other acts.
+    /// A call that its provider ran; its result comes after this many other acts.
     Hosted(usize),
 }
 
-/// Whose answer it is: the key of provider state, if there is any.
+/// The owners of an answer, by their key of provider state.
 const OWNERS: [Option<&str>; 5] =
     [None, Some("anthropic"), Some("bedrock"), Some("google"), Some("openai")];
 
@@ -60,7 +60,7 @@ fn hosted(owner: Option<&str>, id: &str) -> (Part, Part) {
     (Part::ToolCall(call), Part::ToolResult(result))
 }
 
-/// The reply, the results of its calls, and its texts.
+/// Returns the reply, the results of its calls, and its texts.
 fn reply(owner: Option<&str>, acts: &[Act]) -> (Vec<Message>, Vec<String>) {
     let mut parts = Vec::new();
     let mut due: Vec<(usize, Part)> = Vec::new();
@@ -105,7 +105,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a Vec<Value> {
     value[key].as_array().unwrap()
 }
 
-/// Calls are the end of their message, and the next one begins with their results and has no others.
+/// Checks that calls end their message, and that the next one begins with exactly their results.
 fn check_ended_by_calls(
     messages: &[Value],
     is_call: fn(&Value) -> Option<&str>,
@@ -140,7 +140,7 @@ fn check_anthropic(body: &Value) {
 fn check_bedrock(body: &Value) {
     let messages = list(body, "messages");
     assert!(messages.windows(2).all(|two| two[0]["role"] != two[1]["role"]), "{body}");
-    // What Bedrock ran itself has a type.
+    // Blocks that Bedrock ran itself have a type.
     check_ended_by_calls(
         messages,
         |block| {
@@ -154,7 +154,7 @@ fn check_bedrock(body: &Value) {
     );
 }
 
-/// A turn of calls is followed by one with as many answers.
+/// Checks that a turn of calls is followed by as many answers.
 fn check_gemini(body: &Value) {
     let contents = list(body, "contents");
     let count = |content: &Value, key: &str| {
@@ -169,7 +169,7 @@ fn check_gemini(body: &Value) {
     assert!(contents.windows(2).all(|two| two[0]["role"] != two[1]["role"]), "{body}");
 }
 
-/// Each call is answered before anything else is said.
+/// Checks that each call is answered before any other message.
 fn check_chat(body: &Value) {
     let mut due: BTreeSet<&str> = BTreeSet::new();
     for message in list(body, "messages") {
@@ -184,7 +184,7 @@ fn check_chat(body: &Value) {
     assert!(due.is_empty(), "{body}");
 }
 
-/// Each call has one output, after it.
+/// Checks that each call has one output after it.
 fn check_responses(body: &Value) {
     let mut due: BTreeSet<&str> = BTreeSet::new();
     for item in list(body, "input") {

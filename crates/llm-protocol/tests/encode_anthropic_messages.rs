@@ -1,4 +1,4 @@
-//! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
+//! The bytes that we send. They are hashed and rebuilt later, so a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -38,7 +38,7 @@ fn hosted(call: ToolCall, provider_metadata: Option<RawJson>) -> Part {
     Part::ToolCall(ToolCall { provider_executed: true, provider_metadata, ..call })
 }
 
-/// Everything that version 1 can send.
+/// Returns a request with everything that version 1 can send.
 fn full_request() -> LlmRequest {
     let block =
         r#"{"type":"server_tool_use","id":"srv","name":"web_search","input":{"query": "x"}}"#;
@@ -256,14 +256,14 @@ fn thinking_raises_the_bound_and_takes_controls_away() {
     assert_eq!(rest(&request), json!({"max_tokens": 3000, "thinking": enabled}));
     request.generation.max_tokens = Some(2001);
     assert_eq!(rest(&request), json!({"max_tokens": 2001, "thinking": enabled}));
-    // A forced tool excludes it.
+    // A forced tool call excludes thinking.
     request.tools = vec![tool("t")];
     request.tool_choice = ToolChoice::Required;
     assert_eq!(
         rest(&request),
         json!({"max_tokens": 2001, "temperature": 0.5, "top_k": 5, "top_p": 0.5, "tool_choice": {"type": "any"}})
     );
-    // The body's own names, and none at all.
+    // The body's own names, and no options.
     request.tool_choice = ToolChoice::None;
     request.provider_options.clear();
     let raw = json!({"thinking": {"type": "adaptive"}, "max_tokens": null, "temperature": 1});
@@ -293,7 +293,7 @@ fn one_tool_at_a_time_is_said_with_the_choice() {
     assert_eq!(body(&request).get("tool_choice"), None);
 }
 
-/// The paths of the marks in a body.
+/// Returns the paths of the marks in a body.
 fn marks(request: &LlmRequest) -> Vec<String> {
     fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
         match value {

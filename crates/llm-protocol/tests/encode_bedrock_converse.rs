@@ -1,4 +1,4 @@
-//! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
+//! The bytes that we send. They are hashed and rebuilt later, so a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -46,7 +46,7 @@ fn tool(name: &str) -> ToolDefinition {
     }
 }
 
-/// Everything that version 1 can send.
+/// Returns a request with everything that version 1 can send.
 fn full_request() -> LlmRequest {
     let own_call = r#""block":{"toolUse":{"toolUseId":"g","name":"nova_grounding","input":{"q": 1},"type":"server_tool_use"}}"#;
     let own_result =

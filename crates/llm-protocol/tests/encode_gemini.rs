@@ -1,4 +1,4 @@
-//! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
+//! The bytes that we send. They are hashed and rebuilt later, so a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -31,7 +31,7 @@ fn hosted(arguments: &str, provider_metadata: Option<RawJson>) -> Part {
     Part::ToolCall(ToolCall { provider_executed: true, provider_metadata, ..call })
 }
 
-/// Everything that version 1 can send.
+/// Returns a request with everything that version 1 can send.
 fn full_request() -> LlmRequest {
     let image = Media { mime: "image/png".into(), data: "AA==".into(), provider_metadata: None };
     let ran = ToolResult {

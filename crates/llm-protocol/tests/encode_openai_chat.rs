@@ -1,4 +1,4 @@
-//! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
+//! The bytes that we send. They are hashed and rebuilt later, so a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -19,7 +19,7 @@ fn messages(messages: Vec<Message>) -> Value {
     serde_json::from_str::<Value>(&body).unwrap()["messages"].take()
 }
 
-/// Everything that version 1 can send.
+/// Returns a request with everything that version 1 can send.
 fn full_request() -> LlmRequest {
     let thought = Part::Reasoning(TextPart { text: "hm".into(), provider_metadata: None });
     let calls = ["{\"b\": 1.0,\"a\":\"é\"}", "{\"broken\":"];
@@ -77,7 +77,7 @@ const VERSION_1: &str = concat!(
 #[test]
 fn each_version_writes_its_bytes() {
     common::assert_version(Protocol::OpenAiChat, 1, &full_request(), VERSION_1);
-    // Since version 2, arguments are a JSON object whatever the model wrote.
+    // Since version 2, arguments are always a JSON object.
     let broken = r#""arguments":"{\"broken\":""#;
     let wrapped = r#""arguments":"{\"invalid_json\":\"{\\\"broken\\\":\"}""#;
     let version_2 = VERSION_1.replace(broken, wrapped);
@@ -175,7 +175,7 @@ fn dialect(json: Value) -> Dialect {
     serde_json::from_value(json).unwrap()
 }
 
-/// The body for a deployment that differs.
+/// Returns the body for a deployment with this dialect.
 fn body_for(request: &LlmRequest, differs: Value) -> Value {
     let body = Protocol::OpenAiChat.encode_for(request, &dialect(differs));
     serde_json::from_slice(&body).unwrap()
@@ -330,7 +330,7 @@ fn cache_marks_are_in_the_messages_where_the_deployment_has_them() {
     assert_eq!(marked.to_string().matches("cache_control").count(), 1);
     let hour = json!({"type": "ephemeral", "ttl": "1h"});
     assert_eq!(marked["messages"][2]["content"][1]["cache_control"], hour);
-    // elsewhere nothing is marked, and texts stay plain
+    // other deployments get no marks, and texts stay plain
     assert!(!body(&request).contains("cache_control"));
     assert_eq!(body_for(&request, json!({}))["messages"][0]["content"], "one\ntwo\nthree");
 }
@@ -374,7 +374,8 @@ fn nothing_stands_between_the_results_of_a_batch() {
     );
 }
 
-// Finding llm 1: arguments that are no JSON end no conversation; the bytes of the first wire version stay.
+// Finding llm 1: arguments that are not JSON do not end a conversation. The bytes of the first wire version
+// stay.
 #[test]
 fn malformed_arguments_are_an_object_that_holds_them() {
     let said = |arguments: &str| {
@@ -400,7 +401,7 @@ fn malformed_arguments_are_an_object_that_holds_them() {
     }
 }
 
-// Finding llm 3: Mistral's ids, and an answer of the model between results and the user.
+// Finding llm 3: Mistral's ids, and an assistant message between results and the user.
 #[test]
 fn mistral_gets_its_ids_and_an_answer_after_results() {
     let result = |id: &str| {

@@ -1,4 +1,4 @@
-//! The bytes that we send. They are hashed and rebuilt later: a change here needs a new `WIRE_VERSION`.
+//! The bytes that we send. They are hashed and rebuilt later, so a change here needs a new `WIRE_VERSION`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -29,7 +29,7 @@ fn text(text: &str, state: &str) -> TextPart {
     TextPart { text: text.into(), provider_metadata: raw(state) }
 }
 
-/// Everything that version 1 can send.
+/// Returns a request with everything that version 1 can send.
 fn full_request() -> LlmRequest {
     let state = r#"{"openai":{"model":"m/1","itemId":"rs_1","encryptedContent":"x\/y"}}"#;
     let phase = r#"{"openai":{"model":"m/1","phase":"commentary"}}"#;
@@ -117,7 +117,7 @@ const VERSION_1: &str = concat!(
 #[test]
 fn each_version_writes_its_bytes() {
     common::assert_version(RESPONSES, 1, &full_request(), VERSION_1);
-    // Since version 2, arguments are a JSON object whatever the model wrote.
+    // Since version 2, arguments are always a JSON object.
     let broken = r#""arguments":"{\"broken\":""#;
     let wrapped = r#""arguments":"{\"invalid_json\":\"{\\\"broken\\\":\"}""#;
     let version_2 = VERSION_1.replace(broken, wrapped);

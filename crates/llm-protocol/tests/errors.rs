@@ -1,4 +1,5 @@
-//! What providers report in the middle of a stream, by their public references, and the reasons that we make of it.
+//! Errors that providers report in the middle of a stream, by their public references, and our reasons for
+//! them.
 
 mod common;
 
@@ -206,7 +207,7 @@ fn refused_requests_have_the_same_reasons() {
     }
 }
 
-/// A message of AWS's event stream.
+/// Makes a message of AWS's event stream.
 fn message(headers: &[(&'static str, &str)], payload: &str) -> Vec<u8> {
     let value = |text: &str| HeaderValue::String(text.to_owned().into());
     let headers = headers.iter().map(|(name, text)| Header::new(*name, value(text))).collect();
@@ -233,7 +234,7 @@ fn an_exception_in_bytes_ends_a_bedrock_stream_after_what_came_before() {
         assert_eq!(error.reason(), LIMIT);
     }
     let mut broken = whole;
-    let prelude = text.len() + 9; // of the second message's prelude checksum
+    let prelude = text.len() + 9; // inside the second message's prelude checksum
     broken[prelude] ^= 1;
     let error = common::try_decode(bedrock, "m", [broken.as_slice()]).unwrap_err();
     assert!(matches!(error, DecodeError::Damaged { .. }), "{error}");

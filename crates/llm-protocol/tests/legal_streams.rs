@@ -1,10 +1,10 @@
-//! What servers send that their references allow, or that gateways add, and that ends no answer.
+//! Things that servers may send by their references, or that gateways add, and that must not fail an answer.
 
 mod common;
 
 use llm_protocol::{DecodeError, ErrorReason, LlmEvent, Protocol, ToolCall};
 
-/// The events of an answer that comes as these bytes.
+/// Decodes an answer that comes as these bytes.
 fn answer(protocol: Protocol, bytes: &str) -> Result<Vec<LlmEvent>, DecodeError> {
     let mut decoder = protocol.decoder();
     let mut events = Vec::new();

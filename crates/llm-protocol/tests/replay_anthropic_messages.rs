@@ -1,5 +1,5 @@
-//! Recorded exchanges with Anthropic: our encoder writes what it accepted, our decoder reads what it answered, under
-//! every split of the bytes.
+//! Recorded exchanges with Anthropic: our encoder writes a body that it accepted, and our decoder reads its
+//! answer under every split of the bytes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -150,7 +150,7 @@ fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
 }
 
 proptest! {
-    /// Whatever comes, a decoder answers with events or an error.
+    /// Any frames give events or an error.
     #[test]
     fn no_frame_makes_the_decoder_panic(frames in prop::collection::vec(frame(), 0..16)) {
         let mut decoder = ANTHROPIC.decoder();

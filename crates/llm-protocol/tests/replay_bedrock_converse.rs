@@ -1,5 +1,5 @@
-//! Recorded exchanges with Bedrock: our encoder writes what it accepted, our decoder reads what it answered, under
-//! every split of the bytes.
+//! Recorded exchanges with Bedrock: our encoder writes a body that it accepted, and our decoder reads its
+//! answer under every split of the bytes.
 
 mod common;
 
@@ -75,7 +75,7 @@ fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
     assert_any_cuts(BEDROCK, &[TEXT, CALL], "messageStop");
 }
 
-// Finding llm 9: a wrong checksum is damage, which another try may not have.
+// Finding llm 9: a wrong checksum means damage in transit, so a retry may succeed.
 #[test]
 fn a_recording_whose_bytes_changed_on_the_way_is_damaged() {
     let mut broken = answer(TEXT);

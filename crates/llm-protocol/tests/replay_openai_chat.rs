@@ -1,5 +1,5 @@
-//! Recorded exchanges with real providers: our encoder writes what they accepted, our decoder reads what they
-//! answered, under every split of the bytes.
+//! Recorded exchanges with real providers: our encoder writes a body that they accepted, and our decoder
+//! reads their answer under every split of the bytes.
 
 mod common;
 
@@ -105,7 +105,7 @@ fn recordings() -> [Recording; 8] {
         "@cf/meta/llama-3.1-8b-instruct",
         "Reply exactly with: Hello!",
         hello,
-        (45, 2), // and after it a usage of zeros
+        (45, 2), // followed by a usage of zeros
     );
     workers.request.generation.max_tokens = Some(40);
     [
@@ -199,7 +199,7 @@ fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
 }
 
 proptest! {
-    /// Whatever comes, a decoder answers with events or an error.
+    /// Any frames give events or an error.
     #[test]
     fn no_frame_makes_the_decoder_panic(frames in prop::collection::vec("[\\[\\]{}:,\"a-z0-9]{0,40}|\\{\"choices\":\\[\\{\"delta\":\\{\"tool_calls\":\\[\\{(\"index\":[0-2],)?(\"id\":\"[ab]?\",)?\"function\":\\{(\"name\":\"t\",)?\"arguments\":\"[1 ]?\"\\}\\}\\]\\}\\}\\]\\}", 0..12)) {
         let mut decoder = CHAT.decoder();

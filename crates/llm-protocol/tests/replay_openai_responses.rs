@@ -25,7 +25,7 @@ fn state(members: &str) -> Option<RawJson> {
     Some(RawJson::parse(format!(r#"{{"openai":{{"model":"{MODEL}",{members}}}}}"#)).unwrap())
 }
 
-/// Reasoning that says nothing, and then a text.
+/// Returns the events of empty reasoning and then a text.
 fn hello(reasoning: &str) -> Vec<LlmEvent> {
     let (thought, text) = (|| "reasoning-0".to_owned(), || "text-1".to_owned());
     let phase = state(r#""phase":"final_answer""#);
@@ -78,7 +78,7 @@ fn reasoning() -> Recording {
     let options = json!({"store": false, "include": ["reasoning.encrypted_content"],
         "reasoningEffort": "low", "reasoningSummary": "auto", "textVerbosity": "low"});
     request.provider_options.insert("openai".into(), options);
-    // The content that came with the item when it was complete, from the bytes as they are.
+    // The content of the completed item, taken from the raw bytes.
     let answer = String::from_utf8(load(name).remove(0).answer).unwrap();
     let done = answer.split("\n\n").find(|event| event.contains("output_item.done")).unwrap();
     let content = done.split(r#""encrypted_content":""#).nth(1).unwrap();
@@ -138,7 +138,7 @@ fn any_cuts_of_a_recording_give_the_same_events_or_are_found() {
 }
 
 proptest! {
-    /// Whatever comes, a decoder answers with events or an error, and its parts are opened and closed in turn.
+    /// Any frames give events or an error, and parts never overlap.
     #[test]
     fn no_frames_make_the_decoder_panic_or_its_parts_overlap(
         frames in prop::collection::vec(frame(), 0..16),
@@ -160,7 +160,7 @@ proptest! {
     }
 }
 
-/// A frame of the protocol whose members are anything, or anything.
+/// Makes a frame of the protocol with arbitrary members, or any text.
 fn frame() -> impl Strategy<Value = String> {
     let kind = prop::sample::select(vec![
         "output_text.delta",

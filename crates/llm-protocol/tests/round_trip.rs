@@ -1,5 +1,5 @@
-//! What a provider sent goes back to it as it was, through neutral JSON: its answer is decoded, put into the next request,
-//! written and read as JSON, and encoded.
+//! Provider data goes back to its provider unchanged through neutral JSON: an answer is decoded, put into the
+//! next request, written and read as JSON, and encoded.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ fn events(protocol: Protocol, frames: &[Value]) -> Vec<LlmEvent> {
     events
 }
 
-/// The body of a request of `model` that shows it the answer of these frames.
+/// Returns the body of a request of `model` whose conversation contains the answer with these frames.
 fn next(protocol: Protocol, model: &str, frames: &[Value]) -> Value {
     let answer = said(&events(protocol, frames));
     let request = LlmRequest::new(model, vec![Message::user("a"), answer]);
@@ -262,7 +262,7 @@ fn reasoning_of_copilot() {
     let opaque = "b3BhcXVl/+==";
     let expected = json!([{"role": "assistant", "content": "So.",
         "reasoning_text": "Hm", "reasoning_opaque": opaque}]);
-    // It comes with the thought, with the text after it, or alone at the end.
+    // The seal comes with the thought, with the text after it, or alone at the end.
     let with_text = delta(json!({"content": "So.", "reasoning_opaque": opaque}));
     assert_eq!(body(&[thought(), with_text, end()], "github-copilot"), expected);
     let late = [
@@ -272,14 +272,14 @@ fn reasoning_of_copilot() {
         end(),
     ];
     assert_eq!(body(&late, "github-copilot"), expected);
-    // Without a thought that is shown, beside calls.
+    // Without visible reasoning, beside calls.
     let call = json!([{"index": 0, "id": "c", "function": {"name": "t", "arguments": "{}"}}]);
     let calls = [delta(json!({"tool_calls": call, "reasoning_opaque": opaque})), end()];
     let function = json!({"name": "t", "arguments": "{}"});
     let sealed = json!([{"role": "assistant", "content": null, "reasoning_opaque": opaque,
         "tool_calls": [{"id": "c", "type": "function", "function": function}]}]);
     assert_eq!(body(&calls, "github-copilot"), sealed);
-    // A thought that nothing seals is not sent, and nobody else is sent any.
+    // An unsealed thought is not sent, and other deployments receive none.
     let plain = json!([{"role": "assistant", "content": "So."}]);
     let unsealed = [thought(), delta(json!({"content": "So.", "reasoning_opaque": ""})), end()];
     assert_eq!(body(&unsealed, "github-copilot"), plain);
@@ -303,7 +303,7 @@ fn summaries_of_anthropic() {
         start(1, json!({"type": "text", "text": ""})),
         delta(1, json!({"type": "text_delta", "text": "So."})),
         stop(1),
-        // One that failed, and one that came whole.
+        // One failed summary, and one that came whole.
         start(2, json!({"type": "compaction", "content": null})),
         delta(2, json!({"type": "compaction_delta", "content": null})),
         stop(2),
@@ -352,7 +352,7 @@ fn items_of_responses_that_are_neither_said_nor_called() {
     let [list, _, call, asked, compaction, ..] = items;
     let expected = [list, said("Rolling."), call, asked, compaction, said("So.")];
     assert_eq!(input.as_array().unwrap()[1..], expected);
-    // Another model is told of the call as of one of ours, and nothing of the rest.
+    // Another model receives the call as if it were ours, and nothing else.
     let elsewhere = next(Protocol::OpenAiResponses, "another", &frames)["input"].take();
     let kinds: Vec<_> =
         elsewhere.as_array().unwrap()[1..].iter().map(|item| item["type"].clone()).collect();

@@ -1,4 +1,4 @@
-//! Answers whose JSON holds halves of surrogate pairs: providers cut texts between UTF-16 units.
+//! Answers whose JSON holds half surrogate pairs, because providers cut texts between UTF-16 units.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +8,7 @@ use llm_protocol::{
     ErrorReason, LlmEvent, LlmRequest, Message, Part, Protocol, ToolCall, ToolContent, classify,
 };
 
-/// The answer of these frames, its finish left out.
+/// Returns the events of an answer with these frames, without its finish.
 fn events(protocol: Protocol, frames: &[&str]) -> Vec<LlmEvent> {
     let mut decoder = protocol.decoder_for("m", &llm_protocol::Dialect::default());
     let mut events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
@@ -31,7 +31,7 @@ fn text(protocol: Protocol, frames: &[&str]) -> String {
 const HALVES: [&str; 3] = [r"a\ud83d", r"\ude00b", r"\ude00c\ud83dd"];
 const JOINED: &str = "a\u{1F600}b\u{FFFD}c\u{FFFD}d";
 
-/// Frames that say each of the halves in a delta of its own, and then the end.
+/// Returns frames that send each half in its own delta, and then the end.
 fn deltas(delta: impl Fn(&str) -> String, end: &[&str]) -> Vec<String> {
     let deltas = HALVES.into_iter().map(delta);
     deltas.chain(end.iter().map(|frame| (*frame).to_owned())).collect()
@@ -130,7 +130,7 @@ fn errors_are_understood_and_bodies_are_sent_whole() {
     let in_stream = r#"{"type":"error","error":{"type":"overloaded_error","message":"\ud83d"}}"#;
     let error = Protocol::AnthropicMessages.decoder().push(in_stream).unwrap_err();
     assert_eq!(error.reason(), ErrorReason::ProviderInternal { retry_after_ms: None });
-    // What a model wrote into arguments goes back as it came only where it is a text.
+    // A half pair in a model's arguments leaves every body readable.
     let call = ToolCall::new("c", "t", r#"{"a":"\ud83d"}"#);
     let request = LlmRequest::new("m", vec![Message::assistant(vec![Part::ToolCall(call)])]);
     for protocol in Protocol::ALL {

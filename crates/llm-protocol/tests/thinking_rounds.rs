@@ -1,4 +1,4 @@
-//! Claude is not asked to think in a round of calls that began without it: it refuses that.
+//! Claude is not asked to think in a round of calls that began without thinking, because it refuses that.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -14,7 +14,7 @@ fn call(id: &str) -> Part {
     Part::ToolCall(ToolCall::new(id, "read", "{}"))
 }
 
-/// A round of two calls, of which the first comes with what was thought.
+/// Returns a round of two calls, the first of which comes with this thought.
 fn round(thought: Part) -> Vec<Message> {
     vec![
         Message::user("Read both."),
@@ -50,7 +50,7 @@ fn budget() -> Value {
     json!({"thinking": {"type": "enabled", "budgetTokens": 2000}})
 }
 
-/// The bound, the temperature and the thinking that a body asks for.
+/// Returns the bound, the temperature and the thinking that a body asks for.
 fn asked(body: &Value) -> Value {
     json!([body["max_tokens"], body["temperature"], body["thinking"]["type"]])
 }
@@ -61,12 +61,12 @@ fn a_round_that_another_model_began_goes_on_without_thinking() {
     for first in [foreign(), signed("anthropic", "claude-opus-4-1"), thought("cut off", None)] {
         assert_eq!(asked(&anthropic(round(first), budget())), without);
     }
-    // Said in the middle of it, or by steering: the calls are still answered in the same message.
+    // Text in the middle of the round, or a steer: the calls are still answered in the same message.
     for more in [Message::user("Hurry."), Message::system("It is late.")] {
         let messages = [round(foreign()), vec![more]].concat();
         assert_eq!(asked(&anthropic(messages, budget())), without);
     }
-    // Also where the calls were another provider's own.
+    // The same holds for another provider's own calls.
     let ran = Part::ToolCall(ToolCall {
         provider_executed: true,
         ..ToolCall::new("h", "web_search", "{}")

@@ -1,14 +1,14 @@
-//! What must hold whatever a provider sends: nothing panics, and what is told keeps the order that `LlmEvent` promises.
+//! Checks that must hold for any input: nothing panics, and events keep the order that `LlmEvent` promises.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use llm_protocol::{DecodeError, Framing, LlmEvent, Protocol};
 
-/// Small enough that its bound is met, too.
+/// The frame bound, in bytes; small enough that the fuzzer reaches it.
 const MAX_FRAME_BYTES: usize = 1 << 16;
 
-/// Decodes the lines of `data` as the frames of one answer. They are given to the decoder as they are: a framer before
-/// it would only stand in the fuzzer's way.
+/// Decodes the lines of `data` as the frames of one answer. They skip the framer, which would only be in the
+/// fuzzer's way.
 pub fn decode(protocol: Protocol, data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut decoder = protocol.decoder();
@@ -25,7 +25,8 @@ pub fn decode(protocol: Protocol, data: &[u8]) {
     }
 }
 
-/// Cuts `data` whole and in pieces of a size that its first byte says: the frames are the same, or both fail.
+/// Frames `data` whole, and in pieces whose size its first byte gives. Both give the same frames, or both
+/// fail.
 pub fn cut(framing: Framing, data: &[u8]) {
     let Some((size, data)) = data.split_first() else { return };
     let pieces = data.chunks(usize::from(*size % 64) + 1);
@@ -51,7 +52,7 @@ fn same_kind(a: &DecodeError, b: &DecodeError) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-/// Messages of AWS's event stream with right checksums, made of the lines of `data`: bytes by chance have none.
+/// Makes event-stream messages with correct checksums from the lines of `data`; random bytes would have none.
 pub fn messages(data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![data.first().copied().unwrap_or(0)];
     for line in data.split(|byte| *byte == b'\n') {
@@ -61,20 +62,20 @@ pub fn messages(data: &[u8]) -> Vec<u8> {
         let name = names[usize::from(line.first().copied().unwrap_or(0)) % names.len()];
         let header = Header::new(name, HeaderValue::String(kind.into()));
         let message = Message::new_from_parts(vec![header], payload.to_vec());
-        // A header's text may be too long for the format: then there is no such message.
+        // The format has no message for a header whose text is too long.
         let _none = write_message_to(&message, &mut bytes);
     }
     bytes
 }
 
-/// What has been told, as far as the order of what may follow depends on it.
+/// The events so far, as far as they decide which events may follow.
 #[derive(Debug, Default)]
 struct Order {
     /// The text or reasoning part that is open.
     open: Option<(bool, String)>,
     /// The calls whose input is open.
     inputs: Vec<String>,
-    /// The call whose input just ended: it must follow at once.
+    /// The call whose input just ended. It must come next.
     ended: Option<String>,
     stepped: bool,
     finished: bool,
@@ -85,7 +86,7 @@ impl Order {
         assert!(!self.finished, "{event:?} after the end");
         assert!(!self.stepped || matches!(event, LlmEvent::Finish { .. }), "{event:?}");
         if let Some(id) = self.ended.take() {
-            // Its arguments may be others than the pieces: some providers state the whole, too.
+            // Its arguments may differ from the pieces, because some providers also send them whole.
             let LlmEvent::ToolCall(call) = event else { panic!("{event:?} after an input's end") };
             assert_eq!(call.id, id);
             return;

@@ -1,4 +1,4 @@
-//! Fills `corpus/` with the recorded answers of real providers: a fuzzer that begins there finds more.
+//! Fills `corpus/` with recorded answers of real providers, which help the fuzzer to find more.
 
 use std::error::Error;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A content block that is open, and the events and the state that its end gives.
+//! An open content block, and the events and state that it produces when it ends.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -17,15 +17,15 @@ pub(super) enum Open {
     Summary(OpenSummary),
 }
 
-/// What the provider puts in place of the conversation before it (`compaction`), to be sent back as it is. It tells others
-/// nothing: they are sent the conversation.
+/// A summary that the provider puts in place of the earlier conversation (`compaction`) and wants back
+/// verbatim. Other providers receive the conversation itself, so they need none of it.
 /// <https://docs.anthropic.com/en/docs/build-with-claude/compaction>
 #[derive(Debug)]
 pub(super) struct OpenSummary {
     pub(super) id: String,
     /// The start of the block.
     pub(super) start: Box<RawValue>,
-    /// What was added to it, if anything was.
+    /// The content that was added later, if any.
     pub(super) content: Option<String>,
     pub(super) encrypted: Option<RawJson>,
 }
@@ -35,7 +35,7 @@ pub(super) struct OpenCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// What the start of the block had as input: some servers send it whole.
+    /// The input from the block's start: some servers send it whole there.
     pub(super) input: Option<Box<RawValue>>,
     /// The start of the block, if the provider runs the call.
     pub(super) hosted: Option<Box<RawValue>>,
@@ -62,8 +62,9 @@ impl Open {
     }
 }
 
-/// Anthropic signs all reasoning that it takes back, wherever its models run; what it broke off is unsigned and it
-/// refuses that. Servers that speak its protocol and sign nothing take theirs back as it is.
+/// Returns the state of a reasoning part. Anthropic signs all reasoning that it accepts back, on every host;
+/// reasoning that broke off is unsigned, and Anthropic refuses it. Other servers that speak this protocol and
+/// sign nothing accept theirs unsigned.
 fn signed(owner: &StateOwner, signature: &str) -> Option<RawJson> {
     if signature.is_empty() && is_anthropics(owner) {
         return None;

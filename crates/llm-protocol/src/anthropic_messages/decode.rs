@@ -15,25 +15,25 @@ use crate::text::Text;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// No answer has as many calls and results; a stream that does is broken.
+/// The most calls and results of one answer. A stream with more is broken.
 const MAX_CALLS: usize = 256;
-/// The bound on all arguments, signatures and hosted blocks of an answer together.
+/// The bound on all arguments, signatures and hosted blocks of one answer together, in bytes.
 const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Turns the frames of one answer into events.
 ///
-/// A frame of an unknown type is ignored, and so is a block or a delta of one. A tool call is announced when its block
-/// ends, while the rest of the answer still streams; [`Decoder::finish`] ends the answer.
+/// It ignores frames, blocks and deltas of unknown types. A tool call is announced when its block ends, while
+/// the rest of the answer still streams; [`Decoder::finish`] ends the answer.
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
     halves: Halves,
-    /// The blocks that are open, by their index. A server opens one at a time.
+    /// The open blocks by index. Anthropic opens one at a time.
     open: Vec<(u64, Open)>,
     parts: usize,
     calls: usize,
     called: bool,
-    /// The newest block of a type that we do not know: what is added to it is ignored.
+    /// The newest block of an unknown type. Deltas to it are ignored.
     unknown: Option<u64>,
     /// Ids of the calls that we are to run.
     ids: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for one answer, whose state is the owner's.
+    /// Makes a decoder for one answer. `owner` owns its provider state.
     #[must_use]
     pub fn new(owner: StateOwner) -> Self {
         Self {
@@ -69,11 +69,11 @@ impl Decoder {
     /// Takes the data payload of one server-sent event.
     ///
     /// # Errors
-    /// The provider reports an error, the frame is no JSON of this protocol, or a bound is passed.
+    /// The provider reports an error, the frame is not JSON of this protocol, or a bound is exceeded.
     pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
         let data = data.trim();
         let mut events = Vec::new();
-        // Some gateways end as chat completions do.
+        // Some gateways end the stream as chat completions do.
         if self.done || data.is_empty() || data == "[DONE]" {
             return Ok(events);
         }
@@ -104,14 +104,14 @@ impl Decoder {
                 self.stop_all(&mut events);
             }
             Some("error") => return Err(stated(frame.error).into()),
-            // A gateway's own, without a type.
+            // A gateway's error frame, without a type.
             None if frame.error.is_some() => return Err(stated(frame.error).into()),
             Some(_) | None => {}
         }
         Ok(events)
     }
 
-    /// Whether the stream has said that it is over. Nothing after it is read.
+    /// Returns whether the stream has announced its end. Later frames are ignored.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done
@@ -147,7 +147,7 @@ impl Decoder {
         data: &str,
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
-        self.stop(index, events); // a server that does not stop its blocks numbers them all alike
+        self.stop(index, events); // some servers never stop their blocks and give all of them the same index
         self.unknown = None;
         match block.kind.as_deref() {
             Some("text") => self.text(index, block.text, events),
@@ -222,12 +222,12 @@ impl Decoder {
                 call.arguments.push_str(&text);
                 events.push(LlmEvent::ToolInputDelta { id: call.id.clone(), text });
             }
-            Some(_) | None => {} // citations, and what comes to be
+            Some(_) | None => {} // citations, and types of the future
         }
         Ok(())
     }
 
-    /// Adds text to the block. It begins with its first text; an empty block is no part.
+    /// Adds text to the block. The part begins with its first text, so an empty block is not a part.
     fn text(&mut self, index: u64, text: Option<Text<'_>>, events: &mut Vec<LlmEvent>) {
         let Some(text) = text.map(Text::into_string).filter(|text| !text.is_empty()) else {
             return;
@@ -247,7 +247,8 @@ impl Decoder {
         events.push(LlmEvent::TextDelta { id, text });
     }
 
-    /// The place of the reasoning block, which is opened if it is not. It is a part also when it has no text.
+    /// Returns the position of the reasoning block, and opens it if needed. Reasoning without text is a part
+    /// too.
     fn reasoning(&mut self, index: u64, events: &mut Vec<LlmEvent>) -> usize {
         let known = self
             .open
@@ -273,7 +274,7 @@ impl Decoder {
         }
     }
 
-    /// A summary of the conversation is a part without text.
+    /// Opens a summary of the conversation, which becomes a part without text.
     fn summary(
         &mut self,
         index: u64,
@@ -352,7 +353,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A result comes whole, with the start of its block.
+    /// Handles a result, which comes whole with the start of its block.
     fn result(
         &mut self,
         kind: &str,
@@ -404,7 +405,7 @@ impl Decoder {
         self.stop_where(|_, _| true, events);
     }
 
-    /// A text or reasoning part ends before another begins, or a call.
+    /// Ends text and reasoning parts, which must end before another part or a call begins.
     fn stop_parts(&mut self, events: &mut Vec<LlmEvent>) {
         self.stop_where(|_, open| !matches!(open, Open::Call(_)), events);
     }
@@ -422,7 +423,7 @@ impl Decoder {
     }
 }
 
-/// The value's text, if it is one.
+/// Returns the value's text if it is a string.
 fn string(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }

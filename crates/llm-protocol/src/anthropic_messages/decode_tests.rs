@@ -168,7 +168,7 @@ fn calls_may_be_parallel_and_without_input() {
             call("call_2", "whole", r#"{"a": 1}"#),
         ]
     );
-    // Broken JSON is the tool's failure to report, not the stream's.
+    // Broken JSON is for the tool to report; the stream is fine.
     let broken = [
         start(0, r#"{"type":"tool_use","id":"a","name":"read","input":{}}"#),
         delta(0, r#"{"type":"input_json_delta","partial_json":"{"}"#),
@@ -273,7 +273,7 @@ fn reasons_are_mapped_and_corrected() {
     assert_eq!(ended("model_context_window_exceeded"), FinishReason::Length);
     assert_eq!(ended("tool_use"), FinishReason::ToolCalls);
     assert_eq!(ended("refusal"), FinishReason::ContentFilter);
-    // Finding llm 7: it was read as a complete answer.
+    // Finding llm 7: `pause_turn` was read as a complete answer.
     assert_eq!(ended("pause_turn"), FinishReason::Length);
     assert_eq!(ended("novel"), FinishReason::Unknown);
     let call = start(0, r#"{"type":"tool_use","id":"a","name":"t","input":{}}"#);
@@ -331,7 +331,7 @@ fn an_answer_without_its_stop_is_truncated_and_a_broken_one_is_said_to_be() {
     let late = delta(3, r#"{"type":"input_json_delta","partial_json":"{"}"#);
     assert_eq!(decoder().push(&late).unwrap_err().reason(), broken);
     let nameless = start(0, r#"{"type":"tool_use","id":"a","input":{}}"#);
-    // Finding scenarios F10: the model is told of a call without a name.
+    // Finding scenarios F10: the model gets a failure for a call without a name.
     let begun = decoder().push(&nameless).unwrap();
     assert_eq!(begun, [ToolInputStart { id: s("a"), name: s("unnamed") }]);
     assert_eq!(decoder().push("<html>").unwrap_err().reason(), broken);

@@ -15,17 +15,17 @@ use crate::thinking::is_round_without_thought;
 
 /// Writes the body of a streamed message.
 ///
-/// - Instructions in the middle go on with the user's message before them, wrapped.
-/// - Reasoning goes back signed to the model that wrote it, and as text to any other. Blocks of tools that the provider
-///   ran go back verbatim; those of another are a call and its result.
-/// - Arguments that are no JSON object are sent as `{"invalid_json": "…"}`; ids of calls are rewritten where they are
-///   not accepted or repeat. A failed result has `is_error`.
-/// - Thinking with a budget is not asked for in a round of calls that began without it ([`crate::thinking`]).
+/// - Instructions in the middle are wrapped and continue the user's message before them.
+/// - Reasoning goes back signed to the model that wrote it, and as text to any other. Blocks of tools that
+///   the provider ran go back verbatim; another provider's become a call and its result.
+/// - Arguments that are not a JSON object are sent as `{"invalid_json": "…"}`. Ids of calls are rewritten if
+///   they repeat or have characters that Anthropic refuses. A failed result has `is_error`.
+/// - A round of calls that began without thinking gets no thinking budget ([`crate::thinking`]).
 /// - At most four places are marked for the prompt cache ([`Breakpoints`]).
-/// - An answer is bounded to 4,096 tokens where nobody said; `seed` is not sent: the protocol has none.
-/// - `providerOptions["anthropic"]` is read in the names of the AI SDK (`thinking`, `effort`, …); fields of
-///   `providerOptions["anthropic-messages"]` are added to the body, sorted, and replace a generation control of the same
-///   key (null removes it). Its `tools` come after ours.
+/// - Without a bound, an answer gets 4,096 tokens. `seed` is not sent: the protocol has none.
+/// - `providerOptions["anthropic"]` uses the AI SDK's names (`thinking`, `effort`, …). Fields of
+///   `providerOptions["anthropic-messages"]` are added to the body, sorted, and replace a generation control
+///   of the same key (null removes it). Its `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
     let Source { request, dialect, owner, .. } = source;
     let marks = Breakpoints::of(request);
@@ -74,8 +74,9 @@ fn ours<'a>(request: &'a LlmRequest, marks: &Breakpoints) -> impl Iterator<Item 
     })
 }
 
-/// A conversation with calls is refused without tools ("Requests which include `tool_use` or `tool_result` blocks must
-/// define tools"), so one that offers none any more names those that were called, and forbids to call them.
+/// Anthropic refuses a conversation with calls but without tools ("Requests which include `tool_use` or
+/// `tool_result` blocks must define tools"). So a request that offers no tools any more defines the called
+/// ones, and forbids calling them.
 fn tool_of_history(name: Cow<'_, str>) -> Tool<'_> {
     let any = serde_json::from_str(r#"{"type":"object"}"#).expect("it is JSON");
     Tool { name, description: "", input_schema: any, cache_control: None }
@@ -91,7 +92,7 @@ struct Choice<'a> {
     disable_parallel_tool_use: bool,
 }
 
-/// `auto` is the default, and not sent unless it says more.
+/// Returns the `tool_choice`. `auto` is the default, so it is sent only if it says more.
 fn choice(choice: &ToolChoice, one_at_a_time: bool) -> Option<Choice<'_>> {
     let (kind, name) = match choice {
         ToolChoice::Auto if !one_at_a_time => return None,

@@ -1,4 +1,4 @@
-//! The frames of a message's stream, as far as we read them. Everything may be absent or null.
+//! The frames of a message's stream, with the fields that we read. Each may be absent or null.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -11,7 +11,7 @@ use crate::event::{FinishReason, Usage};
 use crate::json::Count;
 use crate::text::Text;
 
-/// One frame of any type: all fields that some type has.
+/// One frame of any type, with the fields of all types.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Frame<'a> {
@@ -34,7 +34,7 @@ pub(super) struct MessageStart {
     pub(super) usage: Option<WireUsage>,
 }
 
-/// What a `content_block_start` says of its block.
+/// The content of a `content_block_start`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Block<'a> {
@@ -46,7 +46,7 @@ pub(super) struct Block<'a> {
     pub(super) thinking: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) signature: Option<Text<'a>>,
-    /// Of redacted thinking.
+    /// In redacted thinking.
     #[serde(borrow)]
     pub(super) data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -55,7 +55,7 @@ pub(super) struct Block<'a> {
     pub(super) name: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
-    /// Of the result of a tool that the provider ran.
+    /// In the result of a tool that the provider ran.
     #[serde(borrow)]
     pub(super) tool_use_id: Option<Text<'a>>,
     #[serde(borrow)]
@@ -78,14 +78,14 @@ pub(super) struct Delta<'a> {
     pub(super) partial_json: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) stop_reason: Option<Text<'a>>,
-    /// Of a summary of what came before (`compaction_delta`).
+    /// In a summary of the earlier conversation (`compaction_delta`).
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) encrypted_content: Option<&'a RawValue>,
 }
 
-/// Types that we read; a frame of any other is ignored, `ping` among them.
+/// The types that we read. Frames of other types, such as `ping`, are ignored.
 const KNOWN: &[&str] = &[
     "message_start",
     "content_block_start",
@@ -97,8 +97,8 @@ const KNOWN: &[&str] = &[
 ];
 
 impl<'a> Frame<'a> {
-    /// A frame that is none of this protocol's is empty: JSON that is no object, or an unknown type whose fields are of
-    /// other types than ours.
+    /// Parses a frame. Frames that are not of this protocol give an empty one: JSON that is not an object, or
+    /// an unknown type whose fields have types other than ours.
     pub(super) fn parse(data: &'a str) -> Result<Self, DecodeError> {
         let error = match serde_json::from_str(data) {
             Ok(frame) => return Ok(frame),
@@ -112,7 +112,7 @@ impl<'a> Frame<'a> {
         let ours = match serde_json::from_str::<Type>(data) {
             Ok(Type { kind: Some(Value::String(kind)) }) => KNOWN.contains(&kind.as_str()),
             Ok(Type { .. }) => false,
-            // No object, or no JSON at all.
+            // It is not an object, or not JSON at all.
             Err(_) => data.starts_with('{') || serde_json::from_str::<IgnoredAny>(data).is_err(),
         };
         if ours { Err(malformed(&error, data)) } else { Ok(Self::default()) }
@@ -120,7 +120,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether it holds values whose text is kept.
+    /// Returns whether the frame holds values that we keep as text.
     pub(super) fn keeps_raw(&self) -> bool {
         let block = self.content_block.as_ref();
         let raw = |block: &Block<'_>| {
@@ -131,7 +131,7 @@ impl Frame<'_> {
     }
 }
 
-/// The text of a frame's block, which only those of hosted tools are kept as.
+/// Returns the raw text of a frame's block. Only blocks of hosted tools are kept that way.
 pub(super) fn block_text(data: &str) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Start<'a> {
@@ -145,7 +145,7 @@ fn malformed(error: &serde_json::Error, data: &str) -> DecodeError {
     DecodeError::malformed(format!("{error} in frame: {}", truncate(data, 256)))
 }
 
-/// Counts grow during an answer; each frame that has them says all that it knows.
+/// Token counts. They grow during an answer, and each frame that has them gives the totals so far.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
@@ -156,7 +156,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// The larger of each: a server that does not know a count says 0 or nothing.
+    /// Takes the larger of each count, because a server that does not know one sends 0 or nothing.
     pub(super) fn grow(&mut self, later: Self) {
         self.input_tokens = self.input_tokens.max(later.input_tokens);
         self.output_tokens = self.output_tokens.max(later.output_tokens);
@@ -166,7 +166,7 @@ impl WireUsage {
             self.cache_read_input_tokens.max(later.cache_read_input_tokens);
     }
 
-    /// Anthropic counts what the cache read and wrote beside the input, we count them in it.
+    /// Converts the counts. Anthropic counts cached tokens beside the input, we count them in it.
     pub(super) fn into_usage(self) -> Usage {
         let cache_read_tokens = self.cache_read_input_tokens.0.unwrap_or(0);
         let cache_write_tokens = self.cache_creation_input_tokens.0.unwrap_or(0);
@@ -179,7 +179,7 @@ impl WireUsage {
             output_tokens,
             cache_read_tokens,
             cache_write_tokens,
-            reasoning_tokens: 0, // it is in the output, and not told apart
+            reasoning_tokens: 0, // part of the output, not counted separately
             total_tokens: input_tokens.saturating_add(output_tokens),
             estimated: false,
         }
@@ -189,7 +189,7 @@ impl WireUsage {
 pub(super) fn finish_reason(reason: &str) -> FinishReason {
     match reason {
         "end_turn" | "stop_sequence" => FinishReason::Stop,
-        // `pause_turn`: tools that the provider runs took long; it goes on when it is asked again.
+        // `pause_turn`: hosted tools took too long, and the answer continues in another request.
         "max_tokens" | "model_context_window_exceeded" | "pause_turn" => FinishReason::Length,
         "tool_use" => FinishReason::ToolCalls,
         "refusal" => FinishReason::ContentFilter,

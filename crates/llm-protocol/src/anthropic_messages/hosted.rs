@@ -1,4 +1,5 @@
-//! Tools that the provider runs: their blocks, kept exact for it and readable for others.
+//! Tools that the provider runs. Their blocks stay exact for the provider and become readable text for
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +9,27 @@ use serde_json::value::RawValue;
 use crate::arguments::owned_object;
 use crate::json::RawJson;
 
-/// Whether a block of this type is a call that the provider runs (`server_tool_use`, `mcp_tool_use`).
+/// Returns whether a block of this type is a call that the provider runs (`server_tool_use`, `mcp_tool_use`).
 pub(super) fn is_call(kind: &str) -> bool {
     kind.ends_with("_tool_use")
 }
 
-/// Whether a block of this type is what came of one (`web_search_tool_result`, `mcp_tool_result`).
+/// Returns whether a block of this type is the result of such a call (`web_search_tool_result`,
+/// `mcp_tool_result`).
 pub(super) fn is_result(kind: &str) -> bool {
     kind.ends_with("_tool_result")
 }
 
-/// The block of a call with the input that was streamed after it.
+/// Returns the block of a call, with the input that streamed after its start.
 pub(super) fn call_block(start: &RawValue, arguments: &str) -> RawJson {
     with_members(start, &[("input", &owned_object(arguments))])
 }
 
-/// A block with members that came after its start.
+/// Returns a block with the members that came after its start.
 pub(super) fn with_members(start: &RawValue, later: &[(&str, &RawJson)]) -> RawJson {
     let mut members: BTreeMap<&str, &RawValue> = match serde_json::from_str(start.get()) {
         Ok(members) => members,
-        // Its names hold escapes: none that we know does. Kept as it came.
+        // The names hold escapes, which no known block does. Keep it as it came.
         Err(_) => return RawJson::parse(start.get()).expect("it is a value of a frame"),
     };
     members.extend(later.iter().map(|(name, value)| (*name, value.raw())));
@@ -35,12 +37,12 @@ pub(super) fn with_members(start: &RawValue, later: &[(&str, &RawJson)]) -> RawJ
     RawJson::parse(text).expect("it was just written")
 }
 
-/// What another model is told of a result, and whether it is a failure.
+/// Returns a result as text for other models, and whether it is a failure.
 pub(super) fn result_text(content: Option<&RawValue>, is_error: Option<bool>) -> (String, bool) {
     let Some(raw) = content else { return (String::new(), is_error.unwrap_or(false)) };
     let mut content: Value = match serde_json::from_str(raw.get()) {
         Ok(content) => content,
-        Err(_) => return (raw.get().to_owned(), is_error.unwrap_or(false)), // too deep for a tree
+        Err(_) => return (raw.get().to_owned(), is_error.unwrap_or(false)), // too deeply nested for a tree
     };
     let failed = is_error.unwrap_or_else(|| {
         content["type"].as_str().is_some_and(|kind| kind.ends_with("_tool_result_error"))
@@ -57,7 +59,7 @@ pub(super) fn result_text(content: Option<&RawValue>, is_error: Option<bool>) ->
     (text, failed)
 }
 
-/// The texts of blocks that are nothing else.
+/// Returns the blocks' texts if all of them are text.
 fn texts(blocks: &[Value]) -> Option<String> {
     let text = |block: &Value| match (block["type"].as_str(), block["text"].as_str()) {
         (Some("text"), Some(text)) => Some(text.to_owned()),
@@ -67,7 +69,7 @@ fn texts(blocks: &[Value]) -> Option<String> {
     Some(texts.join("\n"))
 }
 
-/// Pages that a search found are encrypted for Anthropic: thousands of characters that tell another model nothing.
+/// Removes encrypted search results: thousands of characters that mean nothing to another model.
 fn remove_encrypted(value: &mut Value) {
     match value {
         Value::Object(fields) => {

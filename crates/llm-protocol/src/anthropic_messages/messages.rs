@@ -24,7 +24,7 @@ pub(super) struct WireMessage<'a> {
 }
 
 impl WireMessage<'_> {
-    /// What it is in a round of calls. The blocks of hosted tools say nothing of thinking.
+    /// Returns the message's role in a round of calls. Blocks of hosted tools do not count.
     pub(super) fn in_round(&self) -> Written {
         let is_answer = |block: &Block<'_>| {
             matches!(block, Block::Typed { block: Typed::ToolResult { .. }, .. })
@@ -49,9 +49,9 @@ pub(super) enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    /// Reasoning, on which no mark is accepted.
+    /// Reasoning, which accepts no cache mark.
     Thought(Thought<'a>),
-    /// What the provider sent, verbatim.
+    /// A block that the provider sent, verbatim.
     Exact(RawJson),
 }
 
@@ -94,7 +94,7 @@ pub(super) enum Source<'a> {
     Url { url: &'a str },
 }
 
-/// A result of texts is one text; one with media is a list of blocks.
+/// The content of a result: one text if it has only texts, or a list of blocks if it has media.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Content<'a> {
@@ -102,16 +102,16 @@ pub(super) enum Content<'a> {
     Blocks(Vec<Typed<'a>>),
 }
 
-/// What goes back of our own reasoning.
+/// The provider state of our own reasoning.
 #[derive(Deserialize)]
 struct ReasoningState {
     signature: Option<RawJson>,
     redacted: Option<RawJson>,
-    /// A block of another kind, whole.
+    /// A whole block of another kind.
     block: Option<RawJson>,
 }
 
-/// What goes back of a tool that the provider ran.
+/// The provider state of a tool that the provider ran.
 #[derive(Deserialize)]
 struct HostedState {
     block: RawJson,
@@ -129,7 +129,7 @@ impl<'a> From<Typed<'a>> for Block<'a> {
     }
 }
 
-/// The instructions before the conversation, piece by piece.
+/// Returns the instructions before the conversation, one block per piece.
 pub(super) fn system<'a>(request: &'a LlmRequest, marks: &Breakpoints) -> Vec<Block<'a>> {
     let mut blocks = Vec::new();
     let mut from = Vec::new();
@@ -173,7 +173,7 @@ pub(super) fn messages<'a>(
     writer.messages
 }
 
-/// Text that the provider takes: it refuses blocks of nothing but white space.
+/// Returns whether Anthropic accepts the text: it refuses blocks of only white space.
 fn is_said(text: &str) -> bool {
     !text.trim().is_empty()
 }
@@ -181,9 +181,9 @@ fn is_said(text: &str) -> bool {
 struct Writer<'a> {
     owner: &'a StateOwner,
     messages: Vec<WireMessage<'a>>,
-    /// How many blocks they have in all.
+    /// The number of blocks in all messages.
     blocks: usize,
-    /// The neutral message that each block is from.
+    /// The index of the neutral message that each block comes from.
     from: Vec<usize>,
     ids: CallIds<'a>,
 }
@@ -209,8 +209,8 @@ impl<'a> Writer<'a> {
         self.say(USER, content);
     }
 
-    /// Instructions in the middle have a role of their own only for some models, and only between a user's message and
-    /// the model's; elsewhere they go on with the user's message.
+    /// Writes instructions in the middle. Only some models have a role for them, and only between a user's
+    /// message and the model's; otherwise they continue the user's message.
     fn instructions(&mut self, message: &Message, native: bool, next: Option<Role>) {
         let texts = message.content.iter().filter_map(|part| match part {
             Part::Text(part) => is_said(&part.text).then_some(part.text.as_str()),
@@ -231,8 +231,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// All results of a batch are one message. Those of tools that another provider ran for the message before, if they
-    /// are its end, belong to the same batch.
+    /// Writes all results of a batch as one message. Results of hosted calls that end the previous message
+    /// belong to the same batch.
     fn results(&mut self, message: &'a Message) {
         let mut content = Vec::new();
         for part in &message.content {
@@ -263,8 +263,9 @@ impl<'a> Writer<'a> {
         Typed::ToolResult { tool_use_id, content: result_content(result), is_error }.into()
     }
 
-    /// What the model said, thought and called, in order. A call that another provider ran is a call of ours, and its
-    /// result has to follow in a message of the user; what was said after it comes after that.
+    /// Writes the model's text, thoughts and calls, in order. A call that another provider ran is written as
+    /// ours. Its result must follow in a user message, so text that came after the result comes after that
+    /// message.
     fn assistant(&mut self, message: &'a Message) {
         let mut said: Vec<Block<'a>> = Vec::new();
         let mut answers: Vec<Block<'a>> = Vec::new();
@@ -313,7 +314,7 @@ impl<'a> Writer<'a> {
         Typed::ToolUse { id, name, input: arguments::object(&call.arguments) }.into()
     }
 
-    /// Ours goes back with its signature; that of another model is text.
+    /// Writes reasoning: signed for its own model, as text for another.
     fn reasoning(&self, part: &'a TextPart) -> Option<Block<'a>> {
         let state: Option<ReasoningState> = self.owner.read(part.provider_metadata.as_ref());
         match state {
@@ -330,7 +331,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A mark goes to the last block of its message that takes one, or of a message before.
+    /// Puts each mark on the last block of its message that can take one, or of an earlier message.
     fn mark(&mut self, marks: &Breakpoints) {
         if marks.messages.is_empty() {
             return;
@@ -349,7 +350,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The result that the message holds for a call that a provider ran.
+/// Returns the message's result for a call that a provider ran.
 fn hosted_result<'a>(message: &'a Message, id: &str) -> Option<&'a ToolResult> {
     message.content.iter().find_map(|part| match part {
         Part::ToolResult(result) if result.id == id => Some(result),
@@ -375,7 +376,7 @@ fn media<'a>(mime: &'a str, data: &'a str) -> Typed<'a> {
     }
 }
 
-/// A failure must have content, and of texts only.
+/// Returns a result's content. A failure must have content, and only text.
 fn result_content(result: &ToolResult) -> Content<'_> {
     let is_media = |content: &ToolContent| matches!(content, ToolContent::Media { .. });
     if !result.is_error && result.content.iter().any(is_media) {

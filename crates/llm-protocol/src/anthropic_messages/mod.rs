@@ -6,8 +6,8 @@
 //! ```text
 //! message(s) ─messages→ blocks ─encode→ body │ frames ─decode→ blocks ─state→ providerMetadata ─messages→ blocks
 //! ```
-//! State that goes back: the signature of reasoning, reasoning that the provider has encrypted, and the blocks of tools
-//! that the provider ran and of its summaries of a conversation, verbatim.
+//! State that goes back: the signature of reasoning, encrypted reasoning, and, verbatim, the blocks of hosted
+//! tools and of conversation summaries.
 
 mod block;
 mod decode;
@@ -23,7 +23,7 @@ use crate::framing::Framing;
 use crate::protocol::Spec;
 use crate::state::StateOwner;
 
-/// The version of the bytes that are written; see [`crate::openai_chat::WIRE_VERSION`].
+/// The version of the written bytes; see [`crate::openai_chat::WIRE_VERSION`].
 /// `tests/encode_anthropic_messages.rs` fails when bytes change under the same version.
 pub const WIRE_VERSION: u32 = 1;
 
@@ -32,7 +32,7 @@ pub const ID: &str = "anthropic-messages";
 
 const STATE_KEY: &str = "anthropic";
 
-/// Whether it is one of Anthropic's models, wherever it runs, and none that only speaks their protocol.
+/// Returns whether the model is Anthropic's, on any host, and does not just speak their protocol.
 fn is_anthropics(owner: &StateOwner) -> bool {
     owner.key() == STATE_KEY || owner.model().contains("claude")
 }

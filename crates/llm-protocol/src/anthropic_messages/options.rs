@@ -1,4 +1,4 @@
-//! Model Request Options of Claude, in the names of the AI SDK, and what they mean for the controls.
+//! Claude's Model Request Options, in the AI SDK's names, and their effects on the controls.
 
 use serde_json::Value;
 
@@ -27,21 +27,22 @@ pub(super) const OPTIONS: OptionTable = OptionTable {
     fixed: &["model", "system", "messages", "tools", "tool_choice", "stream"],
 };
 
-/// No field of the body but of its `tool_choice`.
+/// A field of `tool_choice`, not of the body itself.
 const ONE_AT_A_TIME: &str = "disable_parallel_tool_use";
 
-/// What an answer may have where nobody said: the protocol demands a bound.
+/// The bound on an answer, in tokens, if the request has none. The protocol demands one.
 const DEFAULT_MAX_TOKENS: u64 = 4096;
 
-/// What the options and controls of a request come to.
+/// The combined options and controls of a request.
 pub(super) struct Asked<'a> {
     pub(super) controls: Vec<(&'a str, Value)>,
     pub(super) fields: BodyFields,
-    /// The model is to call one tool at a time.
+    /// The model may call only one tool at a time.
     pub(super) one_at_a_time: bool,
 }
 
-/// `cannot_think`: the conversation ends in a round of calls that began without a thought.
+/// Combines options and controls. `cannot_think`: the conversation ends in a round of calls that began
+/// without thinking.
 pub(super) fn asked<'a>(
     request: &LlmRequest,
     dialect: &'a Dialect,
@@ -55,7 +56,7 @@ pub(super) fn asked<'a>(
         }
     }
     let is_demanded = fields.get("thinking").is_some_and(is_demanded);
-    // A tool that must be called and thinking exclude each other, too: a 400.
+    // A forced tool call excludes thinking, too: Anthropic answers 400.
     if (is_demanded && cannot_think) || (thinks(&fields) && is_forced(&request.tool_choice)) {
         leave_out_thinking(&mut fields);
     }
@@ -66,7 +67,7 @@ pub(super) fn asked<'a>(
     Asked { controls, fields, one_at_a_time }
 }
 
-/// With what is refused, or means nothing, without it.
+/// Removes thinking and the fields that are refused or mean nothing without it.
 fn leave_out_thinking(fields: &mut BodyFields) {
     fields.take("thinking");
     let edits = fields.take("context_management").and_then(without_thinking_edits);
@@ -78,8 +79,8 @@ fn leave_out_thinking(fields: &mut BodyFields) {
     }
 }
 
-/// Thinking is part of the bounded answer, so the bound is above its budget; and with it the provider accepts no
-/// temperature, no top k, and a top p of 0.95 at least.
+/// Returns the generation controls. Thinking counts towards the bounded answer, so the bound must exceed its
+/// budget. With thinking, the provider accepts no temperature, no top k, and a top p of at least 0.95.
 /// <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking#feature-compatibility>
 fn controls<'a>(
     request: &LlmRequest,
@@ -120,7 +121,7 @@ fn is_forced(choice: &ToolChoice) -> bool {
     }
 }
 
-/// `{"budgetTokens": 1}` as the body has it, at every depth: `{"budget_tokens": 1}`.
+/// Converts names to snake case at every depth: `{"budgetTokens": 1}` becomes `{"budget_tokens": 1}`.
 fn snake_members(value: Value) -> Value {
     match value {
         Value::Object(members) => {

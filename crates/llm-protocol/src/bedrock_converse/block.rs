@@ -1,4 +1,4 @@
-//! The blocks that an answer is made of. Text and reasoning have no start event: they begin with their first delta.
+//! The blocks of an answer. Text and reasoning have no start event: they begin with their first delta.
 
 use serde_json::value::RawValue;
 
@@ -12,15 +12,16 @@ use crate::event::LlmEvent;
 use crate::message::ToolCall;
 use crate::state::StateOwner;
 
-/// No answer calls as many tools; a stream that does is broken.
+/// The most calls of one answer. A stream with more is broken.
 const MAX_CALLS: usize = 256;
-/// The bound on what is kept of an answer until its blocks stop: arguments, signatures, hosted results.
+/// The bound on the arguments, signatures and hosted results kept from one answer until its blocks stop, in
+/// bytes.
 const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Blocks {
     owner: StateOwner,
-    /// The text or reasoning that is being written; there is one at most.
+    /// The open text or reasoning; at most one.
     part: Option<OpenPart>,
     parts: usize,
     calls: Vec<Call>,
@@ -44,7 +45,7 @@ impl Blocks {
         Self { owner, part: None, parts: 0, calls, results, kept_bytes: 0 }
     }
 
-    /// Whether a call waits for a result of ours.
+    /// Returns whether a call waits for a result from us.
     pub(super) fn wants_results(&self) -> bool {
         self.calls.iter().any(|call| !call.hosted)
     }
@@ -135,7 +136,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Pieces of a hosted tool's result.
+    /// Adds pieces of a hosted tool's result.
     pub(super) fn result(&mut self, index: u64, pieces: &[&RawValue]) -> Result<(), DecodeError> {
         self.keep(pieces.iter().map(|piece| piece.get().len()).sum())?;
         if let Some(result) = self.results.iter_mut().rev().find(|result| result.is_open(index)) {
@@ -144,7 +145,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Ends the block of this index, whatever it is.
+    /// Ends the block with this index, of any kind.
     pub(super) fn stop(&mut self, index: u64, events: &mut Vec<LlmEvent>) {
         if self.part.as_ref().is_some_and(|part| part.index == index) {
             self.end_part(events);
@@ -174,7 +175,7 @@ impl Blocks {
         self.results.iter().filter_map(HostedResult::open_index)
     }
 
-    /// The open part of this kind and index, begun if it is another that is open.
+    /// Returns the open part of this kind and index; ends another open part and begins this one if needed.
     fn part(&mut self, kind: PartKind, index: u64, events: &mut Vec<LlmEvent>) -> &mut OpenPart {
         if self.part.as_ref().is_some_and(|part| part.kind != kind || part.index != index) {
             self.end_part(events);

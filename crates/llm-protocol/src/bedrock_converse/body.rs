@@ -14,13 +14,13 @@ use crate::request::{ControlNames, LlmRequest, SystemPart};
 use crate::thinking::{is_demanded, is_round_without_thought, without_thinking_betas};
 
 const INFERENCE: &str = "inferenceConfig";
-/// Fields for the model itself, which Converse does not know.
+/// Fields for the model itself, unknown to Converse.
 const ADDITIONAL: &str = "additionalModelRequestFields";
-/// The two names under which Claude takes it, among those fields.
+/// Claude's two names for thinking, among those fields.
 const THINKING: [&str; 2] = ["reasoning_config", "thinking"];
-/// An option, no field: see [`reason`].
+/// An option, not a field: see [`reason`].
 const REASONING: &str = "reasoningConfig";
-/// What an answer may have beside its reasoning where nothing is said.
+/// The bound on an answer beside its reasoning, in tokens, if the request has none.
 const DEFAULT_MAX_TOKENS: u64 = 4096;
 
 const OPTIONS: OptionTable = OptionTable {
@@ -41,11 +41,11 @@ const OPTIONS: OptionTable = OptionTable {
 
 /// Writes the body of a streamed conversation.
 ///
-/// - Roles alternate: neighbours of one role become one message. Instructions in the middle are wrapped.
+/// - Roles alternate: neighbouring messages of one role become one. Instructions in the middle are wrapped.
 /// - Arguments are sent as a JSON object; a failed result has the status `error`.
-/// - Blank texts and messages of nothing are left out: they are refused.
-/// - Claude is not asked to think in a round of calls that began without it ([`crate::thinking`]).
-/// - Options: `bedrock` in the names of the AI SDK, `bedrock-converse` as fields of the body.
+/// - Blank texts and empty messages are left out, because Bedrock refuses them.
+/// - A round of calls that began without thinking gets no thinking budget ([`crate::thinking`]).
+/// - Options: `bedrock` in the AI SDK's names, `bedrock-converse` as body fields.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
     let Source { request, dialect, owner, .. } = source;
     let marks = Breakpoints::of(request);
@@ -68,7 +68,8 @@ pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Resu
     body.tail(&[], &fields)
 }
 
-/// Blank pieces are refused; the mark of one goes to the piece before it.
+/// Returns the instructions. Bedrock refuses blank pieces, so the mark of a blank one goes to the piece
+/// before it.
 fn system<'a>(parts: &'a [SystemPart], (marks, point): (&[usize], CachePoint)) -> Vec<Content<'a>> {
     let mut blocks = Vec::new();
     for (at, SystemPart::Text { text }) in parts.iter().enumerate() {
@@ -80,8 +81,8 @@ fn system<'a>(parts: &'a [SystemPart], (marks, point): (&[usize], CachePoint)) -
     blocks
 }
 
-/// Puts the generation controls below what the options say of them, and takes out what the dialect omits, and thinking
-/// with a budget where the model cannot.
+/// Adds the generation controls, which the options override. Removes those that the dialect omits, and a
+/// thinking budget if the model cannot think now.
 fn controls(request: &LlmRequest, dialect: &Dialect, cannot_think: bool, fields: &mut BodyFields) {
     let inference = request.generation.named(&ControlNames {
         max_tokens: "maxTokens",
@@ -120,13 +121,15 @@ fn controls(request: &LlmRequest, dialect: &Dialect, cannot_think: bool, fields:
     }
 }
 
-/// A dialect names controls as most protocols do (`top_p`); here they are in camelCase and one object deeper.
+/// Returns whether the dialect omits a control. Dialects use other protocols' names (`top_p`); here names are
+/// in camelCase.
 fn is_omitted(key: &str, dialect: &Dialect) -> bool {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
     dialect.omit.iter().any(|name| plain(name) == plain(key))
 }
 
-/// Converse has no such control. Nova takes it in an object of its own; the others by the name that Claude has for it.
+/// Adds top k, which Converse does not have. Nova takes it in an object of its own, the others under Claude's
+/// name.
 /// <https://docs.aws.amazon.com/nova/latest/userguide/using-converse-api.html>
 fn add_top_k(model: &str, top_k: u64, additional: &mut Map<String, Value>) {
     if model.contains("amazon.nova") {
@@ -136,8 +139,8 @@ fn add_top_k(model: &str, top_k: u64, additional: &mut Map<String, Value>) {
     }
 }
 
-/// How much a model may think, as each family has it. With a budget, Claude takes no temperature and no top_k, and the
-/// whole answer must have room for more than the budget.
+/// Adds the reasoning effort or budget in each family's form. With a budget, Claude accepts no temperature
+/// and no top_k, and the bound on the answer must exceed the budget.
 /// <https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-extended-thinking.html>
 fn reason(
     (model, cannot_think): (&str, bool),
@@ -187,7 +190,7 @@ fn is_claude(model: &str) -> bool {
     model.contains("anthropic") || model.contains("claude")
 }
 
-/// A field for Claude when it cannot think.
+/// Keeps a field for Claude if it is allowed without thinking.
 fn without_thinking((name, value): (String, Value)) -> Option<(String, Value)> {
     match name.as_str() {
         name if THINKING.contains(&name) && is_demanded(&value) => None,

@@ -1,4 +1,4 @@
-//! What messages are made of on the wire.
+//! The content of messages on the wire.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::bedrock_converse::media::MediaBlock;
 use crate::cache::wire_ttl;
 use crate::json::RawJson;
 
-/// A block, in JSON an object of one member.
+/// A block; in JSON an object with one member.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Content<'a> {
@@ -33,7 +33,7 @@ pub(super) enum Content<'a> {
     Document(MediaBlock<'a>),
     Video(MediaBlock<'a>),
     CachePoint(CachePoint),
-    /// As Bedrock sent it.
+    /// A block that Bedrock sent, verbatim.
     #[serde(untagged)]
     Verbatim(RawJson),
 }
@@ -49,7 +49,7 @@ pub(super) enum Reasoning<'a> {
     RedactedContent(String),
 }
 
-/// What comes before it is kept in the prompt cache.
+/// A cache point: the content before it is kept in the prompt cache.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct CachePoint {
     #[serde(rename = "type")]
@@ -59,7 +59,7 @@ pub(super) struct CachePoint {
 }
 
 impl CachePoint {
-    /// For so many seconds.
+    /// Makes a cache point that lasts `ttl_seconds`.
     /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_CachePointBlock.html>
     pub(super) fn of(ttl_seconds: Option<u32>) -> Self {
         Self { kind: "default", ttl: wire_ttl(ttl_seconds) }
@@ -67,7 +67,7 @@ impl CachePoint {
 }
 
 impl<'a> Content<'a> {
-    /// Text that says something: Bedrock refuses blank ones.
+    /// Makes a text block, or none if the text is blank: Bedrock refuses those.
     pub(super) fn said(text: impl Into<Cow<'a, str>>) -> Option<Self> {
         let text = text.into();
         (!text.trim().is_empty()).then_some(Self::Text(text))

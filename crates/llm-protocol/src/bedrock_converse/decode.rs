@@ -13,8 +13,8 @@ use crate::surrogates::Halves;
 
 /// Turns the frames of one answer into events.
 ///
-/// The answer is over with its `metadata`, which comes after `messageStop`; one that stops between them is whole, but
-/// does not say what it cost.
+/// The answer ends with its `metadata`, which comes after `messageStop`. If the stream stops between the two,
+/// the answer is whole but its usage is unknown.
 #[derive(Debug)]
 pub struct Decoder {
     blocks: Blocks,
@@ -33,7 +33,7 @@ impl Decoder {
     /// Takes one event, as [`crate::Framing::AwsEventStream`] writes it.
     ///
     /// # Errors
-    /// The provider reports an error, the frame is no JSON of this protocol, or a bound is passed.
+    /// The provider reports an error, the frame is not JSON of this protocol, or a bound is exceeded.
     pub fn push(&mut self, frame: &str) -> Result<Vec<LlmEvent>, DecodeError> {
         let mut events = Vec::new();
         if self.done {
@@ -69,13 +69,14 @@ impl Decoder {
         Ok(events)
     }
 
-    /// Whether the stream has said that it is over. Nothing after it is read.
+    /// Returns whether the stream has announced its end. Later frames are ignored.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Ends the stream: returns the end of what began after the message stopped, `StepFinish` and `Finish`.
+    /// Ends the stream: closes parts that began after the message stopped, and returns `StepFinish` and
+    /// `Finish`.
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] if the message did not stop.
@@ -84,7 +85,7 @@ impl Decoder {
         let mut events = Vec::new();
         self.blocks.stop_all(&mut events);
         if reason == FinishReason::Stop && self.blocks.wants_results() {
-            reason = FinishReason::ToolCalls; // a call that was forced
+            reason = FinishReason::ToolCalls; // a forced call
         }
         let usage = self.usage;
         events.push(LlmEvent::StepFinish { reason, usage });
@@ -121,7 +122,7 @@ fn failed(name: &str, exception: Exception<'_>) -> DecodeError {
     classify_in_stream(&json!({ "type": name, "message": message })).into()
 }
 
-/// JSON that is no object is ignored; anything else that cannot be read means that this is not the protocol.
+/// Parses a frame. JSON that is not an object is ignored; anything else unreadable is not this protocol.
 fn parse(frame: &str) -> Result<Frame<'_>, DecodeError> {
     let error = match serde_json::from_str(frame) {
         Ok(frame) => return Ok(frame),

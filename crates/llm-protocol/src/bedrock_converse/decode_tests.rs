@@ -161,7 +161,7 @@ fn what_is_open_when_the_message_stops_is_closed_and_a_forced_call_is_one() {
     ];
     assert_eq!(events[..4], expected);
     assert_eq!(events[4..], end(FinishReason::ToolCalls));
-    // So is what comes after it (found by the fuzzer).
+    // A part that begins after the stop is closed too (found by the fuzzer).
     for frames in [[text(0, "cut"), STOP.to_owned()], [STOP.to_owned(), text(0, "late")]] {
         let open = decode(&[&frames[0], &frames[1]]);
         assert_eq!(open[2], LlmEvent::TextEnd { id: id("text-0"), provider_metadata: None });
@@ -216,7 +216,7 @@ fn the_answer_is_over_with_its_usage_and_whole_without_it() {
         r#"{"metadata":{"usage":{"inputTokens":3,"outputTokens":2,"totalTokens":5},"metrics":{}}}"#;
     let zeros = r#"{"metadata":{"usage":{"inputTokens":0,"outputTokens":0,"totalTokens":0}}}"#;
     for frame in [usage, zeros] {
-        assert_eq!(decoder.push(frame), Ok(vec![])); // before the message stopped: it goes on
+        assert_eq!(decoder.push(frame), Ok(vec![])); // usage before the message stopped does not end it
         assert!(!decoder.is_done());
     }
     decoder.push(STOP).unwrap();
@@ -258,7 +258,7 @@ fn unknown_frames_are_ignored_and_what_is_no_frame_is_malformed() {
     assert!(matches!(fail(&[&input(0, "{}")]), DecodeError::Malformed { .. }), "no call is open");
     let nameless =
         r#"{"contentBlockStart":{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"a"}}}}"#;
-    // Finding scenarios F10: the model is told of a call without a name.
+    // Finding scenarios F10: the model gets a failure for a call without a name.
     let begun = Decoder::new(StateOwner::new("bedrock", "m")).push(nameless).unwrap();
     assert!(
         matches!(&begun[..], [LlmEvent::ToolInputStart { name, .. }] if name == "unnamed"),
@@ -309,7 +309,7 @@ fn what_is_kept_is_bounded() {
 }
 
 proptest! {
-    /// Whatever comes, a decoder answers with events or an error.
+    /// Any frames give events or an error.
     #[test]
     fn no_frame_makes_the_decoder_panic(frames in prop::collection::vec(
         "[\\[\\]{}:,\"a-z0-9]{0,40}|\\{\"contentBlock(Start|Delta|Stop)\":\\{(\"contentBlockIndex\":[0-2],)?\"(start|delta)\":\\{\"(toolUse|toolResult|text|reasoningContent)\":(\"t\"|\\[\\]|\\{(\"name\":\"t\",)?\"(input|toolUseId|signature|redactedContent)\":\"[A=1{]{0,4}\"\\})\\}\\}\\}", 0..12,

@@ -1,5 +1,5 @@
-//! The conversation: neutral messages in, Bedrock's out. Roles alternate there, so what follows in one role is one
-//! message; instructions in the middle and results are the user's.
+//! Writes the conversation as Bedrock's messages. Roles alternate there, so neighbouring messages of one role
+//! become one; instructions in the middle and results belong to the user.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub(super) struct WireMessage<'a> {
 }
 
 impl WireMessage<'_> {
-    /// What it is in a round of calls. The blocks of hosted tools say nothing of thinking.
+    /// Returns the message's role in a round of calls. Blocks of hosted tools do not count.
     pub(super) fn in_round(&self) -> Written {
         let is_answer = |block: &Content<'_>| matches!(block, Content::ToolResult { .. });
         let mut own = self.content.iter().filter(|block| !matches!(block, Content::Verbatim(_)));
@@ -34,7 +34,7 @@ impl WireMessage<'_> {
     }
 }
 
-/// What we keep of an answer for its provider.
+/// The provider state of a part.
 #[derive(Deserialize)]
 struct State {
     signature: Option<String>,
@@ -49,7 +49,7 @@ struct Writer<'a> {
     documents: Documents,
 }
 
-/// The messages, with a cache point after those at `marks`.
+/// Writes the messages, with a cache point after those at `marks`.
 pub(super) fn messages<'a>(
     messages: &'a [Message],
     (marks, point): (&[usize], CachePoint),
@@ -68,7 +68,7 @@ pub(super) fn messages<'a>(
 }
 
 impl<'a> Writer<'a> {
-    /// Whether there was anything to write.
+    /// Writes a message and returns whether it had any content.
     fn message(&mut self, message: &'a Message) -> bool {
         let parts = || message.content.iter().filter(|part| can_carry(message.role, part));
         match message.role {
@@ -92,8 +92,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Calls that another provider ran are answered here as ours are, by a message of the user; what was said after that
-    /// comes after it.
+    /// Writes an assistant message. Calls that another provider ran are answered in a user message, as ours
+    /// are; text that came after their results comes after that message.
     fn assistant(&mut self, message: &'a Message) -> bool {
         let (mut said, mut answers) = (Vec::new(), Vec::new());
         let mut wrote = false;
@@ -148,7 +148,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Reasoning goes back signed to the model that wrote it; to any other it is plain text.
+    /// Writes reasoning: signed for the model that wrote it, as plain text for any other.
     fn reasoning(&self, part: &'a TextPart) -> Option<Content<'a>> {
         let state = self.owner.read::<State>(part.provider_metadata.as_ref());
         let reasoning = match state {
@@ -187,7 +187,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A document is refused where no text is beside it.
+/// Adds a text to a message that has a document but no text, because Bedrock refuses it otherwise.
 /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_DocumentBlock.html>
 fn introduced(mut content: Vec<Content<'_>>) -> Vec<Content<'_>> {
     let is_document = |part: &Content<'_>| matches!(part, Content::Document(_));

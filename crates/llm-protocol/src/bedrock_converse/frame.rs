@@ -1,5 +1,5 @@
-//! The frames of a Converse stream, as far as we read them: an object of one member, the event. Everything in it may
-//! be absent or null.
+//! The frames of a Converse stream, with the fields that we read. A frame is an object with one member, the
+//! event. Each of its fields may be absent or null.
 
 use std::fmt;
 
@@ -17,14 +17,14 @@ pub(super) enum Frame<'a> {
     Stop(BlockStop),
     MessageStop(MessageStop<'a>),
     Metadata(Metadata),
-    /// Of this name; also `error`, for what the framing reports.
+    /// An exception of this name, or `error` for one that the framing reports.
     Exception(String, Exception<'a>),
-    /// Providers add events; that is no error.
+    /// Providers add events, which is not an error.
     Unknown,
 }
 
 impl Frame<'_> {
-    /// Whether it holds values whose text is kept.
+    /// Returns whether the frame holds values that we keep as text.
     pub(super) fn keeps_raw(&self) -> bool {
         match self {
             Self::Delta(more) => {
@@ -95,7 +95,7 @@ pub(super) struct Start<'a> {
 pub(super) struct ToolUseStart<'a> {
     pub(super) tool_use_id: Option<Text<'a>>,
     pub(super) name: Option<Text<'a>>,
-    /// `server_tool_use`: Bedrock runs it.
+    /// `server_tool_use` if Bedrock runs it.
     #[serde(rename = "type")]
     pub(super) kind: Option<Text<'a>>,
 }
@@ -124,7 +124,7 @@ pub(super) struct Delta<'a> {
     pub(super) text: Option<Text<'a>>,
     pub(super) tool_use: Option<ToolUseDelta<'a>>,
     pub(super) reasoning_content: Option<ReasoningDelta<'a>>,
-    /// Pieces of a hosted tool's result, kept as they are.
+    /// Pieces of a hosted tool's result, verbatim.
     #[serde(borrow)]
     pub(super) tool_result: Option<Vec<&'a RawValue>>,
 }
@@ -167,7 +167,7 @@ pub(super) struct Metadata {
 pub(super) struct Exception<'a> {
     #[serde(alias = "Message")]
     pub(super) message: Option<Text<'a>>,
-    /// Of an `error`, whose name says nothing.
+    /// The code of an `error`, whose name says nothing.
     pub(super) code: Option<Text<'a>>,
 }
 
@@ -182,7 +182,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Bedrock counts what its cache read and wrote beside the input.
+    /// Converts the counts. Bedrock counts cached tokens beside the input, we count them in it.
     pub(super) fn into_usage(self) -> Usage {
         let cache_read_tokens = self.cache_read_input_tokens.0.unwrap_or(0);
         let cache_write_tokens = self.cache_write_input_tokens.0.unwrap_or(0);
@@ -195,7 +195,7 @@ impl WireUsage {
             output_tokens,
             cache_read_tokens,
             cache_write_tokens,
-            reasoning_tokens: 0, // it does not say
+            reasoning_tokens: 0, // Bedrock does not report it
             total_tokens: self.total_tokens.0.unwrap_or(0).max(sum),
             estimated: false,
         }

@@ -1,4 +1,5 @@
-//! Tools that Bedrock runs itself (system tools, such as `nova_grounding`): their blocks are kept as they are sent back.
+//! Tools that Bedrock runs itself (system tools, such as `nova_grounding`). Their blocks are sent back
+//! verbatim.
 //! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolResultBlockStart.html>
 
 use serde::{Deserialize, Serialize};
@@ -30,18 +31,18 @@ struct ResultBlock<'a> {
     kind: &'a Option<String>,
 }
 
-/// A block of one member, as JSON.
+/// Returns a block of one member, as JSON.
 fn block(member: &str, value: &impl Serialize) -> RawJson {
     let value = serde_json::to_string(value).expect("its keys are strings");
     RawJson::parse(format!("{{\"{member}\":{value}}}")).expect("written from JSON")
 }
 
-/// The block of a call that Bedrock ran.
+/// Returns the block of a call that Bedrock ran.
 pub(super) fn call_block(id: &str, name: &str, input: &RawJson) -> RawJson {
     block("toolUse", &CallBlock { tool_use_id: id, name, input, kind: "server_tool_use" })
 }
 
-/// A result that Bedrock is writing.
+/// A result while Bedrock still writes it.
 #[derive(Debug)]
 pub(super) struct HostedResult {
     /// None once it is complete.
@@ -52,7 +53,7 @@ pub(super) struct HostedResult {
     content: Vec<Box<RawValue>>,
 }
 
-/// A piece of a result, as far as another provider can be told.
+/// A piece of a result, reduced to the text that other providers can read.
 #[derive(Deserialize)]
 struct Piece {
     text: Option<String>,

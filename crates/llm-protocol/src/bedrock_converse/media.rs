@@ -1,4 +1,4 @@
-//! Images, documents and videos as Bedrock takes them: by format, in base64.
+//! Images, documents and videos in Bedrock's form: by format, in base64.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::media::not_shown;
 #[derive(Serialize)]
 pub(super) struct MediaBlock<'a> {
     format: &'static str,
-    /// Documents want one.
+    /// A name, which only documents need.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     source: Source<'a>,
@@ -54,11 +54,11 @@ const VIDEOS: &[(&str, &str)] = &[
     ("video/mpeg", "mpeg"),
 ];
 
-/// Numbers the documents of a request: they want names, which the model sees and which must not repeat.
+/// Numbers the documents of a request. Bedrock wants unique names for them, which the model sees.
 #[derive(Default)]
 pub(super) struct Documents(usize);
 
-/// The block, or a text in its place. Bedrock fetches nothing but what is in S3.
+/// Returns the block, or a text in its place. Bedrock fetches only from S3.
 pub(super) fn block<'a>(mime: &str, data: &'a str, documents: &mut Documents) -> Content<'a> {
     let fetched = data.split_once("://").map(|(scheme, _)| scheme);
     let source = match fetched {

@@ -1,7 +1,8 @@
-//! Amazon Bedrock's Converse API, as it streams.
+//! Amazon Bedrock's Converse API, streamed.
 //!
-//! Source: <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html> and the recordings
-//! in `tests/recordings`. Each quirk of the models behind it is a named function beside the code that meets it.
+//! Source: <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html> and the
+//! recordings in `tests/recordings`. Each quirk of the models behind it has a named function beside the code
+//! that handles it.
 
 mod block;
 mod body;
@@ -21,7 +22,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::framing::Framing;
 use crate::protocol::Spec;
 
-/// The version of the bytes that are written: see [`crate::openai_chat::WIRE_VERSION`].
+/// The version of the written bytes: see [`crate::openai_chat::WIRE_VERSION`].
 pub const WIRE_VERSION: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.
@@ -39,7 +40,7 @@ pub(crate) const SPEC: Spec = Spec {
     write: body::write,
 };
 
-/// RFC 3986's unreserved characters; a model's `:` and an ARN's `/` are not among them.
+/// Keeps RFC 3986's unreserved characters; a model's `:` and an ARN's `/` are escaped.
 const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 fn path(model: &str) -> String {

@@ -1,4 +1,4 @@
-//! A text or reasoning part that is being written.
+//! An open text or reasoning part.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -54,7 +54,8 @@ impl OpenPart {
         self.signature.push_str(signature);
     }
 
-    /// Adds bytes in base64. Pieces that end in padding cannot be joined as texts.
+    /// Adds bytes in base64. Pieces that end in padding are decoded first, because their texts cannot be
+    /// joined.
     pub(super) fn redact(&mut self, base64: &str) -> Result<(), DecodeError> {
         if !self.redacted.ends_with('=') {
             self.redacted.push_str(base64);

@@ -45,7 +45,7 @@ enum Choice<'a> {
 #[derive(Serialize)]
 struct Nothing {}
 
-/// Those of the request; the prompt cache ends after the one that is marked.
+/// Returns the request's tools, with a cache point after the marked one.
 pub(super) fn ours<'a>(
     request: &'a LlmRequest,
     marked: Option<(usize, CachePoint)>,
@@ -61,13 +61,14 @@ pub(super) fn ours<'a>(
     })
 }
 
-/// None where there are no tools.
+/// Returns the tool configuration, or `None` without tools.
 pub(super) fn config<'a>(
     request: &'a LlmRequest,
     mut tools: Vec<Offered<'a, Tool<'a>>>,
 ) -> Option<ToolConfig<'a>> {
     let called = request.called_tools();
-    // Bedrock has no `none`: without tools nothing can be called, but a conversation with calls must have them.
+    // Bedrock has no `none`. Leaving the tools out prevents calls, but a conversation with calls must define
+    // them.
     if request.tool_choice == ToolChoice::None && called.is_empty() {
         return None;
     }
@@ -85,8 +86,9 @@ pub(super) fn config<'a>(
     Some(ToolConfig { tools, tool_choice })
 }
 
-/// A conversation with calls is refused without tools ("The toolConfig field must be defined when using toolUse and
-/// toolResult content blocks"), so one that offers none any more names those that were called.
+/// Bedrock refuses a conversation with calls but without tools ("The toolConfig field must be defined when
+/// using toolUse and toolResult content blocks"). So a request that offers no tools any more defines the
+/// called ones.
 fn tool_of_history(name: Cow<'_, str>) -> Tool<'_> {
     let any = serde_json::from_str(r#"{"type":"object"}"#).expect("it is JSON");
     Tool::Spec { name, description: "", input_schema: Schema { json: any } }

@@ -1,4 +1,4 @@
-//! The conversation as contents of parts.
+//! Writes the conversation as contents of parts.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub(super) struct Content<'a> {
 #[serde(untagged)]
 enum WirePart<'a> {
     Made(MadePart<'a>),
-    /// What the provider sent, verbatim.
+    /// A part that the provider sent, verbatim.
     Exact(RawJson),
 }
 
@@ -78,12 +78,12 @@ struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<RawJson>,
     response: Outcome<'a>,
-    /// What the model is shown with it.
+    /// Media that the model sees with the result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Body<'a>>,
 }
 
-/// Gemini takes any object as what came of a call; only `error` has a meaning of its own.
+/// The result of a call. Gemini accepts any object; only `error` has a special meaning.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Outcome<'a> {
@@ -91,7 +91,7 @@ enum Outcome<'a> {
     Failed { error: Cow<'a, str> },
 }
 
-/// What goes back of our own thoughts and texts.
+/// The provider state of our own thoughts and texts.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct TextState {
@@ -99,7 +99,7 @@ struct TextState {
     thought_signature: Option<RawJson>,
 }
 
-/// What goes back of our own calls.
+/// The provider state of our own calls.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CallState {
@@ -107,7 +107,7 @@ struct CallState {
     thought_signature: Option<RawJson>,
 }
 
-/// What goes back of code that the provider ran.
+/// The provider state of code that the provider ran.
 #[derive(Deserialize)]
 struct HostedState {
     part: RawJson,
@@ -140,8 +140,8 @@ pub(super) fn contents<'a>(request: &'a LlmRequest, owner: &'a StateOwner) -> Ve
 const USER: &str = "user";
 const MODEL: &str = "model";
 
-/// From Gemini 3 on, a batch of calls whose first has no signature is refused; what stands in for the signature of
-/// calls that another model made is Google's own word for it.
+/// Google's own stand-in for the signature of calls that another model made. From Gemini 3 on, it refuses a
+/// batch of calls whose first call has no signature.
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>
 const FOREIGN_SIGNATURE: &str = "\"skip_thought_signature_validator\"";
 
@@ -156,15 +156,15 @@ fn is_third_generation(model: &str) -> bool {
 struct Writer<'a> {
     owner: &'a StateOwner,
     contents: Vec<Content<'a>>,
-    /// The ids that the provider gave its calls, by ours.
+    /// The provider's ids of its calls, by ours.
     call_ids: HashMap<&'a str, RawJson>,
-    /// Whether the model is of the third generation or later: calls of others need a stand-in for their signature then,
-    /// and what a result shows belongs into it.
+    /// The model is of the third generation or later: calls of other models need a stand-in signature, and
+    /// media of a result go inside the result.
     third: bool,
 }
 
 impl<'a> Writer<'a> {
-    /// Roles alternate: what the same one goes on to say is one content.
+    /// Adds parts. Roles alternate, so consecutive parts of one role become one content.
     fn say(&mut self, role: &'static str, parts: Vec<WirePart<'a>>) {
         match self.contents.last_mut() {
             _ if parts.is_empty() => {}
@@ -183,7 +183,7 @@ impl<'a> Writer<'a> {
         self.say(USER, parts);
     }
 
-    /// There is no role for instructions in the middle.
+    /// Writes instructions in the middle as user content, because Gemini has no role for them.
     fn instructions(&mut self, message: &Message) {
         let texts = message.content.iter().filter_map(|part| match part {
             Part::Text(part) => Some(part.text.as_str()),
@@ -206,7 +206,7 @@ impl<'a> Writer<'a> {
         self.say(USER, parts);
     }
 
-    /// Images of a result follow it, or are in it where the model takes that.
+    /// Writes a result. Its images go inside it if the model accepts that, otherwise after it.
     /// <https://ai.google.dev/gemini-api/docs/function-calling#multimodal>
     fn result(&self, result: &'a ToolResult, parts: &mut Vec<WirePart<'a>>) {
         let texts: Vec<&str> = result
@@ -239,8 +239,9 @@ impl<'a> Writer<'a> {
         parts.extend(after.into_iter().map(WirePart::from));
     }
 
-    /// What the model said, thought and called, in order. Code that another provider ran is a call of ours, and its
-    /// result has to follow in a content of the user; what was said after it comes after that.
+    /// Writes the model's text, thoughts and calls, in order. Code that another provider ran is written as a
+    /// call of ours. Its result must follow in a user content, so text that came after the result comes after
+    /// that content.
     fn assistant(&mut self, message: &'a Message) {
         let mut said: Vec<WirePart<'a>> = Vec::new();
         let mut answers: Vec<WirePart<'a>> = Vec::new();
@@ -311,7 +312,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Ours goes back as the thought that it was; that of another model is text.
+    /// Writes reasoning: as a thought for its own model, as text for another.
     fn reasoning(&self, part: &'a TextPart) -> Option<WirePart<'a>> {
         let state: Option<TextState> = self.owner.read(part.provider_metadata.as_ref());
         let Some(TextState { thought, thought_signature }) = state else {
@@ -322,7 +323,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Whether the message holds the result of a call that a provider ran.
+/// Returns whether the message holds the result of a call that a provider ran.
 fn has_result(message: &Message, id: &str) -> bool {
     message.content.iter().any(|part| match part {
         Part::ToolResult(result) => result.id == id,
@@ -338,7 +339,7 @@ fn media<'a>(mime: &'a str, data: &'a str) -> Body<'a> {
     }
 }
 
-/// What a result can show.
+/// Returns whether a result can contain this media.
 fn is_shown(media: &Body<'_>) -> bool {
     let known = ["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"];
     matches!(media, Body::InlineData(data) if known.contains(&data.mime_type))

@@ -14,18 +14,18 @@ use crate::state::StateOwner;
 use crate::surrogates::Halves;
 use crate::text::Text;
 
-/// No answer has as many calls; a stream that does is broken.
+/// The most calls of one answer. A stream with more is broken.
 const MAX_CALLS: usize = 256;
-/// The bound on all arguments, signatures and hosted parts of an answer together.
+/// The bound on all arguments, signatures and hosted parts of one answer together, in bytes.
 const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
 
-/// The name of the tool with which the provider runs code.
+/// The name of the tool for code that the provider runs.
 const CODE_EXECUTION: &str = "code_execution";
 
 /// Turns the frames of one answer into events.
 ///
-/// A frame that is a JSON object without anything that we know is ignored, and so is such a part. Calls come whole.
-/// What is counted may come after the reason, so the answer ends with the stream: [`Decoder::finish`].
+/// It ignores frames and parts without any known field. Calls come whole. Usage may come after the finish
+/// reason, so the answer ends with the stream: [`Decoder::finish`].
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
@@ -35,7 +35,7 @@ pub struct Decoder {
     calls: usize,
     /// Ids of the calls that we are to run.
     ids: Vec<String>,
-    /// The call whose code runs.
+    /// The call of the code that is running.
     code: Option<String>,
     kept_bytes: usize,
     reason: Option<FinishReason>,
@@ -49,7 +49,7 @@ struct OpenPart {
 }
 
 impl Decoder {
-    /// A decoder for one answer, whose state is the owner's.
+    /// Makes a decoder for one answer. `owner` owns its provider state.
     #[must_use]
     pub fn new(owner: StateOwner) -> Self {
         Self {
@@ -69,11 +69,11 @@ impl Decoder {
     /// Takes the data payload of one server-sent event.
     ///
     /// # Errors
-    /// The provider reports an error, the frame is no JSON of this protocol, or a bound is passed.
+    /// The provider reports an error, the frame is not JSON of this protocol, or a bound is exceeded.
     pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
         let data = data.trim();
         let mut events = Vec::new();
-        // Some gateways end as chat completions do.
+        // Some gateways end the stream as chat completions do.
         if data.is_empty() || data == "[DONE]" {
             return Ok(events);
         }
@@ -84,11 +84,11 @@ impl Decoder {
             return Err(classify_in_stream(&error).into());
         }
         let usage = frame.usage_metadata.and_then(|usage| usage.into_usage());
-        self.usage = usage.or(self.usage); // the last one counts: each frame says all so far
+        self.usage = usage.or(self.usage); // the last one counts: each frame has the totals so far
         if frame.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.reason = Some(FinishReason::ContentFilter);
         }
-        // We ask for one candidate; a server that sends more numbers them.
+        // We ask for one candidate. A server that sends more numbers them.
         let candidates = frame.candidates.unwrap_or_default();
         for candidate in candidates.into_iter().filter(|one| one.index.unwrap_or(0) == 0) {
             self.candidate(candidate, &mut events)?;
@@ -96,16 +96,16 @@ impl Decoder {
         Ok(events)
     }
 
-    /// Whether the stream has said that it is over: it does not say so, it ends.
+    /// Returns `false`: the stream does not announce its end.
     #[must_use]
     pub fn is_done(&self) -> bool {
         false
     }
 
-    /// Ends the stream: returns what is still open, `StepFinish` and `Finish`.
+    /// Ends the stream: closes the open part and returns `StepFinish` and `Finish`.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if it gave no reason for its end.
+    /// [`DecodeError::Truncated`] if the stream gave no finish reason.
     pub fn finish(mut self) -> Result<Vec<LlmEvent>, DecodeError> {
         let Some(reason) = self.reason else { return Err(DecodeError::Truncated) };
         let mut events = Vec::new();
@@ -151,8 +151,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// A signature ends its part: signed parts go back as they came. One without text signs the part before it, or
-    /// is a part by itself.
+    /// Adds text. A signature ends its part, because signed parts go back exactly as they came. A signature
+    /// without text signs the previous part, or is a part by itself.
     fn text(
         &mut self,
         thought: bool,
@@ -215,7 +215,8 @@ impl Decoder {
         });
     }
 
-    /// A thought is one also without a signature (Gemini 2.5): it goes back as a thought, not as text.
+    /// Returns the state of a text. A thought without a signature (Gemini 2.5) still goes back as a thought,
+    /// not as text.
     fn state(&self, thought: bool, signature: Option<&RawValue>) -> Option<RawJson> {
         let is_thought = thought.then(|| serde_json::from_str("true").expect("it is JSON"));
         let members = [("thought", is_thought), ("thoughtSignature", signature)];
@@ -244,7 +245,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The provider runs code: a call of it.
+    /// Announces the call for code that the provider runs.
     fn run(
         &mut self,
         code: &RawValue,
@@ -262,7 +263,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What came of the code. A result without code is nothing.
+    /// Handles the result of that code. A result without code is dropped.
     fn ran(
         &mut self,
         result: &RawValue,
@@ -286,7 +287,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The state of a hosted part: the part, as it came.
+    /// Returns the state of a hosted part: the part, verbatim.
     fn hosted(&self, kind: &str, body: &RawValue, signature: Option<&RawValue>) -> Option<RawJson> {
         let body = body.get();
         let part = match signature {
@@ -298,7 +299,7 @@ impl Decoder {
         self.owner.write(&[("part", &raw(&part))])
     }
 
-    /// The id of the next call: its place in the answer, where the provider gives none.
+    /// Returns the id of the next call: the provider's, or its position in the answer.
     fn begin(&mut self, id: Option<String>, arguments: &str) -> Result<String, DecodeError> {
         if self.calls == MAX_CALLS {
             return Err(DecodeError::TooLarge { what: "tool calls", max: MAX_CALLS });
@@ -327,7 +328,7 @@ impl Decoder {
     }
 }
 
-/// The members that there are.
+/// Returns the members that are present.
 fn said<'a, const N: usize>(
     members: [(&'static str, Option<&'a RawValue>); N],
 ) -> Vec<(&'static str, &'a RawValue)> {

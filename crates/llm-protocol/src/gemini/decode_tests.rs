@@ -25,7 +25,7 @@ fn end(reason: &str) -> String {
     format!(r#"{{"candidates":[{{"finishReason":"{reason}"}}]}}"#)
 }
 
-/// The events of an answer of these frames that ends well, without its finish.
+/// Returns the events of a successful answer with these frames, without its two last events.
 fn events(frames: &[String]) -> Vec<LlmEvent> {
     let mut decoder = decoder();
     let mut events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
@@ -197,7 +197,7 @@ fn a_blocked_prompt_is_a_whole_answer_of_nothing() {
     let blocked = r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"},"usageMetadata":{"promptTokenCount":7,"totalTokenCount":7}}"#;
     let usage = Usage { input_tokens: 7, total_tokens: 7, ..Usage::default() };
     assert_eq!(finish_of(&[blocked]), (FinishReason::ContentFilter, Some(usage)));
-    // Ratings alone block nothing.
+    // Safety ratings alone do not block an answer.
     let mut rated = decoder();
     rated.push(r#"{"promptFeedback":{"safetyRatings":[]}}"#).unwrap();
     assert_eq!(rated.finish().unwrap_err(), DecodeError::Truncated);
@@ -272,7 +272,7 @@ fn what_is_kept_is_bounded() {
     let mut decoder = self::decoder();
     let passed = (0..17).find_map(|at| decoder.push(&frame).err().map(|error| (at, error)));
     let (at, error) = passed.unwrap();
-    assert_eq!(at, 15); // the quotes count
+    assert_eq!(at, 15); // the quotes count too
     assert!(matches!(error, DecodeError::TooLarge { max: MAX_KEPT_BYTES, .. }), "{error:?}");
 }
 

@@ -32,21 +32,21 @@ const OPTIONS: OptionTable = OptionTable {
 };
 
 const GENERATION: &str = "generationConfig";
-/// An option, no field but of the `toolConfig`: where the asker is, for Google's maps and search.
+/// An option and a field of `toolConfig`, not of the body: the user's location, for Google's maps and search.
 const RETRIEVAL: &str = "retrievalConfig";
 
-/// Writes the body of a streamed answer.
-/// The model is in the path.
+/// Writes the body of a streamed answer. The path names the model.
 ///
-/// - The instructions before the conversation are one text, joined by line feeds; those in the middle are wrapped in
-///   a user's content. Contents of one role that follow each other are one.
-/// - Thoughts, texts and calls go back signed to the model that made them; thoughts of another are text. Code that the
-///   provider ran goes back verbatim; a hosted tool of another is a call and its result.
-/// - Arguments that are no JSON object are sent as `{"invalid_json": "…"}`. A failed result is an `error`.
-/// - Schemas are reduced to what Gemini takes.
-/// - `providerOptions["google"]` is read in the names of the AI SDK (`thinkingConfig`, `safetySettings`, …); fields of
-///   `providerOptions["gemini"]` are added to the body, sorted, and its `generationConfig` replaces controls of the same
-///   key (null removes them). Its `tools` come after ours.
+/// - The instructions before the conversation are one text, joined by line feeds; those in the middle are
+///   wrapped in user content. Neighbouring contents of one role become one.
+/// - Thoughts, texts and calls go back signed to the model that made them; another model's thoughts become
+///   text. Code that the provider ran goes back verbatim; another provider's hosted tool becomes a call and
+///   its result.
+/// - Arguments that are not a JSON object are sent as `{"invalid_json": "…"}`. A failed result is an `error`.
+/// - Schemas are reduced to the subset that Gemini accepts.
+/// - `providerOptions["google"]` uses the AI SDK's names (`thinkingConfig`, `safetySettings`, …). Fields of
+///   `providerOptions["gemini"]` are added to the body, sorted, and its `generationConfig` replaces controls
+///   of the same key (null removes them). Its `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
     let Source { request, dialect, owner, .. } = source;
     body.entry("contents", &contents(request, owner))?;
@@ -83,7 +83,7 @@ struct Text {
     text: String,
 }
 
-/// All functions are one tool.
+/// One tool that declares all functions.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Declarations<'a> {
@@ -127,7 +127,7 @@ struct Choice<'a> {
     allowed_function_names: Option<[&'a str; 1]>,
 }
 
-/// `AUTO` is the default and not sent.
+/// Returns the function-calling mode. `AUTO` is the default and is not sent.
 fn choice(choice: &ToolChoice) -> Option<Choice<'_>> {
     let (mode, allowed_function_names) = match choice {
         ToolChoice::Auto => return None,
@@ -138,8 +138,8 @@ fn choice(choice: &ToolChoice) -> Option<Choice<'_>> {
     Some(Choice { mode, allowed_function_names })
 }
 
-/// The controls, with what the options say of them. An option that belongs here is also taken from beside it, where
-/// OpenCode has `thinkingConfig`.
+/// Returns the generation config: the controls, overridden by the options. OpenCode puts `thinkingConfig`
+/// beside it rather than into it, so that is accepted too.
 fn generation(
     request: &LlmRequest,
     fields: &mut BodyFields,
@@ -163,7 +163,7 @@ fn generation(
     }
     let raw = request.provider_options.get(ID).and_then(|options| options.get(GENERATION));
     let removed = |key: &str| raw.and_then(|raw| raw.get(key)).is_some_and(Value::is_null);
-    // A dialect may know a control by another protocol's name: `top_p`.
+    // A dialect may use another protocol's name for a control: `top_p`.
     let omitted =
         |key: &str| dialect.omit.iter().any(|name| name.replace('_', "").eq_ignore_ascii_case(key));
     config.retain(|key, value| !value.is_null() && !removed(key) && !omitted(key));

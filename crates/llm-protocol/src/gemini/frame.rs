@@ -1,4 +1,4 @@
-//! The frames of an answer's stream, as far as we read them. Everything may be absent or null.
+//! The frames of an answer's stream, with the fields that we read. Each may be absent or null.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -45,7 +45,7 @@ pub(super) struct WirePart<'a> {
     #[serde(borrow)]
     pub(super) text: Option<Text<'a>>,
     pub(super) thought: Option<bool>,
-    /// In base64, as it came.
+    /// In base64, verbatim.
     #[serde(borrow)]
     pub(super) thought_signature: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -67,7 +67,7 @@ pub(super) struct FunctionCall<'a> {
     pub(super) args: Option<&'a RawValue>,
 }
 
-/// What a `codeExecutionResult` holds.
+/// The content of a `codeExecutionResult`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct CodeResult<'a> {
@@ -85,8 +85,8 @@ pub(super) struct PromptFeedback<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// JSON that is no object is empty; text that is no JSON, or a field of a wrong type, means that this is not the
-    /// protocol.
+    /// Parses a frame. JSON that is not an object gives an empty one. Text that is not JSON, or a field of a
+    /// wrong type, is not this protocol.
     pub(super) fn parse(data: &'a str) -> Result<Self, DecodeError> {
         let error = match serde_json::from_str(data) {
             Ok(frame) => return Ok(frame),
@@ -100,7 +100,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether it holds values whose text is kept.
+    /// Returns whether the frame holds values that we keep as text.
     pub(super) fn keeps_raw(&self) -> bool {
         let candidates = self.candidates.iter().flatten();
         let content = candidates.filter_map(|candidate| candidate.content.as_ref());
@@ -118,7 +118,7 @@ impl Frame<'_> {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct WireUsage {
     prompt_token_count: Count,
-    /// What the results of hosted tools added to the prompt; beside it.
+    /// Tokens that results of hosted tools added; not part of the prompt's count.
     tool_use_prompt_token_count: Count,
     cached_content_token_count: Count,
     candidates_token_count: Count,
@@ -127,8 +127,8 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    /// Google counts thoughts beside the answer, we count them in it. None if nothing was counted (Vertex's first
-    /// frames).
+    /// Converts the counts. Google counts thoughts beside the answer, we count them in it. `None` if nothing
+    /// was counted (Vertex's first frames).
     pub(super) fn into_usage(self) -> Option<Usage> {
         let count = |tokens: Count| tokens.0.unwrap_or(0);
         let input_tokens =
@@ -140,7 +140,7 @@ impl WireUsage {
             input_tokens,
             output_tokens,
             cache_read_tokens: count(self.cached_content_token_count),
-            cache_write_tokens: 0, // what Gemini caches by itself it does not count
+            cache_write_tokens: 0, // Gemini does not count its own caching
             reasoning_tokens,
             total_tokens: self.total_token_count.0.unwrap_or(total),
             estimated: false,

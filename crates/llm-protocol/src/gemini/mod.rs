@@ -1,4 +1,4 @@
-//! The Gemini protocol, of Google's Gemini API and of Vertex.
+//! The Gemini protocol of Google's Gemini API and of Vertex.
 //!
 //! Source: <https://ai.google.dev/api/generate-content> with its pages on function calling
 //! (<https://ai.google.dev/gemini-api/docs/function-calling>) and thought signatures
@@ -8,8 +8,8 @@
 //! message(s) ─contents→ parts ─encode→ body │ frames ─decode→ parts ─state→ providerMetadata ─contents→ parts
 //! tool schema ─schema→ the subset of OpenAPI that Gemini takes
 //! ```
-//! State that goes back: the signatures of thoughts, texts and calls, ids of calls, and the parts of code that the
-//! provider ran, verbatim.
+//! State that goes back: the signatures of thoughts, texts and calls, ids of calls, and, verbatim, the parts
+//! of code that the provider ran.
 
 mod contents;
 mod decode;
@@ -24,7 +24,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::framing::Framing;
 use crate::protocol::Spec;
 
-/// The version of the bytes that are written; see [`crate::openai_chat::WIRE_VERSION`].
+/// The version of the written bytes; see [`crate::openai_chat::WIRE_VERSION`].
 /// `tests/encode_gemini.rs` fails when bytes change under the same version.
 pub const WIRE_VERSION: u32 = 1;
 
@@ -43,7 +43,7 @@ pub(crate) const SPEC: Spec = Spec {
     write: encode::write,
 };
 
-/// RFC 3986's unreserved characters, and the slash of a model's full name (`tunedModels/x`).
+/// Keeps RFC 3986's unreserved characters and the slash of a model's full name (`tunedModels/x`).
 const IN_PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 

@@ -1,5 +1,6 @@
-//! Tool schemas in the subset of OpenAPI that Gemini takes (<https://ai.google.dev/api/caching#Schema>): a schema with
-//! anything else in it is refused, so what it has no words for is left out or said in others.
+//! Reduces tool schemas to the subset of OpenAPI that Gemini accepts
+//! (<https://ai.google.dev/api/caching#Schema>). It refuses a schema with anything else in it, so other
+//! keywords are left out or expressed differently.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,12 +13,12 @@ use serde_json::value::RawValue;
 use crate::json::RawJson;
 use crate::text::Text;
 
-/// The most pieces that one schema becomes: references can make a small one endless.
+/// The most nodes of one converted schema. References can make a small schema endless.
 const MAX_NODES: usize = 2000;
-/// The most levels of one schema.
+/// The most levels of one converted schema.
 const MAX_DEPTH: usize = 32;
 
-/// A schema as Gemini takes it.
+/// A schema in Gemini's form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Schema {
@@ -51,7 +52,7 @@ pub(super) struct Schema {
     maximum: Option<RawJson>,
 }
 
-/// In the order in which the tool has them: that is what the model sees.
+/// Properties in the tool's order, which the model sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Properties(Vec<(String, Schema)>);
 
@@ -75,7 +76,7 @@ impl Serialize for Properties {
     }
 }
 
-/// The members of an object, in their order.
+/// The members of an object, in order.
 #[derive(Default)]
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -111,7 +112,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The parameters of a function with this JSON Schema. None: it has none.
+/// Returns the parameters of a function with this JSON Schema; `None` if it has none.
 pub(super) fn parameters(schema: &RawJson) -> Option<Schema> {
     let root: Members<'_> = serde_json::from_str(schema.get()).unwrap_or_default();
     let definitions = ["$defs", "definitions"]
@@ -130,7 +131,7 @@ pub(super) fn parameters(schema: &RawJson) -> Option<Schema> {
 
 struct Converter<'a> {
     definitions: Vec<(&'static str, Members<'a>)>,
-    /// References that are being followed.
+    /// References that are being resolved.
     open: Vec<String>,
     left: usize,
     depth: usize,
@@ -151,7 +152,7 @@ impl<'a> Converter<'a> {
     fn inner(&mut self, raw: &'a str) -> Schema {
         let members: Members<'a> = match serde_json::from_str(raw) {
             Ok(members) => members,
-            Err(_) => return Schema::default(), // `true`: anything
+            Err(_) => return Schema::default(), // `true`: any value
         };
         let mut schema = self.reference(&members);
         schema.title = members.read("title").or(schema.title);
@@ -173,7 +174,7 @@ impl<'a> Converter<'a> {
         tidy(schema)
     }
 
-    /// What `$ref` refers to, once: a schema that holds itself is an object, one level down.
+    /// Resolves `$ref`. A schema that contains itself becomes a plain object one level down.
     fn reference(&mut self, members: &Members<'a>) -> Schema {
         let Some(name) = members.read::<String>("$ref") else { return Schema::default() };
         let found = self.definitions.iter().find_map(|(place, definitions)| {
@@ -254,7 +255,7 @@ fn merge(schema: &mut Schema, part: Schema) {
     schema.maximum = schema.maximum.take().or(part.maximum);
 }
 
-/// Choices are strings, and none is empty.
+/// Adds the choices, which must be non-empty strings.
 fn choose(members: &Members<'_>, schema: &mut Schema) {
     let mut choices: Vec<&RawValue> = members.read("enum").unwrap_or_default();
     choices.extend(members.get("const"));
@@ -268,7 +269,7 @@ fn choose(members: &Members<'_>, schema: &mut Schema) {
     }
 }
 
-/// One type, or a choice of several; null is no type but a property of one.
+/// Sets one type, or a choice of several. Null is not a type but a flag.
 fn kind(members: &Members<'_>, schema: &mut Schema) {
     let several: Option<Vec<String>> = members.read("type");
     let mut kinds =
@@ -294,7 +295,7 @@ fn kind(members: &Members<'_>, schema: &mut Schema) {
     schema.kind = kinds.into_iter().next().or(schema.kind.take());
 }
 
-/// The formats that are not refused.
+/// Returns whether Gemini accepts the format.
 fn is_format(schema: &Schema, format: &str) -> bool {
     match schema.kind.as_deref() {
         Some("string") => matches!(format, "enum" | "date-time"),
@@ -304,7 +305,7 @@ fn is_format(schema: &Schema, format: &str) -> bool {
     }
 }
 
-/// A property that is required must be one, and named once.
+/// Drops required names that are not properties, and duplicates.
 fn keep_known(schema: &mut Schema) {
     let mut known: Vec<&str> = schema.properties.0.iter().map(|(name, _)| name.as_str()).collect();
     schema.required.retain(|name| {
@@ -316,7 +317,7 @@ fn keep_known(schema: &mut Schema) {
     schema.any_of.iter_mut().for_each(keep_known);
 }
 
-/// What a schema of its type must or must not have.
+/// Adds and removes fields until the schema is valid for its type.
 fn tidy(mut schema: Schema) -> Schema {
     if !schema.choices.is_empty() {
         schema.kind = Some("string".to_owned());
@@ -342,9 +343,9 @@ fn tidy(mut schema: Schema) -> Schema {
         }
     }
     if !schema.properties.is_empty() {
-        schema.any_of.clear(); // mostly which of the properties are required together
+        schema.any_of.clear(); // usually lists which properties are required together
     } else if !schema.any_of.is_empty() {
-        schema.kind = None; // beside a choice nothing else is accepted
+        schema.kind = None; // nothing else is accepted beside a choice
         schema.choices.clear();
     }
     schema
@@ -360,7 +361,7 @@ mod tests {
         serde_json::to_value(parameters(&schema)).unwrap()
     }
 
-    /// The conversion of a schema as the only property of a function.
+    /// Converts a schema as the only property of a function.
     fn property(schema: &Value) -> Value {
         let root = json!({"type": "object", "properties": {"p": schema}});
         convert(&root)["properties"]["p"].take()

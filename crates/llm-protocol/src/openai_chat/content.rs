@@ -1,4 +1,4 @@
-//! The content of a message: a plain text, or a list of parts where something is no text or marked.
+//! The content of a message: plain text, or a list of parts if something is not text or carries a mark.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub(super) enum Content<'a> {
     Parts(Vec<ContentPart<'a>>),
 }
 
-/// One part; exactly one of its members beside the type is there.
+/// One part. Exactly one member besides the type is set.
 #[derive(Default, Serialize)]
 pub(super) struct ContentPart<'a> {
     #[serde(rename = "type")]
@@ -53,7 +53,7 @@ impl<'a> ContentPart<'a> {
         Self { kind: "text", text: Some(text.into()), ..Self::default() }
     }
 
-    /// An image, a sound or a document; `Err` is the text for one that the protocol does not take.
+    /// Makes a part of an image, a sound or a document; `Err` is a replacement text for an unsupported type.
     pub(super) fn media(mime: &str, data: &'a str) -> Result<Self, String> {
         if mime.starts_with("image/") {
             let url = data_url(mime, data);
@@ -84,14 +84,14 @@ impl<'a> ContentPart<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// The parts joined by line feeds when all are text and none is marked; nothing if there are none, or only one
-    /// that is empty. Copies nothing for a single text, so that a long history costs no more than writing it.
+    /// Joins the parts by line feeds if all are unmarked text. `None` if there are no parts, or only one
+    /// empty one. A single text is not copied, so that a long history is cheap.
     pub(super) fn of(parts: Vec<ContentPart<'a>>) -> Option<Self> {
         let plain = |part: &ContentPart<'_>| part.text.is_some() && part.cache_control.is_none();
         if parts.iter().all(plain) {
             return join(parts.into_iter().filter_map(|part| part.text)).map(Self::Text);
         }
-        // A list may hold no empty text.
+        // A list must not hold empty texts.
         let says = |part: &ContentPart<'_>| part.text.as_ref().is_none_or(|text| !text.is_empty());
         let parts: Vec<_> = parts.into_iter().filter(says).collect();
         (!parts.is_empty()).then_some(Self::Parts(parts))

@@ -17,14 +17,14 @@ use crate::surrogates::Halves;
 
 /// Turns the frames of one answer into events.
 ///
-/// A frame that is a JSON object without anything that we know is ignored. A tool call is announced when it is
-/// complete, while the rest of the answer still streams; [`Decoder::finish`] ends the answer.
+/// It ignores JSON objects without any known field. A tool call is announced when it is complete, while the
+/// rest of the answer still streams; [`Decoder::finish`] ends the answer.
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
     halves: Halves,
     details: Details,
-    /// What Copilot says of its reasoning, once for an answer.
+    /// Copilot's opaque reasoning state, sent once per answer.
     opaque: Option<RawJson>,
     open: Option<OpenPart>,
     parts: usize,
@@ -48,7 +48,7 @@ enum PartKind {
 }
 
 impl Decoder {
-    /// A decoder for one answer, whose state is `owner`'s.
+    /// Makes a decoder for one answer. `owner` owns its provider state.
     #[must_use]
     pub fn new(owner: StateOwner) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Decoder {
     /// Takes the data payload of one server-sent event.
     ///
     /// # Errors
-    /// The provider reports an error, the frame is no JSON of this protocol, or a bound is passed.
+    /// The provider reports an error, the frame is not JSON of this protocol, or a bound is exceeded.
     pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
         let data = data.trim();
         if self.done || data.is_empty() {
@@ -92,7 +92,7 @@ impl Decoder {
         if let Some(usage) = frame.usage {
             self.count(usage.into_usage());
         }
-        // We ask for one choice; a server that sends more numbers them.
+        // We ask for one choice. A server that sends more numbers them.
         let choices = frame.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.push_choice(choice, &mut events)?;
@@ -100,17 +100,17 @@ impl Decoder {
         Ok(events)
     }
 
-    /// Whether the stream has said that it is over. Nothing after it is read.
+    /// Returns whether the stream has announced its end. Later frames are ignored.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Ends the stream: returns what is still open, `StepFinish` and `Finish`. A server may leave out `[DONE]`
-    /// after its finish reason, or the reason before its `[DONE]` (then it is unknown).
+    /// Ends the stream: closes open parts and returns `StepFinish` and `Finish`. A server may leave out
+    /// `[DONE]` after its finish reason, or the reason before `[DONE]` (then it is unknown).
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if it said neither.
+    /// [`DecodeError::Truncated`] if the stream had neither.
     pub fn finish(mut self) -> Result<Vec<LlmEvent>, DecodeError> {
         if !self.done && self.reason.is_none() {
             return Err(DecodeError::Truncated);
@@ -123,7 +123,8 @@ impl Decoder {
         Ok(events)
     }
 
-    /// The last one counts: some servers report as they go. Cloudflare's Workers AI sends zeros after it.
+    /// Keeps the last usage, because some servers report as they go. Cloudflare's Workers AI sends zeros
+    /// last; those do not count.
     fn count(&mut self, usage: Usage) {
         if self.usage.is_none() || usage != Usage::default() {
             self.usage = Some(usage);
@@ -138,7 +139,7 @@ impl Decoder {
         if let Some(error) = choice.error.filter(is_failure) {
             return Err(classify_in_stream(&error).into());
         }
-        // What is whole says again what came in pieces.
+        // A whole message after pieces only repeats them.
         let begun = self.parts > 0 || self.calls.any();
         let whole = choice.message.filter(|_| !begun);
         let mut delta = choice.delta.or(whole).unwrap_or_default();
@@ -180,7 +181,7 @@ impl Decoder {
 
     fn extend_part(&mut self, kind: PartKind, text: String, events: &mut Vec<LlmEvent>) {
         if text.is_empty() {
-            return; // the first and last frames carry empty text; it begins no part
+            return; // the first and last frames carry empty text, which begins no part
         }
         if self.open.as_ref().is_some_and(|open| open.kind != kind) {
             self.close_part(events);
@@ -226,7 +227,7 @@ impl Decoder {
     fn close_parts(&mut self, events: &mut Vec<LlmEvent>) {
         self.close_part(events);
         self.calls.close_all(events);
-        // What came after the reasoning that it belongs to, or without any, is a part of its own.
+        // Details without reasoning before them become a part of their own.
         if self.details.any() || self.opaque.is_some() {
             self.open_part(PartKind::Reasoning, events);
             self.close_part(events);
@@ -239,7 +240,7 @@ impl Decoder {
         self.owner.write(&said.collect::<Vec<_>>())
     }
 
-    /// OpenAI says `stop` after a call that `tool_choice` forced, and after a refusal.
+    /// Corrects the reason: OpenAI says `stop` after a forced call and after a refusal.
     fn final_reason(&self) -> FinishReason {
         let reason = self.reason.unwrap_or(FinishReason::Unknown);
         if reason != FinishReason::Stop {
@@ -255,8 +256,8 @@ impl Decoder {
     }
 }
 
-/// JSON that is no object is another's heartbeat, say; text that is no JSON, or a field of a wrong type, means
-/// that this is not the protocol.
+/// Parses a frame. JSON that is not an object may be a heartbeat. Text that is not JSON, or a field of a
+/// wrong type, is not this protocol.
 fn parse(data: &str) -> Result<Frame<'_>, DecodeError> {
     let error = match serde_json::from_str(data) {
         Ok(frame) => return Ok(frame),

@@ -30,7 +30,7 @@ fn end(reason: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
-/// The calls of an answer of these frames that ends well.
+/// Returns the calls of a successful answer with these frames.
 fn calls_of(frames: &[String]) -> Vec<ToolCall> {
     let mut decoder = fresh();
     let mut events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
@@ -70,7 +70,7 @@ fn a_call_is_announced_when_the_next_begins_and_the_last_when_the_answer_ends() 
             ToolInputDelta { id: s("b"), text: s("{") },
         ]
     );
-    // Broken JSON is the tool's failure to report, not the stream's.
+    // Broken JSON is for the tool to report; the stream is fine.
     assert_eq!(push(&end("tool_calls")), [ToolInputEnd { id: s("b") }, call("b", "glob", "{")]);
     assert_eq!(push(r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#), []);
     assert_eq!(push("[DONE]"), []);
@@ -327,7 +327,7 @@ fn ids_that_a_server_gives_twice_are_told_apart() {
         ids(&[whole(0, "x", "a"), whole(1, "x", "b"), whole(2, "", "c")]),
         ["x", "x_2", "call_2"]
     );
-    // One call in two pieces, of which each repeats its id and name, is one call.
+    // One call in two pieces that both repeat its id and name is still one call.
     let piece = |id: &str, text: &str| {
         calls(&format!(
             r#"{{"index":1,"id":"{id}","function":{{"name":"t","arguments":"{text}"}}}}"#
@@ -361,7 +361,7 @@ fn errors_are_found_wherever_a_server_puts_them() {
     assert_eq!(reason(groq), ErrorReason::InvalidRequest);
 }
 
-// Finding scenarios F10: a call without a name is the model's failure, which it is told of.
+// Finding scenarios F10: a call without a name is the model's mistake, and its result says so.
 #[test]
 fn a_call_without_a_name_does_not_end_the_answer() {
     let nameless = calls(r#"{"index":0,"id":"a","function":{"name":"","arguments":"{}"}}"#);
@@ -392,7 +392,7 @@ fn a_message_in_place_of_a_delta_is_read() {
         decoder.finish().unwrap()[..],
         [_, LlmEvent::Finish { reason: FinishReason::ToolCalls, .. }]
     ));
-    // A last frame that says the whole again adds nothing.
+    // A last frame that repeats the whole message adds nothing.
     let mut decoder = fresh();
     decoder.push(&delta(r#"{"content":"hi"}"#)).unwrap();
     let again = r#"{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
@@ -402,7 +402,7 @@ fn a_message_in_place_of_a_delta_is_read() {
     );
 }
 
-// Finding llm 10: odd numbers, arguments as an object and members that come twice do not fail a whole answer.
+// Finding llm 10: odd numbers, arguments as an object and duplicate members do not fail a whole answer.
 #[test]
 fn odd_values_do_not_fail_an_answer() {
     let object = calls(r#"{"index":0,"id":"a","function":{"name":"read","arguments":{"p": 1.0}}}"#);
@@ -423,7 +423,7 @@ fn odd_values_do_not_fail_an_answer() {
     );
 }
 
-// Finding llm 7: reasons that were read as a complete answer.
+// Finding llm 7: these reasons were read as a complete answer.
 #[test]
 fn reasons_of_other_owners_are_known() {
     assert_eq!(crate::openai_chat::frame::finish_reason("model_length"), FinishReason::Length);

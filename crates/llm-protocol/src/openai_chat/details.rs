@@ -1,16 +1,16 @@
-//! OpenRouter's list of reasoning, which goes back as it came: `reasoning_details`.
+//! OpenRouter's list of reasoning, `reasoning_details`, which goes back as it came.
 //!
-//! It comes in pieces. Those of one text are put together, as its own client does; encrypted ones are whole each.
-//! Source: <https://openrouter.ai/docs/use-cases/reasoning-tokens#preserving-reasoning-blocks>
+//! It comes in pieces. Pieces of one text are joined, as OpenRouter's own client does; each encrypted one is
+//! whole. Source: <https://openrouter.ai/docs/use-cases/reasoning-tokens#preserving-reasoning-blocks>
 
 use serde_json::{Map, Value};
 
 use crate::decode_error::DecodeError;
 use crate::json::RawJson;
 
-/// The bound on the list of one answer, in bytes of its texts.
+/// The bound on the texts of one answer's list, in bytes.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// The bound on its length: a text of one token a piece stays far below once it is put together.
+/// The bound on the list's length. Even one token per piece stays far below it, because pieces are joined.
 const MAX_DETAILS: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Details {
 }
 
 impl Details {
-    /// Takes what one frame has; anything but a list of objects is ignored.
+    /// Adds one frame's pieces. Anything but a list of objects is ignored.
     pub(super) fn push(&mut self, pieces: Value) -> Result<(), DecodeError> {
         let Value::Array(pieces) = pieces else { return Ok(()) };
         for piece in pieces {
@@ -46,19 +46,19 @@ impl Details {
         Ok(())
     }
 
-    /// Whether anything has come since it was last taken.
+    /// Returns whether the list has anything new since the last [`Details::take`].
     pub(super) fn any(&self) -> bool {
         !self.list.is_empty()
     }
 
-    /// What has come since the last time.
+    /// Returns everything new since the last call.
     pub(super) fn take(&mut self) -> Option<RawJson> {
         let list: Vec<_> = std::mem::take(&mut self.list).into_iter().map(Value::Object).collect();
         (!list.is_empty()).then(|| RawJson::from(&Value::Array(list)))
     }
 }
 
-/// The member that a piece of this type extends.
+/// Returns the member that a piece of this type extends.
 fn text_member(piece: &Map<String, Value>) -> Option<&'static str> {
     match piece.get("type").and_then(Value::as_str) {
         Some("reasoning.text") => Some("text"),
@@ -68,7 +68,7 @@ fn text_member(piece: &Map<String, Value>) -> Option<&'static str> {
 }
 
 fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
-    // A signature ends its text.
+    // A text ends with its signature.
     let signed = last.get("signature").is_some_and(|signature| !signature.is_null());
     let goes_on = piece.get("text").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     text_member(piece).is_some()

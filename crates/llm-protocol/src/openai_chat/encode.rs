@@ -46,11 +46,11 @@ const OPTIONS: OptionTable = OptionTable {
 /// Writes the body of a streamed chat completion that reports its usage.
 ///
 /// - Parts of one message are joined by a line feed. A system message in the middle stays in its place.
-/// - Tool arguments are the model's bytes if they are a JSON object; otherwise an object that holds them.
+/// - Tool arguments are the model's bytes if they are a JSON object; otherwise an object that contains them.
 /// - A failed tool result begins with `Error: `. Media of results follow their batch in a user message.
-/// - Reasoning is not sent, unless the dialect names its field or the server gave `reasoning_opaque`: the protocol has no
-///   place for it. A message of nothing else is left out.
-/// - `providerOptions["openai"]` is read in the names of the AI SDK. Fields of `providerOptions["openai-chat"]` are
+/// - Reasoning is not sent, because the protocol has no place for it, unless the dialect names its field or
+///   the server gave `reasoning_opaque`. A message with nothing else is left out.
+/// - `providerOptions["openai"]` uses the AI SDK's names. Fields of `providerOptions["openai-chat"]` are
 ///   added to the body, sorted, and replace a generation control of the same key (null removes it:
 ///   `{"max_tokens": null, "max_completion_tokens": 9}`). Its `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
@@ -60,7 +60,7 @@ pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Resu
     let tools = OPTIONS.offer(request, request.tools.iter().map(defined));
     if !tools.is_empty() {
         body.entry("tools", &tools)?;
-        // Without tools, providers refuse a choice; `auto` is their default.
+        // Providers refuse a choice without tools. `auto` is their default.
         match &request.tool_choice {
             ToolChoice::Auto => {}
             ToolChoice::None => body.entry("tool_choice", "none")?,

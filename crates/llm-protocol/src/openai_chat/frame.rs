@@ -1,4 +1,4 @@
-//! The frames of a chat completion stream, as far as we read them. Everything may be absent or null.
+//! The frames of a chat completion stream, with the fields that we read. Each may be absent or null.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::text::Text;
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Frame<'a> {
-    /// `chat.completion.chunk`, or `error` where the frame itself is one (vLLM).
+    /// `chat.completion.chunk`, or `error` if the frame itself is one (vLLM).
     #[serde(borrow)]
     pub(super) object: Option<Text<'a>>,
     pub(super) choices: Option<Vec<Choice>>,
@@ -27,10 +27,10 @@ pub(super) struct Frame<'a> {
 pub(super) struct Choice {
     pub(super) index: Option<u64>,
     pub(super) delta: Option<Delta>,
-    /// In place of `delta`, from servers that send whole answers as one frame.
+    /// Replaces `delta` on servers that send whole answers as one frame.
     pub(super) message: Option<Delta>,
     pub(super) finish_reason: Option<String>,
-    /// OpenRouter, for what went wrong behind it.
+    /// An error of the provider behind OpenRouter.
     pub(super) error: Option<Value>,
 }
 
@@ -45,31 +45,31 @@ pub(super) struct Delta {
     pub(super) reasoning: Option<String>,
     /// GitHub Copilot.
     pub(super) reasoning_text: Option<String>,
-    /// OpenRouter, beside the text of it.
+    /// OpenRouter, beside the text.
     pub(super) reasoning_details: Option<Value>,
     /// GitHub Copilot, which wants it back.
     pub(super) reasoning_opaque: Option<Value>,
     pub(super) tool_calls: Option<Vec<ToolCallDelta>>,
-    /// The only call of an answer, as servers of 2023 have it.
+    /// The only call of an answer, in the API of 2023.
     pub(super) function_call: Option<FunctionDelta>,
 }
 
 impl Delta {
-    /// The reasoning under any of its names; servers that use several send the same text again.
+    /// Takes the reasoning under any of its names. Servers that use several repeat the same text.
     pub(super) fn take_reasoning(&mut self) -> Option<String> {
         let names = [&mut self.reasoning_content, &mut self.reasoning, &mut self.reasoning_text];
         names.into_iter().filter_map(Option::take).find(|text| !text.is_empty())
     }
 }
 
-/// Text, or a list of pieces, which Mistral's models that reason send.
+/// Text, or a list of pieces, which Mistral's reasoning models send.
 /// <https://docs.mistral.ai/capabilities/reasoning/>
 pub(super) enum Content {
     Text(String),
     Pieces(Vec<Piece>),
 }
 
-/// A piece of a list: text, or thoughts. Others (references) have neither.
+/// A piece of a list: text or thoughts. Other pieces, such as references, have neither.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Piece {
@@ -78,7 +78,7 @@ pub(super) struct Piece {
 }
 
 impl Content {
-    /// Its texts, without what they are.
+    /// Joins all texts, of either kind.
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -122,20 +122,20 @@ impl<'de> Deserialize<'de> for Content {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct ToolCallDelta {
-    /// Signed: vLLM has numbered a call -1.
+    /// Signed, because vLLM has sent -1.
     pub(super) index: Option<i64>,
     pub(super) id: Option<CallId>,
     pub(super) function: Option<FunctionDelta>,
 }
 
 impl ToolCallDelta {
-    /// A piece of the only call of an answer.
+    /// Makes a piece of an answer's only call.
     pub(super) fn only(function: FunctionDelta) -> Self {
         Self { index: Some(0), id: None, function: Some(function) }
     }
 }
 
-/// The id of a call: a text, which some servers write as a number.
+/// The id of a call: text, or a number on some servers.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum CallId {
@@ -152,7 +152,7 @@ impl CallId {
     }
 }
 
-/// Whether an `error` says that there is one: some servers send `""`, `{}` or `false` where there is none.
+/// Returns whether `error` reports a failure: some servers send `""`, `{}` or `false` when there is none.
 pub(super) fn is_failure(error: &Value) -> bool {
     match error {
         Value::Null | Value::Bool(false) => false,
@@ -169,7 +169,7 @@ pub(super) struct FunctionDelta {
     pub(super) arguments: Option<Arguments>,
 }
 
-/// The arguments of a call: a text, or what some servers send in place of it, the object itself.
+/// The arguments of a call: text, or the object itself on some servers.
 pub(super) struct Arguments(pub(super) String);
 
 impl<'de> Deserialize<'de> for Arguments {
@@ -190,9 +190,9 @@ pub(super) struct WireUsage {
     total_tokens: Count,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
-    /// Together puts it here.
+    /// Together's field for it.
     cached_tokens: Count,
-    /// So does DeepSeek, which also fills the details.
+    /// DeepSeek's field for it, beside the details.
     prompt_cache_hit_tokens: Count,
 }
 
@@ -232,7 +232,8 @@ impl WireUsage {
     }
 }
 
-/// xAI counts reasoning beside the completion, OpenAI inside it; the total tells which it is.
+/// Returns the output with reasoning. xAI counts reasoning beside the completion, OpenAI inside it; the total
+/// shows which.
 /// <https://docs.x.ai/docs/guides/reasoning>
 fn inclusive_output(input: u64, output: u64, reasoning: u64, total: Option<u64>) -> u64 {
     let with_reasoning = output.saturating_add(reasoning);
@@ -242,7 +243,7 @@ fn inclusive_output(input: u64, output: u64, reasoning: u64, total: Option<u64>)
 pub(super) fn finish_reason(reason: &str) -> FinishReason {
     match reason {
         "stop" | "eos" => FinishReason::Stop,
-        // Mistral says which of its two limits was met.
+        // Mistral distinguishes its two limits.
         "length" | "model_length" => FinishReason::Length,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
         "content_filter" => FinishReason::ContentFilter,

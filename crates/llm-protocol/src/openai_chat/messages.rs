@@ -1,4 +1,4 @@
-//! The conversation as the protocol has it.
+//! Writes the conversation as chat messages.
 
 use std::borrow::Cow;
 
@@ -20,17 +20,17 @@ use crate::protocol::body::Source;
 use crate::request::SystemPart;
 use crate::state::StateOwner;
 
-/// What an error result's text begins with: the protocol has no flag for it.
+/// The beginning of an error result's text, because the protocol has no flag for errors.
 const ERROR_PREFIX: &str = "Error: ";
 
-/// What an assistant says between results and the user, for deployments that want it to.
+/// An assistant text between results and the user, for deployments that require one.
 const RESULTS_SEEN: &str = "I have seen the results.";
 
-/// The field that takes OpenRouter's list of reasoning, verbatim; any other takes the text.
+/// The field for OpenRouter's list of reasoning, verbatim. Any other field takes the text.
 /// <https://openrouter.ai/docs/use-cases/reasoning-tokens>
 const REASONING_DETAILS: &str = "reasoning_details";
 
-/// The fields in which GitHub Copilot takes its reasoning back, the text only with what seals it.
+/// The fields in which GitHub Copilot takes its reasoning back. It accepts the text only with its seal.
 /// <https://github.com/anomalyco/opencode/pull/8900>
 const COPILOTS: [&str; 2] = ["reasoning_text", "reasoning_opaque"];
 
@@ -99,17 +99,17 @@ impl<'a> WireMessage<'a> {
     }
 }
 
-/// What all messages are written with.
+/// The state that all messages are written with.
 struct Writer<'a> {
     dialect: &'a Dialect,
     owner: &'a StateOwner,
     marks: Breakpoints,
     messages: Vec<WireMessage<'a>>,
-    /// Media of the results of the batch so far.
+    /// Media of the current batch's results.
     shown: Vec<ContentPart<'a>>,
-    /// Ids of calls, where the deployment takes only some.
+    /// Rewrites ids of calls for deployments that accept only some.
     ids: Option<CallIds<'a>>,
-    /// Arguments are the model's text, as they were in the first wire version.
+    /// Sends arguments as the model's text, as the first wire version did.
     raw_arguments: bool,
 }
 
@@ -138,9 +138,9 @@ pub(super) fn messages(source: Source<'_>) -> Vec<WireMessage<'_>> {
 }
 
 impl<'a> Writer<'a> {
-    /// Adds a message that is no result. Mistral takes none of the user's right after results
-    /// (`Unexpected role 'user' after role 'tool'`, <https://github.com/zed-industries/zed/issues/37021>): the model
-    /// seems to have said something in between.
+    /// Adds a message that is not a result. Mistral refuses a user message right after results (`Unexpected
+    /// role 'user' after role 'tool'`, <https://github.com/zed-industries/zed/issues/37021>), so an assistant
+    /// text goes in between.
     fn push(&mut self, message: WireMessage<'a>) {
         let after_results =
             self.messages.last().is_some_and(|last| last.role == Role::Tool.as_str());
@@ -233,14 +233,14 @@ impl<'a> Writer<'a> {
         WireCall { id, call: function(CalledFunction { name, arguments }) }
     }
 
-    /// What Copilot sent beside the reasoning of a message.
+    /// Returns the opaque state that Copilot sent with a message's reasoning.
     fn opaque(&self, message: &Message) -> Option<RawJson> {
         let states = thoughts(message).filter_map(|thought| thought.provider_metadata.as_ref());
         let read = |state| self.owner.read::<ReasoningState>(Some(state))?.opaque;
         states.filter_map(read).last()
     }
 
-    /// The reasoning of a message, where the deployment takes it back.
+    /// Returns a message's reasoning, if the deployment accepts it.
     fn reasoning(
         &self,
         message: &'a Message,
@@ -249,7 +249,7 @@ impl<'a> Writer<'a> {
         let field = field?;
         let thoughts = thoughts(message);
         if field != REASONING_DETAILS {
-            // A part of Copilot's without text only seals the others.
+            // Copilot's reasoning parts without text only seal the others.
             let says = |text: &&str| field != COPILOTS[0] || !text.is_empty();
             let texts = thoughts.map(|thought| thought.text.as_str()).filter(says);
             let text = join(texts.map(Cow::Borrowed))?;
@@ -262,8 +262,8 @@ impl<'a> Writer<'a> {
         (!details.is_empty()).then_some((field, Reasoning::Details(details)))
     }
 
-    /// One message a result, so that every call has its answer: results inside an assistant message (of calls that
-    /// another provider ran) follow it. A tool's message is text only.
+    /// Writes one message per result, so that every call has its answer. Results inside an assistant message
+    /// (of calls that another provider ran) follow it. Tool messages hold only text.
     fn results(&mut self, results: &[&'a ToolResult]) {
         for result in results {
             let mut texts = Vec::new();
@@ -295,7 +295,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Media of results come after all results of their batch, in a user message: nothing may stand between these.
+    /// Writes the results' media as a user message after all results of the batch, because nothing may stand
+    /// between results.
     fn show(&mut self) {
         if !self.shown.is_empty() {
             let content = Some(Content::Parts(std::mem::take(&mut self.shown)));
@@ -303,7 +304,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Marks the last part of what was written since: a text becomes a list of one.
+    /// Marks the last part written since `first`. A marked text becomes a list of one part.
     fn mark_from(&mut self, first: usize) {
         let control = CacheControl::of(self.marks.ttl_seconds);
         let written = self.messages[first..].iter_mut().rev();

@@ -1,7 +1,7 @@
-//! The OpenAI chat completions protocol, and what compatible servers make of it.
+//! The OpenAI chat completions protocol, including the variations of compatible servers.
 //!
-//! Source: <https://platform.openai.com/docs/api-reference/chat> and the recordings in
-//! `tests/recordings`. Each provider's quirk is a named function beside the code that meets it.
+//! Source: <https://platform.openai.com/docs/api-reference/chat> and the recordings in `tests/recordings`.
+//! Each provider's quirk has a named function beside the code that handles it.
 
 mod content;
 mod decode;
@@ -16,15 +16,15 @@ pub use decode::Decoder;
 use crate::framing::Framing;
 use crate::protocol::Spec;
 
-/// The version of the bytes that are written. Request bodies are hashed and rebuilt from rows later:
-/// changing a byte that we send needs a new version, and the encoder of the old one stays as long as rows
-/// refer to it. `tests/encode_openai_chat.rs` fails when bytes change under the same version.
+/// The version of the written bytes. Request bodies are hashed, and later rebuilt from rows. Changing any
+/// byte that we send needs a new version, and the old encoder stays as long as rows refer to it.
+/// `tests/encode_openai_chat.rs` fails when bytes change under the same version.
 ///
-/// - 1: the arguments of a call were the model's text, whether or not it was JSON.
+/// - 1: a call's arguments are the model's text, even if it is not JSON.
 /// - 2: arguments are one JSON object, as in the other protocols.
 pub const WIRE_VERSION: u32 = 2;
 
-/// The last version that sent a call's arguments as the model had written them.
+/// The last version that sent a call's arguments as the model wrote them.
 const RAW_ARGUMENTS: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.

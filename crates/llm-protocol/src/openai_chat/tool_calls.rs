@@ -1,7 +1,7 @@
-//! Puts the pieces of tool calls together and says, as soon as it is sure, that a call is complete.
+//! Joins the pieces of tool calls and announces each call as soon as it is surely complete.
 //!
-//! A call is complete when another one begins after its arguments have become valid JSON, or at the end. The
-//! check for JSON keeps calls open that a server interleaves, or that have no arguments yet.
+//! A call is complete when another call begins after its arguments became valid JSON, or at the end. Checking
+//! for valid JSON keeps calls open that a server interleaves, or that have no arguments yet.
 
 use serde::de::IgnoredAny;
 
@@ -11,9 +11,9 @@ use crate::event::LlmEvent;
 use crate::message::ToolCall;
 use crate::openai_chat::frame::{CallId, FunctionDelta, ToolCallDelta};
 
-/// No answer calls as many tools; a stream that does is broken.
+/// The most calls of one answer. A stream with more is broken.
 const MAX_CALLS: usize = 256;
-/// The bound on the arguments of all calls of an answer together.
+/// The bound on the arguments of all calls of one answer together, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -25,18 +25,18 @@ pub(super) struct ToolCalls {
 #[derive(Debug)]
 struct Call {
     index: Option<i64>,
-    /// The server's id of it, which it may have given to another too; empty if there is none.
+    /// The server's id, which may not be unique; empty if the server gave none.
     given: String,
     id: String,
     name: String,
     arguments: String,
-    /// Its name is known, and told.
+    /// The call's name is known, and an event announced it.
     announced: bool,
     closed: bool,
 }
 
 impl ToolCalls {
-    /// Whether the answer calls any tool.
+    /// Returns whether the answer calls any tool.
     pub(super) fn any(&self) -> bool {
         !self.calls.is_empty()
     }
@@ -62,14 +62,15 @@ impl ToolCalls {
         self.extend(at, arguments, events)
     }
 
-    /// Ends all calls that are open, in their order.
+    /// Ends all open calls, in order.
     pub(super) fn close_all(&mut self, events: &mut Vec<LlmEvent>) {
         self.calls.iter_mut().for_each(|call| call.close(events));
     }
 
-    /// The call that a delta goes on with; none if it begins one. Most servers number the calls and name id
-    /// and tool once. Some give each call the number 0 and an id of its own (Gemini's compatible endpoint), some
-    /// no number (whole calls in one frame), and some repeat the id and name in every delta.
+    /// Returns the call that a delta continues, or `None` if it begins one. Most servers number the calls and
+    /// send id and name once. Some give every call the number 0 and its own id (Gemini's compatible
+    /// endpoint), some give no number (whole calls in one frame), and some repeat the id and name in every
+    /// delta.
     fn locate(&self, index: Option<i64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
         let last = self.calls.len().checked_sub(1);
         if index.is_some() {
@@ -102,7 +103,7 @@ impl ToolCalls {
                 call.close(events);
             }
         }
-        // Old Ollama gives no id; the call's place in the answer serves as one.
+        // Old Ollama gives no id, so the call's position in the answer becomes its id.
         let given = id.unwrap_or_default();
         let id = if given.is_empty() { format!("call_{at}") } else { given.clone() };
         let is_taken = |id: &str| self.calls.iter().any(|call| call.id == id);
@@ -124,7 +125,7 @@ impl ToolCalls {
         }
         let call = &mut self.calls[at];
         if call.closed && text.trim().is_empty() {
-            return Ok(()); // white space after a value is none of it
+            return Ok(()); // white space after a value does not belong to it
         }
         if call.closed {
             return Err(DecodeError::malformed(
@@ -145,7 +146,7 @@ impl ToolCalls {
 }
 
 impl Call {
-    /// Tells of it, once, with the arguments that came before its name.
+    /// Announces the call, once, with the arguments that came before its name.
     fn announce(&mut self, name: String, events: &mut Vec<LlmEvent>) {
         if std::mem::replace(&mut self.announced, true) {
             return;
@@ -158,7 +159,8 @@ impl Call {
         }
     }
 
-    /// Ends it. A call that has no name by then gets one that no tool has, so that the model is told of it.
+    /// Ends the call. A call that still has no name gets one that no tool has, so that its result shows the
+    /// model its mistake.
     fn close(&mut self, events: &mut Vec<LlmEvent>) {
         if std::mem::replace(&mut self.closed, true) {
             return;

@@ -1,19 +1,19 @@
-//! The calls of an answer: counted and bounded, and announced where one comes whole.
+//! Counts and bounds the calls of an answer, and announces calls that come whole.
 
 use crate::decode_error::DecodeError;
 use crate::event::LlmEvent;
 use crate::message::ToolCall;
 
-/// What is counted of the calls that we are to run.
+/// Counters of the calls that we are to run.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) begun: usize,
     argument_bytes: usize,
 }
 
-/// No answer calls as many tools; a stream that does is broken.
+/// The most calls of one answer. A stream with more is broken.
 const MAX_CALLS: usize = 256;
-/// The bound on the arguments of all calls of an answer together.
+/// The bound on the arguments of all calls of one answer together, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
 
 impl Calls {
@@ -35,7 +35,7 @@ impl Calls {
     }
 }
 
-/// A call that came whole.
+/// Announces a call that came whole.
 pub(super) fn announce(call: ToolCall, events: &mut Vec<LlmEvent>) {
     let id = || call.id.clone();
     events.push(LlmEvent::ToolInputStart { id: id(), name: call.name.clone() });

@@ -19,8 +19,9 @@ use crate::surrogates::Halves;
 
 /// Turns the frames of one answer into events.
 ///
-/// A frame of an unknown type is ignored. A tool call is announced when its item is complete, while the rest of the
-/// answer still streams. The answer is over when the response is completed or incomplete; one that failed is an error.
+/// It ignores frames of unknown types. A tool call is announced when its item is complete, while the rest of
+/// the answer still streams. The answer ends when the response is completed or incomplete; a failed one is an
+/// error.
 #[derive(Debug)]
 pub struct Decoder {
     owner: StateOwner,
@@ -34,7 +35,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder for one answer, whose state is `owner`'s.
+    /// Makes a decoder for one answer. `owner` owns its provider state.
     #[must_use]
     pub fn new(owner: StateOwner) -> Self {
         Self {
@@ -52,11 +53,11 @@ impl Decoder {
     /// Takes the data payload of one server-sent event.
     ///
     /// # Errors
-    /// The provider reports an error, the frame is no JSON of this protocol, or a bound is passed.
+    /// The provider reports an error, the frame is not JSON of this protocol, or a bound is exceeded.
     pub fn push(&mut self, data: &str) -> Result<Vec<LlmEvent>, DecodeError> {
         let data = data.trim();
         let mut events = Vec::new();
-        // Some compatible servers end as chat completions do.
+        // Some compatible servers end the stream as chat completions do.
         if self.is_done() || data.is_empty() || data == "[DONE]" {
             return Ok(events);
         }
@@ -105,7 +106,7 @@ impl Decoder {
         Ok(events)
     }
 
-    /// Whether the stream has said that it is over. Nothing after it is read.
+    /// Returns whether the stream has announced its end. Later frames are ignored.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.reason.is_some()
@@ -114,7 +115,7 @@ impl Decoder {
     /// Ends the stream: returns `StepFinish` and `Finish`.
     ///
     /// # Errors
-    /// [`DecodeError::Truncated`] if it did not say that it is over.
+    /// [`DecodeError::Truncated`] if the stream did not announce its end.
     pub fn finish(self) -> Result<Vec<LlmEvent>, DecodeError> {
         let reason = self.reason.ok_or(DecodeError::Truncated)?;
         let usage = self.usage;
@@ -129,7 +130,7 @@ impl Decoder {
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         if text.is_empty() {
-            return Ok(()); // it begins no part
+            return Ok(()); // empty text begins no part
         }
         let at = match self.slots.find(place) {
             Some(at) => at,
@@ -193,7 +194,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Servers may leave out the pieces; where there were some, the whole is known.
+    /// Sets a call's arguments from the whole. If pieces came before, they already hold it.
     fn complete_arguments(
         &mut self,
         place: Place<'_>,
@@ -213,7 +214,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Begins an item: reasoning and calls are announced, text when it comes.
+    /// Begins an item. Reasoning and calls are announced now, text with its first piece.
     fn begin(
         &mut self,
         item: &Item<'_>,
@@ -255,7 +256,7 @@ impl Decoder {
         self.complete(raw, frame.output_index, events)
     }
 
-    /// Takes a whole item, of which something may have come before.
+    /// Handles a complete item, parts of which may have come before.
     fn complete(
         &mut self,
         raw: &RawValue,
@@ -297,7 +298,7 @@ impl Decoder {
                     self.calls.add(whole.len())?;
                     self.slots.set_arguments(at, whole, events);
                 } else if !whole.is_empty() {
-                    *arguments = whole; // bounded by the frame
+                    *arguments = whole; // bounded by the frame size
                 }
                 self.close_call(at, events);
             }
@@ -336,7 +337,7 @@ impl Decoder {
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         if item.kind.as_deref() == Some("function_call") {
-            // Its name came late, or never: the model is told that there is no such tool.
+            // Its name came late or never. The model's result says that there is no such tool.
             let name = item.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(UNNAMED);
             let arguments = argument_text(item.arguments).unwrap_or_default();
             self.calls.begin()?;
@@ -377,7 +378,7 @@ impl Decoder {
         events: &mut Vec<LlmEvent>,
     ) -> Result<(), DecodeError> {
         let response = response.unwrap_or_default();
-        // Some servers send nothing before it: <https://github.com/BerriAI/litellm/issues/13393>.
+        // Some servers send the output only here: <https://github.com/BerriAI/litellm/issues/13393>.
         if self.slots.0.is_empty() {
             let items: Vec<&RawValue> = response
                 .output
@@ -414,7 +415,7 @@ impl Decoder {
         }
     }
 
-    /// Makes `part` the open one, and closes another.
+    /// Makes `part` the open one, closing any other.
     fn open(&mut self, part: Part, events: &mut Vec<LlmEvent>) {
         if !self.parts.is_open(part) {
             self.close_part(events);

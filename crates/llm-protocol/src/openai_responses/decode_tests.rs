@@ -19,7 +19,7 @@ fn decoder() -> Decoder {
 
 const COMPLETED: &str = r#"{"type":"response.completed","response":{"usage":null}}"#;
 
-/// The events of an answer of these frames that is completed, without its end.
+/// Returns the events of a completed answer with these frames, without its end.
 fn events(frames: &[&str]) -> Vec<LlmEvent> {
     let mut decoder = decoder();
     let mut events: Vec<_> = frames.iter().flat_map(|frame| decoder.push(frame).unwrap()).collect();
@@ -101,7 +101,7 @@ fn a_call_is_whole_however_a_server_sends_it() {
     assert_eq!(events(&[&item("done", 0, whole)]), expected);
     assert_eq!(events(&[&item("added", 0, empty), &item("done", 0, whole)]), expected);
     assert_eq!(events(&[&item("added", 0, empty), done]), expected);
-    // told twice
+    // the same item twice
     let frames = [item("added", 0, empty), item("done", 0, whole), item("done", 0, whole)];
     assert_eq!(events(&frames.each_ref().map(String::as_str)), expected);
     // a call without an id gets one from its place
@@ -127,7 +127,7 @@ fn an_item_is_found_by_its_place_when_its_id_changes() {
             TextEnd { id: s("text-0"), provider_metadata: state(r#""phase":"final_answer""#) },
         ]
     );
-    // several items at one place are told apart by what they are
+    // several items with the same index differ by type
     let call = r#"{"type":"function_call","call_id":"a","name":"t","arguments":"{}"}"#;
     let all = events(&[&item("done", 0, done), &item("done", 0, call)]);
     assert_eq!(all.last(), Some(&LlmEvent::ToolCall(ToolCall::new("a", "t", "{}"))));
@@ -172,7 +172,7 @@ fn reasoning_is_one_part_whose_pieces_are_joined_and_which_keeps_its_state() {
             end,
         ]
     );
-    // open models think in the open
+    // open models show their reasoning
     let open = delta("reasoning_text", r#""output_index":0,"content_index":0"#, "hm");
     assert_eq!(
         events(&[&open]),
@@ -360,7 +360,7 @@ fn a_stream_cannot_make_us_keep_endless_items_or_arguments() {
     assert!(matches!(error, Some(DecodeError::TooLarge { .. })), "{error:?}");
 }
 
-// Finding llm 6: servers whose output comes only with the end of the response.
+// Finding llm 6: some servers send the output only at the end of the response.
 #[test]
 fn output_that_comes_only_at_the_end_is_read() {
     let mut decoder = Decoder::new(StateOwner::new("openai", "m"));
@@ -372,7 +372,7 @@ fn output_that_comes_only_at_the_end_is_read() {
     let said = |event: &LlmEvent| matches!(event, LlmEvent::TextDelta { text, .. } if text == "hi");
     assert!(events.iter().any(said), "{events:?}");
     let read = LlmEvent::ToolCall(ToolCall::new("c1", "read", r#"{"p": 1}"#));
-    // Finding scenarios F10: without a name it is a call all the same.
+    // Finding scenarios F10: a call without a name is still a call.
     let unnamed = LlmEvent::ToolCall(ToolCall::new("c2", "unnamed", "{}"));
     assert!(events.contains(&read) && events.contains(&unnamed), "{events:?}");
     let usage = Usage { input_tokens: 3, output_tokens: 2, total_tokens: 5, ..Usage::default() };

@@ -40,14 +40,16 @@ const OPTIONS: OptionTable = OptionTable {
 
 /// Writes the body of a streamed response.
 ///
-/// - The instructions before the conversation are one message of the role `system`, joined by line feeds.
-/// - Tool arguments are the model's bytes if they are a JSON object; otherwise an object that holds them. A failed tool result begins with `Error: `.
+/// - The instructions before the conversation are one message with the role `system`, joined by line feeds.
+/// - Tool arguments are the model's bytes if they are a JSON object; otherwise an object that contains them.
+///   A failed tool result begins with `Error: `.
 /// - Reasoning goes back encrypted to the model that wrote it, and as text to any other.
-/// - Ids of calls are cut at 64 characters, and names of called tools are made of `[a-zA-Z0-9_-]`: others are refused.
+/// - Ids of calls are cut to 64 characters and names of called tools are limited to `[a-zA-Z0-9_-]`: OpenAI
+///   refuses others.
 /// - `topK`, `stop` and `seed` are not sent: the protocol has none of them.
-/// - `providerOptions["openai"]` is read in the names of the AI SDK; fields of `providerOptions["openai-responses"]`
-///   are added to the body, sorted, and replace a generation control of the same key (null removes it). Its `tools`
-///   come after ours.
+/// - `providerOptions["openai"]` uses the AI SDK's names. Fields of `providerOptions["openai-responses"]` are
+///   added to the body, sorted, and replace a generation control of the same key (null removes it). Its
+///   `tools` come after ours.
 pub(super) fn write(source: Source<'_>, body: &mut Body<'_>) -> serde_json::Result<()> {
     let Source { request, dialect, .. } = source;
     body.entry("model", dialect.name_of(&request.model))?;
@@ -82,7 +84,7 @@ enum Choice<'a> {
     },
 }
 
-/// `auto` is the default and not sent.
+/// Returns the `tool_choice`. `auto` is the default and is not sent.
 fn choice(choice: &ToolChoice) -> Option<Choice<'_>> {
     match choice {
         ToolChoice::Auto => None,

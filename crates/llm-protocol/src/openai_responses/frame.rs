@@ -1,4 +1,4 @@
-//! The frames of a response's stream, as far as we read them. Everything may be absent or null.
+//! The frames of a response's stream, with the fields that we read. Each may be absent or null.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::event::Usage;
 use crate::json::Count;
 use crate::text::Text;
 
-/// One frame of any type: all fields that some type has.
+/// One frame of any type, with the fields of all types.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Frame<'a> {
@@ -34,7 +34,7 @@ pub(super) struct Frame<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Types that we read; a frame of any other is ignored.
+/// The types that we read. Frames of other types are ignored.
 const KNOWN: &[&str] = &[
     "response.output_item.added",
     "response.output_item.done",
@@ -51,8 +51,8 @@ const KNOWN: &[&str] = &[
 ];
 
 impl<'a> Frame<'a> {
-    /// A frame that is none of this protocol's is empty: JSON that is no object, or an unknown type whose fields
-    /// are of other types than ours.
+    /// Parses a frame. Frames that are not of this protocol give an empty one: JSON that is not an object, or
+    /// an unknown type whose fields have types other than ours.
     pub(super) fn parse(data: &'a str) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         struct Type {
@@ -76,7 +76,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Whether it holds values whose text is kept.
+    /// Returns whether the frame holds values that we keep as text.
     pub(super) fn keeps_raw(&self) -> bool {
         let failed = self
             .response
@@ -97,7 +97,7 @@ pub(super) struct Response<'a> {
     pub(super) incomplete_details: Option<Incomplete>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
-    /// All items, which come one by one before it.
+    /// All items, which also come one by one before it.
     #[serde(borrow)]
     pub(super) output: Option<&'a RawValue>,
 }
@@ -151,7 +151,7 @@ impl WireUsage {
     }
 }
 
-/// The error that a frame states; one that says nothing is the provider's own.
+/// Returns the error that a frame reports. Without details it is an internal error of the provider.
 pub(super) fn failure(error: Option<&RawValue>) -> DecodeError {
     let error: Option<Value> = error.and_then(|error| serde_json::from_str(error.get()).ok());
     error.map_or_else(

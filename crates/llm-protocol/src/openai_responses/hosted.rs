@@ -1,4 +1,4 @@
-//! Tools that the provider ran: from their items to a call and its result.
+//! Turns items of tools that the provider ran into a call and its result.
 
 use serde_json::value::RawValue;
 
@@ -7,25 +7,26 @@ use crate::message::{ToolCall, ToolContent, ToolResult};
 use crate::openai_responses::item::{Item, string};
 use crate::state::StateOwner;
 
-/// Item types of tools that the client runs. We offer none of them: such a call is one of a tool that does not exist.
+/// Item types of tools that the client runs. We offer none of them, so such a call names a tool that does not
+/// exist.
 const CLIENT_RUN: &[&str] =
     &["apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"];
 
-/// Item types that are neither said nor called, and which OpenAI wants to see again in their place: what a server's tools
-/// are, that one waits for leave, a summary of the conversation, the tools that a search found.
+/// Item types that are neither text nor calls, and that OpenAI wants back in place: the tools of an MCP
+/// server, a request for approval, a summary of the conversation, the tools that a search found.
 /// <https://platform.openai.com/docs/guides/tools-connectors-mcp>, <https://platform.openai.com/docs/guides/compaction>
 pub(super) const KEPT: &[&str] =
     &["compaction", "mcp_approval_request", "mcp_list_tools", "tool_search_output"];
 
-/// What a complete item of a type that ends in `_call` means.
+/// The meaning of a complete item whose type ends in `_call`.
 pub(super) enum CallItem {
     /// The provider ran it.
     Hosted(Box<(ToolCall, ToolResult)>),
-    /// It waits for us.
+    /// A call that waits for us.
     Waiting(ToolCall),
 }
 
-/// Reads a complete item; none if it is no call. `id` is what to call it by when it has no id.
+/// Reads a complete item; `None` if it is not a call. `id` is used if the item has none.
 pub(super) fn read(
     item: &Item<'_>,
     raw: &RawValue,
@@ -34,7 +35,7 @@ pub(super) fn read(
 ) -> Option<CallItem> {
     let kind = item.kind.as_deref()?;
     let tool = kind.strip_suffix("_call")?;
-    // A tool of an MCP server has a name of its own.
+    // A tool of an MCP server has its own name.
     let name = item.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(tool);
     let call = ToolCall::new(id, name, arguments(item));
     if CLIENT_RUN.contains(&kind) {
@@ -52,7 +53,7 @@ pub(super) fn read(
     Some(CallItem::Hosted(Box::new((call, result))))
 }
 
-/// What was asked: arguments or input as they are, else the member that holds it.
+/// Returns the arguments or input verbatim, or the member that holds them.
 fn arguments(item: &Item<'_>) -> String {
     if let Some(text) = string(item.arguments).or_else(|| string(item.input)) {
         return text;
@@ -65,7 +66,7 @@ fn arguments(item: &Item<'_>) -> String {
     queries.or_else(|| item.code.map(|code| member("code", code))).unwrap_or_else(|| "{}".into())
 }
 
-/// What came of it, for a provider that does not know the item.
+/// Returns the result as text or media, for providers that do not know the item.
 fn content(item: &Item<'_>) -> ToolContent {
     if let Some(image) = string(item.result) {
         let format = item.output_format.as_deref().unwrap_or("png");

@@ -1,4 +1,4 @@
-//! The conversation as a list of input items.
+//! Writes the conversation as a list of input items.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::protocol::body::Source;
 use crate::request::SystemPart;
 use crate::state::StateOwner;
 
-/// What an error result's text begins with: the protocol has no flag for it.
+/// The beginning of an error result's text, because the protocol has no flag for errors.
 const ERROR_PREFIX: &str = "Error: ";
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ pub(super) enum Item<'a> {
         phase: Option<RawJson>,
     },
     Typed(Typed<'a>),
-    /// What the provider sent, verbatim.
+    /// An item that the provider sent, verbatim.
     Exact(RawJson),
 }
 
@@ -45,13 +45,13 @@ pub(super) enum Typed<'a> {
     FunctionCallOutput { call_id: Cow<'a, str>, output: Output<'a> },
 }
 
-/// Reasoning of this provider, as it sent it.
+/// Reasoning of this provider, verbatim.
 #[derive(Serialize)]
 pub(super) struct Thought<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<RawJson>,
     summary: Summary<'a>,
-    /// What a model that hides nothing has thought.
+    /// The visible reasoning of models that do not hide it.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ pub(super) enum Content<'a> {
     },
 }
 
-/// What goes back of our own reasoning.
+/// The provider state of our own reasoning.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReasoningState {
@@ -105,7 +105,7 @@ struct ReasoningState {
     encrypted_content: Option<RawJson>,
     summary: Option<RawJson>,
     content: Option<RawJson>,
-    /// An item of another kind, whole.
+    /// A whole item of another kind.
     item: Option<RawJson>,
 }
 
@@ -181,7 +181,7 @@ fn input_text(text: &str) -> Option<Content<'_>> {
     (!text.is_empty()).then_some(Content::InputText { text: text.into() })
 }
 
-/// Images and PDF documents; others the protocol does not take.
+/// Returns an image or a PDF document; other types become text, because the protocol does not accept them.
 fn input_media<'a>(mime: &'a str, data: &'a str) -> Content<'a> {
     if mime.starts_with("image/") {
         return Content::InputImage { image_url: data_url(mime, data) };
@@ -201,7 +201,7 @@ fn input_media<'a>(mime: &'a str, data: &'a str) -> Content<'a> {
     }
 }
 
-/// What the model said, thought and called, in order.
+/// Writes the model's text, thoughts and calls, in order.
 fn assistant<'a>(
     message: &'a Message,
     owner: &StateOwner,
@@ -235,7 +235,7 @@ fn assistant<'a>(
             Part::ToolResult(result) => items.push(output(result, ids)),
         }
     }
-    // A server that stores nothing does not know reasoning by its id alone.
+    // A server that stores nothing cannot find reasoning by its id alone.
     let is_known = |item: &Item<'_>| match item {
         Item::Typed(Typed::Reasoning(thought)) => {
             thought.encrypted_content.is_some() || thought.content.is_some()
@@ -259,7 +259,8 @@ fn output_text<'a>(part: &'a TextPart, owner: &StateOwner) -> Option<Item<'a>> {
     (!part.text.is_empty()).then(|| said(part.text.as_str().into(), state.and_then(|s| s.phase)))
 }
 
-/// Ours goes back as it came; parts of one item are one item again. That of another model is text.
+/// Writes reasoning: verbatim for its own model, with parts of one item joined again; as text for another
+/// model.
 fn reason<'a>(part: &'a TextPart, owner: &StateOwner, items: &mut Vec<Item<'a>>) {
     let text = part.text.as_str();
     let Some(state) = owner.read::<ReasoningState>(part.provider_metadata.as_ref()) else {
@@ -289,7 +290,7 @@ fn reason<'a>(part: &'a TextPart, owner: &StateOwner, items: &mut Vec<Item<'a>>)
     }
 }
 
-/// The item of a call that this provider ran: the state of its result has it.
+/// Returns the item of a call that this provider ran, from the state of its result.
 fn hosted_item(message: &Message, id: &str, owner: &StateOwner) -> Option<RawJson> {
     let state = message.content.iter().find_map(|part| match part {
         Part::ToolResult(result) if result.id == id => result.provider_metadata.as_ref(),
@@ -309,7 +310,7 @@ fn results<'a>(message: &'a Message, ids: &CallIds<'a>) -> impl Iterator<Item = 
     })
 }
 
-/// A result of texts is one text; one with media is a list.
+/// Writes a result: one text if it has only texts, a list if it has media.
 fn output<'a>(result: &'a ToolResult, ids: &CallIds<'a>) -> Item<'a> {
     let prefix = if result.is_error { ERROR_PREFIX } else { "" };
     let only_text = |content: &ToolContent| matches!(content, ToolContent::Text { .. });

@@ -1,4 +1,4 @@
-//! The items of an answer: what is known of each while it streams.
+//! The items of an answer, as far as they are known while it streams.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -13,7 +13,7 @@ use crate::message::ToolCall;
 use crate::state::StateOwner;
 use crate::text::Text;
 
-/// An item as a frame holds it. Members whose type depends on the item's are read when it is known.
+/// An item as a frame holds it. Members whose type depends on the item's are parsed once that is known.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct Item<'a> {
@@ -59,7 +59,7 @@ pub(super) struct Item<'a> {
     pub(super) output_format: Option<Text<'a>>,
 }
 
-/// Types whose members we know.
+/// The item types whose members we read.
 const READ: &[&str] = &["function_call", "message", "reasoning"];
 
 /// A piece of a message's content or of a summary.
@@ -71,7 +71,7 @@ pub(super) struct Piece {
 }
 
 impl<'a> Item<'a> {
-    /// An item of a type that we do not read may hold anything: nothing but its type is read then.
+    /// Parses an item. An item of an unread type may hold anything, so only its type is parsed.
     pub(super) fn parse(raw: &'a RawValue) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         struct Type<'a> {
@@ -94,30 +94,30 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The pieces of a list; none if it is not one.
+/// Returns the pieces of a list; empty if it is not one.
 pub(super) fn pieces(raw: Option<&RawValue>) -> Vec<Piece> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
-/// The value's text, if it is one.
+/// Returns the value's text if it is a string.
 pub(super) fn string(raw: Option<&RawValue>) -> Option<String> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// The arguments of a call: a text, or what some servers send in place of it, the object itself.
+/// Returns the arguments of a call: text, or the object itself on some servers.
 pub(super) fn argument_text(raw: Option<&RawValue>) -> Option<String> {
     let raw = raw.filter(|raw| raw.get() != "null")?;
     if raw.get().starts_with('"') { string(Some(raw)) } else { Some(raw.get().to_owned()) }
 }
 
-/// What a frame says about the place of its item.
+/// The place of an item, according to a frame.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: Option<&'a str>,
 }
 
-/// An item whose beginning we have seen.
+/// An item that has begun.
 #[derive(Debug)]
 pub(super) struct Slot {
     index: Option<u64>,
@@ -126,7 +126,7 @@ pub(super) struct Slot {
     pub(super) closed: bool,
 }
 
-/// What we keep of an item until it is complete.
+/// The data that we keep of an item until it is complete.
 #[derive(Debug)]
 pub(super) enum Held {
     Message {
@@ -135,11 +135,11 @@ pub(super) enum Held {
     },
     Reasoning {
         encrypted: Option<RawJson>,
-        /// Its list, where it is more than the one text that the part has.
+        /// The item's summary list, if it has more than the one text in the part.
         summary: Option<RawJson>,
-        /// Its list, where the model shows what it thought.
+        /// The item's content list, if the model shows its reasoning.
         content: Option<RawJson>,
-        /// The piece that was last added to.
+        /// The piece that was extended last.
         piece: Option<(ReasoningKind, u64)>,
     },
     Call {
@@ -147,26 +147,26 @@ pub(super) enum Held {
         name: String,
         arguments: String,
     },
-    /// One of a type that is read when it is complete, or never.
+    /// An item that is read when it is complete, or never.
     Other,
 }
 
-/// Which of the two texts that a reasoning item may have.
+/// One of the two texts that a reasoning item may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningKind {
     Summary,
     Content,
 }
 
-/// No answer has as many items; a stream that does is broken.
+/// The most items of one answer. A stream with more is broken.
 const MAX_ITEMS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Slots(pub(super) Vec<Slot>);
 
 impl Slots {
-    /// The item that a frame speaks of. Its id says so, or its place: GitHub Copilot gives an item another id in
-    /// every frame (<https://github.com/vercel/ai/pull/18548>), others no place.
+    /// Returns the item that a frame refers to, by its id or its index. GitHub Copilot gives an item another
+    /// id in every frame (<https://github.com/vercel/ai/pull/18548>); other servers give no index.
     pub(super) fn find(&self, place: Place<'_>) -> Option<usize> {
         let by_id = place.id.filter(|id| !id.is_empty());
         let by_id = by_id.and_then(|id| self.0.iter().rposition(|slot| slot.id == id));
@@ -186,21 +186,21 @@ impl Slots {
 }
 
 impl Held {
-    /// Reasoning that begins.
+    /// Makes a reasoning item that has just begun.
     pub(super) fn reasoning(encrypted: Option<&RawValue>) -> Self {
         let encrypted = encrypted.map(RawJson::from);
         Self::Reasoning { encrypted, summary: None, content: None, piece: None }
     }
 }
 
-/// The list, if it has more pieces than the text of a part tells.
+/// Returns the list if it has more than `more_than` pieces.
 pub(super) fn list(raw: Option<&RawValue>, more_than: usize) -> Option<RawJson> {
     let pieces: Vec<IgnoredAny> = serde_json::from_str(raw?.get()).ok()?;
     (pieces.len() > more_than).then(|| raw.map(RawJson::from)).flatten()
 }
 
 impl Slots {
-    /// Keeps the arguments of a call that came without pieces.
+    /// Sets the arguments of a call that came without pieces.
     pub(super) fn set_arguments(&mut self, at: usize, whole: String, events: &mut Vec<LlmEvent>) {
         if let Held::Call { id, arguments, .. } = &mut self.0[at].content
             && !whole.is_empty()
@@ -210,13 +210,13 @@ impl Slots {
         }
     }
 
-    /// Whether a call of this id has begun.
+    /// Returns whether a call with this id has begun.
     pub(super) fn has_call(&self, call: &str) -> bool {
         let is_it = |slot: &Slot| matches!(&slot.content, Held::Call { id, .. } if id == call);
         self.0.iter().any(is_it)
     }
 
-    /// The call of this item, as far as it has come.
+    /// Takes the call out of this item, as far as it has come.
     pub(super) fn take_call(&mut self, at: usize) -> Option<ToolCall> {
         match &mut self.0[at].content {
             Held::Call { id, name, arguments } => {
@@ -227,7 +227,8 @@ impl Slots {
         }
     }
 
-    /// What goes back with the item's part: the phase of a message; the id and content of reasoning, which is over then.
+    /// Returns the provider state of the item's part: the phase of a message, or the id and content of
+    /// reasoning. Ends reasoning.
     pub(super) fn state(&mut self, at: usize, owner: &StateOwner) -> Option<RawJson> {
         let slot = &mut self.0[at];
         match &slot.content {
@@ -251,7 +252,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// Whether it can be an item of this type: some servers give several items one place.
+    /// Returns whether the item can be of this type. Some servers give several items the same index.
     pub(super) fn is(&self, kind: Option<&str>) -> bool {
         match &self.content {
             Held::Message { .. } => kind == Some("message"),

@@ -6,9 +6,9 @@
 //! ```text
 //! message(s) ─input→ items ─encode→ body │ frames ─decode→ items ─state→ providerMetadata ─input→ items
 //! ```
-//! State that goes back: the encrypted content and id of reasoning, the phase of a message, and the items of tools
-//! that the provider ran and others that it wants to see again, verbatim. Ids of messages and calls do not: to a server
-//! that stores nothing they are unknown.
+//! State that goes back: the encrypted content and id of reasoning, the phase of a message, and, verbatim,
+//! the items of hosted tools and others that the provider wants back. Ids of messages and calls do not go
+//! back: a server that stores nothing does not know them.
 
 mod calls;
 mod decode;
@@ -24,14 +24,14 @@ pub use decode::Decoder;
 use crate::framing::Framing;
 use crate::protocol::Spec;
 
-/// The version of the bytes that are written; see [`crate::openai_chat::WIRE_VERSION`].
+/// The version of the written bytes; see [`crate::openai_chat::WIRE_VERSION`].
 /// `tests/encode_openai_responses.rs` fails when bytes change under the same version.
 ///
-/// - 1: the arguments of a call were the model's text, whether or not it was JSON.
+/// - 1: a call's arguments are the model's text, even if it is not JSON.
 /// - 2: arguments are one JSON object, as in the other protocols.
 pub const WIRE_VERSION: u32 = 2;
 
-/// The last version that sent a call's arguments as the model had written them.
+/// The last version that sent a call's arguments as the model wrote them.
 const RAW_ARGUMENTS: u32 = 1;
 
 /// The protocol's id, and its key in a request's `providerOptions`.

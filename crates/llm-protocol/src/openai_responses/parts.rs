@@ -1,4 +1,4 @@
-//! The one text or reasoning part that is open.
+//! The one open text or reasoning part.
 
 use crate::event::LlmEvent;
 use crate::json::RawJson;
@@ -6,9 +6,9 @@ use crate::json::RawJson;
 /// A part of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The item.
+    /// Index of the item.
     pub(super) slot: usize,
-    /// Which piece of a message's content; reasoning is one part.
+    /// Index of the piece in a message's content; reasoning is one part.
     pub(super) piece: Option<u64>,
     pub(super) reasoning: bool,
 }
@@ -24,7 +24,7 @@ impl Parts {
         self.open.as_ref().is_some_and(|(open, _)| *open == part)
     }
 
-    /// The item of the open part.
+    /// Returns the item of the open part.
     pub(super) fn slot(&self) -> Option<usize> {
         self.open.as_ref().map(|(part, _)| part.slot)
     }
@@ -41,7 +41,7 @@ impl Parts {
         self.open = Some((part, id));
     }
 
-    /// Adds to the open part; `text` is not empty.
+    /// Adds non-empty `text` to the open part.
     pub(super) fn extend(&self, text: String, events: &mut Vec<LlmEvent>) {
         let Some((part, id)) = &self.open else { return };
         let id = id.clone();

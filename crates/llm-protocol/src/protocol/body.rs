@@ -1,4 +1,4 @@
-//! The body of a request, as it is written: one JSON object, member by member.
+//! Writes the body of a request as one JSON object, member by member.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer as _};
@@ -10,28 +10,28 @@ use crate::options::BodyFields;
 use crate::request::LlmRequest;
 use crate::state::StateOwner;
 
-/// What a body is written of: what is asked, of a deployment that may differ, and whose state goes back.
+/// The input of a body: the request, the deployment's dialect, and the owner whose state goes back.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) request: &'a LlmRequest,
     pub(crate) dialect: &'a Dialect,
     pub(crate) owner: &'a StateOwner,
-    /// The wire version of its bytes.
+    /// The wire version of the bytes to write.
     pub(crate) version: u32,
 }
 
-/// Writes the members of a body.
+/// A function that writes the members of a body.
 pub(crate) type Write = fn(Source<'_>, &mut Body<'_>) -> serde_json::Result<()>;
 
 type Members<'a> = <&'a mut Serializer<&'a mut Vec<u8>> as serde::Serializer>::SerializeMap;
 
-/// A body that is being written, without the members that a dialect omits.
+/// A body while it is written. Skips the members that the dialect omits.
 pub(crate) struct Body<'a> {
     members: Members<'a>,
     omit: &'a [String],
 }
 
-/// The bytes of a body; the same source gives the same ones in any build.
+/// Returns the bytes of a body. The same source gives the same bytes in any build.
 pub(crate) fn written(write: Write, source: Source<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_into(&mut bytes, write, source).expect("keys are strings and the writer is memory");
@@ -58,7 +58,7 @@ impl Body<'_> {
         self.members.serialize_entry(key, value)
     }
 
-    /// The generation controls that no option replaces, in their order, and then the options, sorted.
+    /// Writes the generation controls that no option replaces, in order, and then the options, sorted.
     pub(crate) fn tail(
         &mut self,
         controls: &[(&str, Value)],

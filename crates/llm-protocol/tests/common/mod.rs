@@ -1,4 +1,5 @@
-//! What the tests of all protocols share: recordings, their answers cut in every way, and requests that say everything.
+//! Helpers for the tests of all protocols: recordings, answers cut in every way, and requests that use
+//! everything.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses a part; tests panic")]
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 /// One exchange of a recording.
 pub(crate) struct Exchange {
-    /// The body that the provider accepted (or refused: see the status).
+    /// The body that the provider accepted, or refused (see the status).
     pub(crate) body: Value,
     /// The status of the answer.
     pub(crate) status: u16,
@@ -26,7 +27,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-/// The exchanges of `folder/name`, in order.
+/// Loads the exchanges of `folder/name`, in order.
 pub(crate) fn load(name: &str) -> Vec<Exchange> {
     let file = std::fs::read(root().join(format!("{name}.json"))).unwrap();
     let file: Value = serde_json::from_slice(&file).unwrap();
@@ -47,7 +48,7 @@ pub(crate) fn load(name: &str) -> Vec<Exchange> {
     file["interactions"].as_array().unwrap().iter().map(exchange).collect()
 }
 
-/// The names of all recordings in these folders (`folder/name`), sorted.
+/// Returns the sorted names of all recordings in these folders (`folder/name`).
 pub(crate) fn names(folders: &[&str]) -> Vec<String> {
     let mut names = Vec::new();
     for folder in folders {
@@ -60,12 +61,12 @@ pub(crate) fn names(folders: &[&str]) -> Vec<String> {
     names
 }
 
-/// The body of `request` as JSON.
+/// Returns the body of `request` as JSON.
 pub(crate) fn body(protocol: Protocol, request: &LlmRequest) -> Value {
     serde_json::from_slice(&protocol.encode(request)).unwrap()
 }
 
-/// The frames of an answer that came in these chunks.
+/// Returns the frames of an answer that came in these chunks.
 pub(crate) fn frames<'a>(
     protocol: Protocol,
     chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -74,7 +75,7 @@ pub(crate) fn frames<'a>(
     chunks.into_iter().flat_map(|chunk| framer.push(chunk).unwrap()).collect()
 }
 
-/// The events of an answer of `model` that came in these chunks.
+/// Decodes an answer of `model` that came in these chunks.
 pub(crate) fn try_decode<'a>(
     protocol: Protocol,
     model: &str,
@@ -92,7 +93,7 @@ pub(crate) fn try_decode<'a>(
     Ok(events)
 }
 
-/// As [`try_decode`], of an answer that is whole.
+/// Decodes like [`try_decode`]; the answer must be complete.
 pub(crate) fn decode<'a>(
     protocol: Protocol,
     model: &str,
@@ -101,7 +102,7 @@ pub(crate) fn decode<'a>(
     try_decode(protocol, model, chunks).unwrap()
 }
 
-/// The frames and events are the same wherever the answer is cut once, and when its bytes come one by one.
+/// Asserts the same frames and events for every single cut of the answer, and byte by byte.
 pub(crate) fn assert_splits(protocol: Protocol, answer: &[u8]) {
     let whole = frames(protocol, [answer]);
     assert!(!whole.is_empty(), "no frames");
@@ -112,7 +113,7 @@ pub(crate) fn assert_splits(protocol: Protocol, answer: &[u8]) {
     assert_eq!(decode(protocol, "m", answer.chunks(1)), events, "one byte at a time");
 }
 
-/// An answer that ends anywhere before the frame that holds `last` is truncated.
+/// Asserts that an answer cut anywhere before the frame with `last` is truncated.
 pub(crate) fn assert_truncations(protocol: Protocol, answer: &[u8], last: &str) {
     let frames = frames(protocol, [answer]);
     let end = frames.iter().position(|frame| frame.contains(last)).expect("the frame that ends it");
@@ -126,7 +127,8 @@ pub(crate) fn assert_truncations(protocol: Protocol, answer: &[u8], last: &str) 
     }
 }
 
-/// Any cuts of these recordings give the same events, and one that ends before the frame that holds `last` is found.
+/// Asserts that all cuts of these recordings give the same events, and that an answer cut before the frame
+/// with `last` fails.
 pub(crate) fn assert_any_cuts(protocol: Protocol, names: &[&str], last: &str) {
     let exchanges = names.iter().flat_map(|name| load(name)).filter(|one| one.status == 200);
     let answers: Vec<_> = exchanges.map(|exchange| exchange.answer).collect();
@@ -141,7 +143,7 @@ pub(crate) fn assert_any_cuts(protocol: Protocol, names: &[&str], last: &str) {
     });
 }
 
-/// The answer in chunks of these sizes, over and over.
+/// Cuts the answer into chunks of these sizes, repeated.
 pub(crate) fn chunks<'a>(answer: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = answer;
     let mut chunks = Vec::new();
@@ -156,8 +158,8 @@ pub(crate) fn chunks<'a>(answer: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     chunks
 }
 
-/// The events with the pieces of tool arguments taken out, and these put together: how they were cut is the
-/// provider's affair.
+/// Takes the pieces of tool arguments out of the events and joins them: how a provider cuts them does not
+/// matter.
 pub(crate) fn without_pieces(events: Vec<LlmEvent>) -> (Vec<LlmEvent>, String) {
     let mut pieces = String::new();
     let mut whole = Vec::new();
@@ -171,13 +173,13 @@ pub(crate) fn without_pieces(events: Vec<LlmEvent>) -> (Vec<LlmEvent>, String) {
     (whole, pieces)
 }
 
-/// Usage without details.
+/// Makes a usage without details.
 pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     let total_tokens = input_tokens + output_tokens;
     Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() }
 }
 
-/// A request as most recordings have it: no temperature unless it is set on it.
+/// Makes a request like most recordings have, without a temperature.
 pub(crate) fn request(model: &str, system: &str, user: &str, max_tokens: u64) -> LlmRequest {
     let mut request = LlmRequest::new(model, vec![Message::user(user)]);
     request.system.push(SystemPart::text(system));
@@ -185,7 +187,7 @@ pub(crate) fn request(model: &str, system: &str, user: &str, max_tokens: u64) ->
     request
 }
 
-/// The tool of the recordings that call one.
+/// Returns the tool that recordings call.
 pub(crate) fn get_weather() -> ToolDefinition {
     let schema = r#"{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}"#;
     ToolDefinition {
@@ -195,7 +197,7 @@ pub(crate) fn get_weather() -> ToolDefinition {
     }
 }
 
-/// What breaks the order that `LlmEvent` documents, if anything does.
+/// Returns the first breach of the order that `LlmEvent` documents.
 pub(crate) fn disorder(events: &[LlmEvent]) -> Option<String> {
     let mut open_part: Option<&str> = None;
     let mut open_inputs: Vec<&str> = Vec::new();
@@ -244,14 +246,15 @@ pub(crate) fn disorder(events: &[LlmEvent]) -> Option<String> {
     None
 }
 
-/// The bytes of `request` are these, also of one that is read from its neutral JSON: only white space between the tokens
-/// of a call's input is not read.
+/// Asserts the bytes of `request`, also after a round trip through neutral JSON, where only white space
+/// between the tokens of a call's input may be lost.
 pub(crate) fn assert_version_1(protocol: Protocol, request: &LlmRequest, bytes: &str) {
     assert_eq!(protocol.wire_version(), 1, "keep this corpus and add one for the new version");
     assert_version(protocol, 1, request, bytes);
 }
 
-/// The same of any wire version: one that has been sent is written for as long as rows refer to it.
+/// Asserts the bytes for any wire version. A version that was ever sent is still written as long as rows
+/// refer to it.
 pub(crate) fn assert_version(protocol: Protocol, version: u32, request: &LlmRequest, bytes: &str) {
     let written = |request: &LlmRequest| {
         let body = protocol.encode_version(version, request, &Dialect::default()).unwrap();
@@ -265,12 +268,12 @@ pub(crate) fn assert_version(protocol: Protocol, version: u32, request: &LlmRequ
     assert_eq!(written(&read), closer);
 }
 
-/// The request as it is read from its neutral JSON.
+/// Returns the request after a round trip through neutral JSON.
 pub(crate) fn neutral(request: &LlmRequest) -> LlmRequest {
     serde_json::from_str(&serde_json::to_string(request).unwrap()).unwrap()
 }
 
-/// All controls.
+/// Returns all controls.
 pub(crate) fn full_generation() -> Generation {
     Generation {
         max_tokens: Some(100),
@@ -282,39 +285,39 @@ pub(crate) fn full_generation() -> Generation {
     }
 }
 
-/// Two pieces of instructions.
+/// Returns two pieces of instructions.
 pub(crate) fn full_system() -> Vec<SystemPart> {
     vec![SystemPart::text("Be brief."), SystemPart::text("Use tools.")]
 }
 
-/// Text with provider state.
+/// Makes text with provider state.
 pub(crate) fn text(text: &str, provider_metadata: Option<RawJson>) -> TextPart {
     TextPart { text: text.into(), provider_metadata }
 }
 
-/// Reasoning with provider state.
+/// Makes reasoning with provider state.
 pub(crate) fn thought(said: &str, provider_metadata: Option<RawJson>) -> Part {
     Part::Reasoning(text(said, provider_metadata))
 }
 
-/// Something that is no text.
+/// Makes a media part.
 pub(crate) fn media(mime: &str, data: &str) -> Part {
     Part::Media(Media { mime: mime.into(), data: data.into(), provider_metadata: None })
 }
 
-/// A result of a text and an image.
+/// Makes a result with a text and an image.
 pub(crate) fn seen(id: &str) -> ToolResult {
     let image = ToolContent::Media { mime: "image/png".into(), data: "AA==".into() };
     let content = vec![ToolContent::Text { text: "line".into() }, image];
     ToolResult { content, ..ToolResult::text(id, "read", "") }
 }
 
-/// State of the model `m`.
+/// Makes state of the model `m`.
 pub(crate) fn state_of(key: &str, members: &str) -> Option<RawJson> {
     Some(RawJson::parse(format!(r#"{{"{key}":{{"model":"m",{members}}}}}"#)).unwrap())
 }
 
-/// The message that the events of an answer are.
+/// Returns the message that an answer's events add up to.
 pub(crate) fn said(events: &[LlmEvent]) -> Message {
     let mut parts: Vec<Part> = Vec::new();
     for event in events {
@@ -340,7 +343,7 @@ pub(crate) fn said(events: &[LlmEvent]) -> Message {
     Message::assistant(parts)
 }
 
-/// The newest text or reasoning: tool input may be open beside it.
+/// Returns the newest text or reasoning; tool input may be open beside it.
 fn open(parts: &mut [Part]) -> &mut TextPart {
     let open = parts.iter_mut().rev().find_map(|part| match part {
         Part::Text(part) | Part::Reasoning(part) => Some(part),
