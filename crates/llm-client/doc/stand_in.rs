@@ -1,7 +1,7 @@
-// A model provider on loopback, so that the examples of the README run anywhere: it speaks enough of OpenAI chat. Asked
-// with tools it calls the first one's `n` with 21, and says what came of it; asked without, it says hello.
+// A model provider on loopback, so that the README's examples run anywhere. It speaks just enough OpenAI
+// chat: with tools it calls the first one with `n` = 21 and reports the result; without tools it says hello.
 
-/// Its base URL. It lives as long as the process.
+/// Starts the server and returns its base URL. It lives as long as the process.
 fn stand_in() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
     let url = format!("http://{}", listener.local_addr().expect("it is bound"));

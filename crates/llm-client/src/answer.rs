@@ -9,19 +9,19 @@ use crate::llm::Llm;
 use crate::said::Said;
 use crate::stream::LlmStream;
 
-/// All that came of one request.
+/// The complete answer to one request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// What the model said, as it goes into the next request.
+    /// The model's message, ready for the next request.
     pub message: Message,
     /// Why it ended.
     pub reason: FinishReason,
-    /// What it cost; none if the provider did not say.
+    /// Tokens used; none if the provider did not say.
     pub usage: Option<Usage>,
 }
 
 impl Answer {
-    /// Its text, without reasoning.
+    /// Returns the text, without reasoning.
     #[must_use]
     pub fn text(&self) -> String {
         let text = |part: &Part| match part {
@@ -31,7 +31,7 @@ impl Answer {
         self.message.content.iter().filter_map(text).collect()
     }
 
-    /// The calls that wait for results of ours, in order.
+    /// Returns the calls that wait for our results, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.message.content.iter().filter_map(|part| match part {
             Part::ToolCall(call) if !call.provider_executed => Some(call),
@@ -45,20 +45,20 @@ impl Answer {
 }
 
 impl Llm {
-    /// As [`Llm::stream`], to the end of the answer.
+    /// Sends the request like [`Llm::stream`] and reads the answer to its end.
     ///
     /// # Errors
-    /// As [`Llm::stream`], or the answer did not come whole: what came of it is dropped.
+    /// Those of [`Llm::stream`], or the answer did not come whole; the part that came is dropped.
     pub async fn answer(&self, request: &LlmRequest) -> Result<Answer, LlmError> {
         self.stream(request).await?.collected().await
     }
 }
 
 impl LlmStream {
-    /// The whole answer.
+    /// Reads the stream to its end and returns the whole answer.
     ///
     /// # Errors
-    /// The first error of the stream: what came before it is dropped.
+    /// The first error of the stream; events before it are dropped.
     pub async fn collected(mut self) -> Result<Answer, LlmError> {
         let mut said = Said::default();
         let (mut reason, mut usage) = (FinishReason::Unknown, None);

@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! The client: one request, one answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::secret::Redactor;
 use crate::stream::{Bounds, LlmStream, Reading};
 use crate::transport::{ProviderTransport, WireRequest, WireResponse};
 
-/// As much of an error's body as is read.
+/// The most bytes of an error's body that are read.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// How long an error's body may take; its status is known by then.
+/// The longest wait for an error's body, whose status is already known.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Calls providers. Cheap to clone; clones share their connections.
@@ -44,7 +44,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A client could not be built.
+/// The reason why a client could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// TLS could not be set up.
@@ -53,7 +53,7 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// A client over the real network.
+    /// Makes a client over the real network.
     ///
     /// # Errors
     /// TLS cannot be set up.
@@ -62,13 +62,13 @@ impl Client {
         Ok(Self::with_transport(Arc::new(transport), options))
     }
 
-    /// A client over any transport.
+    /// Makes a client over any transport.
     #[must_use]
     pub fn with_transport(transport: Arc<dyn ProviderTransport>, options: Options) -> Self {
         Self { transport, options: Arc::new(options), exchanges: Arc::default() }
     }
 
-    /// One request, one answer.
+    /// Sends one request and returns its answer.
     pub(crate) async fn exchange(
         &self,
         route: &Route,
@@ -81,7 +81,7 @@ impl Client {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let accept = HeaderValue::from_static(protocol.framing().media_type());
         headers.insert(ACCEPT, accept);
-        // A compressed stream would come in blocks, and is not read here.
+        // A compressed stream would come in blocks, and we do not decompress.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let asked_bytes = body.len();
         let mut request = WireRequest { method: Method::POST, url, headers, body };
@@ -102,7 +102,7 @@ impl Client {
         }
         if !response.status.is_success() || !may_be_stream(&response.headers) {
             let mut error = refusal(&sent.redactor, response).await;
-            // A token may have ended early: the next try gets another, within the caller's own bound on tries.
+            // The token may have expired early. A retry gets a new one; the caller bounds the retries.
             if error.status == Some(401) && sent.refused() {
                 error.advice = Some(RetryAdvice::Retry { after_ms: None });
             }
@@ -116,13 +116,13 @@ impl Client {
     }
 }
 
-/// How an answer is compressed, if it is.
+/// Returns the answer's compression, if it has one.
 fn compression(headers: &HeaderMap) -> Option<&str> {
     header(headers, CONTENT_ENCODING.as_str()).map(str::trim).filter(|coding| *coding != "identity")
 }
 
-/// A compressed answer is none, whatever its status says of another try: nobody asked for it, and the next would be
-/// compressed too.
+/// Returns the error for a compressed answer. It is final, whatever the status says about retries: the
+/// request refused compression, and a retry would come back compressed too.
 fn compressed(response: &WireResponse, coding: &str) -> LlmError {
     let coding = llm_protocol::truncate(coding, 64);
     let message = format!(
@@ -132,7 +132,7 @@ fn compressed(response: &WireResponse, coding: &str) -> LlmError {
     let invalid = ErrorReason::InvalidOutput { incomplete_stream: false };
     let reason = match response.status.as_u16() {
         200..=299 => invalid,
-        // Its body cannot be read; its status can.
+        // The body is unreadable; the status still counts.
         status => classify_named(status, wait_ms(&response.headers), None, &message).reason,
     };
     let mut error = LlmError::accepted(reason, &message);
@@ -141,13 +141,14 @@ fn compressed(response: &WireResponse, coding: &str) -> LlmError {
     error
 }
 
-/// Servers are lax about the type of a stream; these two say that it is none.
+/// Returns whether the answer may be a stream. Servers are lax about the media type, but these two rule a
+/// stream out.
 fn may_be_stream(headers: &HeaderMap) -> bool {
     let kind = header(headers, CONTENT_TYPE.as_str()).unwrap_or_default().to_ascii_lowercase();
     !kind.starts_with("application/json") && !kind.starts_with("text/html")
 }
 
-/// Turns an answer that is no stream into its error.
+/// Converts an answer that is not a stream into its error.
 pub(crate) async fn refusal(redactor: &Redactor, response: WireResponse) -> LlmError {
     let WireResponse { status, headers, body } = response;
     let body = read_text(body, MAX_ERROR_BODY_BYTES).await;
@@ -176,7 +177,7 @@ fn advice(headers: &HeaderMap) -> Option<RetryAdvice> {
     }
 }
 
-/// Some gateways answer 200 with an error in JSON.
+/// Returns the error in an answer with status 200: some gateways send JSON errors that way.
 fn not_a_stream(headers: &HeaderMap, body: &str) -> LlmError {
     let json = value_of(body).unwrap_or_default();
     if let Some(error) = json.get("error").filter(|error| !error.is_null()) {
@@ -188,7 +189,7 @@ fn not_a_stream(headers: &HeaderMap, body: &str) -> LlmError {
     LlmError::accepted(ErrorReason::InvalidOutput { incomplete_stream: false }, &message)
 }
 
-/// The start of a body, as far as it comes in time.
+/// Returns the start of a body, as far as it arrives in time.
 pub(crate) async fn read_text(
     mut body: futures::stream::BoxStream<'static, Result<Bytes, crate::TransportError>>,
     max_bytes: usize,
@@ -203,13 +204,13 @@ pub(crate) async fn read_text(
             }
         }
     };
-    // What came is all we can show: an error's body that fails is no other error.
+    // A failure while reading an error's body is not another error. Show the part that came.
     let _late = tokio::time::timeout(ERROR_BODY_TIMEOUT, read).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn wait_ms(headers: &HeaderMap) -> Option<u64> {
-    // The provider's own clock, where it tells us: ours may be off.
+    // Prefer the provider's clock, because ours may be wrong.
     let now =
         header(headers, DATE.as_str()).and_then(http_date_unix_ms).unwrap_or_else(now_unix_ms);
     retry_after_ms(header(headers, RETRY_AFTER.as_str()), header(headers, "retry-after-ms"), now)
@@ -224,7 +225,7 @@ pub(crate) fn now_unix_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// OpenAI and most others, Anthropic, AWS.
+/// Returns the request's id, in the header of OpenAI and most others, of Anthropic, or of AWS.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
     let names = ["x-request-id", "request-id", "x-amzn-requestid"];
     let id = names.into_iter().find_map(|name| header(headers, name))?;

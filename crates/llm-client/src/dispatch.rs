@@ -1,4 +1,5 @@
-//! The loop of a stand-alone user: ask, run the tools that the model calls, ask again. Nothing of it is durable.
+//! The loop for stand-alone callers: send a request, run the tools that the model calls, repeat. Nothing is
+//! durable.
 
 use std::sync::Arc;
 
@@ -14,13 +15,14 @@ use crate::stream::LlmStream;
 use crate::tools::{Bounds, Tools};
 
 impl Llm {
-    /// Sends the request and goes on until the model calls no more tools: each call is run by the function of its name,
-    /// and what they give is the next request. Yields the events of all answers, with a `ToolResult` of each call that
-    /// was run after the `StepFinish` of its answer, and one `Finish` with the sum of all usage.
+    /// Sends the request and repeats until the model calls no more tools. The function with a call's name
+    /// runs it, and the results go into the next request. Yields the events of all answers, a `ToolResult`
+    /// for each call after the `StepFinish` of its answer, and one `Finish` with the sum of all usage.
     ///
-    /// A tool that does not exist, arguments that are no JSON, failures and times that pass are results that the model
-    /// sees. `tools` are added to those of the request; a choice that forces a call holds for the first answer only.
-    /// After `bounds.rounds` answers it ends, with the reason of the last. Nothing is retried; the stream ends after an
+    /// Unknown tools, arguments that are not JSON, failures and timeouts become results that the model sees.
+    /// `tools` are added to those of the request; a forced tool choice holds for the first answer only. After
+    /// `bounds.rounds` answers the loop ends with the last one's reason. Nothing is retried; the stream ends
+    /// after an error. Dropping it aborts everything.
     /// error. Dropping it aborts what runs.
     pub fn run(
         &self,
@@ -52,16 +54,16 @@ struct Running {
     tools: Arc<Tools>,
     bounds: Arc<Bounds>,
     round: u32,
-    /// Of all answers so far.
+    /// The sum over all answers so far.
     usage: Option<Usage>,
     phase: Phase,
 }
 
 enum Phase {
     Ask,
-    /// An answer comes.
+    /// An answer is arriving.
     Reading(LlmStream, Said),
-    /// The tools run; their results so far.
+    /// The tools are running; their results so far.
     Working(BoxStream<'static, ToolResult>, Vec<ToolResult>),
     Over,
 }
@@ -105,7 +107,7 @@ impl Running {
         }
     }
 
-    /// Goes on with the tools that the answer calls, or ends.
+    /// Continues with the tools that the answer calls, or ends the loop.
     fn answered(&mut self, said: Said, reason: FinishReason) -> Option<LlmEvent> {
         self.round += 1;
         let (parts, calls) = said.into_parts();

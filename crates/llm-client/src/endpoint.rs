@@ -1,4 +1,4 @@
-//! Where a provider is and how it knows us.
+//! The address of a provider.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::secret::{Secret, sensitive};
 
-/// A provider's address and credentials.
+/// A provider's address, key and headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// As the user gives it; see [`normalize_base_url`].
+    /// The base URL as the user wrote it; see [`normalize_base_url`].
     pub base_url: String,
-    /// Sent in the header that the protocol's owner has for it; see [`crate::Auth::None`].
+    /// The key, sent in the header of the protocol's owner; see [`crate::Auth::None`].
     pub api_key: Option<Secret>,
-    /// Sent beside our own headers, and in place of one of the same name. Values are secret too.
+    /// Extra headers. They replace our own headers of the same name. Their values are secret too.
     pub headers: Vec<(String, Secret)>,
-    /// In place of the protocol's own path below the base URL; may end with a query. `{model}` is replaced by the
-    /// model's name, percent-encoded but for its slashes.
+    /// The path below the base URL, in place of the protocol's; may end with a query. `{model}` is replaced
+    /// by the model's name, percent-encoded except for slashes.
     pub path: Option<String>,
-    /// Added to the query of every address (`api-version`).
+    /// Parameters for the query of every address (`api-version`).
     pub query: Vec<(String, String)>,
-    /// Headers that depend on what a request says.
+    /// Headers that depend on the request's body.
     pub by_body: Option<ByBody>,
 }
 
-/// Headers by a request's body, for a provider that wants to be told outside it what is in it. The function is pure,
-/// and gives nothing for a body that it does not know.
+/// Headers that are computed from a request's body, for providers that want some of its contents announced in
+/// headers. The function is pure, and returns nothing for a body that it does not know.
 #[derive(Clone, Copy)]
 pub struct ByBody(pub fn(&[u8]) -> Vec<(&'static str, &'static str)>);
 
@@ -46,12 +46,12 @@ impl PartialEq for ByBody {
 
 impl Eq for ByBody {}
 
-/// What a model's name may hold in a path as it is: RFC 3986's unreserved characters, and slashes.
+/// Characters of a model's name that stay as they are in a path: RFC 3986's unreserved ones, and slashes.
 const IN_PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
 impl Endpoint {
-    /// An endpoint that needs no credentials.
+    /// Makes an endpoint without credentials.
     #[must_use]
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
@@ -64,48 +64,48 @@ impl Endpoint {
         }
     }
 
-    /// With a key.
+    /// Sets the key.
     #[must_use]
     pub fn with_api_key(mut self, key: Secret) -> Self {
         self.api_key = Some(key);
         self
     }
 
-    /// With one more header.
+    /// Adds a header.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: Secret) -> Self {
         self.headers.push((name.into(), value));
         self
     }
 
-    /// With another path than the protocol's (see [`Endpoint::path`]).
+    /// Sets a path in place of the protocol's (see [`Endpoint::path`]).
     #[must_use]
     pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
         self
     }
 
-    /// With one more parameter in every address's query.
+    /// Adds a parameter to the query of every address.
     #[must_use]
     pub fn with_query(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.query.push((name.into(), value.into()));
         self
     }
 
-    /// The address of `path` (`chat/completions`, say) below the base URL, whose query it keeps. A base URL without a
-    /// path gets `/v1`.
+    /// Returns the address of `path` (such as `chat/completions`) below the base URL, whose query is kept. A
+    /// base URL without a path gets `/v1`.
     ///
     /// # Errors
-    /// The base URL is none.
+    /// The base URL is invalid.
     pub fn url(&self, path: &str) -> Result<Url, InvalidEndpoint> {
         self.below(normalize_base_url(&self.base_url)?, path)
     }
 
-    /// Where requests of `protocol` for `model` go. A base URL without a path gets the protocol's, unless
-    /// [`Endpoint::path`] is set.
+    /// Returns the address for requests of `protocol` to `model`. A base URL without a path gets the
+    /// protocol's, unless [`Endpoint::path`] is set.
     ///
     /// # Errors
-    /// The base URL is none.
+    /// The base URL is invalid.
     pub fn request_url(&self, protocol: Protocol, model: &str) -> Result<Url, InvalidEndpoint> {
         match &self.path {
             None => {
@@ -133,7 +133,7 @@ impl Endpoint {
         Ok(url)
     }
 
-    /// The headers that the body asks for, then those of the user.
+    /// Adds the headers that depend on the body, then the user's.
     pub(crate) fn add_headers(
         &self,
         headers: &mut HeaderMap,
@@ -148,7 +148,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// What must not be shown.
+    /// Returns the secrets, for redaction.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.api_key.iter().chain(self.headers.iter().map(|(_, value)| value))
     }
@@ -167,23 +167,23 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// An endpoint that no request can be made to.
+/// An endpoint that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEndpoint {
-    /// The base URL is none.
+    /// The base URL is invalid.
     #[error(
         "`{url}` is no base URL of a model provider: {problem}; expected one like http://127.0.0.1:11434/v1"
     )]
     BaseUrl {
-        /// As given, without credentials.
+        /// The URL as given, without credentials.
         url: String,
-        /// What is wrong.
+        /// The problem with it.
         problem: String,
     },
-    /// The key cannot be sent.
+    /// The key contains characters that a header cannot carry.
     #[error("the API key holds characters that a header cannot carry (a line break?)")]
     Key,
-    /// A header cannot be sent.
+    /// A header's name or value is not valid in HTTP.
     #[error("the header `{name}` has a name or value that HTTP does not allow")]
     Header {
         /// Its name.
@@ -191,8 +191,8 @@ pub enum InvalidEndpoint {
     },
 }
 
-/// The base URL without a slash at its end; `/v1` is added when it has no path, since that is where every server
-/// that people name by host and port only (Ollama, vLLM, llama.cpp, OpenAI) has its API.
+/// Returns the base URL without a trailing slash. A URL without a path gets `/v1`: servers that people name
+/// only by host and port (Ollama, vLLM, llama.cpp, OpenAI) have their API there.
 ///
 /// # Errors
 /// It is not http or https, has no host, or carries a user name or password (they would end up in logs).

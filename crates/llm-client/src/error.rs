@@ -1,4 +1,4 @@
-//! What went wrong with a call, and what to do.
+//! The errors of a call: causes, and advice to the caller.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,33 +9,33 @@ use llm_protocol::{DecodeError, Delivery, ErrorEvent, ErrorReason, ProviderError
 use crate::endpoint::InvalidEndpoint;
 use crate::transport::TransportError;
 
-/// A failed call of a provider. Its text says what to do, then what the provider said.
+/// A failed call of a provider. Its text gives the advice first, then the provider's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LlmError {
-    /// The typed reason; it decides about a retry, unless the provider does.
+    /// The typed reason. It decides about a retry, unless the provider gives advice.
     pub reason: ErrorReason,
     /// How far the request got. *Accepted* means that an answer began, if only a status.
     pub delivery: Delivery,
     /// The status of the answer, if one came.
     pub status: Option<u16>,
-    /// The words of the provider or of the network layer, at most 2 KiB, without our secrets; may be empty.
+    /// The message of the provider or the network layer, at most 2 KiB and without our secrets. May be empty.
     pub provider_message: String,
-    /// The provider's id of the request, for its support.
+    /// The provider's id of the request, for support cases.
     pub request_id: Option<String>,
-    /// What the provider itself says of another try, whatever the reason says.
+    /// The provider's own advice about a retry, which overrides the reason.
     pub advice: Option<RetryAdvice>,
 }
 
-/// A provider's own word on another try: its header `x-should-retry`, which the SDKs of OpenAI and Anthropic obey
-/// over the status.
+/// A provider's advice about a retry: its header `x-should-retry`, which the SDKs of OpenAI and Anthropic
+/// obey over the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAdvice {
-    /// Try again, after this long if it says so.
+    /// Retry, after this wait if there is one.
     Retry {
-        /// Its `retry-after`.
+        /// Its `retry-after`, in milliseconds.
         after_ms: Option<u64>,
     },
-    /// Do not.
+    /// Do not retry.
     GiveUp,
 }
 
@@ -52,23 +52,23 @@ impl LlmError {
         }
     }
 
-    /// A failure before anything was sent: a token that is not to be had, say.
+    /// Makes the error for a failure before anything was sent, such as a token that is not available.
     #[must_use]
     pub fn unsent(reason: ErrorReason, message: &str) -> Self {
         Self::new(reason, Delivery::NotSent, message)
     }
 
-    /// The answer began and then this.
+    /// Makes the error for a failure after the answer began.
     pub(crate) fn accepted(reason: ErrorReason, message: &str) -> Self {
         Self::new(reason, Delivery::Accepted, message)
     }
 
-    /// A failure of the transport, or a time that passed.
+    /// Makes the error for a network failure or a timeout.
     pub(crate) fn transport(delivery: Delivery, message: &str) -> Self {
         Self::new(ErrorReason::Transport { delivery }, delivery, message)
     }
 
-    /// The last line of an answer that failed, in neutral JSON.
+    /// Returns the last event of a failed answer, in neutral JSON.
     #[must_use]
     pub fn event(&self) -> ErrorEvent {
         ErrorEvent {
@@ -83,7 +83,7 @@ impl LlmError {
         }
     }
 
-    /// How long the provider asks to wait before another try.
+    /// Returns the wait that the provider asks for before a retry.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let asked = match self.advice {
@@ -93,7 +93,7 @@ impl LlmError {
         asked.map(Duration::from_millis)
     }
 
-    /// Whether another try may succeed: the provider's word, or what the reason says.
+    /// Returns whether a retry may succeed, by the provider's advice or else by the reason.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.advice {
@@ -103,7 +103,7 @@ impl LlmError {
         }
     }
 
-    /// Whether the provider may charge for the request although there is no whole answer.
+    /// Returns whether the provider may charge for the request although there is no whole answer.
     #[must_use]
     pub fn may_be_charged(&self) -> bool {
         match self.reason {
@@ -120,8 +120,8 @@ impl LlmError {
         }
     }
 
-    /// How long to wait after `failed` attempts, of which this error ended the last; none if it is not worth
-    /// another, or there were enough. `rand` is any random number (see [`Schedule::wait`]).
+    /// Returns the wait after `failed` attempts, the last of which failed with this error. `None` if a retry
+    /// would not help or none is left. `rand` is any random number (see [`Schedule::wait`]).
     #[must_use]
     pub fn next_delay(&self, schedule: &Schedule, failed: u32, rand: u64) -> Option<Duration> {
         if !self.is_retryable() {
@@ -134,7 +134,7 @@ impl LlmError {
 impl fmt::Display for LlmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reason == ErrorReason::Authentication && self.delivery == Delivery::NotSent {
-            // Nobody was asked, so nobody has refused them.
+            // No provider saw the credentials, so none refused them.
             f.write_str("the credentials for the model provider cannot be used")?;
         } else {
             f.write_str(&self.reason.user_message())?;

@@ -1,4 +1,4 @@
-//! A token that other credentials are exchanged for, before a provider's models take any.
+//! Exchanges credentials for a token that a provider's models accept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,30 +17,30 @@ use crate::error::{LlmError, RetryAdvice};
 use crate::secret::Secret;
 use crate::transport::WireRequest;
 
-/// How long a token is used at most: where they are given, they last an hour.
+/// The longest time that a token is used. Known providers' tokens last an hour.
 const LASTS: Duration = Duration::from_mins(25);
-/// A token that says when it ends is not used until then.
+/// The safety margin before the end that a token states, in milliseconds.
 const MARGIN_MS: u64 = 60_000;
-/// An answer is a token and a dozen headers.
+/// The most bytes of an answer, which holds a token and a dozen headers.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// The most tokens that a client keeps.
 const MAX_KEPT: usize = 1_024;
-/// What no answer says of our requests.
+/// Request headers of ours that an answer must not set.
 const OURS: [&str; 6] =
     ["authorization", "x-api-key", "content-type", "content-length", "accept", "host"];
 
-/// An address that gives a short-lived token for other credentials, and headers that go with it. It is asked by a
-/// `POST` of `{}` and answers `{token, headers?, expires_at?}`, the end in seconds since 1970. A client keeps a
-/// token for 25 minutes at most, and asks for another when a provider refuses it.
+/// An address that gives a short-lived token for other credentials, and headers to send with it. The request
+/// is a `POST` of `{}`; the answer is `{token, headers?, expires_at?}`, with the end in seconds since 1970. A
+/// client keeps a token for at most 25 minutes, and fetches another when a provider refuses it.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     /// The address.
     pub url: String,
-    /// The credentials that it takes.
+    /// The credentials for the exchange.
     pub with: Auth,
 }
 
-/// What was given.
+/// The token and headers from an exchange.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) token: Secret,
@@ -48,11 +48,11 @@ pub(crate) struct Access {
     until_unix_ms: u64,
 }
 
-/// The tokens of a client, by where and for what they were got.
+/// A client's tokens, by address and credentials.
 #[derive(Default)]
 pub(crate) struct Exchanges(Mutex<HashMap<String, Arc<Access>>>);
 
-/// One token among them.
+/// The place of one token among them.
 #[derive(Clone)]
 pub(crate) struct Kept {
     exchanges: Arc<Exchanges>,
@@ -68,7 +68,7 @@ struct Answer {
 }
 
 impl Exchange {
-    /// A token that is valid for now.
+    /// Returns a token that is valid now.
     pub(crate) async fn token(
         &self,
         client: &Client,
@@ -137,7 +137,7 @@ impl Access {
 
 impl Kept {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Access>>> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.exchanges.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -157,7 +157,7 @@ impl Kept {
         all.insert(self.name.clone(), Arc::clone(access));
     }
 
-    /// A provider refused this token.
+    /// Forgets a token that a provider refused.
     pub(crate) fn forget(&self, refused: &Access) {
         let mut all = self.all();
         if all.get(&self.name).is_some_and(|access| access.token == refused.token) {
@@ -166,7 +166,7 @@ impl Kept {
     }
 }
 
-/// Nothing was sent to a model: another try may help.
+/// Makes the error for a failed exchange. Nothing reached a model, so a retry may help.
 fn unsent(message: &str) -> LlmError {
     LlmError::unsent(ErrorReason::Transport { delivery: Delivery::NotSent }, message)
 }

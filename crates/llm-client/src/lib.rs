@@ -4,8 +4,8 @@
 //! Route = protocol × endpoint × auth │ Client::on(route) = Llm
 //! Llm::stream ─encode→ body ─WireRequest→ ProviderTransport ─chunks→ Framer ─→ Decoder ─→ LlmStream
 //! ```
-//! Invariant: one call of [`Llm::stream`] or [`Llm::send`] is at most one request on the wire. Nothing here retries, follows
-//! a redirect, or changes a byte of the body.
+//! Invariant: one call of [`Llm::stream`] or [`Llm::send`] is at most one request on the wire. This crate
+//! never retries, follows a redirect, or changes a byte of the body.
 
 mod answer;
 mod auth;

@@ -1,4 +1,4 @@
-//! The one entry: a request in, the events of its answer out.
+//! The entry point: a request in, the events of its answer out.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::LlmError;
 use crate::route::Route;
 use crate::stream::LlmStream;
 
-/// A model that can be spoken to. Cheap to clone.
+/// A model at the end of a route. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Llm {
     client: Client,
@@ -19,7 +19,7 @@ pub struct Llm {
 }
 
 impl Client {
-    /// The model at the end of `route`.
+    /// Returns the model at the end of `route`.
     #[must_use]
     pub fn on(&self, route: Route) -> Llm {
         Llm { client: self.clone(), route: Arc::new(route) }
@@ -27,13 +27,13 @@ impl Client {
 }
 
 impl Llm {
-    /// The route.
+    /// Returns the route.
     #[must_use]
     pub fn route(&self) -> &Route {
         &self.route
     }
 
-    /// The exact body that [`Llm::stream`] sends. A request that names no model is for the route's.
+    /// Returns the exact body that [`Llm::stream`] sends. A request without a model is for the route's.
     #[must_use]
     pub fn encode(&self, request: &LlmRequest) -> Bytes {
         let mut request = Cow::Borrowed(request);
@@ -41,15 +41,15 @@ impl Llm {
             request.to_mut().model.clone_from(&self.route.model);
         }
         let mut body = self.route.protocol.encode_for(&request, &self.route.dialect);
-        body.shrink_to_fit(); // it may wait for long, beside many: without what it had to spare while it grew
+        body.shrink_to_fit(); // frees the spare capacity: the body may wait for long, beside many others
         body.into()
     }
 
-    /// Encodes the request, sends it once, and returns the stream of the answer as soon as a success begins.
-    /// Dropping the future or the stream aborts the request.
+    /// Encodes the request, sends it once, and returns the answer's stream as soon as a successful answer
+    /// begins. Dropping the future or the stream aborts the request.
     ///
     /// # Errors
-    /// As [`Llm::send`].
+    /// Those of [`Llm::send`].
     pub async fn stream(&self, request: &LlmRequest) -> Result<LlmStream, LlmError> {
         let model = if request.model.is_empty() { &self.route.model } else { &request.model };
         self.client.exchange(&self.route, model, self.encode(request)).await
@@ -58,8 +58,8 @@ impl Llm {
     /// Sends exactly `body`, which [`Llm::encode`] wrote, now or earlier.
     ///
     /// # Errors
-    /// No answer came in time, or one that is no success. The error says how far the request got, so the
-    /// caller knows whether it may have been charged; nothing is retried here.
+    /// No answer came in time, or its status is not a success. The error says how far the request got, so the
+    /// caller knows whether it may be charged. Nothing is retried here.
     pub async fn send(&self, body: Bytes) -> Result<LlmStream, LlmError> {
         self.client.exchange(&self.route, &self.route.model, body).await
     }

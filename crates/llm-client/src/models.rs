@@ -1,4 +1,4 @@
-//! What models a server offers.
+//! The models that a server offers.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::endpoint::Endpoint;
 use crate::error::LlmError;
 use crate::transport::WireRequest;
 
-/// How long [`Client::list_models`] takes at most: it is asked while somebody waits.
+/// The longest time that [`Client::list_models`] takes, because a user waits for it.
 pub const LIST_MODELS_TIMEOUT: Duration = Duration::from_secs(2);
-/// The largest list that is read; OpenRouter's is about 0.5 MiB.
+/// The largest list that is read, in bytes; OpenRouter's is about 0.5 MiB.
 const MAX_LIST_BYTES: usize = 8 * 1024 * 1024;
 
-/// OpenAI wraps its list, Together does not.
+/// A list of models. OpenAI wraps it in an object, Together does not.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ModelList {
@@ -34,10 +34,11 @@ struct Model {
 }
 
 impl Client {
-    /// The ids of the models that the server lists, in its order (`GET {base}/models`).
+    /// Returns the ids of the models that the server lists, in its order (`GET {base}/models`).
     ///
     /// # Errors
-    /// It does not answer within [`LIST_MODELS_TIMEOUT`], refuses, or its answer is no list of models.
+    /// The server does not answer within [`LIST_MODELS_TIMEOUT`], refuses, or its answer is not a list of
+    /// models.
     pub async fn list_models(&self, endpoint: &Endpoint) -> Result<Vec<String>, LlmError> {
         let fetched =
             tokio::time::timeout(LIST_MODELS_TIMEOUT, Box::pin(self.fetch_models(endpoint)));

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use llm_protocol::sse::Framer;
 
-/// Timeouts and bounds of a client. There is none on a whole answer: one that keeps coming may take its time.
+/// Timeouts and bounds of a client. A whole answer has no timeout: it may take any time while bytes arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// For the TCP connection and TLS handshake.
+    /// The timeout for the TCP connection and the TLS handshake.
     pub connect_timeout: Duration,
-    /// From sending the request to the headers of the answer. Providers may hold them back until the first
-    /// token, after minutes of reasoning.
+    /// The timeout from sending the request to the headers of the answer. Providers may hold those back until
+    /// the first token, after minutes of reasoning.
     pub first_byte_timeout: Duration,
-    /// From the headers to the first bytes of the body, and between any two.
+    /// The timeout from the headers to the first bytes of the body, and between any two chunks.
     pub idle_timeout: Duration,
     /// The most bytes of one answer.
     pub max_response_bytes: usize,
     /// The most bytes of one server-sent event.
     pub max_frame_bytes: usize,
-    /// Sent as `user-agent`.
+    /// The value of `user-agent`.
     pub user_agent: String,
 }
 

@@ -11,21 +11,21 @@ use crate::client::ClientError;
 use crate::options::Options;
 use crate::transport::{ProviderTransport, TransportError, WireRequest, WireResponse};
 
-/// How long an unused connection is kept. Load balancers close theirs after a minute; a request on a
-/// connection that is just being closed fails as *ambiguous*.
+/// The longest time that an unused connection is kept. Load balancers close theirs after a minute, and a
+/// request on a connection that is just closing fails as *ambiguous*.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(50);
-/// Unused connections kept to one host.
+/// The most unused connections kept per host.
 const POOL_MAX_IDLE: usize = 128;
 
 /// Sends requests through reqwest, with pooled connections. Cheap to clone.
 ///
-/// - Retries and redirects are off. One repetition remains in the library below (hyper-util): a request of which no
-///   byte was written, because its pooled connection turned out to be closed, goes over another connection. Still
-///   one request is on the wire.
-/// - The proxy settings of the system (`HTTPS_PROXY`, …) hold for all hosts but loopback ones: a local
-///   model server is never behind them.
-/// - TLS uses the process's default crypto provider, or aws-lc-rs if none is installed. On a machine without CA
-///   certificates plain HTTP works, and HTTPS fails with its reason.
+/// - Retries and redirects are off. The library below (hyper-util) repeats one case: if a pooled connection
+///   turns out to be closed and no byte of the request was written, it uses another connection. There is
+///   still only one request on the wire.
+/// - The system's proxy settings (`HTTPS_PROXY`, …) apply to all hosts except loopback ones, because a local
+///   model server is never behind a proxy.
+/// - TLS uses the process's default crypto provider, or aws-lc-rs if none is installed. On a machine without
+///   CA certificates, plain HTTP works and HTTPS fails with that reason.
 #[derive(Clone, Debug)]
 pub struct ReqwestTransport {
     proxied: reqwest::Client,
@@ -33,7 +33,7 @@ pub struct ReqwestTransport {
 }
 
 impl ReqwestTransport {
-    /// Builds the connection pools; connects to nothing.
+    /// Builds the connection pools. Does not connect yet.
     ///
     /// # Errors
     /// TLS cannot be set up.
@@ -60,7 +60,8 @@ fn builder(options: &Options) -> ClientBuilder {
         .retry(retry::never())
 }
 
-/// The verifier of the platform's certificates cannot be built where there are none (a slim container).
+/// Builds a client. Without platform certificates (a slim container) the platform's verifier cannot be built,
+/// so the fallback trusts none.
 fn build(builder: impl Fn() -> ClientBuilder) -> Result<reqwest::Client, ClientError> {
     builder().build().or_else(|error| {
         let client = builder().tls_certs_only([]).build().map_err(ClientError::Tls)?;
@@ -96,7 +97,7 @@ impl ProviderTransport for ReqwestTransport {
     }
 }
 
-/// Whether HTTP/2 says that the server has not looked at the request: RFC 9113 §8.7.
+/// Returns whether HTTP/2 reports that the server has not processed the request (RFC 9113 §8.7).
 pub fn is_refused_unseen(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -112,7 +113,7 @@ fn failure(error: reqwest::Error, delivery: Delivery) -> TransportError {
     TransportError { delivery, message: chain(&error.without_url()) }
 }
 
-/// The error with its causes: reqwest's own text ("error sending request") says nothing alone.
+/// Returns the error with its causes: reqwest's own text ("error sending request") says nothing alone.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -147,7 +148,7 @@ mod tests {
         ReqwestTransport::new(&Options::default()).unwrap();
     }
 
-    // Finding llm 8: a stream that the server refuses was not processed, so that another try costs nothing.
+    // Finding llm 8: a stream that the server refuses was not processed, so a retry costs nothing.
     #[test]
     fn a_refused_stream_was_not_sent() {
         #[derive(Debug, thiserror::Error)]

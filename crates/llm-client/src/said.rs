@@ -1,11 +1,11 @@
-//! What a model said in one answer, put together from its events: the message that goes into the next request.
+//! Collects the events of one answer into the message for the next request.
 
 use llm_protocol::{LlmEvent, Part, RawJson, TextPart, ToolCall};
 
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     parts: Vec<Part>,
-    /// The part that is open, by the id of its events.
+    /// The open part and the id of its events.
     open: Option<(String, usize)>,
 }
 
@@ -31,7 +31,7 @@ impl Said {
         }
     }
 
-    /// The message's parts, and the calls among them that wait for us.
+    /// Returns the message's parts, and the calls among them that wait for us.
     pub(crate) fn into_parts(self) -> (Vec<Part>, Vec<ToolCall>) {
         let calls = self.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) if !call.provider_executed => Some(call.clone()),

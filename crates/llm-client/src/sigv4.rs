@@ -1,6 +1,7 @@
-//! Signature Version 4: how AWS knows who asks, and that nobody changed what is asked.
+//! AWS Signature Version 4, which proves who sends a request and that nobody changed it.
 //!
-//! Source: <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html>; the work is done by AWS's own crate.
+//! Source: <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html>; AWS's own crate does the
+//! work.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,14 +15,14 @@ use crate::error::LlmError;
 use crate::secret::{Secret, sensitive};
 use crate::transport::WireRequest;
 
-/// An access key of AWS, and what it is used for. Its secrets are not shown.
+/// An AWS access key and its scope. `Debug` hides its secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsAccess {
-    /// `AKIA…`, or `ASIA…` of a session.
+    /// The key's id: `AKIA…`, or `ASIA…` for temporary credentials.
     pub access_key: String,
-    /// The secret to it.
+    /// The key's secret.
     pub secret_key: Secret,
-    /// Of temporary credentials.
+    /// The session token of temporary credentials.
     pub session_token: Option<Secret>,
     /// The region of the endpoint (`us-east-1`).
     pub region: String,
@@ -30,16 +31,16 @@ pub struct AwsAccess {
 }
 
 impl AwsAccess {
-    /// What must not be shown.
+    /// Returns the secrets, for redaction.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         std::iter::once(&self.secret_key).chain(&self.session_token)
     }
 
-    /// Signs method, address, body, host, and the headers that cannot change on the way; adds the signature's headers.
-    /// A signature is good for five minutes around `unix_ms`.
+    /// Signs method, address, body, host, and the headers that proxies leave alone, and adds the signature's
+    /// headers. A signature is valid for five minutes around `unix_ms`.
     ///
     /// # Errors
-    /// A credential holds characters that a header cannot carry.
+    /// A credential contains characters that a header cannot carry.
     pub(crate) fn sign(&self, request: &mut WireRequest, unix_ms: u64) -> Result<(), LlmError> {
         let token = self.session_token.as_ref().map(|token| token.expose().to_owned());
         let (id, secret) = (self.access_key.as_str(), self.secret_key.expose());
@@ -70,7 +71,7 @@ impl AwsAccess {
     }
 }
 
-/// A proxy may change others. `host` is signed anyway.
+/// Returns whether a header is signed. A proxy may change others. `host` is always signed.
 fn is_signed(name: &HeaderName) -> bool {
     name == CONTENT_TYPE || name.as_str().starts_with("x-amz")
 }
@@ -120,8 +121,8 @@ mod tests {
         )
     }
 
-    /// Vectors of AWS's Signature Version 4 test suite: get-vanilla, get-vanilla-query-order-key-case,
-    /// post-sts-header-before and post-x-www-form-urlencoded (in its edition that signs the type alone).
+    /// Test vectors of AWS's Signature Version 4 suite: get-vanilla, get-vanilla-query-order-key-case,
+    /// post-sts-header-before and post-x-www-form-urlencoded (in the edition that signs only the type).
     #[test]
     fn signatures_are_those_of_the_test_suite() {
         let root = "https://example.amazonaws.com/";
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(headers[AUTHORIZATION], authorization("content-type;host;x-amz-date", form));
     }
 
-    /// What is percent-encoded in an address is encoded again in what is signed: everywhere but in S3.
+    /// Percent-encoded characters of an address are encoded again for the signature, everywhere but in S3.
     #[test]
     fn an_encoded_model_is_encoded_twice() {
         let url = "https://bedrock-runtime.us-east-1.amazonaws.com/model/us.amazon.nova-micro-v1%3A0/converse-stream";

@@ -1,4 +1,4 @@
-//! The answer as it comes.
+//! The stream of an answer's events.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::error::LlmError;
 use crate::secret::Redactor;
 use crate::transport::{TransportError, WireResponse};
 
-/// How long the end of a body may lag behind the end of the answer. Only a connection whose body was read to its
-/// end is used again.
+/// The longest wait for the end of a body after the end of the answer. Only a connection whose body was read
+/// to its end can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The events of one answer. It ends after `Finish` or the first error, and whatever came whole before an error
-/// is given first. Dropping it aborts the request.
+/// The events of one answer. It ends after `Finish` or the first error; events that came whole before an
+/// error are yielded first. Dropping it aborts the request.
 pub struct LlmStream {
     request_id: Option<String>,
     events: BoxStream<'static, Result<LlmEvent, LlmError>>,
@@ -40,7 +40,7 @@ impl LlmStream {
         Self { request_id, events: events.fuse().boxed() }
     }
 
-    /// The provider's id of the request, for its support.
+    /// Returns the provider's id of the request, for support cases.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
@@ -61,36 +61,36 @@ impl Stream for LlmStream {
     }
 }
 
-/// What an answer is bounded by, and what it is estimated from.
+/// The bounds of an answer, and the size of its request for estimates.
 pub(crate) struct Bounds {
-    /// Between any two chunks.
+    /// The longest silence between two chunks.
     pub(crate) silence: Duration,
     /// The most bytes of the whole answer.
     pub(crate) max_bytes: usize,
-    /// The bytes of the request.
+    /// The bytes of the request, for estimates of usage.
     pub(crate) asked_bytes: usize,
 }
 
-/// As much of a body without frames as may be an error.
+/// The most bytes of a body without frames that are kept, because it may be an error.
 const MAX_START_BYTES: usize = 64 * 1024;
-/// Bytes that stand for one token where nobody has counted.
+/// The bytes per token in an estimate, when the usage is unknown.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Reads chunks, cuts them into frames and decodes these.
+/// Reads chunks, cuts them into frames and decodes the frames.
 pub(crate) struct Reading {
     body: BoxStream<'static, Result<Bytes, TransportError>>,
     framer: Framer,
-    /// None once the answer is over.
+    /// `None` after the answer ended.
     decoder: Option<Decoder>,
     ready: VecDeque<LlmEvent>,
     failed: Option<LlmError>,
     bounds: Bounds,
     bytes_left: usize,
-    /// How many frames have been read.
+    /// The number of frames read.
     frames: usize,
-    /// The beginning of a body that has no frame yet.
+    /// The start of a body that has no frame yet.
     start: Vec<u8>,
-    /// The bytes of what the model said.
+    /// The bytes that the model wrote.
     said_bytes: usize,
     redactor: Redactor,
     status: u16,
@@ -137,7 +137,7 @@ impl Reading {
         }
     }
 
-    /// Takes one chunk. The decoder is kept only while the answer goes on.
+    /// Reads one chunk. Keeps the decoder only while the answer continues.
     async fn read(&mut self, mut decoder: Decoder) -> Result<(), LlmError> {
         let chunk = match tokio::time::timeout(self.bounds.silence, self.body.next()).await {
             Ok(Some(Ok(chunk))) => chunk,
@@ -172,7 +172,7 @@ impl Reading {
         Ok(())
     }
 
-    /// After good frames a bad one is damage, not another protocol.
+    /// Converts a decoding error. After good frames, a bad one means damage, not another protocol.
     fn broken(&self, error: DecodeError) -> LlmError {
         if self.frames > 0 { error.after_good_frames().into() } else { error.into() }
     }
@@ -186,7 +186,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Reads the body to its end, if it is there already, so that its connection can serve again.
+    /// Reads the body to its end if that is already there, so that the connection can be reused.
     async fn drain(&mut self) {
         let rest = async {
             while let Some(Ok(chunk)) = self.body.next().await {
@@ -195,15 +195,15 @@ impl Reading {
                 }
             }
         };
-        // Late or broken: the connection is closed instead, nothing else is lost.
+        // If the end is late or broken, the connection closes instead. Nothing else is lost.
         let _late = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
     }
 
-    /// Ends the answer. A body that breaks after the answer was whole does no harm; before, how it broke is more
-    /// telling than that it is incomplete.
+    /// Ends the answer. A body that breaks after a whole answer does no harm. Before that, the cause of the
+    /// break is a better error than "incomplete".
     fn end(&mut self, decoder: Decoder, cause: Option<LlmError>) -> Result<(), LlmError> {
         self.body = stream::empty().boxed();
-        // It said why the model stopped, and not that it is over: what came after that is lost, as the count is.
+        // The stream gave the finish reason but not its end. The rest is lost, such as the usage.
         let torn = !decoder.is_done();
         match decoder.finish() {
             Ok(mut events) => {
@@ -224,7 +224,7 @@ impl Reading {
         }
     }
 
-    /// An answer in which nothing was said, and that ended for no reason that we know, is none.
+    /// Refuses an answer without any output and with an unknown finish reason.
     fn check_said(&self, events: &[LlmEvent]) -> Result<(), LlmError> {
         let reason = events.iter().find_map(|event| {
             if let LlmEvent::Finish { reason, .. } = event { Some(*reason) } else { None }
@@ -245,7 +245,7 @@ impl Reading {
         Err(LlmError::accepted(problem, message))
     }
 
-    /// What an answer costs whose count was lost.
+    /// Estimates the usage of an answer whose count was lost.
     fn estimated(&self) -> Usage {
         let tokens =
             |bytes: usize| u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
@@ -255,7 +255,7 @@ impl Reading {
         Usage { input_tokens, output_tokens, total_tokens, estimated: true, ..Usage::default() }
     }
 
-    /// The error that a body is which has no frames: some servers send JSON with the media type of a stream.
+    /// Returns the error in a body without frames: some servers send JSON with the media type of a stream.
     fn stated(&self) -> Option<LlmError> {
         let json = value_of(std::str::from_utf8(&self.start).ok()?).ok()?;
         let json = json.get(0).unwrap_or(&json); // Gemini wraps its error in a list of one
@@ -265,14 +265,14 @@ impl Reading {
     }
 
     fn complete(&mut self, mut error: LlmError) -> LlmError {
-        self.body = stream::empty().boxed(); // an answer that failed is not read on
+        self.body = stream::empty().boxed(); // stop reading a failed answer
         error.status = Some(self.status);
         error.request_id = self.request_id.take();
         redacted(&self.redactor, error)
     }
 }
 
-/// The bytes of an event that the model wrote.
+/// Returns the number of bytes in an event that the model wrote.
 fn said_bytes(event: &LlmEvent) -> usize {
     match event {
         LlmEvent::TextDelta { text, .. }

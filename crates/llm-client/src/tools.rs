@@ -1,4 +1,4 @@
-//! Tools of a stand-alone user: functions that a model may call by name.
+//! Tools for stand-alone callers: functions that a model may call by name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub struct Tools {
 /// The bounds of [`crate::Llm::run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most provider calls; the tools that the last one calls are not run.
+    /// The most provider calls. Tools that the last one calls do not run.
     pub rounds: u32,
-    /// The most bytes of one result; a longer one is cut at a character, and says so.
+    /// The most bytes of one result. A longer one is cut at a character and says so.
     pub result_bytes: usize,
-    /// The most tools that run at a time; 0 is 1.
+    /// The most tools that run at the same time; 0 means 1.
     pub parallel: usize,
-    /// The longest that one call may take; it is dropped then, and the model told.
+    /// The timeout of one call. The call is dropped then, and its result says so.
     pub call_timeout: Duration,
 }
 
@@ -48,14 +48,15 @@ impl fmt::Debug for Tools {
 }
 
 impl Tools {
-    /// None.
+    /// Makes an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With one more. The function gets the arguments as JSON, in whatever form the model wrote them, and returns what
-    /// the model is to see, of a success or of a failure. It is dropped when its time is over or nobody reads on.
+    /// Adds a tool. The function gets the arguments as JSON, in any form that the model wrote, and returns
+    /// the text for the model, of a success or a failure. It is dropped on timeout, or when the caller drops
+    /// the stream.
     #[must_use]
     pub fn with<F, Answer>(mut self, definition: ToolDefinition, run: F) -> Self
     where
@@ -67,7 +68,7 @@ impl Tools {
         self
     }
 
-    /// What the model is told of them.
+    /// Returns the tools' definitions, which the model sees.
     pub fn definitions(&self) -> impl Iterator<Item = &ToolDefinition> {
         self.tools.iter().map(|(definition, _)| definition)
     }
@@ -76,7 +77,7 @@ impl Tools {
         self.definitions().map(|definition| definition.name.as_str())
     }
 
-    /// Runs one call. Whatever goes wrong is told to the model.
+    /// Runs one call. Every failure becomes a result that the model sees.
     pub(crate) async fn answer(&self, call: ToolCall, bounds: &Bounds) -> ToolResult {
         let ToolCall { id, name, arguments, .. } = call;
         let (text, is_error) = match self.run(&name, &arguments, bounds.call_timeout).await {

@@ -1,4 +1,4 @@
-//! The seam between us and the network.
+//! The interface between this crate and the network.
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -6,13 +6,13 @@ use llm_protocol::Delivery;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode, Url};
 
-/// Carries one request to a provider. The real one is [`crate::ReqwestTransport`]; a deterministic simulation can
-/// stand in for it.
+/// Carries one request to a provider. The real one is [`crate::ReqwestTransport`]; a deterministic simulation
+/// can replace it.
 #[async_trait::async_trait]
 pub trait ProviderTransport: Send + Sync {
-    /// Sends `request` once: no retry, no redirect, the exact body. Returns when the headers have come. Dropping
-    /// the future, or the body that it returns, aborts the request. The client watches over all times
-    /// but the connection's.
+    /// Sends `request` once, with its exact body, without retries or redirects. Returns when the headers have
+    /// come. Dropping the future, or the body that it returns, aborts the request. The client enforces all
+    /// timeouts except the connection's.
     ///
     /// # Errors
     /// No answer came; the error says how far the request got.
@@ -24,21 +24,21 @@ pub trait ProviderTransport: Send + Sync {
 pub struct WireRequest {
     /// POST, or GET without a body.
     pub method: Method,
-    /// Where to.
+    /// The address.
     pub url: Url,
-    /// All headers but those that HTTP itself needs.
+    /// All headers except those that HTTP itself needs.
     pub headers: HeaderMap,
     /// The exact bytes.
     pub body: Bytes,
 }
 
-/// An answer whose body still comes.
+/// An answer whose body is still arriving.
 pub struct WireResponse {
-    /// Any status; an unwelcome one is no transport error.
+    /// Any status; a failure status is not a transport error.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body as it comes. It ends after an error.
+    /// The body's chunks. It ends after an error.
     pub body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
@@ -48,6 +48,6 @@ pub struct WireResponse {
 pub struct TransportError {
     /// How far the request got.
     pub delivery: Delivery,
-    /// What failed, without the URL.
+    /// The failure, without the URL.
     pub message: String,
 }

@@ -1,11 +1,11 @@
-//! A provider that nobody here knows is a constant of its user's: adding one touches nothing of this crate.
+//! A caller can define a provider of its own as a constant, without touching this crate.
 
 use futures::TryStreamExt as _;
 use llm_client::providers::{Model, Provider, Reach, Setup, SetupError, Spoken};
 use llm_client::{Auth, Client, Options, Secret};
 use llm_protocol::{Dialect, LlmEvent, LlmRequest, Message, Protocol};
 
-/// All that it takes: a protocol with a difference, an address, and a header for its keys.
+/// A complete provider: a protocol with a difference, an address, and a header for its keys.
 const ACME: Provider = Provider {
     id: "acme",
     npm: &["@acme/models"],

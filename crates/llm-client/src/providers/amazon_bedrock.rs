@@ -13,7 +13,7 @@ pub(super) const PROVIDER: Provider = Provider {
     reach,
 };
 
-/// With the credentials given: an API key of Bedrock or a signature; else with those of the settings.
+/// Uses the given credentials (a Bedrock API key or a signature), or else those in the settings.
 fn reach(setup: &Setup<'_>) -> Result<Reach, SetupError> {
     let mut reach = setup.at_its_url()?;
     if !matches!(setup.auth, Auth::None) {

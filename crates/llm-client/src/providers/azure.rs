@@ -1,4 +1,4 @@
-//! Azure OpenAI and Foundry, by the API of version 1.
+//! Azure OpenAI and Foundry, with version 1 of the API.
 //! <https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle>
 
 use llm_protocol::Protocol;
@@ -10,7 +10,7 @@ pub(super) const PROVIDER: Provider = Provider {
     npm: &["@ai-sdk/azure"],
     url: Some("https://${AZURE_RESOURCE_NAME}.openai.azure.com/openai/v1"),
     speaks,
-    // A token of Entra stays a bearer.
+    // A token from Entra stays a bearer token.
     reach: |setup| Ok(setup.at_its_url()?.with_key_in("api-key", str::to_owned)),
 };
 
@@ -22,7 +22,7 @@ pub(super) const COGNITIVE_SERVICES: Provider = Provider {
     ..PROVIDER
 };
 
-/// OpenAI's models as at OpenAI, those of others in chat. Its state is not OpenAI's.
+/// OpenAI's models as at OpenAI, others in chat. The provider state is not OpenAI's.
 fn speaks(model: &Model<'_>) -> Spoken {
     let openais = ["gpt-", "o1", "o3", "o4", "codex", "computer-use"];
     if !openais.iter().any(|name| model.id.starts_with(name)) {

@@ -1,9 +1,9 @@
-//! Cloudflare: its AI gateway, which speaks for others, and Workers AI, which runs models.
+//! Cloudflare: its AI gateway, a proxy for other providers, and Workers AI, which runs models.
 //! <https://developers.cloudflare.com/ai-gateway/usage/chat-completion>
 
 use super::{COMPATIBLE, Provider};
 
-/// Keys are of Cloudflare, so they go beside the header in which a vendor's key would be.
+/// The AI gateway. Its keys are Cloudflare's, so they use another header than a vendor's key.
 pub(super) const GATEWAY: Provider = Provider {
     reach: |setup| {
         Ok(setup.at_its_url()?.with_key_in("cf-aig-authorization", |key| format!("Bearer {key}")))

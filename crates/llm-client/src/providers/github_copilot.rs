@@ -1,4 +1,5 @@
-//! GitHub Copilot. Its tokens come from a [`crate::TokenSource`]; who we are is a setting, since GitHub registers it.
+//! GitHub Copilot. A [`crate::TokenSource`] gives its tokens. The client's identity is a setting, because
+//! GitHub registers it.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,13 +17,13 @@ pub(super) const PROVIDER: Provider = Provider {
     )
 };
 
-/// OpenAI's newer models in Responses, all others in chat.
+/// OpenAI's newer models use Responses, all others chat.
 fn speaks(model: &Model<'_>) -> Spoken {
     let is_newer = model.id.starts_with("gpt-5") && !model.id.starts_with("gpt-5-mini");
     if is_newer { openai::speaks(model) } else { Spoken::chat(model) }
 }
 
-/// Its paths begin at the root.
+/// Paths begin at the root.
 fn reach(setup: &Setup<'_>) -> Result<Reach, SetupError> {
     let mut reach = setup.at_its_url()?.with_bearer();
     reach.endpoint.path = Some(speaks(&setup.model).protocol.path(setup.model.id));
@@ -40,7 +41,7 @@ fn reach(setup: &Setup<'_>) -> Result<Reach, SetupError> {
     Ok(reach)
 }
 
-/// As much of a body as its headers tell: in chat or in Responses.
+/// The part of a body that its headers need, in chat or in Responses.
 #[derive(Deserialize)]
 struct Body<'a> {
     #[serde(borrow, alias = "input")]
@@ -62,8 +63,9 @@ struct Part<'a> {
     kind: &'a str,
 }
 
-/// Who goes on, by which requests are charged: a user with a prompt, or the agent with what its tools gave. And whether
-/// there is an image, which is refused unless it is said (`missing required Copilot-Vision-Request header`).
+/// Returns the headers for a body. Copilot charges by initiator: the user with a prompt, or the agent with
+/// results of tools. It refuses images that no header announces (`missing required Copilot-Vision-Request
+/// header`).
 fn by_body(body: &[u8]) -> Vec<(&'static str, &'static str)> {
     let Ok(Body { messages }) = serde_json::from_slice(body) else { return Vec::new() };
     let is_ours = |item: &&Item<'_>| matches!(item.role, Some("system" | "developer"));

@@ -1,6 +1,7 @@
-//! GitLab Duo: the vendors' own protocols, through GitLab's AI gateway. It takes no token of GitLab, personal or of a
-//! sign-in, but one that is got with it, and wants the headers that come with that; GitLab's own command line does the
-//! same. <https://docs.gitlab.com/user/gitlab_duo_cli/> <https://gitlab.com/gitlab-org/cli>
+//! GitLab Duo: the vendors' own protocols through GitLab's AI gateway. The gateway does not take GitLab's own
+//! tokens (personal or from a sign-in), but a token that we exchange them for, with the headers that come
+//! with it. GitLab's own command line does the same. <https://docs.gitlab.com/user/gitlab_duo_cli/>
+//! <https://gitlab.com/gitlab-org/cli>
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::{Auth, Exchange};
 pub(super) const PROVIDER: Provider =
     Provider { id: "gitlab", npm: &["gitlab-ai-provider"], url: None, speaks, reach };
 
-/// Those of the vendors' names that do not follow from GitLab's (`duo-chat-…`).
+/// Vendors' names that do not follow from GitLab's (`duo-chat-…`).
 const DATED: [(&str, &str); 7] = [
     ("opus-4-5", "claude-opus-4-5-20251101"),
     ("sonnet-4-5", "claude-sonnet-4-5-20250929"),
@@ -32,8 +33,8 @@ fn is_openais(model: &Model<'_>) -> bool {
     model.id.contains("gpt")
 }
 
-/// What a model's vendor calls it: `duo-chat-gpt-5-2-codex` is `gpt-5.2-codex`, `duo-chat-opus-4-6` is
-/// `claude-opus-4-6`. None: it is named by that already.
+/// Returns the vendor's name for a model: `duo-chat-gpt-5-2-codex` is `gpt-5.2-codex`, `duo-chat-opus-4-6` is
+/// `claude-opus-4-6`. `None` if the name already is the vendor's.
 fn vendors_name(id: &str) -> Option<String> {
     let name = id.strip_prefix("duo-chat-")?;
     if let Some((_, dated)) = DATED.iter().find(|(known, _)| *known == name) {
@@ -48,7 +49,7 @@ fn vendors_name(id: &str) -> Option<String> {
     })
 }
 
-/// At the user's own address, the credentials go as they are unless it is said which GitLab they are of.
+/// At the user's own address, the credentials stay as they are, unless the settings name their GitLab.
 fn reach(setup: &Setup<'_>) -> Result<Reach, SetupError> {
     let or = |name: &str, otherwise: &str| {
         let url = setup.optional(name).unwrap_or_else(|| otherwise.to_owned());

@@ -1,4 +1,4 @@
-//! Vertex AI: Google's own models, and Anthropic's by Google. Credentials are access tokens.
+//! Vertex AI: Google's own models, and Anthropic's hosted by Google. Credentials are access tokens.
 //! <https://cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/use-claude>
 
 use llm_protocol::{Dialect, Protocol};
@@ -22,7 +22,7 @@ pub(super) const ANTHROPIC: Provider = Provider {
     reach: reach_claude,
 };
 
-/// The model is in the path, and the version in the body.
+/// Claude on Vertex: the path names the model, and the body holds the version.
 fn claude(_: &Model<'_>) -> Spoken {
     let mut dialect = Dialect { omit: vec!["model".to_owned()], ..Dialect::default() };
     dialect.body.insert("anthropic_version".to_owned(), json!("vertex-2023-10-16"));
@@ -35,7 +35,7 @@ fn reach_claude(setup: &Setup<'_>) -> Result<Reach, SetupError> {
     Ok(reach)
 }
 
-/// Not needed where the user has a base URL.
+/// Returns the base URL, or an empty text if the user has one.
 fn url(setup: &Setup<'_>, publisher: &str) -> Result<String, SetupError> {
     if setup.base_url.is_some() {
         return Ok(String::new());
@@ -50,7 +50,7 @@ fn location(setup: &Setup<'_>) -> String {
     setup.optional("GOOGLE_VERTEX_LOCATION").unwrap_or_else(|| "us-central1".to_owned())
 }
 
-/// The host of the location: a region, one of the multi-regions, or everywhere.
+/// Returns the host of the location: a region, a multi-region, or `global`.
 /// <https://cloud.google.com/vertex-ai/generative-ai/docs/learn/locations>
 pub(super) fn host(setup: &Setup<'_>) -> String {
     match location(setup).as_str() {

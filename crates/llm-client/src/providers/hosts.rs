@@ -1,4 +1,4 @@
-//! Servers that are compatible with OpenAI's chat, and where they are.
+//! Servers that are compatible with OpenAI's chat, and their addresses.
 
 use llm_protocol::{CallIdForm, Dialect, Instructions, Protocol};
 
@@ -41,17 +41,18 @@ pub(super) const ALL: &[Provider] = &[
     Provider::chat("llama.cpp", &[COMPATIBLE], "http://127.0.0.1:8080/v1"),
 ];
 
-/// Its reasoner wants the reasoning of the turn back while it calls tools.
+/// DeepSeek. Its reasoning model wants the turn's reasoning back while it calls tools.
 /// <https://api-docs.deepseek.com/guides/thinking_mode>
 fn deepseek(model: &Model<'_>) -> Spoken {
     let field = model.reasoning.then_some("reasoning_content");
     Spoken::chat(&Model { reasoning_field: model.reasoning_field.or(field), ..*model })
 }
 
-/// Its ids of calls are nine letters and digits (<https://github.com/anomalyco/opencode/issues/1680>), it takes neither
-/// the user's words nor instructions right after results (<https://github.com/zed-industries/zed/issues/37021>), and it
-/// has refused `stream_options` (<https://github.com/BerriAI/litellm/issues/8978>): its last frame tells the usage anyway.
-/// Its seed has another name. <https://docs.mistral.ai/api/endpoint/chat>
+/// Mistral. Ids of calls are nine letters and digits (<https://github.com/anomalyco/opencode/issues/1680>).
+/// It refuses user messages and instructions right after results
+/// (<https://github.com/zed-industries/zed/issues/37021>), and has refused `stream_options`
+/// (<https://github.com/BerriAI/litellm/issues/8978>); its last frame reports the usage anyway. Its seed has
+/// another name. <https://docs.mistral.ai/api/endpoint/chat>
 fn mistral(model: &Model<'_>) -> Spoken {
     let dialect = Dialect {
         instructions: Some(Instructions::Wrapped),
@@ -63,7 +64,7 @@ fn mistral(model: &Model<'_>) -> Spoken {
     Spoken { protocol: Protocol::OpenAiChat, dialect }
 }
 
-/// <https://inference-docs.cerebras.ai/api-reference/chat-completions>
+/// Cerebras. <https://inference-docs.cerebras.ai/api-reference/chat-completions>
 fn cerebras(model: &Model<'_>) -> Spoken {
     let chat = Spoken::chat(model).dialect;
     let dialect = Dialect { max_tokens_field: Some("max_completion_tokens".to_owned()), ..chat };

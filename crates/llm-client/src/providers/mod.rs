@@ -1,9 +1,9 @@
-//! Providers: which protocol each speaks, where it is, and what it does otherwise.
+//! Providers: the protocol, address, credentials and quirks of each.
 //!
-//! A provider is a constant of [`Provider`], in a small file of its own where it has something of its own, else a line in
-//! `hosts.rs`; metadata finds it by the name of the package that speaks to it elsewhere (`npm`). One that nobody here
-//! knows is a server compatible with OpenAI's chat, so metadata alone adds a provider. A caller's own `Provider` needs
-//! nothing of this module but the types: see `tests/own_provider.rs`.
+//! A provider is a constant of [`Provider`]: in its own small file if it has peculiarities, otherwise a line
+//! in `hosts.rs`. Metadata refers to it by the npm package that other clients use for it. An unknown provider
+//! counts as a server compatible with OpenAI's chat, so metadata alone can add one. A caller's own `Provider`
+//! needs only the types of this module: see `tests/own_provider.rs`.
 
 mod amazon_bedrock;
 mod anthropic;
@@ -29,48 +29,49 @@ use crate::route::Route;
 /// A provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Provider {
-    /// As models.dev names it.
+    /// Its id on models.dev.
     pub id: &'static str,
-    /// The packages that speak to it elsewhere.
+    /// The npm packages that other clients use for it.
     pub npm: &'static [&'static str],
-    /// Its base URL, with `${NAME}` where a setting belongs; none where only metadata or a user knows it.
+    /// Its base URL, with `${NAME}` in place of settings; none if only metadata or the user knows it.
     pub url: Option<&'static str>,
-    /// How a model of it is spoken to. Pure: it decides the bytes of requests, long before they are sent.
+    /// Chooses protocol and dialect for a model. Pure: this decides the bytes of requests, long before they
+    /// are sent.
     pub speaks: fn(&Model<'_>) -> Spoken,
-    /// Where it is, and how it knows us.
+    /// Returns its address and credentials.
     pub reach: fn(&Setup<'_>) -> Result<Reach, SetupError>,
 }
 
-/// As much of a model as decides how it is spoken to.
+/// The properties of a model that decide about its protocol and dialect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Model<'a> {
     /// The provider's own name for it.
     pub id: &'a str,
-    /// Which of several protocols it speaks, where the metadata says: `completions` or `responses`.
+    /// The protocol to choose among several, if metadata says: `completions` or `responses`.
     pub shape: Option<&'a str>,
-    /// Whether it reasons.
+    /// The model reasons.
     pub reasoning: bool,
-    /// The field of an assistant message that takes its reasoning back, where the metadata says.
+    /// The field of an assistant message that returns its reasoning, if metadata says.
     pub reasoning_field: Option<&'a str>,
 }
 
-/// How a model is spoken to.
+/// The protocol and dialect of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spoken {
     /// The protocol.
     pub protocol: Protocol,
-    /// What is otherwise than its owner has it.
+    /// The differences from the protocol's owner.
     pub dialect: Dialect,
 }
 
 impl Spoken {
-    /// In this protocol, as its owner has it.
+    /// Returns this protocol without differences.
     #[must_use]
     pub fn plain(protocol: Protocol) -> Self {
         Self { protocol, dialect: Dialect::default() }
     }
 
-    /// In OpenAI's chat, with the model's field for reasoning.
+    /// Returns OpenAI's chat, with the model's field for reasoning.
     #[must_use]
     pub fn chat(model: &Model<'_>) -> Self {
         let reasoning_field = model.reasoning_field.map(str::to_owned);
@@ -79,8 +80,8 @@ impl Spoken {
     }
 }
 
-/// What a family of models refuses wherever it runs. Mistral's models bring their checks of a conversation along, to vLLM and
-/// to the hosts that are built on it: <https://github.com/mistralai/mistral-vibe/issues/578>.
+/// Returns the dialect of a model family, on any host. Mistral's models bring their checks of a conversation
+/// along, to vLLM and hosts built on it: <https://github.com/mistralai/mistral-vibe/issues/578>.
 fn of_family(model: &str) -> Dialect {
     const MISTRALS: [&str; 6] =
         ["mistral", "ministral", "devstral", "codestral", "magistral", "pixtral"];
@@ -94,16 +95,16 @@ fn of_family(model: &str) -> Dialect {
 }
 
 impl Provider {
-    /// A server that is compatible with OpenAI's chat and has nothing of its own.
+    /// Makes a server that is compatible with OpenAI's chat and has no peculiarities.
     #[must_use]
     pub const fn chat(id: &'static str, npm: &'static [&'static str], url: &'static str) -> Self {
         Self { id, npm, url: Some(url), speaks: Spoken::chat, reach: Reach::at_its_url }
     }
 
-    /// The route to a model.
+    /// Returns the route to a model.
     ///
     /// # Errors
-    /// A setting is missing; the error names it.
+    /// A setting is missing or invalid, or there is no base URL; the error names it.
     pub fn route(&self, setup: &Setup<'_>) -> Result<Route, SetupError> {
         let Spoken { protocol, dialect } = (self.speaks)(&setup.model);
         let Reach { endpoint, auth } = (self.reach)(&Setup { provider: self, ..*setup })?;
@@ -111,10 +112,10 @@ impl Provider {
     }
 }
 
-/// The package of servers that have none of their own.
+/// The npm package for servers without one of their own.
 pub const COMPATIBLE: &str = "@ai-sdk/openai-compatible";
 
-/// All that are known by name, in one table. Of several that have a package, the first is found by it.
+/// All known providers. If several share a package, the package means the first.
 pub const ALL: &[&[Provider]] = &[
     &[openai::PROVIDER, anthropic::PROVIDER, google::PROVIDER],
     &[google_vertex::GEMINI, google_vertex::ANTHROPIC, amazon_bedrock::PROVIDER],
@@ -124,7 +125,7 @@ pub const ALL: &[&[Provider]] = &[
     hosts::ALL,
 ];
 
-/// What speaks to servers that are compatible with OpenAI's chat.
+/// Any server that is compatible with OpenAI's chat.
 pub static OPENAI_COMPATIBLE: Provider = Provider {
     id: "openai-compatible",
     npm: &[COMPATIBLE],
@@ -133,13 +134,13 @@ pub static OPENAI_COMPATIBLE: Provider = Provider {
     reach: Reach::at_its_url,
 };
 
-/// The provider of this id.
+/// Returns the provider with this id.
 #[must_use]
 pub fn of(id: &str) -> Option<&'static Provider> {
     ALL.iter().copied().flatten().find(|provider| provider.id == id)
 }
 
-/// The provider whose package this is; none for one that nobody here knows.
+/// Returns the provider with this npm package; `None` if no known one has it.
 #[must_use]
 pub fn of_npm(npm: &str) -> Option<&'static Provider> {
     if npm == COMPATIBLE {
@@ -148,7 +149,7 @@ pub fn of_npm(npm: &str) -> Option<&'static Provider> {
     ALL.iter().copied().flatten().find(|provider| provider.npm.contains(&npm))
 }
 
-/// What speaks to the provider `id` of the metadata, whose package is `npm`: the one of this id if it still has that
+/// Returns the provider for metadata's `id` and `npm` package: the one with this id if it still has that
 /// package, else the package's, else [`OPENAI_COMPATIBLE`].
 #[must_use]
 pub fn find(id: &str, npm: &str) -> &'static Provider {

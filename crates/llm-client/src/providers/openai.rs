@@ -12,14 +12,14 @@ pub(super) const PROVIDER: Provider = Provider {
     reach: Reach::at_its_url,
 };
 
-/// As [`speaks`], where a key finds the cache. <https://platform.openai.com/docs/guides/prompt-caching>
+/// Returns [`speaks`] with a cache key. <https://platform.openai.com/docs/guides/prompt-caching>
 pub(super) fn cached(model: &Model<'_>) -> Spoken {
     let mut spoken = speaks(model);
     spoken.dialect.cache_key = true;
     spoken
 }
 
-/// Responses, or chat where the metadata says so. Its reasoning models take instructions from a developer.
+/// Uses Responses, or chat if metadata says so. Reasoning models take instructions in the developer role.
 pub(super) fn speaks(model: &Model<'_>) -> Spoken {
     let instructions = model.reasoning.then_some(Instructions::Developer);
     let mut dialect = Dialect { instructions, ..Dialect::default() };

@@ -9,7 +9,7 @@ pub(super) const PROVIDER: Provider = Provider {
     ..Provider::chat("openrouter", &["@openrouter/ai-sdk-provider"], "https://openrouter.ai/api/v1")
 };
 
-/// Reasoning goes back as it came; Anthropic's models want their cache marked.
+/// Reasoning goes back verbatim. Anthropic's models want cache marks.
 fn speaks(model: &Model<'_>) -> Spoken {
     let dialect = Dialect {
         state_key: Some("openrouter".to_owned()),

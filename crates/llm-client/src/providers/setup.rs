@@ -1,4 +1,4 @@
-//! What a provider needs to know before it can be reached.
+//! The settings that a provider needs before it can be reached.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use crate::auth::Auth;
 use crate::endpoint::Endpoint;
 use crate::providers::{Model, Provider};
 
-/// Settings of one provider, as its user has them.
+/// One user's settings of one provider.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     /// Set by [`Provider::route`].
     pub provider: &'a Provider,
     /// The model.
     pub model: Model<'a>,
-    /// In place of the provider's own; may hold `${NAME}`.
+    /// A base URL in place of the provider's own; may contain `${NAME}`.
     pub base_url: Option<&'a str>,
-    /// Account, region, project, resource and the like, by the names that models.dev has for them (`AWS_REGION`).
+    /// Returns account, region, project, resource and the like, by models.dev's names (`AWS_REGION`).
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// The credentials. [`Auth::Key`] is put where this provider wants its keys.
+    /// The credentials. [`Auth::Key`] goes to the header where this provider wants its keys.
     pub auth: &'a Auth,
 }
 
@@ -29,16 +29,16 @@ impl fmt::Debug for Setup<'_> {
     }
 }
 
-/// Where a provider is, and how it knows us.
+/// A provider's address and credentials.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// Where.
+    /// The address.
     pub endpoint: Endpoint,
-    /// How.
+    /// The credentials.
     pub auth: Auth,
 }
 
-/// A provider that cannot be reached as it is set up.
+/// The reason why a provider cannot be used with these settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// A setting is missing.
@@ -51,7 +51,7 @@ pub enum SetupError {
         /// The setting, by models.dev's name.
         name: String,
     },
-    /// A setting is no part of an address.
+    /// A setting contains characters that cannot be part of an address.
     #[error("the provider `{provider}` has a `{name}` that is no name of anything: correct it")]
     Invalid {
         /// The provider.
@@ -59,7 +59,7 @@ pub enum SetupError {
         /// The setting, by models.dev's name.
         name: String,
     },
-    /// Nobody knows where it is.
+    /// The provider has no base URL.
     #[error("the provider `{provider}` has no base URL: set one in the provider's settings")]
     NoUrl {
         /// The provider.
@@ -68,7 +68,7 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// The error of a provider that goes by another name.
+    /// Replaces the provider's name in the error.
     #[must_use]
     pub fn for_provider(mut self, id: &str) -> Self {
         let (Self::Missing { provider, .. }
@@ -80,58 +80,58 @@ impl SetupError {
 }
 
 impl<'a> Setup<'a> {
-    /// Settings with nothing but the model.
+    /// Makes settings with only the model.
     #[must_use]
     pub fn new(model: Model<'a>, env: &'a dyn Fn(&str) -> Option<String>, auth: &'a Auth) -> Self {
         Self { provider: &super::OPENAI_COMPATIBLE, model, base_url: None, env, auth }
     }
 
-    /// A setting, if it is there; empty ones are not.
+    /// Returns a setting; `None` if it is missing or empty.
     #[must_use]
     pub fn optional(&self, name: &str) -> Option<String> {
         let value = (self.env)(name).map(|value| value.trim().to_owned());
         match (value.filter(|value| !value.is_empty()), name) {
             (Some(value), _) => Some(value),
-            // models.dev's name for the host of a region.
+            // models.dev's name for a region's host.
             (None, "GOOGLE_VERTEX_ENDPOINT") => Some(super::google_vertex::host(self)),
             (None, _) => None,
         }
     }
 
-    /// A setting.
+    /// Returns a setting.
     ///
     /// # Errors
-    /// It is not there.
+    /// It is missing.
     pub fn required(&self, name: &str) -> Result<String, SetupError> {
         let missing =
             || SetupError::Missing { provider: self.provider.id.to_owned(), name: name.to_owned() };
         self.optional(name).ok_or_else(missing)
     }
 
-    /// At the user's base URL, else at the provider's.
+    /// Returns the user's base URL, or else the provider's, with the credentials.
     ///
     /// # Errors
-    /// There is none, or a setting in it is missing.
+    /// There is no base URL, or a setting in it is missing.
     pub fn at_its_url(&self) -> Result<Reach, SetupError> {
         let no_url = || SetupError::NoUrl { provider: self.provider.id.to_owned() };
         self.at(self.provider.url.or(self.base_url).ok_or_else(no_url)?)
     }
 
-    /// At the user's base URL, else at `url`, with the credentials as they are.
+    /// Returns the user's base URL, or else `url`, with the credentials unchanged.
     ///
     /// # Errors
-    /// A setting in it is missing.
+    /// A setting in the URL is missing.
     pub fn at(&self, url: &str) -> Result<Reach, SetupError> {
         let url = self.fill(self.base_url.unwrap_or(url))?;
-        // Some metadata names the whole address of chat.
+        // Some metadata gives the whole address of chat.
         let base = url.trim_end_matches('/').trim_end_matches("/chat/completions");
         Ok(Reach { endpoint: Endpoint::new(base), auth: self.auth.clone() })
     }
 
-    /// The value of the setting `name`, as a part of an address.
+    /// Checks that the value of the setting `name` can be part of an address.
     ///
     /// # Errors
-    /// It has a character that no name in an address has.
+    /// It contains a character that is not allowed in an address's names.
     pub(super) fn part(&self, name: &str, value: String) -> Result<String, SetupError> {
         let is_in_names =
             |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | ':');
@@ -142,11 +142,11 @@ impl<'a> Setup<'a> {
         Err(SetupError::Invalid { provider, name })
     }
 
-    /// `template` with each `${NAME}` replaced by the setting of this name. Within an address it is a part of a name: it
-    /// cannot lead elsewhere.
+    /// Replaces each `${NAME}` in `template` with that setting. A setting can only be part of a name in an
+    /// address, so it cannot redirect the request.
     ///
     /// # Errors
-    /// One is missing, or has a character that no name in an address has.
+    /// One is missing, or contains a character that is not allowed in an address's names.
     pub fn fill(&self, template: &str) -> Result<String, SetupError> {
         let mut filled = String::new();
         let mut rest = template;
@@ -164,15 +164,15 @@ impl<'a> Setup<'a> {
 }
 
 impl Reach {
-    /// At the user's base URL, else at the provider's.
+    /// Returns the user's base URL, or else the provider's, with the credentials.
     ///
     /// # Errors
-    /// There is none, or a setting in it is missing.
+    /// There is no base URL, or a setting in it is missing.
     pub fn at_its_url(setup: &Setup<'_>) -> Result<Self, SetupError> {
         setup.at_its_url()
     }
 
-    /// With a key in a header of this name, as `value` makes it; other credentials stay as they are.
+    /// Moves a key into the header `name`, as formatted by `value`; other credentials stay as they are.
     #[must_use]
     pub fn with_key_in(mut self, name: &str, value: impl Fn(&str) -> String) -> Self {
         if let Auth::Key(key) = &self.auth {
@@ -182,7 +182,7 @@ impl Reach {
         self
     }
 
-    /// With a key as `authorization: Bearer …`; other credentials stay as they are.
+    /// Sends a key as `authorization: Bearer …`; other credentials stay as they are.
     #[must_use]
     pub fn with_bearer(mut self) -> Self {
         if let Auth::Key(key) = &self.auth {

@@ -1,4 +1,4 @@
-//! Snowflake Cortex. Keys are programmatic access tokens; tokens of OAuth go the same way.
+//! Snowflake Cortex. Keys are programmatic access tokens; OAuth tokens use the same header.
 //! <https://docs.snowflake.com/en/user-guide/snowflake-cortex/cortex-rest-api>
 
 use llm_protocol::Dialect;

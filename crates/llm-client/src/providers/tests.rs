@@ -26,7 +26,7 @@ fn route(id: &str, model: &str) -> Route {
     of(id).unwrap().route(&Setup::new(model, &env, &auth)).unwrap()
 }
 
-/// Protocol, address, and the header of the key where it is not the protocol's own.
+/// Returns protocol, address, and the key's header if it is not the protocol's own.
 fn told(id: &str, model: &str) -> (&'static str, String, String) {
     let route = route(id, model);
     let url = route.endpoint.request_url(route.protocol, &route.model).unwrap();
@@ -293,7 +293,7 @@ fn bedrock_signs_with_the_settings_where_no_credentials_are_given() {
     assert!(matches!(route.auth, Auth::Bearer(_)));
 }
 
-// Finding llm 3: Mistral's own API, and its models elsewhere.
+// Finding llm 3: Mistral's own API, and its models on other hosts.
 #[test]
 fn mistrals_models_get_what_they_take() {
     let own = route("mistral", "devstral-medium").dialect;

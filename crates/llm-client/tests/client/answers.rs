@@ -1,4 +1,4 @@
-//! What goes well.
+//! Successful answers.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn exactly_the_given_bytes_are_sent_once_and_the_answer_is_streamed() {
     assert_eq!(header("x-title"), "cloud");
     assert_eq!(header("content-type"), "application/json");
     assert_eq!(header("accept"), "text/event-stream");
-    // Finding llm 12: no compression is asked for, and that is said.
+    // Finding llm 12: the request explicitly refuses compression.
     assert_eq!(header("accept-encoding"), "identity");
 }
 
@@ -64,7 +64,7 @@ async fn events_come_while_the_answer_goes_on() {
 #[tokio::test]
 async fn a_finished_answer_leaves_its_connection_for_the_next() {
     let server = Server::start(|| {
-        // The end of the body lags behind the end of the answer.
+        // The end of the body comes later than the end of the answer.
         let chunks = stream::iter([HELLO, END, ""]).then(|text| async move {
             tokio::task::yield_now().await;
             Ok::<_, std::io::Error>(Bytes::from(text))
@@ -75,7 +75,7 @@ async fn a_finished_answer_leaves_its_connection_for_the_next() {
     let client = client();
     for _ in 0..3 {
         let mut stream = server.stream(&client).await.unwrap();
-        // As a caller does: stop at the last event, and drop the stream.
+        // Callers stop at the last event and drop the stream.
         while !matches!(stream.next().await.unwrap().unwrap(), LlmEvent::Finish { .. }) {}
     }
     let peers: std::collections::HashSet<_> = server.seen().iter().map(|seen| seen.peer).collect();
@@ -119,7 +119,7 @@ async fn models_are_listed_in_either_form() {
     }
 }
 
-// Finding conformance FEAT-0009: the answer as one value.
+// Finding conformance FEAT-0009: an answer as one value.
 #[tokio::test]
 async fn a_whole_answer_is_one_value() {
     const CALL: &str = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"read\",\"arguments\":\"{}\"}}]}}]}\n\n";
@@ -132,7 +132,7 @@ async fn a_whole_answer_is_one_value() {
     assert!(
         serde_json::to_string(&answer).unwrap().starts_with(r#"{"message":{"role":"assistant""#)
     );
-    // One that is not whole is an error.
+    // An incomplete answer is an error.
     let torn = Server::start(|| events(Body::from(HELLO))).await;
     let route = Route::new(Protocol::OpenAiChat, "m", torn.endpoint.clone());
     assert!(client().on(route).answer(&request).await.unwrap_err().is_retryable());

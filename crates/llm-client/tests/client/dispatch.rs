@@ -1,4 +1,4 @@
-//! Tools of a stand-alone user.
+//! Tools of stand-alone callers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Server, client, events};
 
-/// A server whose answers follow each other; the last one repeats.
+/// Starts a server that gives these answers in turn; the last one repeats.
 async fn server(answers: Vec<Vec<Value>>) -> (Server, Llm) {
     let answers = Arc::new(answers);
     let asked = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! Credentials that are exchanged for a token before a model is asked: GitLab's.
+//! Credentials that are exchanged for a token before a call: GitLab's.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// What was asked, and what is answered before the rest goes well.
+/// The requests so far, and the answers to give before all others succeed.
 #[derive(Clone, Default)]
 struct GitLab {
     asked: Arc<Mutex<Vec<String>>>,

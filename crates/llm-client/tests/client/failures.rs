@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is told.
+//! Failures and their errors.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ async fn a_providers_word_on_another_try_is_above_what_its_status_says() {
     let days = &[("x-should-retry", "true"), ("retry-after", "86400")];
     assert_eq!(delay(&refused(400, days, "").await, 1), Some(schedule.max_retry_after));
 
-    // Anything else says nothing.
+    // Other values have no effect.
     let error = refused(500, &[("x-should-retry", "maybe")], "").await;
     assert_eq!((error.advice, delay(&error, 1)), (None, Some(two)));
     assert_eq!(delay(&refused(400, &[], "").await, 1), None);
@@ -256,14 +256,14 @@ async fn an_endless_answer_is_stopped_at_its_bound() {
 
 const FINISHED: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-// Finding llm 4: a transfer that is torn after the reason of the finish keeps its text, and its usage is estimated.
+// Finding llm 4: an answer torn after its finish reason keeps its text, and its usage is estimated.
 #[tokio::test]
 async fn a_torn_transfer_settles_with_an_estimated_usage() {
     let answers: [fn() -> Body; 2] = [
         || Body::from(format!("{HELLO}{FINISHED}")),
         || {
             let came = stream::iter([Ok(Bytes::from(format!("{HELLO}{FINISHED}")))]);
-            // What came is written while the body has to wait.
+            // The first part is written while the body waits.
             let broken = stream::once(async {
                 tokio::task::yield_now().await;
                 Err(std::io::Error::from(ErrorKind::BrokenPipe))
@@ -282,12 +282,12 @@ async fn a_torn_transfer_settles_with_an_estimated_usage() {
         assert!(usage.estimated && usage.total_tokens == usage.input_tokens + 2, "{usage:?}");
         assert_eq!(usage.input_tokens, BODY.len().div_ceil(4) as u64);
     }
-    // One that says it is over and does not count has no usage.
+    // An answer that ends properly but reports no usage has none.
     let server = Server::start(|| events(Body::from(format!("{HELLO}{END}")))).await;
     assert_eq!(collect(server.stream(&client()).await.unwrap()).await, (hello(), None));
 }
 
-// Finding llm 5: how long a provider may say nothing is the route's to say.
+// Finding llm 5: the route sets the longest silence.
 #[tokio::test]
 async fn a_route_has_a_silence_of_its_own() {
     let stalled = Server::start(move || {
@@ -305,7 +305,7 @@ async fn a_route_has_a_silence_of_its_own() {
     assert!(!refused(429, &[], "").await.may_be_charged());
 }
 
-// Finding llm 9: damage after good frames is worth another try, and what came before it in the chunk is not lost.
+// Finding llm 9: damage after good frames is retryable, and events before it in the same chunk are not lost.
 #[tokio::test]
 async fn damage_after_good_frames_is_retried() {
     let damaged = "data: {\"choices\":[{\"delta\":{\"cont\n\n";
@@ -314,14 +314,14 @@ async fn damage_after_good_frames_is_retried() {
     let error = error.unwrap();
     assert_eq!(came, hello()[..2]);
     assert!(error.is_retryable() && !error.to_string().contains("base URL"), "{error}");
-    // The first frame already: it is not this protocol.
+    // A bad first frame means another protocol.
     let server = Server::start(move || events(Body::from(damaged))).await;
     let (_, error) = collect(server.stream(&client()).await.unwrap()).await;
     let error = error.unwrap();
     assert!(!error.is_retryable() && error.to_string().contains("base URL"), "{error}");
 }
 
-// Finding llm 12: an answer that is compressed unasked, and a JSON error with the media type of a stream.
+// Finding llm 12: an answer compressed against our request, and a JSON error with the media type of a stream.
 #[tokio::test]
 async fn compressed_answers_and_errors_without_frames_are_told() {
     let gzip = &[("content-encoding", "gzip"), ("content-type", "text/event-stream")];
@@ -338,7 +338,7 @@ async fn compressed_answers_and_errors_without_frames_are_told() {
     }
 }
 
-// Finding scenarios F9: an unknown reason without any output is no completed answer.
+// Finding scenarios F9: an unknown reason without any output is not a complete answer.
 #[tokio::test]
 async fn an_empty_answer_of_unknown_reason_is_none() {
     const NOVEL: &str =
@@ -349,7 +349,7 @@ async fn an_empty_answer_of_unknown_reason_is_none() {
     let server = Server::start(|| events(Body::from(format!("{HELLO}{NOVEL}")))).await;
     let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
     assert_eq!((came.len(), error), (5, None));
-    // A model that has nothing to say and says so is believed.
+    // A model that finishes properly without output is believed.
     let server = Server::start(|| events(Body::from(END))).await;
     let (came, error) = collect(server.stream(&client()).await.unwrap()).await;
     assert_eq!((came.len(), error), (2, None));

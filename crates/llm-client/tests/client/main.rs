@@ -1,4 +1,4 @@
-//! The client against real servers over loopback, and against a simulated transport.
+//! Tests of the client against real servers over loopback, and against a simulated transport.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

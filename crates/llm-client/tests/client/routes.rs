@@ -1,4 +1,4 @@
-//! The one entry: routes, credentials, and the model that a request does not name.
+//! The entry point: routes, credentials, and requests without a model.
 
 use std::sync::{Arc, Mutex};
 
@@ -100,7 +100,7 @@ async fn a_key_goes_where_the_protocols_owner_wants_it() {
     assert!(header(2, "anthropic-version").is_none());
 }
 
-/// Numbers its tokens; a refused one is followed by the next.
+/// A token source that numbers its tokens. After a refusal it gives the next one.
 #[derive(Debug, Default)]
 struct Numbered(Mutex<usize>);
 

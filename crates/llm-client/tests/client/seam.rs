@@ -55,7 +55,7 @@ async fn a_simulation_stands_in_for_the_network() {
     let (came, error) = collect(stream().await.unwrap()).await;
     assert_eq!(came, hello()[..2]);
     assert_eq!(error.unwrap().reason, ErrorReason::Transport { delivery: Delivery::Accepted });
-    // A connection that breaks after the answer was whole costs its count.
+    // A connection that breaks after a whole answer loses only the usage.
     let (came, error) = collect(stream().await.unwrap()).await;
     assert_eq!((&came[..3], error), (&hello()[..3], None));
     let error = stream().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! A tiny model server that does what a test says.
+//! A tiny model server that each test scripts.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ data: [DONE]
 
 "#;
 
-/// What the server saw of one request.
+/// One request as the server saw it.
 #[derive(Clone)]
 pub(crate) struct Seen {
     pub(crate) path: String,
@@ -38,7 +38,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers every request with what `answer` makes.
+    /// Starts a server that answers every request with `answer`.
     pub(crate) async fn start<F>(answer: F) -> Self
     where
         F: Fn() -> Response + Clone + Send + Sync + 'static,
@@ -46,7 +46,7 @@ impl Server {
         Self::start_slow(Duration::ZERO, answer).await
     }
 
-    /// The same, after a while.
+    /// Starts a server that answers after `delay`.
     pub(crate) async fn start_slow<F>(delay: Duration, answer: F) -> Self
     where
         F: Fn() -> Response + Clone + Send + Sync + 'static,
@@ -72,7 +72,7 @@ impl Server {
         Self { endpoint, seen }
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
@@ -92,7 +92,7 @@ pub(crate) fn client() -> Client {
     Client::new(Options::default()).unwrap()
 }
 
-/// A stream of events with this body.
+/// Makes an event-stream answer with this body.
 pub(crate) fn events(body: Body) -> Response {
     Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
 }
@@ -105,7 +105,7 @@ pub(crate) fn refuse(status: u16, headers: &[(&str, &str)], body: &'static str) 
     response.body(Body::from(body)).unwrap()
 }
 
-/// The events, and the error that ended them.
+/// Returns the events, and the error that ended them.
 pub(crate) async fn collect(mut stream: LlmStream) -> (Vec<LlmEvent>, Option<LlmError>) {
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {

@@ -1,4 +1,4 @@
-//! Refusals, and streams that break off, as the server writes them in each protocol.
+//! Refusals and broken streams, as the third-party server writes them in each protocol.
 
 use llm_client::LlmError;
 

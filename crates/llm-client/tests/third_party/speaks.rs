@@ -1,4 +1,4 @@
-//! Answers of all kinds in each protocol, and what the server reads in our requests.
+//! Answers of all kinds in each protocol, and the server's reading of our requests.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ async fn reasoning_is_told_apart_and_an_end_for_length_is_told() {
         let events = answer(&llm, &asks("be brief")).await.unwrap();
         assert_eq!(text(&events), "This answer is cut", "{way:?}");
         let Some(LlmEvent::Finish { reason, .. }) = events.last() else { panic!("{events:?}") };
-        // OpenAI ends an answer that is cut with `response.incomplete`, the server with `response.completed`.
+        // OpenAI ends a cut answer with `response.incomplete`, this server with `response.completed`.
         let expected = match way.protocol(&served) {
             Protocol::OpenAiResponses => FinishReason::Stop,
             _ => FinishReason::Length,
@@ -61,7 +61,7 @@ fn weather() -> Tools {
     })
 }
 
-/// With the options under which real reasoning models want their thoughts back.
+/// Makes a request with the options under which real reasoning models want their thoughts back.
 fn thinking(text: &str) -> LlmRequest {
     let mut request = asks(text);
     request.system = vec![SystemPart::text("You know the weather.")];
@@ -80,14 +80,14 @@ async fn run(llm: &Llm, request: LlmRequest) -> Vec<LlmEvent> {
     events.into_iter().map(Result::unwrap).collect()
 }
 
-/// The values of one key of each message that has it, in order.
+/// Returns one key's values from each message of `role` that has it, in order.
 fn each(seen: &Value, role: &str, key: &str) -> Vec<Value> {
     let messages = seen["messages"].as_array().unwrap().iter();
     let of_role = messages.filter(|message| message["role"] == role);
     of_role.filter_map(|message| message.get(key)).cloned().collect()
 }
 
-/// How the server reads a result: it knows no flag of failure, and in Gemini a result is an object.
+/// Returns a result as the server reads it: it knows no failure flag, and in Gemini a result is an object.
 fn result(protocol: Protocol, text: &str, failed: bool) -> String {
     match (protocol, failed) {
         (Protocol::Gemini, false) => format!(r#"{{"name":"weather","content":"{text}"}}"#),
@@ -104,7 +104,7 @@ async fn calls_their_results_and_the_thought_before_them_go_there_and_back() {
         let (llm, protocol) = (way.to(&served), way.protocol(&served));
         let mut request = thinking("How is the weather in Paris and Oslo?");
         if protocol == Protocol::BedrockConverse {
-            request.cache = CachePolicy::None; // the server knows no marks among the tools there
+            request.cache = CachePolicy::None; // the server knows no marks among Bedrock's tools
         }
         let events = run(&llm, request).await;
         assert_eq!(reasoning(&events), "Two cities, two calls.", "{way:?}");
@@ -122,12 +122,12 @@ async fn calls_their_results_and_the_thought_before_them_go_there_and_back() {
         let oslo = "Oslo \"north\"\n";
         assert_eq!(inputs, [json!({"city": "Paris", "days": 2}), json!({ "city": oslo })]);
 
-        // The second answer says what it was told.
+        // The second answer repeats the request that the server saw.
         let after = events.iter().rposition(|event| matches!(event, LlmEvent::ToolResult(_)));
         let seen = seen(&events[after.unwrap()..]);
         let said: String =
             each(&seen, "assistant", "text").iter().map(|text| text.as_str().unwrap()).collect();
-        // The server signs no thoughts in Bedrock's protocol: such a one goes back as text.
+        // The server signs no thoughts in Bedrock's protocol, so they go back as text.
         let expected = match protocol {
             Protocol::BedrockConverse => "Two cities, two calls.Let me look.",
             _ => "Let me look.",
@@ -195,7 +195,7 @@ async fn what_the_server_reads_is_what_was_said() {
         };
         assert_eq!(each(&seen, instructions, "text"), ["Be exact."], "{way:?}: {seen:#}");
         let users: Vec<_> = each(&seen, "user", "text");
-        // Only of chat does the server show what else a message holds.
+        // The server shows a message's other content only in chat.
         let looks =
             if protocol == Protocol::OpenAiChat { "And this?<image_url>" } else { "And this?" };
         assert_eq!(users, ["First: ä漢🦀\n\"quoted\"", looks, "what do you see"], "{way:?}");
@@ -204,7 +204,7 @@ async fn what_the_server_reads_is_what_was_said() {
         assert_eq!((&tool["name"], &tool["parameters"]), (&json!("weather"), &schema), "{way:?}");
         assert_eq!(tool["description"], "Tells the weather.", "{way:?}");
         let bound = if way.provider == "openai" && protocol == Protocol::OpenAiChat {
-            &seen["max_tokens"] // it is `max_completion_tokens` there, of which the server says nothing
+            &seen["max_tokens"] // it is `max_completion_tokens` there, which the server does not show
         } else {
             assert_eq!(seen["max_tokens"], 77, "{way:?}");
             &seen["temperature"]

@@ -1,4 +1,5 @@
-//! Every provider of the table that speaks to the server by its own path, with its key where it wants it.
+//! Tests every provider in the table that the server knows by its path, with the key in the provider's
+//! header.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use llm_client::{Auth, Client, Options, Secret};
 
 use crate::world::{answer, asks, server, text};
 
-/// The server does not know their paths, or the header of their keys, or what they exchange them for.
+/// Providers whose paths, key headers or token exchange the server does not know.
 const UNKNOWN_THERE: [&str; 4] =
     ["cloudflare-ai-gateway", "deepinfra", "gitlab", "google-vertex-anthropic"];
 
@@ -33,7 +34,7 @@ async fn every_provider_is_answered_at_its_own_path_with_its_own_header() {
     assert!(answered.len() > 25, "{answered:?}");
 }
 
-/// A provider's base URL, but at the server's host.
+/// Returns a provider's base URL with the server's host.
 fn at(server: &str, provider: &Provider, base_url: &str) -> String {
     let (_, rest) = base_url.split_once("://").unwrap_or_else(|| panic!("{}", provider.id));
     let path = rest.find('/').map_or("", |at| &rest[at..]);

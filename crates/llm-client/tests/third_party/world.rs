@@ -1,4 +1,4 @@
-//! Who is spoken to, and as what.
+//! The providers and models that the tests call.
 
 use futures::TryStreamExt as _;
 use llm_client::providers::{self, Model, Setup};
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::npm::{Served, serve};
 
-/// The one key that the server takes, in whichever header a provider has its keys.
+/// The only key that the server accepts, in any provider's header.
 const KEY: &str = "key-of-tests";
 
 pub(crate) async fn server() -> Served {
-    // The other tests of a process may have been first.
+    // Another test of the process may have installed it already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     serve("aimock", "@copilotkit/aimock").await
 }
 
-/// One way to speak to the server: a provider's route, with its own paths at the server's address.
+/// One way to call the server: a provider's route, with its own paths at the server's address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) provider: &'static str,
@@ -30,7 +30,7 @@ const fn way(provider: &'static str, model: &'static str, path: &'static str) ->
     Way { provider, model, shape: None, path }
 }
 
-/// Every protocol, and the providers whose addresses the server knows as theirs.
+/// Every protocol, with providers whose addresses the server knows.
 pub(crate) const WAYS: [Way; 8] = [
     Way { shape: Some("completions"), ..way("openai", "gpt-5", "/v1") },
     way("openai", "gpt-5", "/v1"),
@@ -74,7 +74,7 @@ pub(crate) async fn answer(llm: &Llm, request: &LlmRequest) -> Result<Vec<LlmEve
     llm.stream(request).await?.try_collect().await
 }
 
-/// What was said in an answer, without its reasoning.
+/// Returns the text of an answer, without its reasoning.
 pub(crate) fn text(events: &[LlmEvent]) -> String {
     let texts = events.iter().filter_map(|event| match event {
         LlmEvent::TextDelta { text, .. } => Some(text.as_str()),
@@ -91,7 +91,7 @@ pub(crate) fn reasoning(events: &[LlmEvent]) -> String {
     texts.collect()
 }
 
-/// What the server says that it was told.
+/// Returns the request that the server says it saw.
 pub(crate) fn seen(events: &[LlmEvent]) -> Value {
     let text = text(events);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
