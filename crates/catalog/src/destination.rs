@@ -1,4 +1,4 @@
-//! Where requests to a provider go, as an organisation has set it up: what its credentials are bound to.
+//! The addresses that an organisation's requests to a provider go to. Credentials are bound to them.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,17 @@ use crate::view::View;
 /// The origins that requests to a provider go to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
-    /// Of all its models: `https://api.example.com`, with a port where it is not the scheme's own. Empty where the
-    /// address is not known: a setting is missing, or nobody knows the provider.
+    /// The origins of all its models, such as `https://api.example.com`, with a port if it is not the
+    /// scheme's default. Empty if the address is unknown: a setting is missing, or no such provider is known.
     pub origins: BTreeSet<String>,
-    /// Whether the catalog alone says where they are: the organisation has set nothing that could lead elsewhere.
+    /// The catalog alone determines the origins: the organisation has set nothing that could redirect
+    /// requests.
     pub is_catalogs: bool,
 }
 
 impl Destination {
-    /// Where requests to `provider` go under these settings, with `env` for what its address asks for beside them.
+    /// Returns the destination of requests to `provider` under these settings. `env` gives the other values
+    /// that its address needs.
     #[must_use]
     pub fn of(
         catalog: &Catalog,
@@ -34,7 +36,7 @@ impl Destination {
     }
 }
 
-/// The addresses of all models of a provider, and those where its credentials are exchanged.
+/// Returns the addresses of all models of a provider, and of the exchange of its credentials.
 #[must_use]
 pub fn destination_urls(
     catalog: &Catalog,
@@ -47,13 +49,13 @@ pub fn destination_urls(
     };
     let own = settings.env.get(provider);
     let env = |name: &str| own.and_then(|own| own.get(name)).cloned().or_else(|| env(name));
-    // Addresses do not depend on the credential, but some credentials are first exchanged elsewhere.
+    // Addresses do not depend on the credential, but some credentials are exchanged at another address first.
     let auth = Auth::Key(Secret::new("any"));
     let mut models = view.model_ids();
     if models.is_empty() {
         models.insert("any");
     }
-    // Which models are allowed says nothing of where they are.
+    // Allow and deny lists do not affect addresses.
     let mut overrides = settings.overrides.clone();
     (overrides.allow, overrides.deny) = (None, Vec::new());
     let mut found = BTreeSet::new();
@@ -67,13 +69,13 @@ pub fn destination_urls(
     found
 }
 
-/// The origins that a route's credential goes to: the provider's, and that of an exchange.
+/// Returns the origins that a route's credential goes to: the provider's, and that of an exchange.
 #[must_use]
 pub fn route_origins(route: &Route) -> Vec<String> {
     route_urls(route).iter().map(|url| origin(url)).collect()
 }
 
-/// The same, as whole addresses.
+/// Returns the addresses that a route's credential goes to.
 #[must_use]
 pub fn route_urls(route: &Route) -> Vec<String> {
     let exchange = match &route.auth {
@@ -89,7 +91,7 @@ pub fn route_urls(route: &Route) -> Vec<String> {
     urls.into_iter().flatten().map(str::to_owned).collect()
 }
 
-/// The origin of a URL as text; of what is none, the text, which is no other's origin.
+/// Returns a URL's origin. Text without an origin is returned unchanged, so it equals no other origin.
 #[must_use]
 pub fn origin(url: &str) -> String {
     match reqwest::Url::parse(url.trim()) {

@@ -1,4 +1,4 @@
-//! The three domains of what is asked of a model, beside the conversation.
+//! The three domains of a request besides the conversation.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,27 @@ use llm_protocol::Generation;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a model, a variant of it or an organisation asks for, each thing where it belongs.
+/// The settings that a model, a variant or an organisation adds to requests, sorted into the three domains.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Domains {
-    /// Model Request Options: what the provider's models understand, by namespace
+    /// Model Request Options: options of the provider's own models, by namespace
     /// ([`llm_protocol::LlmRequest::provider_options`]).
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub request_options: Map<String, Value>,
-    /// Generation Controls: what every provider has.
+    /// Generation Controls, which every provider has.
     pub generation: Generation,
-    /// Compatibility body fields: sent as they are, at the top of the body ([`llm_protocol::Dialect::body`]).
+    /// Compatibility body fields, sent unchanged at the top level of the body
+    /// ([`llm_protocol::Dialect::body`]).
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub body: Map<String, Value>,
-    /// Headers that the provider wants with it. No credentials.
+    /// Headers for the provider. No credentials.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
 }
 
 impl Domains {
-    /// Lays `over` on top: what it says wins, objects are merged member by member.
+    /// Lays `over` on top: its values win, and objects are merged member by member.
     pub fn lay(&mut self, over: &Self) {
         merge(&mut self.request_options, &over.request_options);
         merge(&mut self.body, &over.body);
@@ -49,7 +50,7 @@ impl Domains {
     }
 }
 
-/// Lays `over` on `below`, objects member by member.
+/// Lays `over` on `below`; objects are merged member by member.
 pub(crate) fn merge(below: &mut Map<String, Value>, over: &Map<String, Value>) {
     for (name, value) in over {
         match (below.get_mut(name), value) {

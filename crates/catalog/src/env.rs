@@ -1,15 +1,16 @@
-//! Which variables of a process's environment a provider gets.
+//! The environment variables of the process that a provider may receive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use crate::snapshot::shipped;
 
-/// Whether the provider `id`, of which metadata lists the variables `env`, gets the process's variable `name`: for its
-/// requests, so that it leaves the machine.
+/// Returns whether the process's variable `name` may be sent to the provider `id`, whose metadata lists the
+/// variables `env`.
 ///
-/// A catalog comes from elsewhere. It may say which variables a provider of its own has, and no more: a name that the
-/// shipped catalog knows is for the providers that it has there, so that a new one cannot ask for another's key.
+/// A catalog comes from elsewhere. It may name variables for its own new providers only. A name that the
+/// shipped catalog knows belongs to the providers that have it there, so that a new provider cannot ask for
+/// another's key.
 #[must_use]
 pub fn may_read(id: &str, env: &[String], name: &str) -> bool {
     static OWNERS: LazyLock<BTreeMap<String, BTreeSet<String>>> = LazyLock::new(|| {
@@ -37,7 +38,7 @@ mod tests {
         assert!(may_read("invented", &listed, "INVENTED_API_KEY"));
         assert!(!may_read("invented", &listed, "OPENAI_API_KEY"));
         assert!(!may_read("invented", &listed, "HOME"));
-        // Whatever metadata says of it now.
+        // Current metadata does not matter for a shipped name.
         assert!(may_read("openai", &[], "OPENAI_API_KEY"));
         assert!(may_read("vivgrid", &listed, "VIVGRID_API_KEY"));
     }

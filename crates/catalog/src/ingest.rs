@@ -1,4 +1,4 @@
-//! From models.dev's `api.json` to the catalog.
+//! Converts models.dev's `api.json` to the catalog.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,41 +10,41 @@ use sha2::{Digest, Sha256};
 use crate::model::{Catalog, CatalogModel, Home, Modality, ModelStatus, ProviderEntry};
 use crate::patch::ModelPatch;
 
-/// The largest file that is read.
+/// The largest file that is read, in bytes.
 pub const MAX_BYTES: usize = 32 << 20;
-/// The most models that are kept: some ten times what there are.
+/// The most models that are kept, about ten times today's number.
 const MAX_MODELS: usize = 50_000;
-/// The longest id, name or URL.
+/// The longest id, name or URL, in bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
-/// A file that is no catalog at all.
+/// The reason why a file is not a catalog.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// It is too large.
     #[error("the catalog has {bytes} bytes; at most {MAX_BYTES} are read")]
     TooLarge {
-        /// Its size.
+        /// Its size in bytes.
         bytes: usize,
     },
     /// It is not an object of providers.
     #[error("the catalog is no JSON object of providers, as models.dev's api.json is")]
     NotACatalog(#[source] serde_json::Error),
-    /// Nothing in it is usable.
+    /// It has no usable provider or model.
     #[error("the catalog has no usable model; the first problem: {first}")]
     Empty {
-        /// What was wrong first.
+        /// The first problem found.
         first: String,
     },
 }
 
-/// Something in the file that was left out.
+/// A provider or model that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The provider.
     pub provider: String,
-    /// The model; none: the provider with all of its models.
+    /// The model; none if the provider is left out with all of its models.
     pub model: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -73,10 +73,10 @@ struct RawProvider<'a> {
     models: BTreeMap<String, &'a RawValue>,
 }
 
-/// Reads models.dev's `api.json`. A provider or model that cannot be read is left out and named.
+/// Reads models.dev's `api.json`. Unreadable providers and models are left out and listed.
 ///
 /// # Errors
-/// The file is no catalog, is too large, or has nothing that can be used.
+/// The file is not a catalog, is too large, or has nothing usable.
 pub fn ingest(json: &[u8]) -> Result<(Catalog, Vec<Skipped>), IngestError> {
     if json.len() > MAX_BYTES {
         return Err(IngestError::TooLarge { bytes: json.len() });
@@ -168,14 +168,14 @@ impl Reader {
         }
         let modes = patch.modes(&model);
         for model in std::iter::once(model).chain(modes) {
-            // A model of the file comes before a mode of the same name.
+            // A model in the file wins over a mode of the same name.
             self.models += usize::from(entry.models.insert(model.id.clone(), model).is_none());
         }
         Ok(())
     }
 }
 
-/// A model of which nothing is known but that it talks.
+/// Makes a model that is only known to handle text.
 pub(crate) fn new_model(id: &str) -> CatalogModel {
     let mut model =
         CatalogModel { id: id.to_owned(), name: id.to_owned(), ..CatalogModel::default() };
@@ -191,7 +191,7 @@ fn read<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, String> {
     serde_json::from_str(json.get()).map_err(|error| error.to_string())
 }
 
-/// A name on one line: some have tabs at their ends.
+/// Returns a name on one line: some have tabs at their ends.
 fn as_name(text: &str) -> String {
     const MAX_CHARS: usize = 120;
     let words: Vec<&str> = text
@@ -210,14 +210,15 @@ fn check_text(what: &str, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// `2026-04-23`: texts of this form compare as dates.
+/// Returns whether the text looks like `2026-04-23`. Such texts compare as dates.
 fn is_date(text: &str) -> bool {
     let is_digit =
         |at: usize, byte: u8| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() };
     text.len() == 10 && text.bytes().enumerate().all(|(at, byte)| is_digit(at, byte))
 }
 
-/// Sorted maps all the way down: the same content has the same version, in whatever order it came.
+/// Returns the version of the content. All maps are sorted, so the same content in any order has the same
+/// version.
 fn version(providers: &BTreeMap<String, ProviderEntry>) -> String {
     let canonical = serde_json::to_vec(providers).expect("maps with text keys are always written");
     format!("models.dev:{}", &hex::encode(Sha256::digest(canonical))[..16])

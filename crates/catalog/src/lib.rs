@@ -1,4 +1,4 @@
-//! The catalog: which models there are, what is asked of them, what they take and cost.
+//! The catalog: the available models, their options, limits and prices.
 //!
 //! ```text
 //! models.dev ─ingest→ Catalog ─┐
@@ -6,12 +6,12 @@
 //! an organisation's Overrides ─┘                                        └ domains, limits, prices, notice
 //! ```
 //!
-//! What is asked of a model is in three domains ([`Domains`]): Model Request Options, which its provider's models
-//! understand; Generation Controls, which all have; and compatibility body fields, which are sent as they are. One
-//! adapter, [`partition`], sorts options into them, in whatever spelling they are written.
+//! The options of a model are in three domains ([`Domains`]): Model Request Options, which its provider's
+//! models understand; Generation Controls, which all have; and compatibility body fields, which are sent
+//! unchanged. One adapter, [`partition`], sorts options in any spelling into the three.
 //!
-//! Invariant: a catalog is immutable, and its version names its content, so a price can be stored by version.
-//! Absent on purpose: credentials, storage, the wire. The only I/O is `refresh`.
+//! Invariant: a catalog is immutable, and its version identifies its content, so prices can be stored by
+//! version. Absent on purpose: credentials, storage, the wire. The only I/O is `refresh`.
 
 mod destination;
 mod domains;

@@ -1,4 +1,4 @@
-//! What is known of providers and their models.
+//! Providers and models as the catalog knows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 use crate::domains::Domains;
 use crate::prices::Prices;
 
-/// Providers and their models, immutable; behind an `Arc`.
+/// Providers and their models. Immutable, shared through an `Arc`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
-    /// Names exactly this content: `models.dev:` and 16 hex digits of the SHA-256 of its providers. The version of
-    /// every price in it.
+    /// Identifies exactly this content: `models.dev:` and 16 hex digits of the SHA-256 of its providers. All
+    /// prices in it have this version.
     pub version: String,
-    /// When the newest thing in it was last changed, `2026-05-01`; dates of one form, so they compare as text.
+    /// The date of the newest change in it, as `2026-05-01`; such dates compare as text.
     pub updated: String,
-    /// By id.
+    /// Providers by id.
     pub(crate) providers: BTreeMap<String, ProviderEntry>,
 }
 
 impl Catalog {
-    /// The provider of this id.
+    /// Returns the provider with this id.
     #[must_use]
     pub fn provider(&self, id: &str) -> Option<&ProviderEntry> {
         self.providers.get(id)
     }
 
-    /// All providers, by id.
+    /// Returns all providers, ordered by id.
     pub fn providers(&self) -> impl Iterator<Item = &ProviderEntry> {
         self.providers.values()
     }
 
-    /// How many models there are.
+    /// Returns the number of models.
     #[must_use]
     pub fn models(&self) -> usize {
         self.providers.values().map(|provider| provider.models.len()).sum()
@@ -42,32 +42,33 @@ impl Catalog {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProviderEntry {
-    /// As models are named: `<provider>/<model>`.
+    /// The first part of a model's full name, `<provider>/<model>`.
     pub id: String,
-    /// As people read it.
+    /// The display name.
     pub name: String,
-    /// The package that speaks to it elsewhere: how we know its protocol ([`llm_client::providers`]).
+    /// The npm package that other clients use for it. It determines the protocol ([`llm_client::providers`]).
     pub npm: String,
-    /// Its base URL, with `${NAME}` where a value of [`ProviderEntry::env`] belongs; none where its module knows it.
+    /// The base URL, with `${NAME}` in place of values of [`ProviderEntry::env`]; none if its module knows
+    /// the URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
-    /// The environment variables that set it up: keys, and what its URL needs.
+    /// The environment variables that configure it: keys, and parts of its URL.
     pub env: Vec<String>,
-    /// Sent with every request. No credentials.
+    /// Headers for every request. No credentials.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// By id. None: any name is taken (a server of one's own).
+    /// Models by id. If empty, any name is accepted (a self-hosted server).
     pub models: BTreeMap<String, CatalogModel>,
 }
 
 impl ProviderEntry {
-    /// Those of `env` that hold a key or token, best first: the others are parts of its URL.
+    /// Returns the variables in `env` that hold a key or token, best first. The others are parts of its URL.
     pub fn key_names(&self) -> impl Iterator<Item = &str> {
         key_names(&self.env)
     }
 }
 
-/// Which of these environment variables hold a key or token.
+/// Returns the variables that hold a key or token.
 pub(crate) fn key_names(env: &[String]) -> impl Iterator<Item = &str> {
     const LAST_WORDS: [&str; 5] = ["KEY", "TOKEN", "PAT", "SECRET", "BEDROCK"];
     let is_key = |name: &&str| {
@@ -81,81 +82,82 @@ pub(crate) fn key_names(env: &[String]) -> impl Iterator<Item = &str> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CatalogModel {
-    /// As it is chosen.
+    /// The id by which users choose it.
     pub id: String,
-    /// The provider's own name for it, where that is another (`gpt-5.5` of `gpt-5.5-fast`).
+    /// The provider's own name for it, if that differs (`gpt-5.5` for `gpt-5.5-fast`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_id: Option<String>,
-    /// As people read it.
+    /// The display name.
     pub name: String,
-    /// `claude-opus`, say.
+    /// The family, such as `claude-opus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// Whether it is offered.
+    /// The state of the offer.
     pub status: ModelStatus,
-    /// How much it takes and gives.
+    /// Limits in tokens.
     pub limits: Limits,
-    /// What it takes and gives.
+    /// The kinds of input and output.
     pub modalities: Modalities,
-    /// Whether it calls tools.
+    /// It calls tools.
     pub tool_call: bool,
-    /// Whether it reasons before it answers.
+    /// It reasons before it answers.
     pub reasoning: bool,
-    /// How its reasoning can be set, where the metadata says so.
+    /// Ways to set its reasoning, if metadata lists them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasoning_options: Vec<ReasoningOption>,
-    /// Whether it takes files.
+    /// It accepts files.
     pub attachment: bool,
-    /// Whether it takes a temperature; none: not known.
+    /// Whether it accepts a temperature; none if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<bool>,
-    /// How many milliseconds it may say nothing, where somebody says so.
+    /// The longest silence in milliseconds, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silence_ms: Option<u64>,
-    /// `2026-04-23`, or nothing.
+    /// The release date as `2026-04-23`, or empty.
     pub release_date: String,
-    /// What it costs.
+    /// The prices, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
-    /// What is always asked of it.
+    /// Options for every request.
     pub domains: Domains,
-    /// What is asked of it beside that when a variant is chosen, by the variant's name.
+    /// Additional options of each variant, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub variants: BTreeMap<String, Domains>,
-    /// In place of the provider's.
+    /// An npm package in place of the provider's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub npm: Option<String>,
-    /// In place of the provider's.
+    /// A base URL in place of the provider's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
-    /// Which of its package's protocols it speaks: `completions` or `responses`.
+    /// The protocol to choose among those of its package: `completions` or `responses`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<String>,
-    /// The field of an assistant message that takes its reasoning back.
+    /// The field of an assistant message that returns its reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interleaved: Option<String>,
 }
 
 impl CatalogModel {
-    /// The provider's own name for it.
+    /// Returns the provider's own name for it.
     #[must_use]
     pub fn api_id(&self) -> &str {
         self.api_id.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// Where a model is offered, as far as that decides who speaks to it.
+/// The place that offers a model, as far as it determines the package to use.
 #[derive(Clone, Copy)]
 pub(crate) struct Home<'a> {
     /// The provider's package.
     pub(crate) npm: &'a str,
-    /// Whether somebody says where the provider is.
+    /// The provider has a known base URL.
     pub(crate) has_url: bool,
 }
 
 impl Home<'_> {
-    /// The package that speaks to a model. Its own counts where somebody says where that is, or where it is of the
-    /// provider's family (`google-vertex/anthropic` of `google-vertex`): a gateway's models stay at the gateway.
+    /// Returns the package to use for a model. The model's own package counts only if a base URL is known, or
+    /// if it belongs to the provider's family (`google-vertex/anthropic` of `google-vertex`); otherwise a
+    /// gateway's models stay at the gateway.
     pub(crate) fn package<'a>(&'a self, model: &'a CatalogModel) -> &'a str {
         let is_reachable = |own: &&str| {
             let is_family = own.strip_prefix(self.npm).is_some_and(|rest| rest.starts_with('/'));
@@ -165,41 +167,41 @@ impl Home<'_> {
     }
 }
 
-/// Whether a model is offered.
+/// The state of a model's offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelStatus {
-    /// It is.
+    /// It is offered.
     #[default]
     Available,
-    /// Its provider will end it. Who has chosen it keeps it, with a notice.
+    /// Its provider will retire it. Sessions that chose it keep it, with a notice.
     Deprecated,
-    /// It is not listed. Who names it gets it.
+    /// It is not listed, but can be chosen by name.
     Hidden,
 }
 
-/// How many tokens. None: not known.
+/// Limits in tokens. `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limits {
-    /// Input and output together.
+    /// The most input and output tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<u64>,
-    /// Input, where it is less than the context.
+    /// The most input tokens, if less than the context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
-    /// Output.
+    /// The most output tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u64>,
 }
 
-/// What goes in and comes out.
+/// The kinds of input and output of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Modalities {
-    /// In a message.
+    /// Kinds of content in messages.
     pub input: BTreeSet<Modality>,
-    /// In an answer.
+    /// Kinds of content in answers.
     pub output: BTreeSet<Modality>,
 }
 
@@ -207,35 +209,35 @@ pub struct Modalities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Modality {
-    /// Words.
+    /// Text.
     Text,
-    /// Pictures.
+    /// Images.
     Image,
-    /// Sound.
+    /// Audio.
     Audio,
-    /// Moving pictures.
+    /// Video.
     Video,
     /// PDF files.
     Pdf,
 }
 
-/// A way to set how much a model reasons.
+/// A way to set the amount of reasoning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ReasoningOption {
-    /// By a word.
+    /// A level, by name.
     Effort {
-        /// Those that it knows.
+        /// The supported levels.
         values: Vec<String>,
     },
     /// On or off.
     Toggle,
-    /// By a number of tokens.
+    /// A number of tokens.
     BudgetTokens {
-        /// The least.
+        /// The smallest budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         min: Option<u64>,
-        /// The most.
+        /// The largest budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max: Option<u64>,
     },

@@ -1,4 +1,4 @@
-//! Providers that models.dev does not list: an organisation that names one needs no settings but its own.
+//! Providers that models.dev does not list. An organisation can use them with only its own settings.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use llm_client::providers;
 
 use crate::model::ProviderEntry;
 
-/// Id, name, and the environment variables that set it up.
+/// Id, name, and the environment variables that configure each.
 const OURS: [(&str, &str, &[&str]); 4] = [
     ("snowflake-cortex", "Snowflake Cortex", &["SNOWFLAKE_ACCOUNT", "SNOWFLAKE_PAT"]),
     ("ollama", "Ollama", &["OLLAMA_API_KEY"]),
@@ -15,7 +15,7 @@ const OURS: [(&str, &str, &[&str]); 4] = [
     ("llama.cpp", "llama.cpp", &["LLAMA_API_KEY"]),
 ];
 
-/// They have no list of models: any name is taken.
+/// Returns these providers. They have no list of models, so any name is accepted.
 pub(crate) fn ours() -> &'static BTreeMap<&'static str, ProviderEntry> {
     static ENTRIES: LazyLock<BTreeMap<&'static str, ProviderEntry>> = LazyLock::new(|| {
         let entry = |(id, name, env): (&'static str, &str, &[&str])| {

@@ -1,4 +1,4 @@
-//! What an organisation has otherwise than the catalog.
+//! An organisation's changes to the catalog.
 
 use std::collections::BTreeMap;
 
@@ -7,68 +7,68 @@ use serde_json::{Map, Value};
 
 use crate::patch::ModelPatch;
 
-/// An organisation's own view of the catalog. In JSON as a configuration has it; an unknown member is an error, but in
-/// models, where models.dev has more than we use.
+/// An organisation's own view of the catalog, in the JSON of a configuration file. An unknown member is an
+/// error, except in models, where models.dev has members that we do not use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Overrides {
-    /// Only these: `provider`, `provider/model` or `provider/prefix*`. None: all.
+    /// The only allowed models: `provider`, `provider/model` or `provider/prefix*`. None: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
-    /// Never these, whatever is allowed; written as in `allow`.
+    /// Denied models, in the same form. They win over `allow`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// By provider; one that the catalog has not is added.
+    /// Changes by provider. A provider that the catalog does not have is added.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub providers: BTreeMap<String, ProviderOverride>,
 }
 
-/// What an organisation has otherwise for a provider. What is absent stays as it is.
+/// An organisation's changes to a provider. Absent fields change nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ProviderOverride {
-    /// As people read it.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The package that speaks to it elsewhere.
+    /// The npm package that other clients use for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub npm: Option<String>,
-    /// Its base URL, for all its models; may hold `${NAME}`.
+    /// The base URL for all its models; may contain `${NAME}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
-    /// The environment variables that set it up.
+    /// The environment variables that configure it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<String>>,
-    /// Sent with every request. No credentials: they would be shown.
+    /// Headers for every request. No credentials, because these are shown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// What is always asked of its models, in any shape that [`crate::partition`] knows.
+    /// Options for all requests to its models, in any form that [`crate::partition`] accepts.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,
-    /// By id; one that the catalog has not is added.
+    /// Changes by model id. A model that the catalog does not have is added.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, ModelPatch>,
-    /// How many milliseconds it may say nothing, before an answer and within; a model's own comes first.
+    /// The longest silence before and within an answer, in milliseconds. A model's own value wins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silence_ms: Option<u64>,
-    /// How much may be sent to it.
+    /// The organisation's rate limits for it.
     pub limits: RateLimits,
 }
 
-/// How much an organisation may send to a provider, by all workers together. None: no limit.
+/// An organisation's rate limits for a provider, over all workers together. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RateLimits {
-    /// In any 60 seconds.
+    /// The most requests in any 60 seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_minute: Option<u32>,
-    /// In any 60 seconds, input and output, as estimated before a request.
+    /// The most input and output tokens in any 60 seconds, as estimated before each request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_minute: Option<u64>,
 }
 
 impl Overrides {
-    /// Whether the organisation may use this model.
+    /// Returns whether the organisation may use this model.
     #[must_use]
     pub fn allows(&self, provider: &str, model: &str) -> bool {
         let any =
@@ -76,7 +76,7 @@ impl Overrides {
         self.allow.as_deref().is_none_or(any) && !any(&self.deny)
     }
 
-    /// How much may be sent to a provider.
+    /// Returns the rate limits for a provider.
     #[must_use]
     pub fn limits(&self, provider: &str) -> RateLimits {
         self.providers.get(provider).map(|provider| provider.limits).unwrap_or_default()
@@ -84,7 +84,7 @@ impl Overrides {
 }
 
 impl ProviderOverride {
-    /// The base URL, also where it is written as an option.
+    /// Returns the base URL, even if it was given as an option.
     pub(crate) fn own_api(&self) -> Option<&str> {
         let names = ["baseURL", "baseUrl"];
         let option = || names.iter().find_map(|name| self.options.get(*name)?.as_str());
@@ -92,7 +92,7 @@ impl ProviderOverride {
     }
 }
 
-/// `provider`, `provider/model`, `provider/prefix*`.
+/// Returns whether `provider`, `provider/model` or `provider/prefix*` matches the model.
 fn matches(pattern: &str, provider: &str, model: &str) -> bool {
     let Some((its_provider, its_model)) = pattern.split_once('/') else {
         return pattern == provider || pattern == "*";

@@ -1,7 +1,8 @@
-//! The ingestion adapter: options as people and metadata write them, to the three domains.
+//! The ingestion adapter: sorts options as people and metadata write them into the three domains.
 //!
-//! Two shapes are about. The legacy one is the provider's body (`reasoning_effort`, `max_tokens`); that of the AI SDK
-//! is camelCase (`reasoningEffort`, `maxOutputTokens`), flat or below `providerOptions.<namespace>`. Both may be mixed.
+//! Options come in two forms. The legacy form uses the provider's body fields (`reasoning_effort`,
+//! `max_tokens`). The AI SDK's form is camelCase (`reasoningEffort`, `maxOutputTokens`), flat or below
+//! `providerOptions.<namespace>`. Both may be mixed.
 //!
 //! ```text
 //! temperature, maxTokens, stop_sequences, generationConfig.topK …  ─▶ Generation Controls
@@ -17,12 +18,12 @@ use serde_json::{Map, Value};
 
 use crate::domains::{Domains, merge};
 
-/// What the options of a package are called, and where they go.
+/// A family of packages with the same option names and places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// OpenAI itself, Azure, and who copies all of it.
+    /// OpenAI itself, Azure, and full copies of OpenAI's API.
     OpenAi,
-    /// Servers that are compatible with its chat: their own fields go into the body as they are.
+    /// Servers compatible with OpenAI's chat. Their own fields go into the body unchanged.
     Compatible,
     Anthropic,
     Google,
@@ -44,7 +45,7 @@ impl Family {
         }
     }
 
-    /// The namespace of its options in a request.
+    /// Returns the namespace of its options in a request.
     pub(crate) fn namespace(self) -> &'static str {
         match self {
             Self::OpenAi | Self::Compatible => "openai",
@@ -55,7 +56,7 @@ impl Family {
         }
     }
 
-    /// The names, in the AI SDK's spelling, of what its models understand.
+    /// Returns its models' options, in the AI SDK's spelling.
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::OpenAi => &[
@@ -111,8 +112,8 @@ impl Family {
     }
 }
 
-/// Sorts options of a package `npm` into the three domains. Names of connection settings (`apiKey`, `baseURL`,
-/// `timeout`, …) are left out: they belong to a provider, and a key must never get into a body.
+/// Sorts options of the package `npm` into the three domains. Connection settings (`apiKey`, `baseURL`,
+/// `timeout`, …) are dropped: they belong to a provider, and a key must never get into a body.
 #[must_use]
 pub fn partition(npm: &str, options: &Map<String, Value>) -> Domains {
     let family = Family::of(npm);
@@ -146,7 +147,7 @@ pub fn partition(npm: &str, options: &Map<String, Value>) -> Domains {
     domains
 }
 
-/// Settings of a connection, in the AI SDK's names.
+/// Connection settings, in the AI SDK's names.
 const CONNECTION: [&str; 18] = [
     "accessKeyId",
     "apiKey",
@@ -168,7 +169,7 @@ const CONNECTION: [&str; 18] = [
     "timeout",
 ];
 
-/// One option; `within` is the member of the body that it was found in.
+/// Sorts one option. `within` is the member of the body that contained it.
 fn one(
     family: Family,
     name: &str,
@@ -188,9 +189,9 @@ fn one(
     let is_camel = name.contains(char::is_uppercase);
     let place = match (family, within) {
         (_, Some(within)) => Some(within),
-        // What its models take beside Converse's own fields, which are all camelCase.
+        // Fields of the models besides Converse's own, which are all camelCase.
         (Family::Bedrock, None) if !is_camel => Some("additionalModelRequestFields"),
-        // No field of their bodies: an option of the SDK that has no meaning here.
+        // Not a body field, but an SDK option without a meaning here.
         (Family::OpenAi | Family::Anthropic | Family::OpenRouter, None) if is_camel => {
             asked.insert(camel, value.clone());
             return;
@@ -206,7 +207,7 @@ fn one(
     }
 }
 
-/// Takes a Generation Control; false when it is none, or its value is of no use as one.
+/// Sets a Generation Control. Returns `false` if the option is not a control or its value is unusable.
 fn control(generation: &mut Generation, name: &str, value: &Value) -> bool {
     fn set<T>(place: &mut Option<T>, value: Option<T>) -> bool {
         let is_one = value.is_some();
@@ -232,7 +233,7 @@ fn control(generation: &mut Generation, name: &str, value: &Value) -> bool {
     }
 }
 
-/// `reasoning_effort` as `reasoningEffort`.
+/// Converts `reasoning_effort` to `reasoningEffort`.
 fn camel(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
@@ -244,8 +245,8 @@ fn camel(name: &str) -> String {
     })
 }
 
-/// An option's value in the AI SDK's spelling. Only settings of reasoning have members with names of ours to
-/// change; those of others (`metadata`, `logit_bias`) are data.
+/// Returns an option's value in the AI SDK's spelling. Only reasoning settings have members to rename; in
+/// other options (`metadata`, `logit_bias`) the names are data.
 fn in_camel(name: &str, value: &Value) -> Value {
     let is_ours = ["thinking", "thinkingConfig", "reasoningConfig"].contains(&camel(name).as_str());
     let Some(members) = value.as_object().filter(|_| is_ours) else { return value.clone() };

@@ -1,4 +1,4 @@
-//! A model as models.dev and configurations write it: everything may be absent.
+//! A model in models.dev's and configurations' form, where every field is optional.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,36 @@ use crate::partition::partition;
 use crate::prices::Prices;
 use crate::reasoning;
 
-/// What is said of a model, in models.dev's shape with OpenCode's `options`, `headers` and `variants`. What is absent
-/// stays as it is; members of other names are ignored.
+/// Facts about a model, in models.dev's form with OpenCode's `options`, `headers` and `variants`. Absent
+/// fields change nothing; unknown members are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelPatch {
-    /// The provider's own name for the model; absent: the id under which it is listed.
+    /// The provider's own name for the model; the listed id if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// As people read it.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// `claude-opus`, say.
+    /// The family, such as `claude-opus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// `alpha` and `beta` are available, `active` too; `deprecated`; `hidden`.
+    /// `alpha`, `beta` and `active` count as available; otherwise `deprecated` or `hidden`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Whether it takes files.
+    /// It accepts files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attachment: Option<bool>,
-    /// Whether it reasons.
+    /// It reasons.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<bool>,
-    /// How its reasoning is set; kinds that we do not know are ignored.
+    /// Ways to set its reasoning. Unknown kinds are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_options: Option<Vec<Value>>,
-    /// Whether it takes a temperature.
+    /// It accepts a temperature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<bool>,
-    /// Whether it calls tools.
+    /// It calls tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call: Option<bool>,
     /// `true` or `{"field": "reasoning_content"}`.
@@ -49,43 +49,43 @@ pub struct ModelPatch {
     /// `{"input", "output", "cache_read", "cache_write", "tiers", "context_over_200k"}`, USD per million tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Value>,
-    /// `{"context", "input", "output"}`, tokens; zero is not known.
+    /// `{"context", "input", "output"}` in tokens; zero means unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Map<String, Value>>,
-    /// `{"input": ["text", …], "output": […]}`; kinds that we do not know are ignored.
+    /// `{"input": ["text", …], "output": […]}`. Unknown kinds are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modalities: Option<Map<String, Value>>,
-    /// How many milliseconds it may say nothing, before an answer and within. No member of models.dev's.
+    /// The longest silence before and within an answer, in milliseconds. Not a field of models.dev's.
     #[serde(rename = "silenceMs", skip_serializing_if = "Option::is_none")]
     pub silence_ms: Option<u64>,
-    /// `2026-04-23`.
+    /// The release date, as `2026-04-23`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_date: Option<String>,
-    /// `2026-04-23`.
+    /// The date of its last change, as `2026-04-23`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<String>,
-    /// What differs from the provider.
+    /// Differences from the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<ModelProvider>,
-    /// What is always asked of it, in any shape that [`partition`] knows.
+    /// Options for every request, in any form that [`partition`] accepts.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,
-    /// Sent with its requests.
+    /// Headers for its requests.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// What is asked beside that, by variant; `{"disabled": true}` removes one.
+    /// Additional options by variant; `{"disabled": true}` removes one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub variants: BTreeMap<String, Map<String, Value>>,
-    /// Ways to run it that are models of their own: `<id>-<mode>`.
+    /// Modes of running it that become separate models: `<id>-<mode>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experimental: Option<Experimental>,
 }
 
-/// What differs from the provider for a model.
+/// A model's differences from its provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelProvider {
-    /// The package that speaks to it.
+    /// The npm package.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub npm: Option<String>,
     /// The base URL.
@@ -102,27 +102,27 @@ pub struct ModelProvider {
     pub headers: BTreeMap<String, String>,
 }
 
-/// What models.dev calls experimental.
+/// The experimental part of models.dev's entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Experimental {
-    /// By name; each is a model whose price, body and headers differ.
+    /// Modes by name. Each becomes a model with its own price, body and headers.
     pub modes: BTreeMap<String, Mode>,
 }
 
-/// A way to run a model.
+/// A mode of running a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mode {
-    /// Its price, as of a model.
+    /// Its price, in the form of a model's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Value>,
-    /// What is sent for it.
+    /// Additional body fields and headers.
     pub provider: ModelProvider,
 }
 
 impl ModelPatch {
-    /// Says this of `model`, which is offered at `home`.
+    /// Applies these facts to `model`, which is offered at `home`.
     pub(crate) fn apply(&self, model: &mut CatalogModel, home: Home<'_>, is_new: bool) {
         self.apply_facts(model);
         let npm = home.package(model).to_owned();
@@ -172,7 +172,7 @@ impl ModelPatch {
             model.status = match status {
                 "deprecated" => ModelStatus::Deprecated,
                 "hidden" => ModelStatus::Hidden,
-                // `alpha`, `beta`, `active`, and what models.dev will think of: it is there.
+                // `alpha`, `beta`, `active`, and any future status: it is available.
                 _ => ModelStatus::Available,
             };
         }
@@ -215,7 +215,7 @@ impl ModelPatch {
         }
     }
 
-    /// The models that its modes are.
+    /// Returns the models for its modes.
     pub(crate) fn modes(&self, model: &CatalogModel) -> Vec<CatalogModel> {
         let modes = self.experimental.iter().flat_map(|experimental| &experimental.modes);
         modes

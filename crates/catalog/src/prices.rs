@@ -1,18 +1,18 @@
-//! What tokens cost, in integers.
+//! Prices of tokens, in integers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The price of each kind of token, in pico-USD per token: 1 USD per million tokens is 1,000,000 of them. A kind
-/// without a price, or with one that is no number, costs nothing, as in models.dev's own consumers.
+/// The price of each kind of token, in pico-USD per token; 1 USD per million tokens is 1,000,000. A kind
+/// without a price, or with one that is not a number, costs nothing, as in models.dev's own consumers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rates {
-    /// Input that no cache had.
+    /// Input that was not cached.
     pub input: u64,
-    /// Output, and reasoning unless that has a price of its own.
+    /// Output, including reasoning unless that has its own price.
     pub output: u64,
-    /// Reasoning, where it costs otherwise than other output.
+    /// Reasoning, if its price differs from other output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
     /// Input read from the provider's cache.
@@ -21,30 +21,30 @@ pub struct Rates {
     pub cache_write: u64,
 }
 
-/// What a model costs.
+/// The prices of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Prices {
-    /// Of a request whose input is in no tier.
+    /// Rates for requests whose input is below all tiers.
     pub base: Rates,
-    /// Of requests with more input tokens than so many, cached ones included; ascending, at most
-    /// [`Prices::MAX_TIERS`]. A tier is the price of the whole request.
+    /// Rates for requests with more than this many input tokens, including cached ones; ascending, at most
+    /// [`Prices::MAX_TIERS`]. A tier's rates apply to the whole request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<(u64, Rates)>,
 }
 
 impl Prices {
-    /// The most tiers that are kept: the lowest ones.
+    /// The most tiers that are kept; the lowest ones win.
     pub const MAX_TIERS: usize = 4;
 
-    /// The rates of a request with so many input tokens.
+    /// Returns the rates of a request with this many input tokens.
     #[must_use]
     pub fn at(&self, input_tokens: u64) -> &Rates {
         let reached = self.tiers.iter().rev().find(|(above, _)| input_tokens > *above);
         reached.map_or(&self.base, |(_, rates)| rates)
     }
 
-    /// Reads models.dev's `cost`. None when it has no price of input or output that is one.
+    /// Reads models.dev's `cost`. `None` if it has no valid price for input or output.
     pub(crate) fn read(cost: &Value) -> Option<Self> {
         let cost = cost.as_object()?;
         price(cost, "input").or(price(cost, "output"))?;
@@ -75,7 +75,7 @@ fn rates(cost: &Map<String, Value>) -> Rates {
     over_base(cost, Rates::default())
 }
 
-/// A tier that does not name a kind has the base's price of it.
+/// Returns a tier's rates. Kinds that the tier does not list have the base price.
 fn over_base(cost: &Map<String, Value>, base: Rates) -> Rates {
     Rates {
         input: price(cost, "input").unwrap_or(base.input),
@@ -86,9 +86,9 @@ fn over_base(cost: &Map<String, Value>, base: Rates) -> Rates {
     }
 }
 
-/// USD per million tokens, as pico-USD per token; anything with six digits after the point is exact.
+/// Converts USD per million tokens to pico-USD per token. Exact for up to six digits after the point.
 fn price(cost: &Map<String, Value>, kind: &str) -> Option<u64> {
-    /// More than this is a mistake, not a price: a million USD per million tokens.
+    /// The largest valid price. More than a million USD per million tokens is a mistake.
     const MAX_USD: f64 = 1_000_000.0;
     let usd = cost.get(kind)?.as_f64().filter(|usd| (0.0..=MAX_USD).contains(usd))?;
     #[expect(

@@ -1,7 +1,7 @@
-//! What is asked of models that reason: always, and by variant.
+//! The default options and the variants of reasoning models.
 //!
-//! models.dev says for some models how reasoning is set (`reasoning_options`); for the others we know it by their
-//! package and name. A rule that a provider has outgrown is a variant that its model refuses, never a broken model:
+//! For some models models.dev lists the ways to set reasoning (`reasoning_options`); for the others we know
+//! them by package and name. If a provider outgrows a rule, its model refuses a variant but still works:
 //! variants are only sent when chosen, and an organisation can set or remove them.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::domains::Domains;
 use crate::model::{CatalogModel, ReasoningOption};
 use crate::partition::Family;
 
-/// The package whose options a model takes: GitLab's speaks for two vendors.
+/// Returns the package whose options a model accepts. GitLab's package serves two vendors.
 pub(crate) fn package<'a>(npm: &'a str, model: &CatalogModel) -> &'a str {
     match npm {
         "gitlab-ai-provider" if model.api_id().contains("gpt") => "@ai-sdk/openai",
@@ -20,13 +20,13 @@ pub(crate) fn package<'a>(npm: &'a str, model: &CatalogModel) -> &'a str {
     }
 }
 
-/// What is always asked of this model.
+/// Returns the options that this model always gets.
 pub(crate) fn defaults(npm: &str, model: &CatalogModel) -> Domains {
     let npm = package(npm, model);
     let mut domains = Domains::default();
     let is_chat = model.shape.as_deref() == Some("completions");
     match Family::of(npm) {
-        // We keep the conversation: their copy is not needed, and reasoning goes back encrypted.
+        // We store the conversation, so OpenAI need not; encrypted reasoning goes back instead.
         Family::OpenAi if !is_chat && model.reasoning => domains.ask(
             "openai",
             json!({ "store": false, "include": ["reasoning.encrypted_content"], "reasoningSummary": "auto" }),
@@ -45,7 +45,7 @@ pub(crate) fn defaults(npm: &str, model: &CatalogModel) -> Domains {
     domains
 }
 
-/// Its variants: each name, and what is asked beside the defaults.
+/// Returns the variants: each name, and its options besides the defaults.
 pub(crate) fn variants(npm: &str, model: &CatalogModel) -> BTreeMap<String, Domains> {
     if !model.reasoning {
         return BTreeMap::new();
@@ -68,7 +68,7 @@ pub(crate) fn variants(npm: &str, model: &CatalogModel) -> BTreeMap<String, Doma
 
 type Asked = Vec<(String, (&'static str, Value))>;
 
-/// As the metadata says.
+/// Returns the variants that metadata lists.
 fn by_options(npm: &str, model: &CatalogModel) -> Asked {
     let mut asked = Asked::new();
     for option in &model.reasoning_options {
@@ -97,7 +97,7 @@ fn by_options(npm: &str, model: &CatalogModel) -> Asked {
     asked
 }
 
-/// As we know them.
+/// Returns the variants that we know by name.
 fn by_name(npm: &str, model: &CatalogModel) -> Asked {
     let id = model.api_id().to_ascii_lowercase();
     let words = |words: &[&str]| -> Asked {
@@ -132,7 +132,7 @@ fn by_name(npm: &str, model: &CatalogModel) -> Asked {
     }
 }
 
-/// What OpenAI's models take grew with them.
+/// Returns the efforts that an OpenAI model accepts; newer models accept more.
 fn openai_efforts(id: &str, released: &str) -> Vec<&'static str> {
     let has = |word: &str| id.contains(word);
     if has("chat") || has("o1-mini") || has("o1-preview") {
@@ -155,21 +155,21 @@ fn openai_efforts(id: &str, released: &str) -> Vec<&'static str> {
     words
 }
 
-/// Claude from 4.6 on decides itself how long to think, and is told how hard to try.
+/// Returns whether the model decides itself how long to think and accepts an effort: Claude from 4.6 on.
 fn is_adaptive(id: &str) -> bool {
     ["opus-4-6", "opus-4-7", "sonnet-4-6", "opus-4.6", "opus-4.7", "sonnet-4.6"]
         .iter()
         .any(|name| id.contains(name))
 }
 
-/// Models that reason as they like, whatever an OpenAI-compatible server is told.
+/// Returns whether a model ignores reasoning effort, on any OpenAI-compatible server.
 fn takes_no_effort(id: &str) -> bool {
     ["deepseek", "minimax", "glm", "mistral", "magistral", "kimi", "qwen", "big-pickle"]
         .iter()
         .any(|name| id.contains(name))
 }
 
-/// How a package is told a word.
+/// Returns a package's option for an effort.
 fn effort(npm: &str, model: &CatalogModel, word: &str) -> Option<(&'static str, Value)> {
     let id = model.api_id().to_ascii_lowercase();
     Some(match Family::of(npm) {
@@ -196,7 +196,7 @@ fn effort(npm: &str, model: &CatalogModel, word: &str) -> Option<(&'static str, 
     })
 }
 
-/// The budgets that are offered, at most one token less than an answer may have.
+/// Returns the offered budgets, each at least one token below the limit of an answer.
 fn budgets(model: &CatalogModel) -> Vec<(&'static str, u64)> {
     let most = model.limits.output.map_or(31_999, |output| output.saturating_sub(1));
     [("high", 16_000.min(most)), ("max", 31_999.min(most))]
@@ -205,7 +205,7 @@ fn budgets(model: &CatalogModel) -> Vec<(&'static str, u64)> {
         .collect()
 }
 
-/// How a package is told a number of tokens.
+/// Returns a package's option for a budget in tokens.
 fn budget(npm: &str, tokens: u64) -> Option<(&'static str, Value)> {
     Some(match Family::of(npm) {
         Family::Anthropic => {
@@ -223,7 +223,7 @@ fn budget(npm: &str, tokens: u64) -> Option<(&'static str, Value)> {
     })
 }
 
-/// How a package is told not to reason.
+/// Returns a package's option to turn reasoning off.
 fn off(npm: &str) -> Option<(&'static str, Value)> {
     Some(match Family::of(npm) {
         Family::Anthropic => ("anthropic", json!({ "thinking": { "type": "disabled" } })),

@@ -1,4 +1,5 @@
-//! How the catalog stays fresh: fetched from time to time, published if it is one, else the last good one stays.
+//! Keeps the catalog fresh: fetches it from time to time and publishes a valid one; otherwise the last good
+//! one stays.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,110 +14,111 @@ use tracing::warn;
 use crate::ingest::{IngestError, MAX_BYTES, Skipped, ingest};
 use crate::model::Catalog;
 
-/// Where the shipped catalog is from.
+/// The source of the shipped catalog.
 pub const MODELS_DEV: &str = "https://models.dev/api.json";
 
-/// Where from, and how often.
+/// The source of the catalog, and the interval between fetches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refresh {
-    /// Of a file in the shape of [`MODELS_DEV`]; redirects are not followed.
+    /// The URL of a file in the form of [`MODELS_DEV`]. Redirects are not followed.
     pub url: Url,
-    /// How old what was last seen there may become.
+    /// The age after which the catalog is fetched again.
     pub every: Duration,
-    /// For a whole fetch.
+    /// The timeout of a whole fetch.
     pub timeout: Duration,
 }
 
 impl Refresh {
-    /// Whether it is time to fetch, when the catalog was last seen at `seen_ms`, by whomever. A time that is further
-    /// off than `every` on either side of now says nothing.
+    /// Returns whether it is time to fetch. `seen_ms` is the time when any process last saw the catalog. A
+    /// time further than `every` from now, before or after, does not count.
     #[must_use]
     pub fn is_due(&self, seen_ms: Option<i64>, now_ms: i64) -> bool {
         seen_ms.is_none_or(|seen_ms| u128::from(now_ms.abs_diff(seen_ms)) >= self.every.as_millis())
     }
 }
 
-/// The catalog of a process: the newest good one. What has it keeps it; nothing changes under a decision.
+/// The catalog of a process: the newest good one. Callers keep the `Arc` that they got, so nothing changes
+/// during a decision.
 #[derive(Debug)]
 pub struct Feed {
     known: Mutex<(Arc<Catalog>, Freshness)>,
 }
 
-/// Where the current catalog is from, and how fresh it is.
+/// The source and age of the current catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freshness {
-    /// The URL; none: it is the one that was shipped.
+    /// The URL; none for the shipped catalog.
     pub source: Option<String>,
-    /// When it was last seen there, by this process or another, in milliseconds since 1970.
+    /// The time when this or another process last saw it there, in milliseconds since 1970.
     pub seen_ms: Option<i64>,
-    /// Why this process could not renew it when it last tried; none: it could, or has not tried.
+    /// The reason why this process's last fetch failed; none if it succeeded or has not been tried.
     pub failure: Option<String>,
 }
 
-/// A catalog that was fetched and believed: the current one now.
+/// A fetched and accepted catalog, now the current one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fetched {
-    /// What it is.
+    /// The catalog.
     pub catalog: Arc<Catalog>,
-    /// Whether it is another than before.
+    /// It differs from the previous one.
     pub is_new: bool,
-    /// Its text, to be kept for others and for the next start.
+    /// Its text, to store for other processes and the next start.
     pub json: Vec<u8>,
 }
 
-/// Why the last good catalog stays.
+/// The reason why the last good catalog stays.
 #[derive(Debug, thiserror::Error)]
 pub enum RefreshError {
-    /// The server did not answer with it.
+    /// The request failed.
     #[error("it could not be fetched: {0}")]
     Fetch(TransportError),
     /// The server took too long.
     #[error("it did not come within {} s", .0.as_secs())]
     Slow(Duration),
-    /// The server answered with something else.
+    /// The server answered with another status.
     #[error("its server answered with status {0}")]
     Status(u16),
-    /// It cannot be read.
+    /// The answer is not a catalog.
     #[error(transparent)]
     Ingest(#[from] IngestError),
-    /// It has lost too much to be believed.
+    /// It has lost too many models to be plausible.
     #[error(
         "what was offered has {offered} models, and the present one {present}: less than half; if that is right, \
          change the URL (a query is enough)"
     )]
     Shrunk {
-        /// Models in it.
+        /// The number of models in it.
         offered: usize,
-        /// Models in the present one.
+        /// The number of models in the current one.
         present: usize,
     },
-    /// A cache or a mirror is behind.
+    /// It is older than the current one: a cache or mirror is behind.
     #[error(
         "what was offered was last changed on {offered}, and the present one on {present}; if that is right, change \
          the URL (a query is enough)"
     )]
     Older {
-        /// Its newest change.
+        /// The date of its newest change.
         offered: String,
-        /// The newest change of the present one.
+        /// The date of the current one's newest change.
         present: String,
     },
 }
 
 impl Feed {
-    /// Beginning with the one that was shipped, or another that counts as such.
+    /// Starts with the shipped catalog, or another one in its place.
     #[must_use]
     pub fn new(first: Arc<Catalog>) -> Self {
         Self { known: Mutex::new((first, Freshness::default())) }
     }
 
-    /// The newest good one.
+    /// Returns the newest good catalog.
     #[must_use]
     pub fn current(&self) -> Arc<Catalog> {
         Arc::clone(&self.known().0)
     }
 
-    /// Where it is from, and how fresh.
+    /// Returns its source and age.
     #[must_use]
     pub fn freshness(&self) -> Freshness {
         self.known().1.clone()
@@ -126,10 +128,11 @@ impl Feed {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes a catalog that another process, or an earlier life of this one, has seen at `source` and believed.
+    /// Publishes a catalog that another process, or an earlier life of this one, fetched from `source` and
+    /// accepted.
     ///
     /// # Errors
-    /// It cannot be read; what there was stays.
+    /// It is not a catalog; the current one stays.
     pub async fn adopt(
         &self,
         json: Vec<u8>,
@@ -142,7 +145,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The current catalog was seen at `source` at this time, by another process.
+    /// Records that another process saw the current catalog at `source` at this time.
     pub fn seen(&self, source: &str, seen_ms: i64) {
         let fresh = &mut self.known().1;
         if fresh.source.as_deref() == Some(source) && fresh.seen_ms >= Some(seen_ms) {
@@ -152,10 +155,11 @@ impl Feed {
             Freshness { source: Some(source.to_owned()), seen_ms: Some(seen_ms), failure: None };
     }
 
-    /// Fetches the catalog once and publishes it, if it is one that can be believed. `now_ms`: as it is noted.
+    /// Fetches the catalog once, and publishes it if it is plausible. `now_ms` is recorded as the time.
     ///
     /// # Errors
-    /// It is not; what there was stays, and [`Freshness::failure`] says why.
+    /// The fetch failed or the catalog is not plausible. The current one stays, and [`Freshness::failure`]
+    /// has the reason.
     pub async fn fetch(
         &self,
         transport: &dyn ProviderTransport,
@@ -193,8 +197,8 @@ impl Feed {
         Ok(Fetched { catalog, is_new, json })
     }
 
-    /// Whether it may follow the present one. Only what is from the same place can be compared: elsewhere there are
-    /// other models on purpose.
+    /// Checks whether a catalog may replace the current one. Only catalogs from the same source are compared,
+    /// because another source has other models on purpose.
     fn judge(
         &self,
         offered: &Catalog,
@@ -248,13 +252,13 @@ async fn read_from(
 
 type Read = Result<(Catalog, Vec<Skipped>), IngestError>;
 
-/// Some megabytes of JSON take longer than a thread should be busy on which others wait.
+/// Parses on a blocking thread: megabytes of JSON would hold up other tasks.
 async fn read(json: Vec<u8>) -> (Read, Vec<u8>) {
     match tokio::task::spawn_blocking(move || (ingest(&json), json)).await {
         Ok(read) => read,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The process ends, and whoever waits with it.
+            // The runtime is shutting down, and this task with it.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,4 +1,4 @@
-//! From a choice to what a request needs. Pure: a decision may resolve again and gets the same.
+//! Resolves a choice of model into everything a request needs. Pure: resolving again gives the same result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,53 +14,53 @@ use crate::overrides::{Overrides, RateLimits};
 use crate::prices::Prices;
 use crate::view::View;
 
-/// A choice that cannot be resolved. [`ResolveError::code`] names its page in `docs/errors`.
+/// The reason why a choice cannot be resolved. [`ResolveError::code`] names its page in `docs/errors`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// No such provider.
+    /// The provider does not exist.
     #[error("there is no provider `{provider}` in the catalog or the organisation's settings{}", like(.near))]
     UnknownProvider {
-        /// As chosen.
+        /// The chosen provider.
         provider: String,
-        /// Ids that are like it.
+        /// Similar ids.
         near: Vec<String>,
     },
     /// The provider has no such model.
     #[error("the provider `{provider}` has no model `{model}`{}; an organisation can add it in the provider's settings", like(.near))]
     UnknownModel {
-        /// As chosen.
+        /// The chosen provider.
         provider: String,
-        /// As chosen.
+        /// The chosen model.
         model: String,
-        /// Ids that are like it.
+        /// Similar ids.
         near: Vec<String>,
     },
     /// The model has no such variant.
     #[error("`{provider}/{model}` has no variant `{variant}`; it has: {}", list_of(.known))]
     UnknownVariant {
-        /// As chosen.
+        /// The chosen provider.
         provider: String,
-        /// As chosen.
+        /// The chosen model.
         model: String,
-        /// As chosen.
+        /// The chosen variant.
         variant: String,
-        /// Those that it has.
+        /// The model's variants.
         known: Vec<String>,
     },
-    /// The organisation does not allow it.
+    /// The organisation does not allow the model.
     #[error(
         "the organisation does not allow `{provider}/{model}`; choose another model, or ask an administrator"
     )]
     NotAllowed {
-        /// As chosen.
+        /// The chosen provider.
         provider: String,
-        /// As chosen.
+        /// The chosen model.
         model: String,
     },
 }
 
 impl ResolveError {
-    /// The error's stable name.
+    /// Returns the stable code of the error.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -82,45 +82,46 @@ fn list_of(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// A model that can be called, and all that a request to it needs but credentials.
+/// A model that can be called, and everything a request to it needs except credentials.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The provider's id.
     pub provider: String,
-    /// The model, as the organisation has it.
+    /// The model in the organisation's view.
     pub model: CatalogModel,
     /// The variant, if one was chosen.
     pub variant: Option<String>,
-    /// The protocol in which it is spoken to.
+    /// The model's protocol.
     pub protocol: Protocol,
-    /// What is otherwise than the protocol's owner has it; the compatibility body fields are in it.
+    /// The differences from the protocol's owner, including the compatibility body fields.
     pub dialect: Dialect,
-    /// The three domains: the model's and the variant's. `body` is in the dialect already; `headers` go with the route.
+    /// The three domains, of model and variant. `body` is already in the dialect; `headers` go with the
+    /// route.
     pub domains: Domains,
-    /// What it costs.
+    /// The prices, if known.
     pub prices: Option<Prices>,
-    /// Names the table of prices: the catalog's version, or `organisation:` and a hash of the prices.
+    /// The version of the prices: the catalog's, or `organisation:` and a hash of the prices.
     pub price_version: String,
-    /// To be shown to whoever uses it: it is deprecated.
+    /// A notice for the user: the model is deprecated.
     pub notice: Option<String>,
-    /// How long the provider may say nothing. None: as long as any.
+    /// The longest silence. None: the default timeout.
     pub silence: Option<Duration>,
-    /// How much may be sent to the provider.
+    /// The organisation's rate limits for the provider.
     pub limits: RateLimits,
     /// The environment variables that may hold its key, best first.
     pub key_names: Vec<String>,
-    /// All environment variables that set it up.
+    /// All environment variables that configure it.
     env: Vec<String>,
     speaker: &'static Provider,
     base_url: Option<String>,
 }
 
-/// What a route needs beside the model.
+/// The address settings and credentials for a route.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
-    /// In place of every other base URL.
+    /// A base URL in place of every other.
     pub base_url: Option<&'a str>,
-    /// Account, region, project and the like, by models.dev's names.
+    /// Returns account, region, project and the like, by models.dev's names.
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// The credentials.
     pub auth: &'a Auth,
@@ -136,7 +137,7 @@ impl std::fmt::Debug for Access<'_> {
 /// Resolves a choice: provider, model and variant.
 ///
 /// # Errors
-/// There is no such thing, or the organisation does not allow it.
+/// The choice does not exist, or the organisation does not allow it.
 pub fn resolve(
     catalog: &Catalog,
     overrides: &Overrides,
@@ -206,8 +207,8 @@ pub fn resolve(
     })
 }
 
-/// Whether a provider can be called with nothing but what `env` has for it: its key or signature, and what its address
-/// needs.
+/// Returns whether a provider can be called with only the values in `env`: its key or signature, and the
+/// parts of its address.
 #[must_use]
 pub fn is_set_up(
     catalog: &Catalog,
@@ -216,7 +217,7 @@ pub fn is_set_up(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> bool {
     let Some(view) = View::of(catalog, overrides, provider) else { return false };
-    // Models of one provider differ in path, not in whom they want to know.
+    // Models of one provider differ in path, not in credentials.
     let model = view.model_ids().into_iter().next().unwrap_or("any");
     let Some(found) = view.model(model) else { return false };
     let key = crate::model::key_names(view.env()).find_map(env);
@@ -229,25 +230,25 @@ pub fn is_set_up(
 }
 
 impl Resolved {
-    /// Whether its requests may hold this variable of the process's environment.
+    /// Returns whether its requests may contain this variable of the process's environment.
     #[must_use]
     pub fn may_read(&self, name: &str) -> bool {
         crate::env::may_read(&self.provider, &self.env, name)
     }
 
-    /// Whether the provider is one that wants to know who asks: metadata lists what sets it up.
+    /// Returns whether the provider needs credentials: metadata lists variables that configure it.
     #[must_use]
     pub fn wants_credentials(&self) -> bool {
         !self.env.is_empty()
     }
 
-    /// The provider's own name for the model: what requests say.
+    /// Returns the provider's own name for the model, as requests use it.
     #[must_use]
     pub fn api_id(&self) -> &str {
         self.model.api_id()
     }
 
-    /// Generation Controls with `asked` on top, without what this model refuses.
+    /// Returns the Generation Controls with `asked` on top, without those that this model refuses.
     #[must_use]
     pub fn generation(&self, asked: &Generation) -> Generation {
         let mut all = Domains { generation: self.domains.generation.clone(), ..Domains::default() };
@@ -258,10 +259,10 @@ impl Resolved {
         all.generation
     }
 
-    /// The route to the model, with these credentials.
+    /// Returns the route to the model with these credentials.
     ///
     /// # Errors
-    /// The provider's base URL or a setting that it needs is missing; the error names it.
+    /// The provider's base URL or a required setting is missing; the error names it.
     pub fn route(&self, access: &Access<'_>) -> Result<Route, SetupError> {
         let base_url = access.base_url.or(self.base_url.as_deref());
         let mut setup = Setup::new(spoken_to(&self.model), access.env, access.auth);
@@ -277,11 +278,11 @@ impl Resolved {
     }
 }
 
-/// Models that reason may think for minutes without a word: gaps of 300 s have been seen.
+/// The longest silence of reasoning models by default. Gaps of 300 s have been seen.
 const REASONING_SILENCE: Duration = Duration::from_mins(10);
-/// What anybody asks for is bounded: a stream that is dead keeps a slot.
+/// The upper bound on a configured silence: a dead stream occupies a slot.
 const LONGEST_SILENCE: Duration = Duration::from_hours(1);
-/// Less than this is a mistake: every answer would end in it.
+/// The lower bound on a configured silence: with less, every answer would time out.
 const SHORTEST_SILENCE: Duration = Duration::from_secs(1);
 
 fn silence(overrides: &Overrides, provider: &str, model: &CatalogModel) -> Option<Duration> {
@@ -300,8 +301,9 @@ fn spoken_to(model: &CatalogModel) -> Model<'_> {
     }
 }
 
-/// What a provider sends to see again goes back to it alone: whoever else speaks its protocol, with the same package or
-/// even the same model, has a key of its own. Options that are written for the package's key are its own too.
+/// Gives a provider its own key for provider state, so that state goes back to that provider alone and not to
+/// another with the same protocol, package or even model. Options under the package's key move to the new
+/// key.
 fn keep_state_apart(
     provider: &str,
     protocol: Protocol,
@@ -322,7 +324,7 @@ fn keep_state_apart(
     }
 }
 
-/// Who speaks to a model.
+/// Returns the provider code for a model.
 fn speaker(view: &View<'_>, model: &CatalogModel) -> &'static Provider {
     let home = view.home();
     match home.package(model) {
@@ -345,7 +347,7 @@ fn organisation_version(prices: Option<&Prices>) -> String {
     format!("organisation:{}", &hex::encode(Sha256::digest(bytes))[..16])
 }
 
-/// At most three ids that are most like a name that is none.
+/// Returns at most three ids that resemble an unknown name.
 fn nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     const MOST: usize = 3;
     let name = name.to_ascii_lowercase();
@@ -361,7 +363,7 @@ fn nearest<'a>(name: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     near.into_keys().take(MOST).map(|(_, id)| id.to_owned()).collect()
 }
 
-/// How many bytes must be changed, put in or taken out. Names of more than 128 bytes are compared by their beginnings.
+/// Returns the edit distance in bytes, over the first 128 bytes of each name.
 fn distance(one: &str, other: &str) -> usize {
     const MOST: usize = 128;
     let (one, other) =

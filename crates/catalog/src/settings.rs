@@ -1,4 +1,4 @@
-//! What an organisation has set up about its providers, as it is stored: one JSON text a provider.
+//! An organisation's stored provider settings: one JSON text per provider.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use serde_json::{Map, Value};
 
 use crate::overrides::{Overrides, ProviderOverride, RateLimits};
 
-/// The provider of the row that holds for all of them: which may be used.
+/// The provider name of the row for all providers: the allow and deny lists.
 pub const ALL_PROVIDERS: &str = "*";
 
 /// An organisation's settings of all its providers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OrgSettings {
-    /// What it has otherwise than the catalog.
+    /// The changes to the catalog.
     pub overrides: Overrides,
-    /// By provider: accounts, regions and the like.
+    /// Accounts, regions and the like, by provider.
     pub env: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// As much of a row as the catalog reads; sign-in is not its business.
+/// The part of a row that the catalog reads. Sign-in settings belong to other code.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Row {
@@ -30,8 +30,8 @@ struct Row {
 }
 
 impl OrgSettings {
-    /// Reads rows of provider and text. A row that cannot be read may have been a refusal: its provider is denied (all
-    /// of them, if it holds for all), and named.
+    /// Reads rows of provider and text. An unreadable row may have been a refusal, so its provider is denied
+    /// (or all, if the row is for all), and listed.
     pub fn read<'a>(
         rows: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> (Self, Vec<(String, serde_json::Error)>) {
@@ -46,8 +46,8 @@ impl OrgSettings {
         (settings, unreadable)
     }
 
-    /// Whether the organisation has a say in where requests to the provider go: then nothing of the process's own
-    /// environment goes with them.
+    /// Returns whether the organisation influences the address of requests to the provider. Then no variable
+    /// of the process's environment goes with them.
     #[must_use]
     pub fn redirects(&self, provider: &str) -> bool {
         let over = self.overrides.providers.get(provider);
@@ -58,7 +58,8 @@ impl OrgSettings {
         !over.is_none_or(plain) || self.env.get(provider).is_some_and(|env| !env.is_empty())
     }
 
-    /// Whether the organisation has said where the provider is: a server that it has set up, which may want no key.
+    /// Returns whether the organisation has set the provider's address: its own server, which may need no
+    /// key.
     #[must_use]
     pub fn has_address(&self, provider: &str) -> bool {
         let over = self.overrides.providers.get(provider);

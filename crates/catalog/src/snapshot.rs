@@ -1,4 +1,4 @@
-//! The catalog that is shipped, and how catalogs are kept.
+//! The shipped catalog, and the compression of stored ones.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +11,7 @@ const SHIPPED: &[u8] = include_bytes!("../data/models-dev.json.zst");
 #[cfg(test)]
 const SNAPSHOT_SHA256: &str = "1806221f39f4b1c67adbd14551b0d64c8a6a41e2ac99359a4b16026cc3289726";
 
-/// The catalog that is shipped, read once per process: what there is until a refresh has come.
+/// Returns the shipped catalog, parsed once per process. It is used until a refresh succeeds.
 #[must_use]
 pub fn shipped() -> Arc<Catalog> {
     static CATALOG: LazyLock<Arc<Catalog>> = LazyLock::new(|| {
@@ -23,7 +23,7 @@ pub fn shipped() -> Arc<Catalog> {
     Arc::clone(&CATALOG)
 }
 
-/// Packs a catalog's text, to be kept.
+/// Compresses a catalog's text for storage.
 ///
 /// # Errors
 /// Zstandard cannot allocate.
@@ -31,10 +31,10 @@ pub fn pack(json: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(json, 9)
 }
 
-/// The text of what [`pack`] packed.
+/// Decompresses the output of [`pack`].
 ///
 /// # Errors
-/// It is broken, or more than [`MAX_BYTES`].
+/// The data is broken, or exceeds [`MAX_BYTES`].
 pub fn unpack(packed: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(packed, MAX_BYTES)
 }
@@ -51,7 +51,7 @@ mod tests {
         let (catalog, skipped) = ingest(&json).unwrap();
         assert_eq!(skipped, []);
         assert_eq!(catalog.providers().count(), 120);
-        // And twelve modes, which are models of their own here.
+        // Twelve modes become separate models here.
         assert_eq!(catalog.models(), 4_490 + 12);
         assert_eq!(catalog.updated, "2026-05-12");
         assert_eq!(catalog, *shipped());

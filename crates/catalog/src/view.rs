@@ -1,4 +1,4 @@
-//! A provider as an organisation has it: the catalog's entry with the override laid over it.
+//! A provider in an organisation's view: the catalog's entry with the override on top.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::overrides::{Overrides, ProviderOverride};
 use crate::partition::partition;
 use crate::reasoning;
 
-/// A provider of `catalog`, `overrides` or both.
+/// A provider from `catalog`, `overrides` or both.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     id: &'a str,
@@ -25,7 +25,7 @@ impl<'a> View<'a> {
         (entry.is_some() || over.is_some()).then_some(Self { id, entry, over })
     }
 
-    /// All that there are, by id.
+    /// Returns all providers, ordered by id.
     pub(crate) fn all(
         catalog: &'a Catalog,
         overrides: &'a Overrides,
@@ -54,12 +54,12 @@ impl<'a> View<'a> {
         Home { npm: self.npm(), has_url: self.own_api().or(self.api()).is_some() }
     }
 
-    /// The organisation's base URL: it holds for every model.
+    /// Returns the organisation's base URL, which applies to every model.
     pub(crate) fn own_api(&self) -> Option<&'a str> {
         self.over?.own_api()
     }
 
-    /// The catalog's base URL.
+    /// Returns the catalog's base URL.
     pub(crate) fn api(&self) -> Option<&'a str> {
         self.entry?.api.as_deref()
     }
@@ -75,7 +75,7 @@ impl<'a> View<'a> {
         headers
     }
 
-    /// Whether it has no list of models, and takes any name.
+    /// Returns whether it has no list of models and accepts any name.
     pub(crate) fn is_open(&self) -> bool {
         self.entry.is_none_or(|entry| entry.models.is_empty())
             && self.over.is_none_or(|over| over.models.is_empty())
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
         entry.chain(over).map(String::as_str).collect()
     }
 
-    /// A model, with all that the organisation says of it.
+    /// Returns a model with the organisation's changes.
     pub(crate) fn model(&self, id: &str) -> Option<CatalogModel> {
         let entry = self.entry.and_then(|entry| entry.models.get(id));
         let over = self.over;
@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         let mut model = entry.cloned().unwrap_or_else(|| new_model(id));
         let is_new = entry.is_none() || over.is_some_and(|over| over.npm.is_some());
         if is_new && entry.is_none() {
-            model.tool_call = true; // nothing says that it does not
+            model.tool_call = true; // assume tools, because nothing says otherwise
         }
         if let Some(over) = over {
             let package = reasoning::package(home.package(&model), &model);
@@ -114,7 +114,7 @@ impl<'a> View<'a> {
         Some(model)
     }
 
-    /// The provider with all models that are listed and allowed.
+    /// Returns the provider with all listed and allowed models.
     pub(crate) fn listed(&self, overrides: &Overrides) -> ProviderEntry {
         let mut entry = self.whole();
         entry.models.retain(|id, model| {
@@ -123,7 +123,7 @@ impl<'a> View<'a> {
         entry
     }
 
-    /// The provider with all its models.
+    /// Returns the provider with all its models.
     fn whole(&self) -> ProviderEntry {
         let models = self.model_ids().into_iter();
         let models = models.filter_map(|id| Some((id.to_owned(), self.model(id)?))).collect();
@@ -139,8 +139,9 @@ impl<'a> View<'a> {
     }
 }
 
-/// What an organisation is shown: its providers with the models that are listed, are allowed and not hidden. A
-/// provider of which nothing is left is left out, unless it takes any name and the organisation has set it up.
+/// Returns the providers that an organisation sees, with models that are listed, allowed and not hidden. A
+/// provider without any such model is left out, unless it accepts any name and the organisation has
+/// configured it.
 #[must_use]
 pub fn list(catalog: &Catalog, overrides: &Overrides) -> Vec<ProviderEntry> {
     let all = View::all(catalog, overrides);
@@ -152,7 +153,7 @@ pub fn list(catalog: &Catalog, overrides: &Overrides) -> Vec<ProviderEntry> {
     listed.collect()
 }
 
-/// A provider as an organisation has it, with all its models: also those that are hidden or not allowed.
+/// Returns a provider in the organisation's view with all its models, including hidden and disallowed ones.
 #[must_use]
 pub fn whole(catalog: &Catalog, overrides: &Overrides, provider: &str) -> Option<ProviderEntry> {
     View::of(catalog, overrides, provider).map(|view| view.whole())

@@ -1,4 +1,4 @@
-//! models.dev's file, read as a user would.
+//! Tests of reading models.dev's file through the public interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

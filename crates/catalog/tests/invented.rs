@@ -1,4 +1,4 @@
-//! A provider that appears only in metadata, or only in an organisation's settings, works without a line of code.
+//! A provider that exists only in metadata or in an organisation's settings works without new code.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use axum::http::{HeaderMap, Uri};
 
-/// A server that answers with one word, and tells what it was asked.
+/// Starts a server that answers with one word and reports its requests.
 async fn serve() -> (String, tokio::sync::mpsc::UnboundedReceiver<(String, Value, Option<String>)>)
 {
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();

@@ -1,4 +1,4 @@
-//! A server of catalogs, and the feed that believes only good ones.
+//! A server of catalogs, and the feed, which accepts only good ones.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -31,7 +31,7 @@ async fn serve(answers: Vec<(StatusCode, String)>) -> Refresh {
     Refresh { url, every: Duration::from_millis(1), timeout: Duration::from_secs(5) }
 }
 
-/// A catalog of so many models.
+/// Returns a catalog file with this many models.
 fn file(models: usize, updated: &str) -> String {
     let models: Vec<String> =
         (0..models).map(|at| format!(r#""m{at}":{{"last_updated":"{updated}"}}"#)).collect();
@@ -39,12 +39,12 @@ fn file(models: usize, updated: &str) -> String {
 }
 
 fn http() -> ReqwestTransport {
-    // The process has no default: both of rustls' are linked by others.
+    // The process has no default provider: dependencies link both of rustls'.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     ReqwestTransport::new(&Options::default()).unwrap()
 }
 
-/// As if what it begins with had been seen at `from`.
+/// Makes a feed whose first catalog was seen at `from`.
 async fn feed(models: usize, updated: &str, from: &Refresh) -> Feed {
     let feed = Feed::new(Arc::new(ingest(file(1, "2020-01-01").as_bytes()).unwrap().0));
     feed.adopt(file(models, updated).into_bytes(), from.url.as_str(), 7).await.unwrap();
@@ -94,7 +94,7 @@ async fn the_last_good_one_stays_whatever_comes_and_its_age_and_the_reason_are_t
     assert_eq!(feed.current(), before);
     let fresh = feed.freshness();
     assert_eq!((fresh.seen_ms, fresh.failure), (Some(7), Some(error.to_string())));
-    // Another process could reach it.
+    // Another process succeeded.
     feed.seen(from.url.as_str(), 8);
     let fresh = feed.freshness();
     assert_eq!((fresh.seen_ms, fresh.failure), (Some(8), None));
@@ -117,11 +117,12 @@ fn a_fetch_is_due_when_nobody_has_seen_the_catalog_for_so_long() {
     let from = Refresh { url: MODELS_DEV.parse().unwrap(), every, timeout: every };
     assert!(from.is_due(None, 0));
     assert!(!from.is_due(Some(1_000), 60_999) && from.is_due(Some(1_000), 61_000));
-    // Another machine's clock is ahead: a little is fresh, more is no clock.
+    // Another machine's clock is ahead: a little still counts as fresh, more does not.
     assert!(!from.is_due(Some(50_000), 0) && from.is_due(Some(60_000), 0));
 }
 
-// Finding conformance FEAT-0003 NFR-01: a provider that upstream adds can be called after a refresh, without new code.
+// Finding conformance FEAT-0003 NFR-01: a provider that upstream adds can be called after a refresh, without
+// new code.
 #[tokio::test]
 async fn a_refresh_adds_a_provider_that_can_be_called() {
     let file = r#"{"p":{"models":{"m0":{"last_updated":"2026-01-01"}}},

@@ -1,4 +1,4 @@
-//! Choices of models in the shipped catalog, and in what an organisation makes of it.
+//! Choices of models in the shipped catalog and in an organisation's view of it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ fn resolved(choice: (&str, &str, Option<&str>)) -> Resolved {
     resolve(&shipped(), &Overrides::default(), choice).unwrap()
 }
 
-/// The body of a request to it.
+/// Returns the body of a request to the model.
 fn body(resolved: &Resolved) -> Value {
     let mut request = LlmRequest::new(resolved.api_id(), vec![Message::user("hello")]);
     request.provider_options.clone_from(&resolved.domains.request_options);
@@ -93,7 +93,7 @@ fn what_one_host_sent_to_see_again_is_not_sent_to_another() {
         assert_eq!(key(&all, provider, model), None, "{provider}/{model}");
     }
     assert_eq!(key(&invented, "minimax-x", "m"), own("minimax-x"));
-    // Options that are written for the package are read under the new key.
+    // Options under the package's key move to the new key.
     let none = Overrides::default();
     let routed = resolve(&invented, &none, ("router", "m", None)).unwrap();
     assert_eq!(routed.dialect.state_key, own("router"));
@@ -300,7 +300,7 @@ fn a_model_is_reached_through_whoever_offers_it() {
     assert_eq!(route.endpoint.base_url, "http://127.0.0.1:11434/v1");
 }
 
-// Finding llm 5: how long a provider may say nothing: longer for models that reason, and the organisation's to say.
+// Finding llm 5: the longest silence is longer for reasoning models, and an organisation can set it.
 #[test]
 fn the_silence_is_the_organisations_or_longer_for_reasoning() {
     let seconds = |resolved: &Resolved| resolved.silence.map(|silence| silence.as_secs());

@@ -1,4 +1,4 @@
-//! How a provider knows us.
+//! The ways in which a request carries credentials.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,58 +17,61 @@ use crate::transport::WireRequest;
 /// The credentials of a [`crate::Route`].
 #[derive(Clone, Debug, Default)]
 pub enum Auth {
-    /// None but the endpoint's own: its `api_key`, if there is one, is sent as with [`Auth::Key`], and its headers.
+    /// No credentials besides the endpoint's: its headers and its `api_key`, which is sent as with
+    /// [`Auth::Key`].
     #[default]
     None,
-    /// An API key, in the header that the protocol's owner has for it: `x-api-key` (Anthropic), `x-goog-api-key`
-    /// (Gemini), else `authorization: Bearer …`.
+    /// An API key, in the header of the protocol's owner: `x-api-key` (Anthropic), `x-goog-api-key` (Gemini),
+    /// otherwise `authorization: Bearer …`.
     Key(Secret),
-    /// `authorization: Bearer …`, whatever the protocol.
+    /// `authorization: Bearer …` in any protocol.
     Bearer(Secret),
-    /// A header of this name.
+    /// A header with this name and value.
     Header {
         /// Its name.
         name: String,
         /// Its whole value.
         value: Secret,
     },
-    /// A signature of the whole request, made with an access key of AWS.
+    /// A signature of the whole request with an AWS access key.
     SigV4(AwsAccess),
-    /// A token that changes, fetched before each request and sent as `authorization: Bearer …`.
+    /// A changing token, fetched before each request and sent as `authorization: Bearer …`.
     Source(Arc<dyn TokenSource>),
-    /// A token that other credentials are exchanged for.
+    /// A token that we get in exchange for other credentials.
     Exchanged(Arc<Exchange>),
 }
 
-/// Gives tokens that expire: of an OAuth grant, of a metadata server.
+/// A source of tokens that expire, such as an OAuth grant or a metadata server.
 #[async_trait::async_trait]
 pub trait TokenSource: Send + Sync + fmt::Debug {
-    /// A token that is valid for now; fetched or refreshed if need be, within a time that the source bounds.
+    /// Returns a token that is valid now; fetches or refreshes it if needed. The source bounds the time that
+    /// this takes.
     ///
     /// # Errors
-    /// There is none to be had. The reason says whether another try may help; the delivery is *not sent*
+    /// No token is available. The reason says whether a retry may help; the delivery is *not sent*
     /// ([`LlmError::unsent`]).
     async fn token(&self) -> Result<Secret, LlmError>;
 
-    /// A provider refused this token with a 401: do not hand it out again.
+    /// Reports that a provider refused this token with a 401. The source must not return it again.
     fn refused(&self, token: &Secret);
 }
 
-/// The credentials of one request, as they were sent.
+/// The credentials of one request, as sent.
 #[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) redactor: Redactor,
     token: Option<Token>,
 }
 
-/// A token that may have ended early, and who has given it.
+/// A token that may have expired early, and its source.
 enum Token {
     Of(Arc<dyn TokenSource>, Secret),
     Exchanged(Arc<Access>, Kept),
 }
 
 impl Sent {
-    /// Tells the source of the token, if there is one, that it was refused; whether another may do.
+    /// Tells the token's source that the token was refused. Returns whether there is a source, so that a
+    /// retry may work.
     pub(crate) fn refused(&self) -> bool {
         match &self.token {
             None => return false,
@@ -80,7 +83,8 @@ impl Sent {
 }
 
 impl Auth {
-    /// Adds the credentials, and then the endpoint's headers, which replace what has their name. `unix_ms` is now.
+    /// Adds the credentials, and then the endpoint's headers, which replace headers of the same name.
+    /// `unix_ms` is now.
     pub(crate) async fn apply(
         &self,
         client: &Client,
@@ -128,13 +132,14 @@ impl Auth {
         add_required(protocol, headers);
         endpoint.add_headers(headers, &request.body)?;
         if let Self::SigV4(access) = self {
-            access.sign(request, unix_ms)?; // last: it covers the others
+            access.sign(request, unix_ms)?; // last, because it covers the other headers
         }
         Ok(sent)
     }
 }
 
-/// Anthropic wants the version of its API with every request. <https://docs.anthropic.com/en/api/versioning>
+/// Adds the API version, which Anthropic requires in every request.
+/// <https://docs.anthropic.com/en/api/versioning>
 fn add_required(protocol: Protocol, headers: &mut HeaderMap) {
     if protocol.id() == "anthropic-messages" {
         headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));

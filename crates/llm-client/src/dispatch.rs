@@ -23,7 +23,6 @@ impl Llm {
     /// `tools` are added to those of the request; a forced tool choice holds for the first answer only. After
     /// `bounds.rounds` answers the loop ends with the last one's reason. Nothing is retried; the stream ends
     /// after an error. Dropping it aborts everything.
-    /// error. Dropping it aborts what runs.
     pub fn run(
         &self,
         mut request: LlmRequest,
