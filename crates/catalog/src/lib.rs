@@ -11,7 +11,8 @@
 //! unchanged. One adapter, [`partition`], sorts options in any spelling into the three.
 //!
 //! Invariant: a catalog is immutable, and its version identifies its content, so prices can be stored by
-//! version. Absent on purpose: credentials, storage, the wire. The only I/O is `refresh`.
+//! version.
+//! Absent on purpose: credentials, storage, the wire. The only I/O is `refresh`.
 
 mod destination;
 mod domains;

@@ -1,7 +1,7 @@
-//! Whom a secret may be shown to: the origins that its organisation had set up when it was entered.
+//! The binding of a secret to origins: those that its organisation had set up when the secret was entered.
 //!
-//! A binding is sealed together with its secret, so that whoever can change settings, or rows, cannot send a kept secret
-//! to a host of their own: it has to be entered again for that host.
+//! A binding is sealed together with its secret. Someone who can change settings or rows therefore cannot
+//! send a stored secret to another host: it has to be entered again for that host.
 
 use std::collections::BTreeSet;
 
@@ -10,39 +10,40 @@ use serde_json::{Value, json};
 
 use crate::settings::OAuthSettings;
 
-/// What a secret is bound to.
+/// The origins that a secret may be sent to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// Where requests to its provider went when it was entered.
+    /// The destination of requests to its provider when it was entered.
     pub destination: Destination,
-    /// Where its sign-in was made and is refreshed; empty for other secrets.
+    /// The origins where its sign-in was made and is refreshed; empty for other secrets.
     pub sign_in: BTreeSet<String>,
 }
 
-/// A secret was entered for other hosts than the one that a request would go to.
+/// The error for a request that would send a secret to a host that it was not entered for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it was entered for {entered_for}, and the settings of its provider now lead to {origin}")]
 pub struct OtherOrigin {
-    /// Where the request would go.
+    /// The origin of the request.
     pub origin: String,
-    /// For people: the hosts that it was entered for.
+    /// The hosts that the secret was entered for, for display.
     pub entered_for: String,
 }
 
 impl Binding {
-    /// Whether the secret may go with a request to these origins. `is_catalogs`: the catalog alone says where they are.
+    /// Checks that the secret may go with a request to these origins. `is_catalogs`: the catalog alone
+    /// determines them.
     ///
     /// # Errors
-    /// It was entered for others.
+    /// The secret was entered for other origins.
     pub fn allows(&self, origins: &[String], is_catalogs: bool) -> Result<(), OtherOrigin> {
-        // A catalog that moves a provider moves it for everybody; it is the operator's choice.
+        // If a catalog moves a provider, it does so for everyone: that is the operator's choice.
         if self.destination.is_catalogs && is_catalogs {
             return Ok(());
         }
         within(&self.destination.origins, origins)
     }
 
-    /// Whether a sign-in may be refreshed with these settings.
+    /// Checks that a sign-in may be refreshed with these settings.
     pub(crate) fn allows_sign_in(&self, oauth: &OAuthSettings) -> Result<(), OtherOrigin> {
         within(&self.sign_in, &Vec::from_iter(sign_in_origins(oauth)))
     }
@@ -52,7 +53,8 @@ impl Binding {
         json!({ "origins": origins, "catalogs": is_catalogs, "signIn": self.sign_in })
     }
 
-    /// What is sealed without one is bound to nothing: it opens, and goes nowhere that an organisation says.
+    /// Reads a binding. A secret that was sealed without one opens, but may go to no address that an
+    /// organisation sets.
     pub(crate) fn of_json(value: &Value) -> Self {
         let set = |value: &Value| {
             let items = value.as_array().into_iter().flatten();
@@ -74,7 +76,7 @@ fn within(bound: &BTreeSet<String>, asked: &[String]) -> Result<(), OtherOrigin>
     Err(OtherOrigin { origin: other.clone(), entered_for })
 }
 
-/// Where a sign-in's tokens, and the client's secret, are sent.
+/// Returns the origins that receive a sign-in's tokens and the client's secret.
 pub(crate) fn sign_in_origins(oauth: &OAuthSettings) -> BTreeSet<String> {
     let exchange = oauth.exchange.as_ref().map(|exchange| exchange.url.as_str());
     let urls = [Some(oauth.token_url.as_str()), oauth.device_url.as_deref(), exchange];
@@ -90,7 +92,7 @@ mod tests {
         Binding { destination: Destination { origins, is_catalogs }, sign_in: BTreeSet::new() }
     }
 
-    // Finding security 6: a changed host disables a secret until it is entered again.
+    // Finding security 6: after its host changes, a secret is unusable until it is entered again.
     #[test]
     fn a_secret_goes_only_where_it_was_entered_for() {
         let evil = ["https://evil.example".to_owned()];

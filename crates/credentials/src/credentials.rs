@@ -1,4 +1,4 @@
-//! What people and turns ask for.
+//! The operations on credentials, for people and for turns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -24,9 +24,9 @@ use crate::source::OAuthSource;
 use crate::vault::{Rewrapped, Vault};
 use crate::{CredentialsError, MasterKeys};
 
-/// Sign-ins whose tokens a process holds; when there are more, those that no turn has are let go.
+/// The most sign-ins whose tokens a process holds. Beyond that, it drops those that no turn uses.
 const MAX_SOURCES: usize = 10_000;
-/// How often a secret is sealed anew when others come in between.
+/// The most attempts to seal a secret again after concurrent changes.
 const TRIES: u32 = 3;
 const MAX_NAME_CHARS: usize = 128;
 
@@ -43,64 +43,64 @@ struct Shared {
     accounts: Mutex<HashMap<(OrgId, String), AccountSource>>,
 }
 
-/// What [`Credentials`] are made of.
+/// The parts that [`Credentials`] are built from.
 pub struct CredentialsParts {
-    /// Where they are kept.
+    /// The database.
     pub store: Store,
-    /// What they are sealed with; `None`: none can be kept, and stored ones cannot be opened.
+    /// The master keys. `None`: no secret can be stored or opened.
     pub keys: Option<MasterKeys>,
-    /// Where organisations may send us, and what carries the requests of sign-ins.
+    /// The rules for addresses that organisations set, and the transport for sign-ins.
     pub egress: Egress,
-    /// Where providers are; `None`: nobody knows but the organisations.
+    /// The catalog of providers. `None`: only the organisations' settings count.
     pub catalog: Option<Arc<Feed>>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A secret to be kept.
+/// A secret to store.
 #[derive(Debug, Clone)]
 pub struct NewSecret {
-    /// Whose it is: a user's name, empty for the organisation's.
+    /// The owner: a user's name, or empty for the organisation.
     pub owner: String,
     /// The provider.
     pub provider: String,
-    /// What people call it.
+    /// The display name.
     pub label: String,
     /// The secret.
     pub material: Material,
 }
 
-/// A change of a credential.
+/// A change to a credential.
 #[derive(Debug, Clone, Default)]
 pub struct SecretChange {
-    /// Another label.
+    /// A new label.
     pub label: Option<String>,
-    /// Whether turns use it.
+    /// Turns use it.
     pub active: Option<bool>,
-    /// Another secret of the same kind.
+    /// A new secret of the same kind.
     pub material: Option<Material>,
 }
 
-/// What a turn uses.
+/// The credential for a turn.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// Which credential it is.
+    /// The credential's id.
     pub id: String,
-    /// Whose it is; empty for the organisation's.
+    /// The owner; empty for the organisation.
     pub owner: String,
-    /// What it is.
+    /// The kind.
     pub kind: CredentialKind,
-    /// For the route.
+    /// The credentials for the route.
     pub auth: Auth,
-    /// Whom it may be shown to.
+    /// The origins that it may be sent to.
     pub binding: Binding,
-    /// What it says itself of where it is good, by the catalog's names: a region, a project. The organisation's settings
-    /// of the provider come before it.
+    /// The credential's own address settings, by the catalog's names: a region, a project. The organisation's
+    /// settings of the provider override them.
     pub env: BTreeMap<String, String>,
 }
 
 impl Credentials {
-    /// Puts them together; asks nobody.
+    /// Combines the parts. Does no I/O.
     #[must_use]
     pub fn new(parts: CredentialsParts) -> Self {
         let CredentialsParts { store, keys, egress, catalog, clock } = parts;
@@ -111,8 +111,8 @@ impl Credentials {
         Self { shared: Arc::new(Shared { vault, setups, sources, accounts }) }
     }
 
-    /// The credential of a turn of `user` at `provider`: the user's active one, else the organisation's. `None`: the
-    /// process's own, if it has one. One round trip.
+    /// Returns the credential for a turn of `user` at `provider`: the user's active one, or else the
+    /// organisation's. `None`: use the process's own, if it has one. One round trip.
     ///
     /// # Errors
     /// The store fails, or the secret cannot be opened.
@@ -130,7 +130,7 @@ impl Credentials {
         Ok(Some(Found { id, owner, kind, auth, binding, env }))
     }
 
-    /// What a route is given of a credential, with its own environment.
+    /// Opens a credential into a route's credentials, its own address settings, and its binding.
     fn opened(
         &self,
         org: OrgId,
@@ -158,7 +158,7 @@ impl Credentials {
         Ok((auth, env, binding))
     }
 
-    /// The tokens of a sign-in, which all turns of this process share.
+    /// Returns the tokens of a sign-in, which all turns of this process share.
     fn signed_in(
         &self,
         org: OrgId,
@@ -182,7 +182,7 @@ impl Credentials {
         Ok(source)
     }
 
-    /// The same of a service account.
+    /// Returns the tokens of a service account, which all turns of this process share.
     fn account(
         &self,
         org: OrgId,
@@ -204,7 +204,7 @@ impl Credentials {
         new
     }
 
-    /// What people see of an organisation's credentials.
+    /// Returns an organisation's credentials without their secrets.
     ///
     /// # Errors
     /// The store fails.
@@ -212,10 +212,10 @@ impl Credentials {
         Ok(self.store().credentials(org).await?)
     }
 
-    /// Keeps a secret, and makes it its owner's active one for the provider.
+    /// Stores a secret, and makes it its owner's active one for the provider.
     ///
     /// # Errors
-    /// The owner has one of this label; the organisation has too many; there is no secrets key.
+    /// The owner already has this label, the organisation has too many, or there is no secrets key.
     pub async fn add(&self, org: OrgId, new: NewSecret) -> Result<CredentialRow, CredentialsError> {
         checked_provider(&new.provider)?;
         checked_name("owner", &new.owner, true)?;
@@ -227,7 +227,7 @@ impl Credentials {
     /// Changes a credential.
     ///
     /// # Errors
-    /// There is none of this id; the label is another's; the secret is of another kind.
+    /// No credential has this id, the label belongs to another, or the secret is of another kind.
     pub async fn change(
         &self,
         org: OrgId,
@@ -267,10 +267,10 @@ impl Credentials {
         changed.map_err(CredentialsError::of(WHAT))
     }
 
-    /// Forgets a credential.
+    /// Deletes a credential.
     ///
     /// # Errors
-    /// There is none of this id.
+    /// No credential has this id.
     pub async fn remove(&self, org: OrgId, id: CredentialId) -> Result<(), CredentialsError> {
         self.sources().remove(&(org, id.as_str().to_owned()));
         self.accounts().remove(&(org, id.as_str().to_owned()));
@@ -278,7 +278,7 @@ impl Credentials {
         removed.map_err(CredentialsError::of("a credential of this id was"))
     }
 
-    /// What an organisation has set up about providers.
+    /// Returns an organisation's provider settings.
     ///
     /// # Errors
     /// The store fails.
@@ -286,11 +286,11 @@ impl Credentials {
         self.setups().all(org).await
     }
 
-    /// Sets a provider up; [`ALL_PROVIDERS`] what holds for all.
+    /// Sets up a provider; [`ALL_PROVIDERS`] sets the values for all.
     ///
     /// # Errors
-    /// A member cannot be used, which is named; others change it at the same time; there is no secrets key for the
-    /// client's secret.
+    /// A member is invalid (the error names it), someone else changes the settings at the same time, or the
+    /// client's secret cannot be sealed without a secrets key.
     pub async fn set_provider(
         &self,
         org: OrgId,
@@ -304,10 +304,10 @@ impl Credentials {
         self.setups().set(org, provider, settings, secret).await
     }
 
-    /// Forgets what was set up about a provider.
+    /// Deletes the settings of a provider.
     ///
     /// # Errors
-    /// Nothing was.
+    /// The provider has no settings.
     pub async fn remove_provider(
         &self,
         org: OrgId,
@@ -316,17 +316,17 @@ impl Credentials {
         self.setups().remove(org, provider).await
     }
 
-    /// Wraps every data key with the current master key, in all organisations, one commit each: stopped half-way, it
-    /// goes on with the next call. After it, if none is left, the older master keys are not needed any more. Data keys that cannot be opened and seal nothing any
-    /// more are removed.
+    /// Rewraps every data key with the current master key, in all organisations, one commit each. A call that
+    /// was stopped half-way is continued by the next. If it leaves no key, the older master keys are no
+    /// longer needed. Data keys that cannot be opened and seal nothing are removed.
     ///
     /// # Errors
-    /// The store fails, or there is no secrets key. A data key that cannot be unwrapped is counted, and left.
+    /// The store fails, or there is no secrets key. A data key that cannot be unwrapped is counted and kept.
     pub async fn rewrap(&self) -> Result<Rewrapped, CredentialsError> {
         self.vault().rewrap().await
     }
 
-    /// Where an organisation's service account sends us.
+    /// Checks the addresses in a secret: a service account has one.
     fn checked_material(&self, material: &Material) -> Result<(), CredentialsError> {
         match material {
             Material::ServiceAccount(account) => {
@@ -336,7 +336,8 @@ impl Credentials {
         }
     }
 
-    /// Seals and keeps a secret; with `sign_in`, as what came of that, and in the place of one of its label.
+    /// Seals and stores a secret. With `sign_in`, it is the result of that sign-in and replaces the one with
+    /// its label.
     pub(crate) async fn keep(
         &self,
         org: OrgId,
@@ -402,11 +403,11 @@ impl Credentials {
         Err(CredentialsError::Conflict(message.to_owned()))
     }
 
-    /// Checks where a request for an organisation would go, before anything is sent. A name is checked again where it
-    /// leads to, when the connection is made.
+    /// Checks the addresses of an organisation's request before anything is sent. The connection checks the
+    /// addresses that a name resolves to once more.
     ///
     /// # Errors
-    /// The operator does not allow it: why, and what can be done.
+    /// The operator does not allow it; the text says why, and what to do.
     pub fn check_destination(&self, provider: &str, urls: &[String]) -> Result<(), String> {
         let rules = self.setups().egress.rules();
         let name = format!("the address of {provider}");
@@ -414,7 +415,7 @@ impl Credentials {
         urls.iter().try_for_each(check).map_err(|error| error.to_string())
     }
 
-    /// What a secret that is entered now is bound to.
+    /// Returns the binding for a secret that is entered now.
     async fn binding(
         &self,
         org: OrgId,
@@ -426,14 +427,14 @@ impl Credentials {
         let set_up = rows.iter().find(|row| row.provider == provider);
         let sign_in = match (oauth, material, set_up) {
             (Some(oauth), _, _) => sign_in_origins(oauth),
-            // Tokens that were got elsewhere are refreshed as it is set up now.
+            // Tokens from elsewhere are refreshed with the current settings.
             (None, Material::OAuth(_), Some(row)) => {
                 oauth_of(row)?.map(|oauth| sign_in_origins(&oauth)).unwrap_or_default()
             }
             (None, _, _) => BTreeSet::new(),
         };
         let rows = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
-        let (settings, _) = OrgSettings::read(rows); // what cannot be read leads nowhere
+        let (settings, _) = OrgSettings::read(rows); // unreadable settings allow no address
         let env = material.env();
         let env = |name: &str| env.get(name).cloned();
         let catalog = self.setups().catalog();
@@ -462,7 +463,7 @@ impl Credentials {
     }
 
     fn sources(&self) -> std::sync::MutexGuard<'_, HashMap<(OrgId, String), OAuthSource>> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.shared.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -477,10 +478,10 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What is set up for all providers.
+/// The provider name of the settings for all providers.
 pub const ALL_PROVIDERS: &str = "*";
 
-/// The catalog's ids of providers: words that fit in a path.
+/// Checks a provider's id, as in the catalog: words that fit into a path.
 pub(crate) fn checked_provider(provider: &str) -> Result<(), CredentialsError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if provider.is_empty() || provider.len() > MAX_NAME_CHARS || !provider.chars().all(plain) {

@@ -1,8 +1,9 @@
-//! Envelope encryption: a master key, which only processes have, wraps an organisation's data keys; a data key seals
-//! its secrets.
+//! Envelope encryption: a master key, which only processes have, wraps an organisation's data keys, and a
+//! data key seals its secrets.
 //!
-//! Both are AES-256-GCM with a random nonce. What is sealed is bound to its organisation, row and version, so that
-//! nobody who can write to the database can put one row's secret in the place of another's, or an old one back.
+//! Both use AES-256-GCM with a random nonce. A sealed secret is bound to its organisation, row and version,
+//! so someone who can write to the database cannot put one row's secret into another row, or restore an old
+//! one.
 
 use std::fmt;
 
@@ -13,13 +14,14 @@ use domain::OrgId;
 use store::{Sealed, WrappedKey};
 use zeroize::Zeroizing;
 
-/// Bytes of a key.
+/// The length of a key in bytes.
 const KEY_BYTES: usize = 32;
-/// The most master keys of a process: the current one, and older ones whose data keys are not rewrapped yet.
+/// The most master keys of a process: the current one, and older ones for data keys that are not rewrapped
+/// yet.
 const MAX_KEYS: usize = 16;
 const MAX_ID_CHARS: usize = 40;
 
-/// Why nothing could be sealed or opened. None of them holds any of the secret.
+/// The reasons why sealing or opening fails. None contains any part of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// The master keys cannot be read.
@@ -27,20 +29,20 @@ pub enum EnvelopeError {
         "the secrets key cannot be read: {0}; it is `ID:BASE64`, 32 random bytes, then older ones after commas"
     )]
     Keys(String),
-    /// The master key that wraps a data key is not among ours.
+    /// The master key that wraps a data key is not available.
     #[error("the secrets key `{0}` is missing: give it again, after the current one")]
     MissingKey(String),
-    /// A master key of this name is among ours, and does not unwrap the data key.
+    /// A master key with this name is available, but does not unwrap the data key.
     #[error(
         "the secrets key `{0}` is not the one of this name that wrapped the data key, or that was changed: give the one of then"
     )]
     OtherKey(String),
-    /// The bytes are not what was sealed for this row.
+    /// The bytes were not sealed for this row.
     #[error("a stored secret cannot be opened: it was changed, or is of another row")]
     Refused,
 }
 
-/// A key of AES-256-GCM. Its memory is overwritten when it goes.
+/// An AES-256-GCM key. Its memory is overwritten on drop.
 struct Key(Zeroizing<[u8; KEY_BYTES]>);
 
 impl Key {
@@ -75,17 +77,17 @@ impl Key {
     }
 }
 
-/// The master keys of a process: the first wraps, all unwrap.
+/// The master keys of a process. The first one wraps, all unwrap.
 pub struct MasterKeys(Vec<(String, Key)>);
 
 impl MasterKeys {
-    /// A random one, as text: what a first start writes to its file.
+    /// Makes a random key as text, for the file that the first start writes.
     #[must_use]
     pub fn generate(id: &str) -> String {
         format!("{id}:{}", STANDARD.encode(Key::random().0.as_ref()))
     }
 
-    /// The same, with an id that begins so and is nobody's else: two of them are never mistaken for one another.
+    /// Makes a random key with a unique id that starts with `prefix`, so that two keys are never confused.
     #[must_use]
     pub fn generate_like(prefix: &str) -> String {
         let mut name = [0; 4];
@@ -93,7 +95,7 @@ impl MasterKeys {
         Self::generate(&format!("{prefix}-{:08x}", u32::from_be_bytes(name)))
     }
 
-    /// `ID:BASE64` of 32 bytes, the current one first; more are separated by commas or lines.
+    /// Parses `ID:BASE64` of 32 bytes, the current key first; others follow after commas or line breaks.
     ///
     /// # Errors
     /// [`EnvelopeError::Keys`], which does not repeat the text.
@@ -120,20 +122,20 @@ impl MasterKeys {
         Ok(Self(keys))
     }
 
-    /// The id of the current one.
+    /// Returns the id of the current key.
     #[must_use]
     pub fn current(&self) -> &str {
         &self.0[0].0
     }
 
-    /// A new data key of an organisation.
+    /// Makes a new data key for an organisation.
     pub(crate) fn new_data_key(&self, org: OrgId, id: i32) -> (DataKey, WrappedKey) {
         let key = DataKey { id, key: Key::random() };
         let wrapped = self.wrap(org, &key);
         (key, wrapped)
     }
 
-    /// A data key, wrapped by the current master key.
+    /// Wraps a data key with the current master key.
     pub(crate) fn wrap(&self, org: OrgId, key: &DataKey) -> WrappedKey {
         let (key_id, master) = &self.0[0];
         let wrapped = master.seal(&wrapping(org, key.id), key.key.0.as_ref());
@@ -141,7 +143,8 @@ impl MasterKeys {
     }
 
     /// # Errors
-    /// The master key is missing or another one of its name, or the wrapped key is not this organisation's.
+    /// The master key is missing or differs from the one with this name, or the wrapped key belongs to
+    /// another organisation.
     pub(crate) fn unwrap(&self, org: OrgId, key: &WrappedKey) -> Result<DataKey, EnvelopeError> {
         let master = self.0.iter().find(|(id, _)| *id == key.key_id);
         let (_, master) = master.ok_or_else(|| EnvelopeError::MissingKey(key.key_id.clone()))?;
@@ -158,7 +161,7 @@ impl fmt::Debug for MasterKeys {
     }
 }
 
-/// A data key of an organisation.
+/// An organisation's data key.
 pub(crate) struct DataKey {
     id: i32,
     key: Key,
@@ -171,17 +174,17 @@ impl DataKey {
     }
 
     /// # Errors
-    /// [`EnvelopeError::Refused`]: not sealed with this key for this row.
+    /// [`EnvelopeError::Refused`]: the bytes were not sealed with this key for this row.
     pub(crate) fn open(&self, row: &Row<'_>, sealed: &Sealed) -> Result<Vec<u8>, EnvelopeError> {
         self.key.open(&row.aad(), &sealed.bytes)
     }
 }
 
-/// What a secret is bound to.
+/// The row that a secret is bound to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'a> {
     pub(crate) org: OrgId,
-    /// The row's id, which says by its prefix what it is.
+    /// The row's id, whose prefix gives its kind.
     pub(crate) id: &'a str,
     pub(crate) version: i64,
 }
@@ -189,7 +192,7 @@ pub(crate) struct Row<'a> {
 impl Row<'_> {
     fn aad(&self) -> Vec<u8> {
         let version = self.version.to_be_bytes();
-        // The parts before and after the id have fixed lengths: no two rows have the same.
+        // The parts around the id have fixed lengths, so no two rows have the same bytes.
         [self.org.0.as_bytes().as_slice(), self.id.as_bytes(), &version].concat()
     }
 }

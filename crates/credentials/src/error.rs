@@ -3,25 +3,25 @@ use store::StoreError;
 
 use crate::{EnvelopeError, StoredSecret};
 
-/// The page in `docs/errors/` on a credential that was entered for other hosts.
+/// The page in `docs/errors/` about a credential that was entered for other hosts.
 pub const OTHER_HOST: &str = "provider.credential-origin";
 
-/// Why a credential, a sign-in or a setting is not what was asked for. No text of it holds a secret.
+/// The reasons why an operation on credentials fails. No text contains a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// There is none of this id for this organisation.
+    /// The organisation has nothing with this id.
     #[error("{0} not found")]
     NotFound(&'static str),
-    /// What was sent cannot be taken.
+    /// The input is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Its name is another's, or somebody has changed it meanwhile.
+    /// The name is taken, or someone changed it at the same time.
     #[error("{0}")]
     Conflict(String),
-    /// No more of these.
+    /// The organisation has too many.
     #[error("{0}")]
     Full(String),
-    /// The process was started without a key to seal secrets with.
+    /// The process has no key to seal secrets with.
     #[error(
         "credentials cannot be kept: the service was started without a secrets key (--secrets-key)"
     )]
@@ -29,48 +29,48 @@ pub enum CredentialsError {
     /// A stored secret cannot be opened.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
-    /// The same, of one that people can set again.
+    /// A stored secret that people can set again cannot be opened.
     #[error("{}", .secret.unreadable(.why))]
     Unreadable {
-        /// Which it is.
+        /// The secret.
         secret: Box<StoredSecret>,
-        /// Why.
+        /// The cause.
         why: EnvelopeError,
     },
-    /// The data key that new secrets of an organisation are sealed with cannot be opened.
+    /// The data key for an organisation's new secrets cannot be opened.
     #[error(
         "the organisation can keep no secret: {why}, on all gateways and workers; if that key is lost, whoever runs the service sees `opencode-cloud credentials reset-key --org {org}`"
     )]
     CannotSeal {
         /// The organisation.
         org: OrgId,
-        /// Why.
+        /// The cause.
         why: EnvelopeError,
     },
-    /// The organisation has not set up an OAuth client of the provider, or not for this method.
+    /// The organisation has not set up an OAuth client for the provider or the method.
     #[error("signing in to {provider} is not set up: {missing} is missing in its settings")]
     NotConfigured {
         /// The provider.
         provider: String,
-        /// The member of its settings.
+        /// The missing member of its settings.
         missing: &'static str,
     },
-    /// The provider did not let the sign-in go on; its own words are in it.
+    /// The provider refused the sign-in; the text quotes it.
     #[error("the sign-in failed: {0}")]
     SignIn(String),
-    /// The sign-in has expired, succeeded or failed before.
+    /// The sign-in has already expired, succeeded or failed.
     #[error("the sign-in has ended ({0}): begin another")]
     Ended(&'static str),
-    /// The provider cannot be asked now. Try again.
+    /// The provider does not answer now. Retry.
     #[error("the provider's sign-in does not answer: {0}")]
     Unavailable(String),
-    /// The database failed. Try again.
+    /// The database failed. Retry.
     #[error(transparent)]
     Store(StoreError),
 }
 
 impl CredentialsError {
-    /// The page in `docs/errors/` that says more, if there is one.
+    /// Returns the code of the error's page in `docs/errors/`, if it has one.
     #[must_use]
     pub fn code(&self) -> Option<&'static str> {
         match self {
@@ -89,7 +89,7 @@ impl CredentialsError {
         }
     }
 
-    /// Says which secret it is that does not open.
+    /// Adds the secret to an error about opening it.
     pub(crate) fn about(self, secret: impl FnOnce() -> StoredSecret) -> Self {
         if let Self::Envelope(why) = self {
             return Self::Unreadable { secret: Box::new(secret()), why };
@@ -97,7 +97,7 @@ impl CredentialsError {
         self
     }
 
-    /// An error of the store about `what`.
+    /// Converts an error of the store about `what`.
     pub(crate) fn of(what: &'static str) -> impl Fn(StoreError) -> Self {
         move |error| {
             if matches!(error, StoreError::NotFound) {

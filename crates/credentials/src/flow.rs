@@ -1,4 +1,4 @@
-//! The OAuth flows, over the `oauth2` crate: what is sent is RFC 6749's, 7636's and 8628's.
+//! The OAuth flows, over the `oauth2` crate, which follows RFC 6749, 7636 and 8628.
 
 pub(crate) mod code;
 pub(crate) mod device;
@@ -22,36 +22,36 @@ use self::http::{HttpError, caller};
 use crate::material::Tokens;
 use crate::settings::{ClientAuth, OAuthSettings};
 
-/// Whole, of one request: a refresh of two requests ends within its lease.
+/// The timeout of one request. A refresh makes at most two, and must end within its lease.
 pub(crate) const HTTP_TIMEOUT: Duration = Duration::from_secs(10);
-/// As much of a provider's words as is shown.
+/// The most characters of a provider's message that are shown.
 const MAX_WORDS_CHARS: usize = 300;
-/// A shorter text would hit ordinary words.
+/// The shortest text that is redacted. A shorter one would match ordinary words.
 const MIN_REDACTED_BYTES: usize = 8;
 
-/// Carries our requests.
+/// The transport of OAuth requests.
 pub(crate) type Transport = Arc<dyn ProviderTransport>;
 
-/// Why a provider's OAuth server gave no tokens.
+/// The reason why a provider's OAuth server gave no tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FlowError {
-    /// It said no: its code (`invalid_grant`) and its words, without our secrets.
+    /// It refused: its code (`invalid_grant`) and its message, without our secrets.
     Refused { code: String, words: String },
-    /// It did not answer, or answered that it cannot now.
+    /// It did not answer, or reported a temporary failure.
     Unavailable(String),
-    /// What it answered is not OAuth, or the settings are no addresses.
+    /// Its answer is not OAuth, or the settings contain invalid addresses.
     Unusable(String),
 }
 
 impl FlowError {
-    /// Whether the grant itself is over: nothing but a new sign-in helps.
+    /// Returns whether the grant itself is over, so that only a new sign-in helps.
     pub(crate) fn ends_the_grant(&self) -> bool {
-        // The second is GitHub's name for the first.
+        // `bad_refresh_token` is GitHub's name for `invalid_grant`.
         matches!(self, Self::Refused { code, .. }
             if matches!(code.as_str(), "invalid_grant" | "bad_refresh_token"))
     }
 
-    /// For people.
+    /// Returns the message for people.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Refused { code, words } if words.is_empty() => {
@@ -63,7 +63,7 @@ impl FlowError {
     }
 }
 
-/// An OAuth client of an organisation at a provider.
+/// An organisation's OAuth client at a provider.
 pub(crate) struct OAuthClient {
     pub(crate) settings: OAuthSettings,
     pub(crate) secret: Option<Secret>,
@@ -105,7 +105,8 @@ impl OAuthClient {
         Ok(client)
     }
 
-    /// The next access token for a refresh token. A provider that sends no new refresh token keeps the old one.
+    /// Gets the next access token for a refresh token. If the provider sends no new refresh token, the old
+    /// one stays.
     pub(crate) async fn refresh(
         &self,
         refresh: &Secret,
@@ -120,14 +121,14 @@ impl OAuthClient {
         Ok(Tokens { refresh: tokens.refresh.or_else(|| Some(refresh.clone())), ..tokens })
     }
 
-    /// What the crate's error says, without what it may hold of an answer: that has tokens in it.
+    /// Converts the crate's error, without the parts of the answer that it may contain: those have tokens.
     fn error<T>(&self, error: RequestTokenError<HttpError, T>, secrets: &[&Secret]) -> FlowError
     where
         T: ErrorResponse + 'static,
     {
         match error {
             RequestTokenError::ServerResponse(said) => {
-                // As the standard has it: every error response is `{error, error_description?}`.
+                // By the standard, every error response is `{error, error_description?}`.
                 let said = serde_json::to_value(&said).unwrap_or_default();
                 let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
                 self.refusal(&text("error"), &text("error_description"), secrets)
@@ -147,7 +148,7 @@ impl OAuthClient {
     }
 }
 
-/// A provider's no, without these secrets.
+/// Makes the error for a provider's refusal, without these secrets.
 pub(crate) fn refusal<'a>(
     code: &str,
     words: &str,
@@ -160,7 +161,7 @@ pub(crate) fn refusal<'a>(
     FlowError::Refused { code: shown(code), words: shown(&words) }
 }
 
-/// A provider's words, as they may be shown.
+/// Returns a provider's message in a form that is safe to show.
 fn shown(words: &str) -> String {
     words.chars().filter(|c| !c.is_control()).take(MAX_WORDS_CHARS).collect()
 }

@@ -1,5 +1,5 @@
-//! What organisations and people prove themselves to model providers with: API keys, access keys, and sign-ins that
-//! are kept fresh.
+//! Credentials of organisations and people at model providers: API keys, access keys, and sign-ins that are
+//! kept fresh.
 //!
 //! ```text
 //! people ─▶ add, sign in ─seal─▶ rows ◀─open─ auth ◀─ turns
@@ -7,11 +7,11 @@
 //!                                  └──refresh───┘ one process of the cluster at a time
 //! ```
 //!
-//! Invariants: a secret is in memory, in a request to its provider, and sealed in its row, and nowhere else: no type
-//! that holds one can be displayed or serialised, and `Debug` shows none; a refresh token is used by one process of
-//! the cluster at a time, and no transaction is open meanwhile.
-//! Absent on purpose: endpoints and client ids of any provider (they are an organisation's settings), SQL (`store`),
-//! HTTP shapes (`api`), and the choice of a provider (`catalog`, `session`).
+//! Invariants: a secret exists only in memory, in a request to its provider, and sealed in its row. No type
+//! that holds one can be displayed or serialised, and `Debug` hides it. Only one process of the cluster uses
+//! a refresh token at a time, and it holds no transaction open meanwhile.
+//! Absent on purpose: endpoints and client ids of any provider (they are an organisation's settings), SQL
+//! (`store`), HTTP shapes (`api`), and the choice of a provider (`catalog`, `session`).
 
 mod binding;
 mod credentials;
@@ -44,5 +44,5 @@ pub use sign_in::{NewSignInRequest, NextStep, SignInProgress, SignInState};
 pub use store::{CredentialKind, CredentialRow, SignInMethod};
 pub use vault::Rewrapped;
 
-/// The longest that one process has a refresh, or a question to a provider, for itself.
+/// The longest time that one process has the lease for a refresh or a poll.
 const MAX_REFRESH: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! What is left of an organisation's secrets when a master key is lost, and how it goes on: new ones are sealed with
-//! another data key, the old ones stay as they are until people set them again.
+//! Lost master keys: which of an organisation's secrets still open, and how to continue. New secrets get
+//! another data key; the old ones stay until people set them again.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use store::{CredentialKind, CredentialRow};
 use crate::envelope::Row;
 use crate::{Credentials, CredentialsError, EnvelopeError};
 
-/// A secret that an organisation keeps.
+/// A secret that an organisation stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredSecret {
     /// A credential.
     Credential {
-        /// Its id.
+        /// The credential's id.
         id: String,
-        /// Whose it is; empty for the organisation's.
+        /// The owner; empty for the organisation.
         owner: String,
         /// The provider.
         provider: String,
-        /// What people call it.
+        /// The display name.
         label: String,
-        /// What it is.
+        /// The kind.
         kind: CredentialKind,
     },
     /// The secret of the organisation's OAuth client at a provider.
@@ -38,7 +38,7 @@ impl StoredSecret {
         Self::Credential { id, owner, provider, label, kind }
     }
 
-    /// What people call it, if they call it anything.
+    /// Returns the display name, if there is one.
     #[must_use]
     pub fn label(&self) -> Option<&str> {
         match self {
@@ -47,7 +47,7 @@ impl StoredSecret {
         }
     }
 
-    /// What its people do to have it again.
+    /// Returns the action by which people set the secret again.
     #[must_use]
     pub fn again(&self) -> String {
         match self {
@@ -63,7 +63,7 @@ impl StoredSecret {
         }
     }
 
-    /// That it cannot be opened, and what to do.
+    /// Returns the message that it cannot be opened, and what to do.
     pub(crate) fn unreadable(&self, why: &EnvelopeError) -> String {
         let again = self.again();
         match why {
@@ -77,7 +77,7 @@ impl StoredSecret {
     }
 }
 
-/// Without the label: what people write there may be anything, and this is kept in the logs of sessions.
+/// Shows no label: people may write anything there, and this text ends up in session logs.
 impl fmt::Display for StoredSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,27 +94,28 @@ impl fmt::Display for StoredSecret {
     }
 }
 
-/// Says of an error which credential it is about.
+/// Adds the credential to an error.
 pub(crate) fn unreadable(row: &CredentialRow) -> impl Fn(CredentialsError) -> CredentialsError {
     move |error| error.about(|| StoredSecret::of(row))
 }
 
-/// What the master keys of a process open of an organisation's secrets.
+/// The state of an organisation's secrets under the master keys of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretsState {
-    /// The master key that wraps what is new.
+    /// The id of the master key that wraps new data keys.
     pub key: String,
-    /// The number of the newest data key, which seals what is new.
+    /// The number of the newest data key, which seals new secrets.
     pub data_key: i32,
-    /// Why that one does not open, so that nothing new can be sealed; `None`: it does.
+    /// The reason why that data key does not open, so that nothing new can be sealed; `None` if it opens.
     pub stuck: Option<EnvelopeError>,
-    /// What does not open, and why. Sign-ins under way are not among it: they are begun again.
+    /// The secrets that do not open, with the reasons. Unfinished sign-ins are not included: people start
+    /// those again.
     pub unreadable: Vec<(StoredSecret, EnvelopeError)>,
 }
 
 impl Credentials {
-    /// What of an organisation's secrets opens with the keys that are given. Changes nothing. `None`: there is no such
-    /// organisation, or it has never kept a secret.
+    /// Returns which of an organisation's secrets open with the current keys. Changes nothing. `None`: the
+    /// organisation does not exist or has never stored a secret.
     ///
     /// # Errors
     /// The store fails, or there is no secrets key.
@@ -138,12 +139,13 @@ impl Credentials {
         Ok(Some(SecretsState { key, data_key, stuck, unreadable }))
     }
 
-    /// Gives an organisation whose newest data key does not open another one, under the current master key: from now on
-    /// its new secrets are sealed with that. Nothing is removed: what the older data keys sealed opens again when their
-    /// master key is given again. Does nothing where the newest one opens.
+    /// Gives an organisation whose newest data key does not open another one, under the current master key.
+    /// It seals new secrets from now on. Nothing is removed: secrets under older data keys open again once
+    /// their master key is back. Does nothing if the newest data key opens.
     ///
     /// # Errors
-    /// The store fails; there is no secrets key, or no data key; another process makes one at the same time.
+    /// The store fails, there is no secrets key or no data key, or another process makes one at the same
+    /// time.
     pub async fn reset_key(&self, org: OrgId) -> Result<(), CredentialsError> {
         let newest = self.vault().newest(org).await?;
         let (id, stuck) = newest.ok_or(CredentialsError::NotFound("a data key was"))?;

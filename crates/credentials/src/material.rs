@@ -1,4 +1,4 @@
-//! What a credential's secret is, and the text that is sealed.
+//! A credential's secret, and the text in which it is sealed.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use store::CredentialKind;
 use crate::binding::Binding;
 use crate::{EnvelopeError, ServiceAccount};
 
-/// A shorter secret shows nothing of itself.
+/// The shortest secret that shows a hint.
 const MIN_HINTED_CHARS: usize = 16;
 const HINT_CHARS: usize = 4;
-/// The member of the sealed text that says whom the secret may be shown to.
+/// The member of the sealed text that holds the binding.
 const BINDING: &str = "boundTo";
 
 /// A credential's secret. Its `Debug` shows none of it.
@@ -25,7 +25,7 @@ pub enum Material {
     Aws(AwsAccess),
     /// Tokens of a sign-in.
     OAuth(Tokens),
-    /// A key of a service account of Google. Kept and shown as an API key is: it is one to whoever has it.
+    /// A Google service account's key. Stored and listed as an API key, because anyone who has it can use it.
     ServiceAccount(Box<ServiceAccount>),
 }
 
@@ -34,37 +34,37 @@ pub enum Material {
 pub struct Tokens {
     /// The access token.
     pub access: Secret,
-    /// When it ends, if the provider says so.
+    /// The end of the access token, if the provider gives it.
     pub expires_ms: Option<TimestampMs>,
-    /// What the next access token is got with.
+    /// The refresh token.
     pub refresh: Option<Secret>,
-    /// The token that the provider's API wants in the access token's place, where there is one.
+    /// The token that the provider's API takes in place of the access token, if it needs another.
     pub session: Option<SessionToken>,
 }
 
-/// A token that was got with an access token.
+/// A token that an access token was exchanged for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionToken {
     /// The token.
     pub token: Secret,
-    /// When it ends, if the provider says so.
+    /// Its end, if the provider gives it.
     pub expires_ms: Option<TimestampMs>,
 }
 
 impl Tokens {
-    /// What is sent to the provider's API.
+    /// Returns the token to send to the provider's API.
     pub(crate) fn bearer(&self) -> &Secret {
         self.session.as_ref().map_or(&self.access, |session| &session.token)
     }
 
-    /// When that ends.
+    /// Returns the end of that token.
     pub(crate) fn bearer_expires_ms(&self) -> Option<TimestampMs> {
         self.session.as_ref().map_or(self.expires_ms, |session| session.expires_ms)
     }
 }
 
 impl Material {
-    /// What it is.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> CredentialKind {
         match self {
@@ -74,8 +74,8 @@ impl Material {
         }
     }
 
-    /// Its last characters, for people who have several; of an access key of AWS or a service account's those of its
-    /// id, of tokens nothing.
+    /// Returns the last characters, so that people can tell several apart: of the id for AWS access keys and
+    /// service accounts, none for tokens.
     pub(crate) fn hint(&self) -> String {
         let shown = match self {
             Self::ApiKey(key) => key.expose(),
@@ -88,7 +88,7 @@ impl Material {
         shown.chars().skip(from).collect()
     }
 
-    /// Where it says itself that it is good, by the catalog's names.
+    /// Returns its own address settings, by the catalog's names.
     pub(crate) fn env(&self) -> BTreeMap<String, String> {
         let said = match self {
             Self::Aws(access) => Some(("AWS_REGION", access.region.clone())),
@@ -107,7 +107,7 @@ impl Material {
         }
     }
 
-    /// The text that is sealed, with whom it may be shown to. Nothing else may be done with it.
+    /// Returns the text to seal, with the binding. Use it for nothing else.
     pub(crate) fn to_bytes(&self, binding: &Binding) -> Vec<u8> {
         let text = |secret: &Secret| secret.expose().to_owned();
         let mut value = match self {
@@ -135,7 +135,7 @@ impl Material {
     }
 
     /// # Errors
-    /// [`EnvelopeError::Refused`]: another build has sealed it, in a way that this one does not know.
+    /// [`EnvelopeError::Refused`]: another build sealed it, in a form that this one does not know.
     pub(crate) fn from_bytes(
         kind: CredentialKind,
         bytes: &[u8],

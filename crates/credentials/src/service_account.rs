@@ -1,5 +1,5 @@
-//! Service accounts of Google: a key pair whose signature gets access tokens. Nothing of it rotates, so each process
-//! asks for its own.
+//! Google's service accounts: a key pair whose signature gets access tokens. Nothing rotates, so each process
+//! gets its own tokens.
 //!
 //! Sources: <https://developers.google.com/identity/protocols/oauth2/service-account#httprest>, RFC 7523.
 
@@ -25,12 +25,12 @@ use crate::CredentialsError;
 use crate::flow::{FlowError, Transport, refusal, send};
 use crate::source::{MARGIN_MS, of};
 
-/// All of Google Cloud's APIs; what the account may do there is said there.
+/// The scope: all of Google Cloud's APIs. The account's roles limit it there.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
-/// The longest that Google takes.
+/// The longest lifetime that Google accepts, in seconds.
 const LASTS_SECONDS: i64 = 3_600;
-/// What an access token lasts whose end is not told.
+/// The assumed lifetime of a token without a stated one, in seconds.
 const ASSUMED_SECONDS: i64 = 300;
 
 /// A service account's key, as Google's console writes it. Its `Debug` shows no secret.
@@ -38,28 +38,28 @@ const ASSUMED_SECONDS: i64 = 300;
 pub struct ServiceAccount {
     /// The account.
     pub client_email: String,
-    /// Its project.
+    /// The account's project.
     pub project_id: Option<String>,
-    /// Which of its keys it is.
+    /// The id of the key.
     pub private_key_id: Option<String>,
-    /// Where its tokens are got.
+    /// The address that gives tokens.
     pub token_uri: String,
     /// The key: PKCS #8, in PEM.
     private_key: Secret,
 }
 
 impl ServiceAccount {
-    /// Reads what Google's console has written.
+    /// Reads a key file from Google's console.
     ///
     /// # Errors
-    /// [`CredentialsError::Invalid`], which names the member and does not repeat it.
+    /// [`CredentialsError::Invalid`], which names the member but does not repeat it.
     pub fn read(file: &Value) -> Result<Self, CredentialsError> {
         let account = Self::of_json(file)?;
         account.key()?;
         Ok(account)
     }
 
-    /// The same, without a look at the key.
+    /// Reads a key file without parsing the key.
     pub(crate) fn of_json(file: &Value) -> Result<Self, CredentialsError> {
         let optional = |name: &str| file[name].as_str().map(str::to_owned);
         let missing = |name: &str| {
@@ -80,7 +80,7 @@ impl ServiceAccount {
         })
     }
 
-    /// The same, for its row.
+    /// Returns the key file's JSON, for the row.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "type": "service_account",
@@ -102,7 +102,7 @@ impl ServiceAccount {
         KeyPair::from_pkcs8(der.secret_pkcs8_der()).map_err(|_| unusable())
     }
 
-    /// A signed request for a token, good for an hour from `now`.
+    /// Returns a signed request for a token, valid for an hour from `now`.
     fn assertion(&self, now: TimestampMs) -> Result<String, CredentialsError> {
         let issued = now.div_euclid(1_000);
         let mut header = json!({ "alg": "RS256", "typ": "JWT" });
@@ -126,7 +126,7 @@ impl ServiceAccount {
     }
 }
 
-/// Access tokens of one version of a service account's key. Cheap to clone.
+/// The access tokens of one version of a service account's key. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AccountSource {
     shared: Arc<Shared>,
@@ -138,7 +138,8 @@ struct Shared {
     transport: Transport,
     clock: Arc<dyn Clock>,
     held: Mutex<Option<Held>>,
-    /// One task of this process asks; and when one was told why there is none, by the monotonic clock.
+    /// Lets one task of this process fetch at a time. Holds the last failure and its time on the monotonic
+    /// clock.
     turn: tokio::sync::Mutex<Option<(Duration, LlmError)>>,
 }
 
@@ -158,12 +159,12 @@ impl AccountSource {
         Self { shared: Arc::new(Shared { version, account, transport, clock, held, turn }) }
     }
 
-    /// Which version of the credential it speaks for.
+    /// Returns the version of the credential that it uses.
     pub(crate) fn version(&self) -> i64 {
         self.shared.version
     }
 
-    /// Whether anybody but the caller has it.
+    /// Returns whether anyone except the caller holds it.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
@@ -171,7 +172,7 @@ impl AccountSource {
 
 impl Shared {
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -230,7 +231,7 @@ impl TokenSource for AccountSource {
         if let Some(token) = shared.usable() {
             return Ok(token);
         }
-        // Whoever waited for an answer has it: one after the other would wait as long again.
+        // A task that waited during a fetch takes its failure; fetching again would double the wait.
         if let Some((_, error)) = failed.as_ref().filter(|(at, _)| *at > arrived) {
             return Err(error.clone());
         }

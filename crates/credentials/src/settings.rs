@@ -1,5 +1,5 @@
-//! What an organisation sets up about a provider. Endpoints and client ids of OAuth are only ever from here: none is
-//! shipped.
+//! An organisation's provider settings. OAuth endpoints and client ids only ever come from here: we ship
+//! none.
 
 use std::collections::BTreeMap;
 
@@ -13,54 +13,54 @@ use crate::CredentialsError;
 const MAX_TEXT_BYTES: usize = 2_048;
 const MAX_ENTRIES: usize = 64;
 
-/// An organisation's settings of one provider, as clients write them.
+/// An organisation's settings of one provider, in the form of clients' requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ProviderSettings {
-    /// Values for what its addresses ask for (an account, a region, a project), by the catalog's names.
+    /// Values for its addresses (an account, a region, a project), by the catalog's names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// How people sign in to it.
+    /// The OAuth client for signing in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oauth: Option<OAuthSettings>,
-    /// What the organisation has otherwise than the catalog about it: its address, limits, models. Of all providers
-    /// (`*`), which models may be used. The catalog reads it.
+    /// The organisation's changes to the catalog for it: address, limits, models. For all providers (`*`):
+    /// the allowed models. The catalog interprets it.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub overrides: Map<String, Value>,
 }
 
-/// An OAuth client of a provider.
+/// An OAuth client at a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OAuthSettings {
     /// The client's id at the provider.
     pub client_id: String,
-    /// How the client's secret is sent, if it has one.
+    /// The way to send the client's secret, if it has one.
     #[serde(default, skip_serializing_if = "ClientAuth::is_default")]
     pub client_auth: ClientAuth,
-    /// Where tokens are got.
+    /// The address that gives tokens.
     pub token_url: String,
-    /// Where a browser goes; with it, people may sign in by code.
+    /// The address for a browser. With it, people may sign in by code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorize_url: Option<String>,
-    /// Where device codes are got; with it, people may sign in on another device.
+    /// The address that gives device codes. With it, people may sign in on another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_url: Option<String>,
-    /// Where the browser comes back to, as registered with the provider.
+    /// The address that the browser comes back to, as registered with the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_url: Option<String>,
-    /// What is asked for.
+    /// The requested scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// More parameters of the browser's address.
+    /// Additional parameters of the browser's address.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, String>,
-    /// Where the token that the API wants is got with the access token, if it wants another.
+    /// The exchange of the access token for the API's own token, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<ExchangeSettings>,
 }
 
-/// How a client says who it is (RFC 6749 2.3.1).
+/// The way in which a client authenticates (RFC 6749 2.3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientAuth {
@@ -77,13 +77,14 @@ impl ClientAuth {
     }
 }
 
-/// A second exchange: the access token for a short-lived one, as GitHub Copilot has it.
+/// A second exchange: a short-lived token for the access token, as at GitHub Copilot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExchangeSettings {
-    /// Where; it answers with `token` and `expires_at` (seconds since 1970), or `access_token` and `expires_in`.
+    /// The address. It answers with `token` and `expires_at` (seconds since 1970), or `access_token` and
+    /// `expires_in`.
     pub url: String,
-    /// What stands before the access token in the header `authorization`.
+    /// The word before the access token in the header `authorization`.
     #[serde(default = "bearer")]
     pub scheme: String,
 }
@@ -93,13 +94,13 @@ fn bearer() -> String {
 }
 
 impl ProviderSettings {
-    /// Checks what can be checked without asking anybody.
+    /// Checks everything that needs no network.
     ///
     /// # Errors
     /// [`CredentialsError::Invalid`], which names the member.
     pub fn check(&self, rules: &Rules) -> Result<(), CredentialsError> {
         if let Some(url) = self.overrides.get("api").and_then(Value::as_str) {
-            // With the values that it asks for; these two may come from the credential.
+            // Fill in its values. These two may come from the credential.
             let given = self.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let of_credential = [("AWS_REGION", "any"), ("GOOGLE_VERTEX_PROJECT", "any")];
             let filled = given.chain(of_credential).fold(url.to_owned(), |url, (name, value)| {
@@ -133,7 +134,7 @@ impl OAuthSettings {
         for (name, url) in urls {
             url.map_or(Ok(()), |url| check_address(rules, name, url))?;
         }
-        // It is the browser that goes there: often to the user's own machine.
+        // The browser goes there, often on the user's own machine.
         self.redirect_url.as_ref().map_or(Ok(()), |url| redirect("oauth.redirectUrl", url))?;
         if let Some(exchange) = &self.exchange {
             text("oauth.exchange.scheme", &exchange.scheme)?;
@@ -155,7 +156,7 @@ impl OAuthSettings {
     }
 }
 
-/// Where a redirect may go: any address of HTTP.
+/// Checks an address for redirects: any HTTP address is allowed.
 pub(crate) fn redirect(name: &str, url: &str) -> Result<(), CredentialsError> {
     text(name, url)?;
     match Url::parse(url) {
@@ -173,16 +174,17 @@ fn text(name: &str, text: &str) -> Result<(), CredentialsError> {
     Ok(())
 }
 
-/// Whether a URL is of a host of the internet: not of this machine, a private network, or a name without a dot.
+/// Returns whether a URL's host is on the internet: not this machine, a private network, or a name without a
+/// dot.
 #[must_use]
 pub fn is_of_internet(url: &str) -> bool {
     let Ok(mut url) = Url::parse(url) else { return false };
-    // Whether it is spoken to by http or https says nothing of where it is.
+    // The choice of http or https does not affect the location.
     url.set_scheme("https").is_ok() && Rules::default().check(&url).is_ok()
 }
 
-/// Checks a value of `env` that says where a provider is (`GITLAB_INSTANCE_URL`, `DATABRICKS_HOST`): others are parts of
-/// names in its address, and lead nowhere else.
+/// Checks a value of `env` that is itself an address (`GITLAB_INSTANCE_URL`, `DATABRICKS_HOST`). Other values
+/// are parts of names in the provider's address and cannot redirect requests.
 fn check_value(rules: &Rules, name: &str, value: &str) -> Result<(), CredentialsError> {
     let member = || format!("env.{name}");
     match name.rsplit('_').next() {
@@ -195,7 +197,7 @@ fn check_value(rules: &Rules, name: &str, value: &str) -> Result<(), Credentials
     }
 }
 
-/// Checks an address that an organisation has chosen, by what it says.
+/// Checks the text of an address that an organisation has chosen.
 pub(crate) fn check_address(rules: &Rules, name: &str, url: &str) -> Result<(), CredentialsError> {
     redirect(name, url)?;
     let refused =

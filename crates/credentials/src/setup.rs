@@ -1,4 +1,4 @@
-//! An organisation's settings of providers, with the secrets of its OAuth clients.
+//! An organisation's provider settings, with the secrets of its OAuth clients.
 
 use std::sync::Arc;
 
@@ -15,32 +15,32 @@ use crate::settings::{OAuthSettings, ProviderSettings, check_address};
 use crate::vault::Vault;
 use crate::{CredentialsError, EnvelopeError, StoredSecret};
 
-/// How often a change is tried that others come in between of.
+/// The most attempts after concurrent changes.
 const TRIES: u32 = 3;
 const MAX_BYTES: usize = 256 * 1024;
 
-/// What an organisation has set up about a provider.
+/// An organisation's setup of a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSetup {
     /// The provider.
     pub provider: String,
     /// The settings.
     pub settings: ProviderSettings,
-    /// Whether its OAuth client has a secret.
+    /// Its OAuth client has a secret.
     pub has_client_secret: bool,
-    /// When they were changed.
+    /// The time of the last change.
     pub updated_ms: TimestampMs,
 }
 
-/// What becomes of the secret of an OAuth client when settings are changed.
+/// The change to an OAuth client's secret when settings change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ClientSecret {
-    /// It stays.
+    /// Keeps the secret.
     #[default]
     Keep,
-    /// It goes.
+    /// Removes the secret.
     Remove,
-    /// This is it.
+    /// Replaces the secret.
     Set(Secret),
 }
 
@@ -120,7 +120,7 @@ impl Setups {
         removed.map_err(CredentialsError::of("settings of this provider were"))
     }
 
-    /// The organisation's OAuth client at a provider.
+    /// Returns the organisation's OAuth client at a provider.
     pub(crate) async fn client(
         &self,
         org: OrgId,
@@ -136,12 +136,12 @@ impl Setups {
         Ok(OAuthClient { settings, secret, transport: self.transport.clone() })
     }
 
-    /// The catalog as it is now.
+    /// Returns the current catalog.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.as_ref().map(|feed| feed.current()).unwrap_or_default()
     }
 
-    /// Checks where requests would go with these settings, by whatever member they lead there.
+    /// Checks every address that requests would go to with these settings.
     fn check_destination(&self, provider: &str, text: &str) -> Result<(), CredentialsError> {
         let (settings, unreadable) = OrgSettings::read([(provider, text)]);
         if let Some((_, error)) = unreadable.first() {
@@ -181,7 +181,7 @@ impl Setups {
         Ok(Some(Secret::new(&text)))
     }
 
-    /// The providers whose client has a secret that does not open, with why.
+    /// Returns the providers whose client secret does not open, with the reasons.
     pub(crate) async fn unreadable(
         &self,
         org: OrgId,
@@ -198,14 +198,15 @@ impl Setups {
     }
 }
 
-/// A client's secret opens only with the hosts that it was entered for: they are in what it is bound to.
+/// Returns the row id that a client's secret is sealed for. It contains the hosts, so the secret opens only
+/// for those.
 fn row_id(provider: &str, settings: &ProviderSettings) -> String {
     let origins = settings.oauth.as_ref().map(sign_in_origins).unwrap_or_default();
     let origins = Vec::from_iter(origins).join(" ");
     format!("provider_setting/{provider} {origins}")
 }
 
-/// A client's secret that is kept goes to the hosts that it was entered for, and to no others.
+/// Checks that a kept client secret goes only to the hosts that it was entered for.
 fn same_client(before: &ProviderSetting, after: &ProviderSettings) -> Result<(), CredentialsError> {
     let before = read(before)?.settings.oauth.as_ref().map(sign_in_origins).unwrap_or_default();
     let after = after.oauth.as_ref().map(sign_in_origins).unwrap_or_default();
@@ -217,7 +218,7 @@ fn same_client(before: &ProviderSetting, after: &ProviderSettings) -> Result<(),
     Err(CredentialsError::Invalid(message.to_owned()))
 }
 
-/// The OAuth client of a row, if it has one.
+/// Returns the OAuth client of a row, if it has one.
 pub(crate) fn oauth_of(row: &ProviderSetting) -> Result<Option<OAuthSettings>, CredentialsError> {
     Ok(read(row)?.settings.oauth)
 }

@@ -1,7 +1,7 @@
-//! Sign-ins that people begin, and their ends.
+//! The sign-ins that people start, from start to end.
 //!
-//! Nothing runs between the requests of who signs in: the device flow asks its provider when somebody looks, as often
-//! as the provider allows, whichever gateway they look through.
+//! Nothing runs between a person's requests. In the device flow we poll the provider when someone looks at
+//! the sign-in, as often as the provider allows, through any gateway.
 
 use domain::{OrgId, SignInId, TimestampMs};
 use llm_client::Secret;
@@ -16,83 +16,84 @@ use crate::material::{Material, Tokens};
 use crate::settings::redirect;
 use crate::{CredentialsError, MAX_REFRESH};
 
-/// How long a browser may take.
+/// The longest time for a sign-in by browser, in milliseconds.
 const CODE_LASTS_MS: TimestampMs = 15 * 60 * 1_000;
-/// The longest that a provider's device code is waited for.
+/// The longest time for a device code, in milliseconds.
 const MAX_DEVICE_MS: TimestampMs = 60 * 60 * 1_000;
-/// A sign-in's secret is not replaced by another version.
+/// The version of a sign-in's secret, which is never replaced.
 const VERSION: i64 = 0;
 const MAX_CODE_BYTES: usize = 8 * 1024;
 
-/// What somebody wants to sign in to.
+/// A request to start a sign-in.
 #[derive(Debug, Clone)]
 pub struct NewSignInRequest {
     /// The provider.
     pub provider: String,
-    /// How.
+    /// The flow.
     pub method: SignInMethod,
-    /// Whose credential it makes; empty for the organisation's.
+    /// The owner of the new credential; empty for the organisation.
     pub owner: String,
-    /// What the credential will be called; one of that name is replaced.
+    /// The new credential's label. It replaces one with the same label.
     pub label: String,
-    /// Where the browser comes back to; absent: where the settings say.
+    /// The address that the browser comes back to; if absent, the one in the settings.
     pub redirect_url: Option<String>,
 }
 
-/// How far a sign-in is, and what its person does next.
+/// The state of a sign-in, and the person's next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignInProgress {
-    /// Its id.
+    /// The sign-in's id.
     pub id: String,
     /// The provider.
     pub provider: String,
-    /// How it goes.
+    /// The flow.
     pub method: SignInMethod,
-    /// How far it is.
+    /// The state.
     pub state: SignInState,
-    /// When the provider gives up.
+    /// The time when the provider gives up.
     pub expires_ms: TimestampMs,
 }
 
-/// How far a sign-in is.
+/// The state of a sign-in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignInState {
-    /// It waits for its person.
+    /// It waits for the person.
     Pending(NextStep),
-    /// This credential came of it.
+    /// It succeeded and made this credential.
     Complete(String),
-    /// It came to nothing, for this reason.
+    /// It failed for this reason.
     Failed(String),
-    /// Nobody came in time.
+    /// It was not completed in time.
     Expired,
 }
 
-/// What the person does.
+/// The person's next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextStep {
-    /// Opens this address; the browser comes back with a code and a state, which complete the sign-in.
+    /// Open this address. The browser comes back with a code and a state, which complete the sign-in.
     Open {
         /// The address.
         url: String,
     },
-    /// Types a code in at an address.
+    /// Enter a code at an address.
     Type {
         /// The code.
         user_code: String,
         /// The address.
         url: String,
-        /// An address that has the code in it.
+        /// An address that contains the code.
         complete_url: Option<String>,
-        /// How often to look, in milliseconds.
+        /// The interval between looks, in milliseconds.
         interval_ms: u64,
     },
 }
 
 impl Credentials {
-    /// Begins a sign-in.
+    /// Starts a sign-in.
     ///
     /// # Errors
-    /// The provider is not set up for the method, does not answer or refuses our client; too many sign-ins wait.
+    /// The provider is not set up for the method, does not answer or refuses our client, or too many sign-ins
+    /// are open.
     pub async fn begin_sign_in(
         &self,
         org: OrgId,
@@ -102,7 +103,7 @@ impl Credentials {
         checked_name("owner", &request.owner, true)?;
         checked_name("label", &request.label, false)?;
         let client = self.setups().client(org, &request.provider).await?;
-        let key = self.vault().data_key(org).await?; // before anybody is asked
+        let key = self.vault().data_key(org).await?; // before the provider is contacted
         let missing = |missing| CredentialsError::NotConfigured {
             provider: request.provider.clone(),
             missing,
@@ -148,10 +149,10 @@ impl Credentials {
         Ok(SignInProgress { id, provider, method, state: SignInState::Pending(next), expires_ms })
     }
 
-    /// How far a sign-in is. The device flow's provider is asked, if it is time.
+    /// Returns the state of a sign-in. Polls the provider of a device flow if it is time.
     ///
     /// # Errors
-    /// There is none of this id; a store or a secret fails.
+    /// No sign-in has this id, or the store or a secret fails.
     pub async fn sign_in(
         &self,
         org: OrgId,
@@ -166,16 +167,17 @@ impl Credentials {
             return self.progress(org, found).await;
         }
         let this = self.clone();
-        // To its end, whoever looks: the provider gives its tokens once.
+        // Detached, so that it ends even if the caller leaves: the provider gives its tokens only once.
         tasks::detached(async move { this.ask(org, found).await }).await?;
         let found = self.find_sign_in(org, &id).await?;
         self.progress(org, found).await
     }
 
-    /// Ends a sign-in by code with what the browser came back with.
+    /// Completes a sign-in by code with the data that the browser brought back.
     ///
     /// # Errors
-    /// The state is not this sign-in's; it has ended; the provider refuses the code, which ends it.
+    /// The state belongs to another sign-in, it has already ended, or the provider refuses the code, which
+    /// ends it.
     pub async fn complete_sign_in(
         &self,
         org: OrgId,
@@ -212,7 +214,7 @@ impl Credentials {
             return Err(CredentialsError::Conflict(message.to_owned()));
         }
         let this = self.clone();
-        // To its end, whoever waits: a code is good once.
+        // Detached, so that it ends even if the caller leaves: a code works only once.
         tasks::detached(async move {
             let client = this.setups().client(org, &found.provider).await?;
             let got = client.end_code(begun, &code, this.now()).await;
@@ -223,10 +225,10 @@ impl Credentials {
         self.progress(org, found).await
     }
 
-    /// Forgets a sign-in.
+    /// Deletes a sign-in.
     ///
     /// # Errors
-    /// There is none of this id.
+    /// No sign-in has this id.
     pub async fn remove_sign_in(&self, org: OrgId, id: SignInId) -> Result<(), CredentialsError> {
         let removed = self.store().remove_sign_in(org, id.into()).await;
         removed.map_err(CredentialsError::of("a sign-in of this id was"))
@@ -241,7 +243,7 @@ impl Credentials {
         self.vault().open(&Row { org, id: &found.id, version: VERSION }, &found.sealed).await
     }
 
-    /// Asks the provider of a device sign-in once.
+    /// Polls the provider of a device sign-in once.
     async fn ask(&self, org: OrgId, found: SignIn) -> Result<(), CredentialsError> {
         let begun = DeviceSignIn::from_bytes(&self.open(org, &found).await?)?;
         let client = self.setups().client(org, &found.provider).await?;
@@ -258,14 +260,14 @@ impl Credentials {
             }
             Ok(Asked::Done(tokens)) => self.end(org, &found, &client, Ok(tokens)).await,
             Err(error) => match self.end(org, &found, &client, Err(error)).await {
-                // Who looks sees that it has failed.
+                // The caller sees the failure in the sign-in's state.
                 Err(CredentialsError::SignIn(_)) => Ok(()),
                 ended => ended,
             },
         }
     }
 
-    /// Ends a sign-in with what the provider gave.
+    /// Ends a sign-in with the provider's answer.
     async fn end(
         &self,
         org: OrgId,

@@ -1,4 +1,4 @@
-//! Tokens of a sign-in, refreshed in time by one process of the cluster.
+//! The tokens of a sign-in. One process of the cluster refreshes them in time.
 //!
 //! ```text
 //! token ─valid?─▶ hand it out
@@ -10,8 +10,9 @@
 //!   ▼ ask the provider ─▶ write version + 1
 //! ```
 //!
-//! A refresh token that rotates is good once: whoever asks with it runs to the end and writes what came, whoever waits
-//! for it. A process that dies between the provider's answer and the write loses the grant: its person signs in again.
+//! A rotating refresh token works once. The task that uses it therefore runs to the end and stores the
+//! result, even if its caller leaves. If the process dies between the provider's answer and the write, the
+//! grant is lost and the person has to sign in again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,11 +32,11 @@ use crate::setup::Setups;
 use crate::vault::Vault;
 use crate::{CredentialsError, MAX_REFRESH};
 
-/// A token that ends sooner is refreshed before it is used.
+/// The remaining lifetime below which a token is refreshed before use, in milliseconds.
 pub(crate) const MARGIN_MS: TimestampMs = 60_000;
-/// How often a row is looked at while another process refreshes it.
+/// The interval between looks at a row that another process refreshes.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// A rotated token that cannot be written is lost: so it is tried again within the lease.
+/// The most attempts to store a rotated token, within the lease: a token that is not stored is lost.
 const WRITES: u32 = 5;
 
 /// The tokens of one credential. Cheap to clone.
@@ -51,7 +52,8 @@ struct Shared {
     id: String,
     provider: String,
     held: Mutex<Held>,
-    /// One task of this process looks and refreshes; and what the last one got, when, by the monotonic clock.
+    /// Lets one task of this process look and refresh at a time. Holds the last result and its time on the
+    /// monotonic clock.
     turn: tokio::sync::Mutex<Option<(Duration, Result<Secret, LlmError>)>>,
 }
 
@@ -59,9 +61,9 @@ struct Held {
     version: i64,
     tokens: Tokens,
     binding: Binding,
-    /// The provider's API has said 401 to it.
+    /// The provider's API answered 401 to it.
     refused: bool,
-    /// Why the grant is over.
+    /// The reason why the grant is over.
     fault: Option<String>,
 }
 
@@ -87,7 +89,7 @@ impl OAuthSource {
         Ok(Self { shared: Arc::new(Shared { vault, setups, org, id, provider, held, turn }) })
     }
 
-    /// Takes a row that somebody has read, if it is newer.
+    /// Takes over a row that someone has read, if it is newer.
     pub(crate) fn see(&self, stored: &SealedCredential) -> Result<(), CredentialsError> {
         let (version, fault) = (stored.row.version, &stored.row.fault);
         {
@@ -107,12 +109,12 @@ impl OAuthSource {
         Ok(())
     }
 
-    /// Whom its tokens may be shown to.
+    /// Returns the binding of its tokens.
     pub(crate) fn binding(&self) -> Binding {
         self.shared.held().binding.clone()
     }
 
-    /// Whether anybody but the caller has it.
+    /// Returns whether anyone except the caller holds it.
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
@@ -121,7 +123,7 @@ impl OAuthSource {
         let clock = &self.shared.vault.clock;
         let arrived = clock.monotonic();
         let mut last = self.shared.turn.lock().await;
-        // Whoever waited for an answer has it: one after the other would wait as long again.
+        // A task that waited during a refresh takes its result; refreshing again would double the wait.
         if let Some((_, answer)) = last.as_ref().filter(|(at, _)| *at > arrived) {
             return answer.clone();
         }
@@ -130,7 +132,7 @@ impl OAuthSource {
         answer
     }
 
-    /// In its turn.
+    /// Renews the token. The caller holds the turn.
     async fn renew(&self) -> Result<Secret, LlmError> {
         let shared = &self.shared;
         let until = shared.vault.clock.monotonic() + MAX_REFRESH;
@@ -159,7 +161,7 @@ impl OAuthSource {
             let taken = shared.vault.store.take_refresh(shared.org, id, version, lease).await;
             if taken.map_err(|error| unavailable(&error.to_string()))? {
                 let shared = shared.clone();
-                // To its end, whoever waits: what is asked with may be good once.
+                // Detached, so that it ends even if the caller leaves: the refresh token may work only once.
                 return tasks::detached(async move { shared.refresh(version, tokens).await }).await;
             }
             if shared.vault.clock.monotonic() >= until {
@@ -172,7 +174,7 @@ impl OAuthSource {
 
 impl Shared {
     fn held(&self) -> MutexGuard<'_, Held> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,9 +182,9 @@ impl Shared {
         self.vault.clock.now_ms()
     }
 
-    /// Under the lease of `version`.
+    /// Refreshes the tokens. The caller holds the lease for `version`.
     async fn refresh(&self, version: i64, before: Tokens) -> Result<Secret, LlmError> {
-        // Before anybody is asked: what cannot be written would be lost.
+        // Before the provider is contacted: tokens that cannot be stored would be lost.
         let key = match self.vault.data_key(self.org).await {
             Ok(key) => key,
             Err(CredentialsError::Store(error)) => {
@@ -194,7 +196,7 @@ impl Shared {
             Ok(client) => client,
             Err(error) => return self.give_up(version, &refused(&error.to_string())).await,
         };
-        // Tokens go to the host that gave them, whatever the settings have become.
+        // Tokens go only to the host that gave them, even if the settings have changed.
         let binding = self.held().binding.clone();
         if let Err(other) = binding.allows_sign_in(&client.settings) {
             let fault = format!("the sign-in cannot be refreshed: {other}; sign in again");
@@ -216,7 +218,7 @@ impl Shared {
         Ok(self.held().tokens.bearer().clone())
     }
 
-    /// Writes what the provider gave as the version after `version`, and holds it.
+    /// Stores the provider's tokens as the version after `version`, and holds them.
     async fn keep(
         &self,
         version: i64,
@@ -244,7 +246,7 @@ impl Shared {
             }
         };
         if !kept {
-            // Somebody has signed in again, or removed it: theirs counts.
+            // Someone signed in again or removed the credential. Their change wins.
             return Err(unavailable("the credential was changed while it was refreshed"));
         }
         let version = version + 1;
@@ -252,7 +254,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The grant is over, for everybody.
+    /// Marks the grant as over for all processes.
     async fn end<T>(&self, version: i64, error: &FlowError) -> Result<T, LlmError> {
         let fault = format!("the sign-in is over, sign in again: {}", error.message());
         self.held().fault = Some(fault.clone());
@@ -263,7 +265,8 @@ impl Shared {
         Err(refused(&fault))
     }
 
-    /// This refresh came to nothing: the next may begin. A token that has not ended yet is still good.
+    /// Ends this refresh without new tokens, so that another may begin. A token that has not expired is still
+    /// returned.
     async fn give_up(&self, version: i64, error: &LlmError) -> Result<Secret, LlmError> {
         let (store, id) = (&self.vault.store, self.id.clone());
         let ended = store.end_refresh(self.org, id, version, None, self.now()).await;
@@ -298,7 +301,7 @@ impl fmt::Debug for OAuthSource {
     }
 }
 
-/// New tokens for old ones; with what went wrong after some of it was got.
+/// Gets new tokens for old ones. Also returns the error if only some of them could be got.
 async fn renew(
     client: &OAuthClient,
     before: &Tokens,
@@ -335,17 +338,17 @@ fn opened(vault: &Vault, org: OrgId, stored: &SealedCredential) -> Result<Held, 
     Ok(Held { version: stored.row.version, tokens, binding, refused: false, fault })
 }
 
-/// Nothing but a person helps.
+/// Makes an error that only a person can fix.
 fn refused(message: &str) -> LlmError {
     LlmError::unsent(ErrorReason::Authentication, message)
 }
 
-/// Another try may help.
+/// Makes an error that a retry may fix.
 fn unavailable(message: &str) -> LlmError {
     LlmError::unsent(ErrorReason::Transport { delivery: Delivery::NotSent }, message)
 }
 
-/// What a turn is told of it.
+/// Converts an error for turns.
 pub(crate) fn of(error: &FlowError) -> LlmError {
     match error {
         FlowError::Unavailable(_) => unavailable(&error.message()),

@@ -1,4 +1,4 @@
-//! Seals and opens an organisation's secrets with its data key, which is made when the first is kept.
+//! Seals and opens an organisation's secrets with its data key. The first secret creates the data key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use store::{Sealed, Store, StoreError, WrappedKey};
 use crate::envelope::{DataKey, Row};
 use crate::{CredentialsError, EnvelopeError, MasterKeys};
 
-/// Data keys that are looked for at once.
+/// The most data keys that one query returns.
 const BATCH: i64 = 1_000;
 
 /// Seals and opens. Cheap to clone.
@@ -29,7 +29,7 @@ impl Vault {
         self.keys.as_deref().ok_or(CredentialsError::NoSecretsKey)
     }
 
-    /// The data key that new secrets of an organisation are sealed with.
+    /// Returns the data key for an organisation's new secrets.
     pub(crate) async fn data_key(&self, org: OrgId) -> Result<DataKey, CredentialsError> {
         let keys = self.keys()?;
         let unwrap = |wrapped: &WrappedKey| {
@@ -42,12 +42,12 @@ impl Vault {
         if self.store.add_secret(org, wrapped, self.clock.now_ms()).await? {
             return Ok(key);
         }
-        // Another process was first.
+        // Another process created it first.
         unwrap(&self.store.secret(org, 1).await?)
     }
 
-    /// The number of an organisation's newest data key, and why it does not open, if it does not. `None`: there is no
-    /// data key yet.
+    /// Returns the number of an organisation's newest data key, and the reason if it does not open. `None`:
+    /// the organisation has no data key yet.
     pub(crate) async fn newest(
         &self,
         org: OrgId,
@@ -57,18 +57,18 @@ impl Vault {
         Ok(newest.map(|wrapped| (wrapped.id, keys.unwrap(org, &wrapped).err())))
     }
 
-    /// Makes a data key after `newest`, which does not open. `false`: another process has made one meanwhile.
+    /// Makes a data key after `newest`, which does not open. `false`: another process was faster.
     pub(crate) async fn replace(&self, org: OrgId, newest: i32) -> Result<bool, CredentialsError> {
         let (_, wrapped) = self.keys()?.new_data_key(org, newest + 1);
         Ok(self.store.add_secret(org, wrapped, self.clock.now_ms()).await?)
     }
 
-    /// The id of the master key that wraps what is new.
+    /// Returns the id of the master key that wraps new data keys.
     pub(crate) fn master(&self) -> Result<&str, CredentialsError> {
         Ok(self.keys()?.current())
     }
 
-    /// Opens what `wrapped` has sealed for `row`.
+    /// Opens a secret of `row` that the data key in `wrapped` sealed.
     pub(crate) fn open_with(
         &self,
         wrapped: &WrappedKey,
@@ -78,7 +78,7 @@ impl Vault {
         Ok(self.keys()?.unwrap(row.org, wrapped)?.open(row, sealed)?)
     }
 
-    /// The same, after a look for the data key.
+    /// Fetches the data key and opens a secret.
     pub(crate) async fn open(
         &self,
         row: &Row<'_>,
@@ -115,7 +115,7 @@ impl Vault {
                             told.done += 1;
                         }
                     }
-                    // Nobody misses one that seals nothing.
+                    // A data key that seals nothing can go.
                     Err(_) if self.store.remove_unused_secret(org, id).await? => told.removed += 1,
                     Err(error) => {
                         left.insert((org, id));
@@ -123,7 +123,7 @@ impl Vault {
                     }
                 }
             }
-            // What is left fills the list: nobody sees what is behind it.
+            // The remaining keys fill the batch, so later ones stay out of sight.
             told.is_cut = !is_whole && before == (told.done, told.removed, left.len());
             if is_whole || told.is_cut {
                 return Ok(told);
@@ -132,23 +132,23 @@ impl Vault {
     }
 }
 
-/// What became of the data keys that older master keys wrapped.
+/// The result of rewrapping the data keys of older master keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rewrapped {
     /// The current master key.
     pub key: String,
-    /// How many it wraps now.
+    /// The number of keys that it now wraps.
     pub done: u64,
-    /// How many could not be opened and sealed nothing any more: they are gone.
+    /// The number of removed keys: they could not be opened and sealed nothing.
     pub removed: u64,
-    /// Whose data keys are left, by why: they open as before, with the key that wraps them.
+    /// The organisations whose data keys remain, by reason. They still open with the key that wraps them.
     pub why: BTreeMap<String, Vec<OrgId>>,
-    /// So many are left that not all were tried.
+    /// So many keys remain that not all were tried.
     pub is_cut: bool,
 }
 
 impl Rewrapped {
-    /// Whether no other master key is needed any more.
+    /// Returns whether the older master keys are no longer needed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.why.is_empty() && !self.is_cut

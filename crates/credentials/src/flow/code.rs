@@ -1,5 +1,5 @@
-//! The authorization code flow with PKCE (RFC 6749 4.1, RFC 7636): a browser goes to the provider and comes back with
-//! a code.
+//! The authorization code flow with PKCE (RFC 6749 4.1, RFC 7636): a browser visits the provider and comes
+//! back with a code.
 
 use domain::TimestampMs;
 use llm_client::Secret;
@@ -12,7 +12,7 @@ use super::{FlowError, OAuthClient, tokens};
 use crate::EnvelopeError;
 use crate::material::Tokens;
 
-/// What a sign-in by code needs at its end.
+/// The state of a sign-in by code, needed at its end.
 pub(crate) struct CodeSignIn {
     pub(crate) url: String,
     state: String,
@@ -21,7 +21,7 @@ pub(crate) struct CodeSignIn {
 }
 
 impl CodeSignIn {
-    /// What is sealed.
+    /// Returns the bytes to seal.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Self { url, state, verifier, redirect } = self;
         json!({ "url": url, "state": state, "verifier": verifier, "redirect": redirect })
@@ -41,14 +41,15 @@ impl CodeSignIn {
         })
     }
 
-    /// Whether the browser that came back is the one that was sent: else somebody has put their own code in.
+    /// Returns whether the browser that came back is the one that we sent. Otherwise someone tries to insert
+    /// their own code.
     pub(crate) fn is_state(&self, state: &str) -> bool {
         self.state.as_bytes().ct_eq(state.as_bytes()).into()
     }
 }
 
 impl OAuthClient {
-    /// Where to send the browser; it comes back to `redirect`.
+    /// Starts the flow and returns the address for the browser, which comes back to `redirect`.
     pub(crate) fn begin_code(&self, redirect: &str) -> Result<CodeSignIn, FlowError> {
         let client = self.inner(Some(redirect))?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
@@ -70,7 +71,7 @@ impl OAuthClient {
         })
     }
 
-    /// The tokens for the code that the browser came back with.
+    /// Exchanges the code that the browser brought back for tokens.
     pub(crate) async fn end_code(
         &self,
         sign_in: CodeSignIn,

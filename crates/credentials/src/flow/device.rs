@@ -1,4 +1,4 @@
-//! The device flow (RFC 8628): a person types a code in at the provider's page, and we ask until they have.
+//! The device flow (RFC 8628): a person enters a code on the provider's page, and we poll until they have.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use super::{FlowError, OAuthClient, tokens};
 use crate::EnvelopeError;
 use crate::material::Tokens;
 
-/// What a sign-in by device needs until its end.
+/// The state of a sign-in by device.
 pub(crate) struct DeviceSignIn(StandardDeviceAuthorizationResponse);
 
-/// What the provider says of a device code.
+/// The provider's answer about a device code.
 pub(crate) enum Asked {
-    /// Its person is done.
+    /// The person has finished.
     Done(Tokens),
-    /// Not yet: ask again after this, not sooner.
+    /// Not yet: poll again after this time, not sooner.
     Later(Duration),
 }
 
 impl DeviceSignIn {
-    /// What is sealed.
+    /// Returns the bytes to seal.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(&self.0).expect("a device authorization response is JSON")
     }
@@ -34,12 +34,12 @@ impl DeviceSignIn {
         serde_json::from_slice(bytes).map(Self).map_err(|_| EnvelopeError::Refused)
     }
 
-    /// What the person types in.
+    /// Returns the code that the person enters.
     pub(crate) fn user_code(&self) -> String {
         self.0.user_code().secret().clone()
     }
 
-    /// Where, and an address that has the code in it, if there is one.
+    /// Returns the page's address, and an address that already contains the code, if there is one.
     pub(crate) fn verification(&self) -> (String, Option<String>) {
         let complete = self.0.verification_uri_complete().map(|uri| uri.secret().clone());
         (self.0.verification_uri().to_string(), complete)
@@ -49,12 +49,12 @@ impl DeviceSignIn {
         self.0.expires_in()
     }
 
-    /// How long to wait before each question.
+    /// Returns the wait before each poll.
     pub(crate) fn interval(&self) -> Duration {
         self.0.interval()
     }
 
-    /// The same with a longer interval: a provider that says `slow_down` means it for all questions to come.
+    /// Returns a copy with a longer interval: after `slow_down`, the provider wants it for all later polls.
     pub(crate) fn slower(&self, interval: Duration) -> Result<Self, EnvelopeError> {
         let mut value = serde_json::to_value(&self.0).map_err(|_| EnvelopeError::Refused)?;
         value["interval"] = interval.as_secs().into();
@@ -63,7 +63,7 @@ impl DeviceSignIn {
 }
 
 impl OAuthClient {
-    /// A code for a person.
+    /// Gets a device code for a person.
     pub(crate) async fn begin_device(&self) -> Result<DeviceSignIn, FlowError> {
         let client = self.inner(None)?;
         let http = caller(self.transport.clone());
@@ -75,7 +75,7 @@ impl OAuthClient {
         answer.map(DeviceSignIn).map_err(|error| self.error(error, &[]))
     }
 
-    /// Asks once. A provider that does not answer is asked later.
+    /// Polls once. If the provider does not answer, returns the next wait.
     pub(crate) async fn ask_device(
         &self,
         sign_in: &DeviceSignIn,
@@ -83,13 +83,13 @@ impl OAuthClient {
     ) -> Result<Asked, FlowError> {
         let client = self.inner(None)?;
         let http = caller(self.transport.clone());
-        // The crate asks again and again, and sleeps between: its first sleep ends it here, since who asks next, and
-        // where, is decided by rows.
+        // The crate polls and sleeps in a loop. Its first sleep ends the loop here, because rows decide which
+        // process polls next.
         let (tell, told) = oneshot::channel();
         let tell = std::sync::Mutex::new(Some(tell));
         let sleep = |wait: Duration| {
             if let Some(tell) = tell.lock().ok().and_then(|mut tell| tell.take()) {
-                // Who waits for it is below.
+                // The receiver is below.
                 let _ = tell.send(wait);
             }
             std::future::pending::<()>()

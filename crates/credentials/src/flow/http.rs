@@ -1,4 +1,4 @@
-//! Carries the requests of the `oauth2` crate over our own transport: one try, no redirects, bounded.
+//! Carries the `oauth2` crate's requests over our own transport: one try, no redirects, bounded answers.
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -13,7 +13,7 @@ use super::{HTTP_TIMEOUT, Transport};
 /// The most bytes of an answer.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Why there is no answer.
+/// The reasons why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     #[error("{0}")]
@@ -39,7 +39,7 @@ pub(super) fn caller(
             let url = Url::parse(&parts.uri.to_string()).map_err(|_| HttpError::Address)?;
             let (method, headers) = (parts.method, parts.headers);
             let request = WireRequest { method, url, headers, body: body.into() };
-            // The crate asks again without a word.
+            // The crate retries silently, so log the failure here.
             let (status, body) = send(&transport, request).await.inspect_err(|error| {
                 tracing::debug!(%error, "an OAuth server could not be asked");
             })?;
@@ -53,7 +53,7 @@ pub(super) fn caller(
 }
 
 /// # Errors
-/// There is no answer, or one of a server that cannot help it (a status from 500 on, or 429).
+/// No answer came, or one that reports a temporary failure (a status from 500 on, or 429).
 pub(crate) async fn send(
     transport: &Transport,
     request: WireRequest,
@@ -76,7 +76,7 @@ pub(crate) async fn send(
     tokio::time::timeout(HTTP_TIMEOUT, whole).await.map_err(|_| HttpError::Slow)?
 }
 
-/// GitHub answers errors with the status 200.
+/// Corrects the status of GitHub's errors, which is 200.
 /// <https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps#error-codes-for-the-device-flow>
 fn as_the_standard_has_it(status: StatusCode, body: &[u8]) -> StatusCode {
     let is_error = status == StatusCode::OK

@@ -1,5 +1,5 @@
-//! The second exchange: some providers' APIs take a short-lived token that is got with the access token, as GitHub
-//! Copilot's does.
+//! The second exchange: some providers' APIs, such as GitHub Copilot's, take a short-lived token that the
+//! access token is exchanged for.
 
 use bytes::Bytes;
 use domain::TimestampMs;
@@ -15,7 +15,7 @@ use crate::material::{SessionToken, Tokens};
 use crate::settings::ExchangeSettings;
 
 impl OAuthClient {
-    /// `tokens` with the token that the API wants, if it wants another.
+    /// Adds the API's own token to `tokens`, if the settings have a second exchange.
     pub(crate) async fn exchange(
         &self,
         tokens: Tokens,
@@ -47,7 +47,7 @@ impl OAuthClient {
             .await
             .map_err(|error| FlowError::Unavailable(error.to_string()))?;
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            // The access token is what the grant gave: without it there is none.
+            // The access token came from the grant, so the grant is over without it.
             let words = format!("its exchange answers with the status {status}");
             return Err(self.refusal("invalid_grant", &words, &[access]));
         }

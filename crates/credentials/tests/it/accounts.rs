@@ -1,4 +1,4 @@
-//! Service accounts, against a token endpoint that verifies what they sign.
+//! Service accounts, against a token endpoint that verifies their signatures.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use store::{Store, StoreOptions};
 
 use crate::world::World;
 
-/// Google's endpoint, as far as this goes.
+/// A stand-in for Google's endpoint.
 #[derive(Clone)]
 struct Endpoint {
     public: Arc<Vec<u8>>,
@@ -35,7 +35,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Together with the account that it knows.
+    /// Starts the endpoint and returns it with the key file of the account that it knows.
     async fn start() -> (Self, Value) {
         let pair = KeyPair::generate(KeySize::Rsa2048).expect("a key");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -69,7 +69,7 @@ impl Endpoint {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// The claims of an assertion that is signed by the account.
+    /// Returns the claims of an assertion, if the account signed it.
     fn claims(&self, assertion: &str) -> Option<Value> {
         let (signed, signature) = assertion.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
@@ -133,7 +133,8 @@ async fn a_service_accounts_signature_gets_a_token_that_all_turns_of_a_process_s
     let first = source.token().await.expect("the same");
     assert_eq!((first.expose(), endpoint.asked()), ("access-token-1", 1));
 
-    // A minute before its end, and when it was refused: another. A late refusal of the one before changes nothing.
+    // A minute before the end, and after a refusal, there is another token. A late refusal of the previous
+    // one changes nothing.
     world.pass(Duration::from_secs(3_545));
     let second = source.token().await.expect("another");
     assert_eq!(second.expose(), "access-token-2");
@@ -146,7 +147,7 @@ async fn a_service_accounts_signature_gets_a_token_that_all_turns_of_a_process_s
     let key = file["private_key"].as_str().expect("a key");
     assert!(!shown.contains(&key[40..80]) && !shown.contains("access-token"), "{shown}");
 
-    // Another account in its place has tokens of its own.
+    // Another account in its place has its own tokens.
     let (other, file) = Endpoint::start().await;
     let change = SecretChange { material: Some(material(&file)), ..SecretChange::default() };
     process.change(world.org, row.id.parse().expect("an id"), change).await.expect("changed");

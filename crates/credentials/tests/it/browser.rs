@@ -1,4 +1,4 @@
-//! A browser, as much of one as the OAuth server needs: cookies, redirects, and forms that it submits as they are.
+//! A minimal browser for the OAuth server: cookies, redirects, and forms submitted unchanged.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl Browser {
         Self { http, cookies: BTreeMap::new() }
     }
 
-    /// Opens a sign-in's address; gives the code and the state that the browser comes back with.
+    /// Opens a sign-in's address; returns the code and the state that the browser brings back.
     pub(crate) async fn sign_in(&mut self, url: &str) -> (String, String) {
         let back = self.open(url).await.expect_err("no way back to us");
         let of = |name: &str| {
@@ -26,7 +26,7 @@ impl Browser {
         (of("code"), of("state"))
     }
 
-    /// Opens a device's page and submits what it shows, until there is nothing more to submit.
+    /// Opens a device's page and submits its forms until none is left.
     pub(crate) async fn confirm(&mut self, url: &str) -> String {
         let mut page = self.open(url).await.expect("a page");
         while let Some((action, fields)) = form(&page) {
@@ -36,7 +36,7 @@ impl Browser {
         page
     }
 
-    /// The page at `url`, or the address that is not the server's any more.
+    /// Returns the page at `url`, or the first address outside the server.
     async fn open(&mut self, url: &str) -> Result<String, Url> {
         let sent = self.send(self.http.get(url)).await;
         self.follow(sent).await
@@ -71,7 +71,7 @@ impl Browser {
     }
 }
 
-/// The first form of a page: where it goes, and its hidden fields.
+/// Returns the first form of a page: its target and hidden fields.
 fn form(page: &str) -> Option<(String, Vec<(String, String)>)> {
     let attribute = |tag: &str, name: &str| {
         let value = tag.split_once(&format!("{name}=\""))?.1;

@@ -1,4 +1,4 @@
-//! What people keep, and what turns are given of it.
+//! Stored secrets, and the credentials that turns get.
 
 use credentials::{
     ClientSecret, CredentialKind, CredentialsError, EnvelopeError, MasterKeys, Material, NewSecret,
@@ -80,7 +80,7 @@ async fn secrets_need_the_key_that_they_were_sealed_under_until_they_are_rewrapp
     let none = world.process_with(None);
     let refused = none.add(org, new("", "team", "sk-1")).await;
     assert!(matches!(refused, Err(CredentialsError::NoSecretsKey)), "{refused:?}");
-    // What has no secret needs no key.
+    // Settings without a secret need no key.
     let settings = ProviderSettings::default();
     none.set_provider(org, "acme", &settings, &ClientSecret::Keep).await.expect("set");
     world.process().add(org, new("", "team", "sk-1")).await.expect("kept");
@@ -96,7 +96,7 @@ async fn secrets_need_the_key_that_they_were_sealed_under_until_they_are_rewrapp
     let why: Vec<_> = left.why.into_iter().collect();
     assert_eq!(why, [(EnvelopeError::MissingKey("k1".into()).to_string(), vec![org])]);
     let both = world.process_with(Some(&format!("{newer},{}", world.keys)));
-    // Another organisation's, under a key that is lost for good, holds nobody up.
+    // Another organisation's data key, under a lost master key, does not block the rest.
     let lost = OrgId::random();
     world.store.ensure_organisation(lost, "Lost".into(), 1).await.expect("an organisation");
     let gone = world.process_with(Some(&MasterKeys::generate("k0")));
@@ -163,7 +163,7 @@ async fn an_organisation_whose_master_key_is_lost_goes_on_with_another_data_key(
     let secret = ClientSecret::Set(Secret::new("the-client-secret"));
     before.set_provider(org, "acme", &settings, &secret).await.expect("set");
 
-    // All that is left is another key: nothing opens, nothing new can be sealed, and both say what to do.
+    // Only another key is left. Nothing opens, nothing new can be sealed, and both errors say what to do.
     let newer = MasterKeys::generate("k2");
     let after = world.process_with(Some(&newer));
     let stuck = after.add(org, new("", "second", "sk-2")).await.expect_err("sealed");
@@ -213,20 +213,21 @@ async fn an_organisation_whose_master_key_is_lost_goes_on_with_another_data_key(
     after.reset_key(org).await.expect("nothing to do");
     let state = after.secrets_state(org).await.expect("an answer").expect("a data key");
     assert_eq!((state.data_key, &state.stuck, state.unreadable.len()), (2, &None, 3));
-    // What is new is sealed and opens; what is old stays as it is, and is never passed over for another key.
+    // New secrets can be sealed and opened. Old ones stay, and an unreadable one is never skipped in favour
+    // of another.
     let second = NewSecret { provider: "other".into(), ..new("", "second", "sk-2-0123456789") };
     after.add(org, second).await.expect("kept");
     assert!(after.auth(org, None, "other").await.expect("an answer").is_some());
     let old = after.auth(org, None, "acme").await.expect_err("opened");
     assert!(old.to_string().contains(&format!("PATCH /platform/credential/{team_id}")), "{old}");
 
-    // Whoever finds the old key gives it again, and has everything.
+    // If the old key is found and given again, everything opens.
     let both = world.process_with(Some(&format!("{newer},{}", world.keys)));
     let whole = both.secrets_state(org).await.expect("an answer").expect("a data key");
     assert_eq!((whole.data_key, whole.stuck, whole.unreadable), (2, None, Vec::new()));
     assert!(both.auth(org, Some("ann"), "acme").await.expect("an answer").is_some());
 
-    // It stays lost: the secrets are set again, one by one.
+    // If it stays lost, people set the secrets again, one by one.
     let material = Some(Material::ApiKey(Secret::new("sk-team-9876543210")));
     let change = SecretChange { material, ..SecretChange::default() };
     after.change(org, team.id.parse().expect("an id"), change).await.expect("set again");
@@ -238,7 +239,7 @@ async fn an_organisation_whose_master_key_is_lost_goes_on_with_another_data_key(
     after.remove(org, ann.id.parse().expect("an id")).await.expect("removed");
     let state = after.secrets_state(org).await.expect("an answer").expect("a data key");
     assert_eq!(state.unreadable, []);
-    // Nobody needs the lost key any more, nor asks for it.
+    // The lost key is no longer needed or mentioned.
     let done = after.rewrap().await.expect("an answer");
     assert_eq!((done.removed, done.is_complete()), (1, true), "{done:?}");
     let found = after.auth(org, None, "acme").await.expect("an answer");
@@ -253,7 +254,7 @@ async fn two_who_reset_at_once_make_one_data_key() {
     let processes = [world.process_with(Some(&keys)), world.process_with(Some(&keys))];
     let resets = processes.iter().map(|process| process.reset_key(world.org));
     for reset in futures::future::join_all(resets).await {
-        // Whoever came second found one that opens, or was told to look.
+        // The later one either finds a key that opens, or is asked to look again.
         assert!(matches!(reset, Ok(()) | Err(CredentialsError::Conflict(_))), "{reset:?}");
     }
     let state = processes[0].secrets_state(world.org).await.expect("an answer");

@@ -1,5 +1,5 @@
-//! Credentials against a real Postgres, a real OAuth server that nobody here wrote, and one that misbehaves as some
-//! providers do.
+//! Credentials against a real Postgres, an independent OAuth server, and one that misbehaves like some
+//! providers.
 //!
 //! ```text
 //! world      a database, an organisation, a clock that tests move, and processes that share them

@@ -1,4 +1,4 @@
-//! Against npm's `oidc-provider`: its author is nobody of ours.
+//! Sign-ins against npm's `oidc-provider`, an independent implementation.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ fn id(progress: &SignInProgress) -> SignInId {
     progress.id.parse().expect("an id")
 }
 
-/// A sign-in by code, as far as the browser's way back.
+/// Starts a sign-in by code and returns when the browser comes back.
 async fn sent(world: &World, process: &Credentials) -> (SignInProgress, String, String) {
     let begun = process.begin_sign_in(world.org, request(SignInMethod::Code)).await.expect("begun");
     let SignInState::Pending(NextStep::Open { url }) = &begun.state else { panic!("{begun:?}") };
@@ -35,7 +35,7 @@ async fn sent(world: &World, process: &Credentials) -> (SignInProgress, String, 
     (begun, code, state)
 }
 
-/// The id of the credential that a sign-in by code makes.
+/// Returns the id of the credential that a sign-in by code makes.
 async fn signed_in(world: &World, process: &Credentials) -> String {
     let (begun, code, state) = sent(world, process).await;
     let done = process
@@ -66,7 +66,7 @@ async fn a_browser_signs_in_by_code_with_pkce_whatever_the_kind_of_client() {
         let code = Secret::new(&code);
         let foreign = process.complete_sign_in(world.org, id(&begun), code.clone(), "forged").await;
         assert!(matches!(foreign, Err(CredentialsError::Invalid(_))), "{foreign:?}");
-        // Any gateway will do.
+        // Any gateway can complete it.
         let other = world.process();
         let done = other.complete_sign_in(world.org, id(&begun), code.clone(), &state).await;
         let done = done.expect("done");
@@ -80,7 +80,7 @@ async fn a_browser_signs_in_by_code_with_pkce_whatever_the_kind_of_client() {
     assert_eq!(rows.len(), 1, "the same label, three times: {rows:?}");
     assert_eq!((rows[0].version, rows[0].hint.as_str()), (3, ""));
 
-    // A code that the provider does not know ends the sign-in, with its words.
+    // A code that the provider does not know ends the sign-in with the provider's message.
     let process = world.process();
     let (begun, _, state) = sent(&world, &process).await;
     let code = Secret::new("no-code-of-the-provider");
@@ -111,7 +111,7 @@ async fn a_person_signs_in_on_another_device() {
 
     let page = Browser::new().confirm(complete_url.as_deref().expect("an address")).await;
     assert!(page.contains("Sign-in Success"), "{page}");
-    // Its interval has passed.
+    // Let its interval pass.
     let now = Duration::ZERO;
     world.store.defer_sign_in(world.org, begun.id.clone(), now, None).await.expect("deferred");
     let done = look().await;
@@ -119,7 +119,7 @@ async fn a_person_signs_in_on_another_device() {
     let token = world.source(&world.process()).await.token().await.expect("a token");
     assert_eq!(server.user_of(token.expose()).await.as_deref(), Some("ann"));
 
-    // Nobody comes.
+    // The person does not finish in time.
     let begin = process.begin_sign_in(world.org, request(SignInMethod::Device));
     let begun = begin.await.expect("begun");
     world.pass(Duration::from_secs(61));
@@ -138,7 +138,7 @@ async fn many_turns_of_two_processes_refresh_once_and_the_rotated_token_serves_t
     signed_in(&world, &processes[0]).await;
     let mut before = world.source(&processes[0]).await.token().await.expect("a token");
     for round in 1..=3 {
-        world.pass(Duration::from_secs(545)); // of 600, and a minute is kept
+        world.pass(Duration::from_secs(545)); // of 600 s; a token with less than 60 s left is renewed
         let turns = (0..16).map(|n| {
             let (world, process) = (&world, &processes[n % 2]);
             async move { world.source(process).await.token().await.expect("a token") }
@@ -150,12 +150,12 @@ async fn many_turns_of_two_processes_refresh_once_and_the_rotated_token_serves_t
         assert_eq!(server.user_of(tokens[0].expose()).await.as_deref(), Some("ann"));
         before = tokens[0].clone();
     }
-    // The provider's API refuses it before its time.
+    // The provider's API refuses it before its end.
     let source = world.source(&processes[1]).await;
     source.refused(&before);
     let after = source.token().await.expect("another");
     assert_ne!(after, before);
-    source.refused(&before); // late, by another turn
+    source.refused(&before); // late, from another turn
     assert_eq!(source.token().await.expect("the same"), after);
     assert_eq!(server.refreshes().await, 4);
 }
@@ -187,7 +187,7 @@ async fn a_grant_that_is_over_asks_for_a_new_sign_in_once_and_that_helps() {
     assert_eq!(process.list(world.org).await.expect("a list")[0].fault, None);
 }
 
-/// Where the log of a test goes.
+/// Captures the log of a test.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

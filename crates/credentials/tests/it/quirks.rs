@@ -1,4 +1,4 @@
-//! A server that answers as some providers do: errors with the status 200, a second exchange, failures.
+//! A server that answers like some providers: errors with the status 200, a second exchange, failures.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Answers in the order given, whatever is asked; and what was asked.
+/// Prepared answers in order, for any request, and the requests so far.
 #[derive(Clone, Default)]
 struct Script {
     answers: Arc<Mutex<VecDeque<(u16, Value)>>>,
@@ -47,7 +47,7 @@ async fn answer(State(script): State<Script>, request: Request) -> Response {
     (StatusCode::from_u16(status).expect("a status"), Json(body)).into_response()
 }
 
-/// The settings of a provider with a second exchange.
+/// Starts the scripted server and sets up a provider, with a second exchange if `exchanges`.
 async fn start(world: &World, process: &Credentials, exchanges: bool) -> Script {
     let script = Script::default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -109,7 +109,7 @@ async fn github_says_not_yet_with_the_status_200_and_a_session_token_comes_of_th
     assert_eq!(interval(&look().await), 12_000);
     script.answer(502, json!({}));
     assert!(interval(&look().await) >= 12_000, "a server that fails is asked later");
-    // It answers, and then its exchange does.
+    // The provider answers, and then its exchange.
     script.answer(200, json!({ "access_token": "gho_1", "token_type": "bearer", "scope": "a,b" }));
     script.answer(200, json!({ "token": "session-1", "expires_at": 1_795_336_000 + 1_800 }));
     let done = look().await;
@@ -122,12 +122,12 @@ async fn github_says_not_yet_with_the_status_200_and_a_session_token_comes_of_th
     assert_eq!(found.owner, "ann");
     let llm_client::Auth::Source(source) = found.auth else { panic!("no tokens") };
     assert_eq!(source.token().await.expect("a token").expose(), "session-1");
-    // The session ends; the access token does not.
+    // The session ends, but the access token does not.
     world.pass(Duration::from_secs(1_790));
     script.answer(200, json!({ "token": "session-2", "expires_in": 1_800 }));
     assert_eq!(source.token().await.expect("a token").expose(), "session-2");
     assert_eq!(script.asked(), ["/session token gho_1"]);
-    // The access token does end: there is nothing to refresh it with.
+    // Now the access token ends, and no refresh token exists.
     world.pass(Duration::from_secs(1_790));
     script.answer(401, json!({ "message": "Bad credentials gho_1" }));
     let error = source.token().await.expect_err("over");
@@ -135,7 +135,7 @@ async fn github_says_not_yet_with_the_status_200_and_a_session_token_comes_of_th
     assert!(error.provider_message.contains("sign in again"), "{error}");
 }
 
-/// With a token that lasts for 100 seconds.
+/// Stores tokens that last for 100 seconds.
 async fn with_tokens(world: &World, process: &Credentials) {
     let tokens = Tokens {
         access: Secret::new("access-1"),
@@ -167,13 +167,13 @@ async fn a_provider_that_fails_costs_no_grant_and_a_token_that_still_lasts_is_us
     let error = source.token().await.expect_err("it has ended");
     assert_eq!(error.reason, ErrorReason::Transport { delivery: Delivery::NotSent });
     assert!(error.is_retryable(), "{error}");
-    // A mistake of ours at the provider is no end of the grant either.
+    // A misconfigured client does not end the grant either.
     script.answer(401, json!({ "error": "invalid_client", "error_description": "not refresh-1" }));
     let error = source.token().await.expect_err("refused");
     assert_eq!(error.reason, ErrorReason::Authentication);
     assert!(error.provider_message.contains("invalid_client"), "{error}");
     assert!(!error.provider_message.contains("refresh-1"), "{error}");
-    // It works again; the refresh token stays, since no other was given.
+    // It works again. The refresh token stays, because the provider sent no other.
     for token in ["access-2", "access-3"] {
         script.answer(
             200,
@@ -193,7 +193,7 @@ async fn a_process_that_died_while_it_refreshed_is_waited_for_and_no_longer() {
     let script = start(&world, &process, false).await;
     with_tokens(&world, &process).await;
     let row = process.list(world.org).await.expect("a list").remove(0);
-    // Another process has taken the lease, and is gone.
+    // Another process took the lease and died.
     let lease = Duration::from_millis(700);
     let began = std::time::Instant::now();
     assert!(world.store.take_refresh(world.org, row.id, 1, lease).await.expect("taken"));
@@ -218,7 +218,7 @@ async fn a_turn_that_is_cut_off_in_a_refresh_loses_nothing() {
         "expires_in": 3_600,
     });
     script.answer(200, rotated);
-    // It is interrupted as soon as the provider was asked.
+    // Interrupt it as soon as the provider got the request.
     let asked = async {
         while script.asked.lock().expect("not poisoned").is_empty() {
             tokio::task::yield_now().await;
@@ -243,7 +243,7 @@ async fn a_process_that_cannot_seal_what_it_would_get_asks_for_nothing() {
     let script = start(&world, &process, false).await;
     with_tokens(&world, &process).await;
     let source = world.source(&process).await;
-    // Elsewhere the key of this process was given up.
+    // Another process gave up this process's key.
     let lost = world.process_with(Some(&credentials::MasterKeys::generate("k2")));
     lost.reset_key(world.org).await.expect("reset");
     world.pass(Duration::from_secs(50));

@@ -1,4 +1,4 @@
-//! npm's `oidc-provider`, started once for a test.
+//! Starts npm's `oidc-provider` once per test.
 
 use serde_json::Value;
 
@@ -25,12 +25,12 @@ impl Server {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}: {text}"))
     }
 
-    /// How often the token endpoint was asked to refresh.
+    /// Returns how many refreshes the token endpoint has seen.
     pub(crate) async fn refreshes(&self) -> u64 {
         self.get("/asked").await["refresh_token"].as_u64().unwrap_or(0)
     }
 
-    /// Whose access token this is, as its own API says.
+    /// Returns the user of this access token, according to the server's API.
     pub(crate) async fn user_of(&self, token: &str) -> Option<String> {
         let asked = self.http.get(format!("{}/me", self.url)).bearer_auth(token).send().await;
         let text = asked.expect("an answer").text().await.expect("a body");

@@ -1,4 +1,4 @@
-//! What every test starts from.
+//! The starting point of every test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ use testkit::TestDatabase;
 
 const NOW: TimestampMs = 1_795_336_000_000;
 
-/// A clock that tests move. Its monotonic time is the machine's.
+/// A clock that tests advance. Its monotonic time is the machine's.
 pub(crate) struct TestClock {
     moved_ms: AtomicI64,
     system: domain::SystemClock,
@@ -48,7 +48,7 @@ impl World {
         Self { org, store, database, keys, clock: Arc::new(clock) }
     }
 
-    /// What one process has.
+    /// Returns the credentials of one process.
     pub(crate) fn process(&self) -> Credentials {
         self.process_with(Some(&self.keys))
     }
@@ -69,7 +69,7 @@ impl World {
         self.clock.moved_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// What a turn of nobody in particular is given.
+    /// Returns the token source for a turn without a user.
     pub(crate) async fn source(&self, process: &Credentials) -> Arc<dyn TokenSource> {
         let found = process.auth(self.org, None, "acme").await.expect("an answer");
         let found = found.expect("a credential");
@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-/// The OAuth client `id` at `url`, whose paths are those of npm's oidc-provider.
+/// Returns settings with the OAuth client `id` at `url`, with the paths of npm's oidc-provider.
 pub(crate) fn settings(url: &str, id: &str) -> ProviderSettings {
     let settings = serde_json::json!({ "oauth": {
         "clientId": id,
