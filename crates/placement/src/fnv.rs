@@ -1,6 +1,6 @@
-//! FNV-1a, 64 bits: fast, the same everywhere, and no defence against an attacker.
+//! FNV-1a, 64 bits: fast and identical everywhere, but no defence against an attacker.
 
-/// The hash of some bytes.
+/// Returns the hash of some bytes.
 pub(crate) fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

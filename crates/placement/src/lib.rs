@@ -1,5 +1,5 @@
-//! Gives each Location to one worker at a time, survives the loss of a minority of its members, and
-//! never gives the same token twice.
+//! Assigns each Location to one worker at a time, survives the loss of a minority of its members, and never
+//! gives the same token twice.
 //!
 //! ```text
 //! worker ──heartbeat──▶ leader ──Retire, Assign──▶ Raft log ──▶ rules::State on every member
@@ -7,14 +7,14 @@
 //! store ──ready work──▶ sweep
 //! ```
 //!
-//! [`rules`] is pure; [`PlacementNode`] hosts it in openraft, with a durable log, and is what a process
-//! starts. Workers and gateways use `placement-api` and never link this crate.
+//! [`rules`] is pure. [`PlacementNode`] hosts it in openraft with a durable log; a process starts that.
+//! Workers and gateways use `placement-api` and never link this crate.
 //!
-//! Invariants: tokens of a Location only grow, across leaders, restarts and generations (I10). Heartbeats
-//! are not log entries. A new leader waits one suspicion period before it declares anyone dead. Silence of
-//! placement stops nothing that runs.
-//! Absent on purpose: sessions (placement knows Locations), SQL ([`ReadyWork`] is the store's), and any
-//! trust in a lease's time: the fence in each write is what keeps two workers apart.
+//! Invariants: tokens of a Location only grow, across leaders, restarts and generations (I10). Heartbeats are
+//! not log entries. A new leader waits one suspicion period before it declares any worker dead. Silence of
+//! placement stops no running work.
+//! Absent on purpose: sessions (placement knows Locations), SQL ([`ReadyWork`] is the store's), and any trust
+//! in a lease's time: the fence in each write keeps two workers apart.
 
 mod fnv;
 mod host;

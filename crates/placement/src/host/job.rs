@@ -2,68 +2,68 @@ use domain::{Incarnation, LocationRef, SessionId};
 use placement_api::{Lease, Placed, PlacementError, Worker};
 use tokio::sync::oneshot;
 
-/// Jobs that may wait for the leader's writer; who comes when they are this many is told to ask again.
+/// The most jobs that wait for the leader's writer. Further callers get an error and retry.
 pub(crate) const MAX_WAITING: usize = 4_096;
-/// Leases that one [`Job::Release`] gives back: a job must fit into an entry beside others.
+/// The most leases in one [`Job::Release`]: a job must fit into an entry beside others.
 pub(crate) const MAX_RELEASED: usize = 250;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, PlacementError>>;
 
-/// Who waits for a Location to be placed.
+/// A caller that waits for a Location to be placed.
 pub(crate) struct Waiter {
     /// The session to wake there.
     pub(crate) session: Option<SessionId>,
-    /// How often it was tried before: somebody died in between.
+    /// The number of earlier tries; a worker died in between.
     pub(crate) tries: u8,
-    /// `None` when nobody waits: the sweep.
+    /// The caller's channel; `None` for the sweep.
     pub(crate) reply: Option<Reply<Placed>>,
 }
 
-/// What needs an entry of the log. A reply that is dropped means that leadership moved.
+/// A request that needs a log entry. A dropped reply means that leadership moved.
 pub(crate) enum Job {
     /// Find or make a holder.
     Place {
-        /// Of this.
+        /// The Location.
         location: LocationRef,
-        /// For whom.
+        /// The caller.
         waiter: Waiter,
     },
     /// A worker that is new, or whose address or slots changed.
     Register {
         /// The worker.
         worker: Worker,
-        /// Who waits.
+        /// The caller.
         reply: Reply<()>,
     },
-    /// Leases given back, at most [`MAX_RELEASED`].
+    /// Returned leases, at most [`MAX_RELEASED`].
     Release {
-        /// By whom.
+        /// The worker that returns them.
         incarnation: Incarnation,
-        /// Which.
+        /// The leases.
         leases: Vec<Lease>,
-        /// Give them to others at once: their holder drains and has handed work over.
+        /// Give them to others at once: their holder drains and has handed its work over.
         reassign: bool,
-        /// Who waits.
+        /// The caller.
         reply: Reply<()>,
     },
-    /// A worker was silent for too long.
+    /// A worker that was silent for too long.
     Retire {
-        /// Which.
+        /// Its incarnation.
         incarnation: Incarnation,
     },
-    /// A node is to drain, or no longer.
+    /// A change to whether a node drains.
     Drain {
-        /// Its name.
+        /// The node's name.
         node: String,
-        /// Which of both.
+        /// `true` to drain, `false` to take Locations again.
         on: bool,
-        /// Who waits.
+        /// The caller.
         reply: Reply<()>,
     },
 }
 
 impl Job {
-    /// How many commands it becomes, at most.
+    /// Returns the most commands that it can become.
     pub(crate) fn commands(&self) -> usize {
         match self {
             Self::Release { leases, .. } => leases.len(),

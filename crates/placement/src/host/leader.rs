@@ -15,24 +15,24 @@ use super::watch::{Said, Watch};
 use super::writer::Writer;
 use crate::rules::{Batch, Load};
 
-/// Leases that one heartbeat may give back.
+/// The most leases that one heartbeat can return.
 const MAX_RELEASED_PER_BEAT: usize = 10_000;
 const MAX_URL_BYTES: usize = 512;
 const MAX_SLOTS: u32 = 10_000;
-/// How long a handler waits for the log. A majority that answers at all answers in milliseconds.
+/// The longest wait of a handler for the log. A majority that answers at all needs only milliseconds.
 const WRITE_TIME: Duration = Duration::from_millis(1_500);
 
-/// What only the leader knows, from when it has led until it no longer does. Never agreed on, never stored.
+/// The leader's own state, for as long as it leads. Never agreed on, never stored.
 pub(crate) struct Leading {
     jobs: mpsc::Sender<Job>,
     watch: Mutex<Watch>,
     sweep_now: Notify,
 }
 
-/// Why a member did not do what it was asked.
+/// The reason why a member did not do what it was asked.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// Ask the leader.
+    /// This member does not lead: ask the leader.
     NotLeader,
     /// The leader's answer.
     Answer(PlacementError),
@@ -47,7 +47,7 @@ impl From<PlacementError> for Refused {
 /// Leads until this future is dropped or a write fails.
 pub(crate) async fn lead(host: &Host) {
     read_generation(host).await;
-    // Committed by this term: all that earlier leaders committed is applied here now.
+    // Once this entry of the new term is committed, all entries of earlier leaders are applied here.
     let first = Batch::new(host.generation(), Vec::new());
     if let Err(error) = host.raft.client_write(first).await {
         tracing::info!(%error, "placement does not lead after all");
@@ -73,7 +73,7 @@ impl Leading {
         look(&mut self.watch.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What decides who gets the next Location, beside the state.
+    /// Returns the facts besides the state that decide who gets the next Location.
     pub(crate) fn load(&self, host: &Host) -> Load {
         let live = host.live();
         self.watch(|watch| watch.load(live.into_iter()))
@@ -83,7 +83,7 @@ impl Leading {
         self.watch(|watch| watch.is_silent(incarnation))
     }
 
-    /// Milliseconds since the last heartbeat, and what it said.
+    /// Returns the milliseconds since the last heartbeat, and its content.
     pub(crate) fn seen(&self, incarnation: Incarnation) -> (Option<u64>, Said) {
         self.watch(|watch| {
             let age = watch.age(incarnation);
@@ -92,7 +92,7 @@ impl Leading {
         })
     }
 
-    /// Whether a worker other than this one takes its Locations now: where it does not reach the store, one that does.
+    /// Returns whether another worker, one that reaches the store, could take this worker's Locations now.
     fn another_is_fit(&self, host: &Host, incarnation: Incarnation) -> bool {
         let others: Vec<Incarnation> = host.state.read(|state| {
             let takes = |worker: &Worker| {
@@ -104,7 +104,7 @@ impl Leading {
         self.watch(|watch| others.into_iter().any(|other| watch.is_fit(other)))
     }
 
-    /// Sweeps before the next tick: someone became free, or work did.
+    /// Sweeps before the next tick, because a worker or some work became free.
     pub(crate) fn sweep_soon(&self) {
         self.sweep_now.notify_one();
     }
@@ -113,7 +113,7 @@ impl Leading {
         self.sweep_now.notified().await;
     }
 
-    /// Hands a job to the writer, unless too many wait.
+    /// Hands a job to the writer, unless too many are waiting.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
         self.jobs.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Closed(_) => Refused::NotLeader,
@@ -148,7 +148,7 @@ impl Leading {
             let now = host.clock.monotonic();
             let elapsed = now.saturating_sub(last);
             last = now;
-            // Without a majority others may lead and hear them.
+            // Without a majority, another member may lead and hear the workers.
             if !host.has_majority() {
                 continue;
             }
@@ -168,7 +168,8 @@ impl Leading {
         }
     }
 
-    /// A worker's heartbeat. Waits for the log only when the worker is new, changed or gives leases back.
+    /// Handles a worker's heartbeat. Waits for the log only if the worker is new, has changed or returns
+    /// leases.
     pub(crate) async fn heartbeat(
         &self,
         host: &Host,
@@ -213,7 +214,7 @@ impl Leading {
         })
     }
 
-    /// Finds or makes the holder of a Location, and wakes the session there.
+    /// Returns the holder of a Location, assigning one if needed, and wakes the session there.
     pub(crate) async fn place(
         &self,
         host: &Host,
@@ -234,7 +235,7 @@ impl Leading {
         .await
     }
 
-    /// Asks a node to drain, or lets it take Locations again.
+    /// Drains a node, or lets it take Locations again.
     pub(crate) async fn drain(&self, node: String, on: bool) -> Result<(), Refused> {
         valid_node(&node)?;
         self.ask(|reply| Job::Drain { node, on, reply }).await

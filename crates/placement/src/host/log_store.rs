@@ -13,8 +13,8 @@ const VOTE: &str = "vote";
 const COMMITTED: &str = "committed";
 const PURGED: &str = "purged";
 
-/// Raft's log and vote on disk. Nothing is answered before it is on the platter; only `committed` may be
-/// late after a crash, and is found again by Raft.
+/// Raft's log and vote on disk. No write returns before it is on the disk. Only `committed` may lag after a
+/// crash; Raft recovers it.
 #[derive(Clone)]
 pub(crate) struct LogStore {
     disk: Arc<Disk>,
@@ -138,8 +138,8 @@ impl RaftLogStorage<RaftTypes> for LogStore {
         written.await.map_err(|error| writing(&error))
     }
 
-    /// What is purged and that it is purged are one commit: a log whose beginning is gone and which
-    /// does not know it cannot be started again.
+    /// Removes the entries and records the purge in one commit: Raft cannot restart with a log whose
+    /// beginning is gone without a record of that.
     async fn purge(&mut self, log_id: LogId) -> Result<(), StorageError> {
         let sealed = seal(&log_id);
         let written = self.disk.write(Durability::Immediate, move |transaction| {

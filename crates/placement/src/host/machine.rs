@@ -15,7 +15,8 @@ use crate::rules::{Effect, ImageError, State};
 const SNAPSHOT_META: &str = "snapshot_meta";
 const SNAPSHOT_STATE: &str = "snapshot_state";
 
-/// The state that the leader's handlers read while Raft writes it. Held for moments, never across an await.
+/// The state that the leader's handlers read while Raft writes it. Locks are short and never held across an
+/// await.
 #[derive(Clone, Default)]
 pub(crate) struct SharedState(Arc<RwLock<State>>);
 
@@ -29,8 +30,8 @@ impl SharedState {
     }
 }
 
-/// Applies committed entries. The state lives in memory; a restart takes the last Raft snapshot and
-/// applies the log after it again.
+/// Applies committed entries. The state lives in memory; a restart loads the last Raft snapshot and applies
+/// the log after it again.
 pub(crate) struct Machine {
     disk: Arc<Disk>,
     state: SharedState,
@@ -75,7 +76,7 @@ async fn stored(disk: &Arc<Disk>) -> Result<Option<(SnapshotMeta, Vec<u8>)>, Sto
     read.await.map_err(|error| StorageIoError::read_snapshot(None, &error).into())
 }
 
-/// Keeps a Raft snapshot, unless a newer one is there: one may be built while one is received.
+/// Stores a Raft snapshot unless a newer one is stored: a member may build one while it receives one.
 async fn keep(disk: &Arc<Disk>, meta: &SnapshotMeta, image: &[u8]) -> Result<(), StorageError> {
     let failed = |error: &DiskError| {
         StorageError::from(StorageIoError::write_snapshot(Some(meta.signature()), error))
@@ -103,7 +104,7 @@ async fn keep(disk: &Arc<Disk>, meta: &SnapshotMeta, image: &[u8]) -> Result<(),
     written.await.map_err(|error| failed(&error))
 }
 
-/// A view of the state at one log id, on its way to disk.
+/// A copy of the state at one log id, to be written to disk.
 pub(crate) struct Builder {
     disk: Arc<Disk>,
     state: State,

@@ -10,7 +10,7 @@ use super::Host;
 use super::leader::Refused;
 use super::types::{MemberNode, Metrics};
 
-/// How long a change of the membership may take to commit.
+/// The longest time for a membership change to commit.
 const CHANGE: Duration = Duration::from_secs(5);
 const MAX_MEMBERS: usize = 9;
 
@@ -25,7 +25,7 @@ fn unreachable(reason: impl Into<String>) -> Refused {
     Refused::Answer(PlacementError::Unreachable { reason: reason.into() })
 }
 
-/// The scheme and an authority, so that a typing error is seen before it is in the membership.
+/// Checks for a scheme and an authority, so that a typing error is found before it is in the membership.
 fn valid_url(url: &str) -> Result<(), Refused> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     match rest {
@@ -37,7 +37,7 @@ fn valid_url(url: &str) -> Result<(), Refused> {
 }
 
 impl Host {
-    /// Founds a group. This member must be one of `members` and belong to none.
+    /// Founds a group. This member must be one of `members` and belong to no group.
     pub(crate) async fn found(&self, members: &[Member]) -> Result<(), Refused> {
         if members.len() > MAX_MEMBERS {
             return Err(invalid(format!("a group has at most {MAX_MEMBERS} members")));
@@ -69,7 +69,7 @@ impl Host {
         })
     }
 
-    /// The data folder of the member that is to join at `url`, which belongs to no group yet.
+    /// Returns the data folder of the new member at `url`, which must not belong to a group.
     async fn folder_of_new(&self, id: u64, url: &str) -> Result<FolderId, Refused> {
         let status = self.network.status(url).await.map_err(|error| {
             invalid(format!(
@@ -88,8 +88,8 @@ impl Host {
         Ok(status.folder)
     }
 
-    /// Adds a member as a learner, waits until it has all that is committed, and gives it a vote. One that
-    /// does not catch up is taken out again: a voter that is away costs the group its majority.
+    /// Adds a member as a learner, waits until it has all committed entries, and gives it a vote. A learner
+    /// that does not catch up is removed again: an absent voter costs the group its majority.
     pub(crate) async fn add_member(&self, id: u64, url: &str) -> Result<(), Refused> {
         valid_url(url)?;
         let metrics = self.metrics();
@@ -109,7 +109,7 @@ impl Host {
             return Ok(());
         }
         let node = match membership.get_node(&id) {
-            // A try before this one was broken off.
+            // An earlier attempt was interrupted.
             Some(learner) => learner.clone(),
             None => MemberNode { addr: url.to_owned(), folder: self.folder_of_new(id, url).await? },
         };
@@ -132,7 +132,7 @@ impl Host {
         self.change(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true).await
     }
 
-    /// Removes a member. It keeps its data folder and must not come back under its id.
+    /// Removes a member. It keeps its data folder and must not return under its id.
     pub(crate) async fn remove_member(&self, id: u64) -> Result<(), Refused> {
         let metrics = self.metrics();
         let membership = metrics.membership_config.membership();
@@ -162,7 +162,7 @@ impl Host {
         }
     }
 
-    /// The index of the change, or why there is none.
+    /// Returns the index of the change, or the reason why it failed.
     fn changed(&self, changed: Changed) -> Result<u64, Refused> {
         match changed {
             Ok(response) => Ok(response.log_id.index),
@@ -178,7 +178,7 @@ impl Host {
         }
     }
 
-    /// What this member knows.
+    /// Returns this member's view of the group.
     pub(crate) fn status(&self) -> Status {
         let metrics = self.metrics();
         let leading = self.leading();

@@ -1,4 +1,4 @@
-//! The openraft host of [`crate::rules`]: disk, network, and what only a leader does.
+//! The openraft host of [`crate::rules`]: disk, network, and the leader's work.
 //!
 //! ```text
 //! HTTP or local ──▶ leader: watch (who is heard) · writer (one entry at a time) · sweep (ready work)
@@ -45,18 +45,19 @@ pub use options::{Options, Timing};
 pub use sweep::{ReadyWork, ReadyWorkError, SWEEP_LIMIT};
 use types::{Metrics, Raft};
 
-/// A leader whose majority has not answered for longer than this does not answer either.
+/// The longest age of the majority's last answer, in milliseconds, at which a leader still answers.
 const MAX_QUORUM_AGE_MS: u64 = 1_500;
 
-/// What all parts of a member share.
+/// The shared state of all parts of a member.
 pub(crate) struct Host {
     pub(crate) id: u64,
-    /// Its data folder: messages for another one are refused.
+    /// Its data folder. Messages for another folder are refused.
     pub(crate) folder: FolderId,
-    /// Set when the group knows this member's number by another folder: this one is new, the old one lost.
+    /// Set when the group knows this member's number with another folder: this folder is new, and the old one
+    /// is lost.
     pub(crate) displaced: CancellationToken,
     pub(crate) network: Network,
-    /// What our entries say; only raised.
+    /// The generation in our entries; it only grows.
     pub(crate) generation: AtomicU32,
     pub(crate) secret: Option<String>,
     pub(crate) timing: Timing,
@@ -69,7 +70,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// The leader's part, while this member leads.
+    /// Returns the leader's state, while this member leads.
     pub(crate) fn leading(&self) -> Option<Arc<Leading>> {
         self.leading.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -82,8 +83,8 @@ impl Host {
         self.raft.metrics().borrow().clone()
     }
 
-    /// Whether a majority has answered this leader lately. One that is cut off must not keep workers
-    /// from the leader that the others have.
+    /// Returns whether a majority has answered this leader recently. A leader that is cut off must not keep
+    /// workers from the new leader on the other side.
     pub(crate) fn has_majority(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
@@ -91,7 +92,7 @@ impl Host {
         alone || metrics.millis_since_quorum_ack.is_some_and(|age| age <= MAX_QUORUM_AGE_MS)
     }
 
-    /// Where the leader answers, when it is known and another member.
+    /// Returns the leader's URL, if another member is known to lead.
     pub(crate) fn leader_url(&self) -> Option<String> {
         let metrics = self.metrics();
         let leader = metrics.current_leader.filter(|leader| *leader != self.id)?;
@@ -107,7 +108,7 @@ impl Host {
         self.generation.fetch_max(known.0, Ordering::AcqRel);
     }
 
-    /// Whether this group has given no token yet.
+    /// Returns whether this group has given no token yet.
     pub(crate) fn is_new(&self) -> bool {
         self.state.read(|state| state.is_new())
     }

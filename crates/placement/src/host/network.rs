@@ -20,20 +20,20 @@ use serde::{Deserialize, Serialize};
 use super::reach::Reach;
 use super::types::{MemberNode, RaftSnapshot, RaftTypes, SnapshotMeta, Vote};
 
-/// The header that says for which data folder a message is meant.
+/// The header with the data folder that a message is meant for.
 pub(crate) const FOLDER: &str = "opencode-placement-folder";
 
-/// A larger answer of a member is refused: answers are a vote and a log id.
+/// The largest answer of a member, in bytes. Answers are a vote and a log id.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// A larger status is refused: a worker takes some 300 bytes.
+/// The largest status, in bytes. A worker takes about 300.
 const MAX_STATUS_BYTES: usize = 16 * 1024 * 1024;
-/// How long a member may take to say who it is.
+/// The timeout for a member's status.
 const STATUS_TIME: Duration = Duration::from_secs(2);
-/// As much as the leader of a heartbeat answers: see the client's own bound.
+/// The largest answer to a call that is passed on, in bytes; the client has the same bound.
 const MAX_PASSED_BYTES: usize = 64 * 1024 * 1024;
-/// The pause before a member that does not answer is asked again.
+/// The pause before a member that does not answer is tried again.
 const BACKOFF: Duration = Duration::from_millis(200);
-/// How long a whole Raft snapshot may take to send and install.
+/// The timeout to send and install a whole Raft snapshot.
 const SNAPSHOT_TIME: Duration = Duration::from_secs(20);
 
 /// A Raft snapshot on the wire. `state` is JSON text as a string.
@@ -44,7 +44,7 @@ pub(crate) struct SentSnapshot {
     pub(crate) state: String,
 }
 
-/// Why a message did not come through.
+/// The reason why a message failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     #[error("{url} does not answer")]
@@ -67,7 +67,7 @@ pub(crate) enum SendError {
 }
 
 impl SendError {
-    /// Whether to back off, or to try again at once: a time-out may be one lost packet.
+    /// Returns whether to back off. A timeout may be one lost packet, so it is retried at once.
     fn away(&self) -> bool {
         match self {
             Self::Away { source, .. } => !source.is_timeout(),
@@ -77,7 +77,7 @@ impl SendError {
     }
 }
 
-/// The way to the other members: HTTP to their internal listeners.
+/// The HTTP client to the other members' internal listeners.
 #[derive(Clone)]
 pub(crate) struct Network {
     client: reqwest::Client,
@@ -97,7 +97,7 @@ impl Network {
         Self { client, secret, reach: Reach::default() }
     }
 
-    /// Sends a request and reads the answer, at most `bound` bytes of it.
+    /// Sends a request and reads at most `bound` bytes of the answer.
     async fn send(
         &self,
         request: reqwest::RequestBuilder,
@@ -121,7 +121,7 @@ impl Network {
         Ok((status, answer))
     }
 
-    /// Asks the member at `url` who it is.
+    /// Gets the status of the member at `url`.
     pub(crate) async fn status(&self, url: &str) -> Result<Status, SendError> {
         let url = format!("{}/placement/status", url.trim_end_matches('/'));
         let request = self.client.request(Method::GET, &url).timeout(STATUS_TIME);
@@ -132,7 +132,7 @@ impl Network {
         serde_json::from_slice(&answer).map_err(|source| SendError::Unreadable { url, source })
     }
 
-    /// Passes the call of a worker or gateway on to the leader at `url`; gives its answer as it came.
+    /// Passes a worker's or gateway's call on to the leader at `url`, and returns the answer unchanged.
     pub(crate) async fn pass_on(
         &self,
         url: &str,
@@ -156,11 +156,11 @@ impl RaftNetworkFactory<RaftTypes> for Network {
     }
 }
 
-/// One other member.
+/// The connection to one other member.
 pub(crate) struct Peer {
     target: u64,
     url: String,
-    /// The folder that the group knows it by.
+    /// The folder that the group has for it.
     folder: FolderId,
     network: Network,
 }
@@ -198,7 +198,7 @@ impl Peer {
         serde_json::from_slice(&answer).map_err(|source| SendError::Unreadable { url, source })
     }
 
-    /// Sends, and takes apart who failed: the way there, or the member itself.
+    /// Sends a message, and tells a failed connection from a failed member.
     async fn call<T: DeserializeOwned, E: std::error::Error + DeserializeOwned>(
         &self,
         path: &str,

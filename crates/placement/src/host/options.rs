@@ -9,55 +9,55 @@ use tasks::TaskGroup;
 
 use super::sweep::ReadyWork;
 
-/// What a member of placement is started with.
+/// The options of a placement member.
 #[derive(Clone)]
 pub struct Options {
-    /// Its number in the group, from 1. Never changes for a data folder, never used again for another.
+    /// Its number in the group, from 1. A data folder keeps its number, and no other folder ever gets it.
     pub id: u64,
-    /// Its own folder, for `placement.redb`; made when missing.
+    /// Its own folder, for `placement.redb`. Created if missing.
     pub data_dir: PathBuf,
-    /// Where the other members reach [`PlacementNode::router`](super::PlacementNode::router), such as
-    /// `http://10.0.0.1:4301`. Kept in the membership of a group that this member founds alone; others name it there.
-    /// Empty where it is not known.
+    /// The URL at which the other members reach [`PlacementNode::router`](super::PlacementNode::router), such
+    /// as `http://10.0.0.1:4301`. Stored in the membership if this member founds a group alone; otherwise the
+    /// group's membership names it. Empty if unknown.
     pub advertise_url: String,
-    /// What new tokens begin with, read from Postgres. The highest one that a leader has counts.
+    /// The generation of new tokens, read from Postgres. A leader uses the highest that it knows.
     pub generation: Generation,
-    /// The secret that members, workers and gateways show each other. Without one the router answers everybody:
-    /// bind it to loopback only.
+    /// The secret that members, workers and gateways share. Without one the router answers everyone, so bind
+    /// it to loopback only.
     pub secret: Option<String>,
-    /// Found a group of this one member at the first start: the embedded default.
+    /// Founds a group of this member alone at the first start: the embedded default.
     pub single: bool,
     /// Times and sizes.
     pub timing: Timing,
-    /// What time it is; leases use its monotonic side only.
+    /// The clock. Leases use only its monotonic side.
     pub clock: Arc<dyn Clock>,
-    /// Where assignments and wakes are announced.
+    /// The signals for assignments and wakes.
     pub signals: Arc<dyn Signals>,
-    /// Which sessions are ready.
+    /// The source of ready sessions.
     pub ready_work: Arc<dyn ReadyWork>,
-    /// Owns the member's tasks; a member that cannot go on stops the role.
+    /// The owner of the member's tasks. A member that cannot continue stops the role.
     pub tasks: TaskGroup,
 }
 
-/// Times and sizes of a member; the defaults are the design's.
+/// Times and sizes of a member. The defaults are those of the design.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// How often a leader shows that it lives.
+    /// The interval of a leader's heartbeats.
     pub heartbeat: Duration,
-    /// The shortest silence of a leader after which another is elected.
+    /// The shortest silence of a leader before an election.
     pub election_min: Duration,
-    /// The longest.
+    /// The longest silence of a leader before an election.
     pub election_max: Duration,
-    /// Silence after which a worker is declared dead.
+    /// The silence after which a worker is declared dead.
     pub suspicion: Duration,
-    /// How often the leader looks for ready sessions.
+    /// The interval at which the leader looks for ready sessions.
     pub sweep: Duration,
-    /// Entries from one Raft snapshot to the next.
+    /// The number of entries between Raft snapshots.
     pub snapshot_every: u64,
-    /// Entries before a Raft snapshot that stay in the log, so that a member that was away shortly needs no
-    /// snapshot.
+    /// The number of entries before a Raft snapshot that stay in the log, so that a briefly absent member
+    /// needs no snapshot.
     pub keep_entries: u64,
-    /// How long a new member may take to catch up before it is taken out again.
+    /// The time in which a new member must catch up, or be removed again.
     pub catch_up: Duration,
 }
 

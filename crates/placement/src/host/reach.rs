@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A member that does not answer for this long is told of: one lost packet is no news.
+/// The silence of a member before it is logged. One lost packet is not worth a line.
 const NEWS_AFTER: Duration = Duration::from_secs(1);
 
-/// Which other members do not answer. Raft tries several times a second and would log each try; here a member that
-/// goes away is one line, and one that comes back another.
+/// The members that do not answer. Raft tries several times a second and would log each failure. Here, a
+/// member that goes away is one line, and its return another.
 #[derive(Clone, Default)]
 pub(crate) struct Reach(Arc<Mutex<BTreeMap<u64, Away>>>);
 
@@ -19,7 +19,7 @@ struct Away {
     told: bool,
 }
 
-/// A change that people want to know of.
+/// A change worth logging.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     Gone,
@@ -27,7 +27,7 @@ enum News {
 }
 
 impl Reach {
-    /// Takes in what became of one message to a member.
+    /// Records the result of one message to a member.
     pub(crate) fn note(&self, member: u64, url: &str, error: Option<&(impl Error + 'static)>) {
         match (self.change(member, error.is_some(), Instant::now()), error) {
             (Some(News::Gone), Some(error)) => {
@@ -61,7 +61,7 @@ impl Reach {
 mod tests {
     use super::*;
 
-    // Finding cluster 9: one member away was 7.5 to 12 KB of log a second.
+    // Finding cluster 9: one absent member caused 7.5 to 12 KB of log a second.
     #[test]
     fn a_member_that_goes_and_comes_is_told_once_each() {
         let (reach, begun) = (Reach::default(), Instant::now());

@@ -22,19 +22,19 @@ use super::leader::{Leading, Refused};
 use super::network::{FOLDER, SentSnapshot};
 use super::types::{RaftSnapshot, RaftTypes};
 
-/// A heartbeat may give back 10,000 leases of some 150 bytes.
+/// The largest request, in bytes. A heartbeat may return 10,000 leases of about 150 bytes.
 const MAX_REQUEST_BYTES: usize = 4 * 1024 * 1024;
-/// 64 entries of 500 commands.
+/// The largest append message, in bytes: 64 entries of 500 commands.
 const MAX_APPEND_BYTES: usize = 64 * 1024 * 1024;
-/// Some million leases.
+/// The largest Raft snapshot, in bytes: about a million leases.
 const MAX_SNAPSHOT_BYTES: usize = 256 * 1024 * 1024;
 
-/// How long the leader may take to answer a call that is passed on: the caller waits 400 ms for a heartbeat, and 2 s
-/// to place.
+/// The leader's timeouts for calls that a follower passes on. The caller waits 400 ms for a heartbeat, and 2
+/// s to place.
 const PASS_BEAT: Duration = Duration::from_millis(250);
 const PASS_PLACE: Duration = Duration::from_millis(1_500);
 
-/// The internal listener's routes. With a secret, every one of them wants it.
+/// Returns the routes of the internal listener. If there is a secret, all of them require it.
 pub(crate) fn router(host: Arc<Host>) -> Router {
     Router::new()
         .route("/placement/heartbeat", post(heartbeat))
@@ -64,7 +64,7 @@ pub(crate) fn router(host: Arc<Host>) -> Router {
         .with_state(host)
 }
 
-/// Compares in constant time, so that the secret cannot be guessed byte by byte.
+/// Checks the secret. Compares in constant time, so that it cannot be guessed byte by byte.
 async fn prove_secret(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
     if let Some(secret) = &host.secret {
         let shown = request.headers().get(header::AUTHORIZATION);
@@ -80,8 +80,8 @@ async fn prove_secret(State(host): State<Arc<Host>>, request: Request, next: Nex
     next.run(request).await
 }
 
-/// A page that a browser shows can send a body of some types to any address. Members, workers and gateways send JSON,
-/// and none of what browsers add.
+/// Refuses requests of browsers: a web page can send some content types to any address. Members, workers and
+/// gateways send JSON, without the headers that browsers add.
 async fn refuse_browsers(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let is_browser =
@@ -104,7 +104,7 @@ async fn refuse_browsers(request: Request, next: Next) -> Response {
     (status, Json(error)).into_response()
 }
 
-/// An answer, or where to ask instead.
+/// Answers, or names the leader to ask instead.
 fn answer<T: Serialize>(host: &Host, result: Result<T, Refused>) -> Response {
     let error = match result {
         Ok(answer) => return Json(answer).into_response(),
@@ -152,8 +152,8 @@ async fn place(
     answer_or_pass_on(&host, &headers, result, ("/placement/place", &request, PASS_PLACE)).await
 }
 
-/// Answers, or, where the leader is another member and the caller cannot reach it, asks that one in the caller's
-/// place. Only once: what is passed on does not ask for it again.
+/// Answers. If another member leads and the caller cannot reach it, asks that member on the caller's behalf,
+/// once: the passed-on call does not ask to be passed on again.
 async fn answer_or_pass_on<T: Serialize>(
     host: &Host,
     headers: &HeaderMap,
@@ -199,7 +199,7 @@ async fn add_member(
     State(host): State<Arc<Host>>,
     Json(request): Json<AddMemberRequest>,
 ) -> Response {
-    // To its end, also when the client goes away: a member must not stay half joined.
+    // Detached, so that it ends even if the client leaves: a member must not stay half joined.
     let added = match leading(&host) {
         Ok(_) => {
             let host = host.clone();
@@ -238,7 +238,7 @@ fn done() -> Value {
     json!({})
 }
 
-/// A message between members.
+/// Parses a message between members.
 fn message<T: DeserializeOwned>(body: &Bytes) -> Result<T, (StatusCode, String)> {
     serde_json::from_slice(body).map_err(|error| {
         tracing::warn!(%error, "a member's message cannot be read; do all have the same version?");
@@ -246,14 +246,14 @@ fn message<T: DeserializeOwned>(body: &Bytes) -> Result<T, (StatusCode, String)>
     })
 }
 
-/// Refuses a message for another data folder than this member's. Its own was lost, or its number is in use twice:
-/// whatever it had voted for and kept is gone, so it must not count as if it remembered.
+/// Refuses a message for another data folder than this member's. Its old folder was lost, or its number is in
+/// use twice. Either way its votes and log are gone, so it must not count as if it remembered them.
 async fn prove_folder(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
     let meant = request.headers().get(FOLDER);
     if meant.is_none_or(|meant| meant.as_bytes() == host.folder.to_string().as_bytes()) {
         return next.run(request).await;
     }
-    // A folder that was written to belongs to a group of its own: then only this message is wrong.
+    // A used folder belongs to its own group; then only this message is wrong.
     if host.raft.is_initialized().await.is_ok_and(|initialized| !initialized) {
         host.displaced.cancel();
     }

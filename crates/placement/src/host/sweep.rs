@@ -9,53 +9,54 @@ use super::job::{Job, Waiter};
 use super::leader::Leading;
 use crate::rules::choose;
 
-/// Locations with ready sessions that one page of a sweep has.
+/// The most Locations with ready sessions in one page of a sweep.
 pub const SWEEP_LIMIT: u32 = 1_000;
 
-/// How long one look at the store may take.
+/// The timeout of one look at the store.
 const LOOK_TIME: Duration = Duration::from_secs(2);
-/// The least time between two sweeps, however often one is asked for.
+/// The shortest time between two sweeps, however often one is requested.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// What the store could not answer; logged, and asked again at the next sweep.
+/// A failure of the store. It is logged, and the next sweep tries again.
 pub type ReadyWorkError = Box<dyn Error + Send + Sync>;
 
-/// The store, as placement sees it: which sessions are ready, and the generation. (The store asks as role
-/// `oc_sched`, which reads ids and nothing else.)
+/// The store, as placement sees it: ready sessions, and the generation. (The store uses the role `oc_sched`,
+/// which can read only ids.)
 #[async_trait]
 pub trait ReadyWork: Send + Sync + 'static {
-    /// One *ready* session of each Location that has any, up to `limit`, in one fixed order of Locations and
-    /// beginning after `after`. The store does not know who holds a Location; placement does, and walks on page by
+    /// Returns one *ready* session of each Location that has any, up to `limit`, in a fixed order of
+    /// Locations, beginning after `after`. The store does not know who holds a Location. Placement does, and
+    /// reads page by page, so that held Locations do not hide the others.
     /// page so that held ones do not hide the others.
     ///
     /// # Errors
-    /// Anything: the sweep goes on at its next tick.
+    /// Any: the sweep continues at its next tick.
     async fn unplaced(
         &self,
         after: Option<&LocationRef>,
         limit: u32,
     ) -> Result<Vec<SessionRef>, ReadyWorkError>;
 
-    /// What new tokens must begin with, as it stands now; a member that becomes leader asks, since it may
-    /// have been raised after the member started (`placement init`, a restore). `None`: not known here.
+    /// Returns the current generation for new tokens. A new leader asks for it, because it may have been
+    /// raised after the member started (`placement init`, a restore). `None`: not known here.
     ///
     /// # Errors
-    /// Anything: a leader of a group that has tokens goes on with its own.
+    /// Any: the leader of a group with tokens continues with its own generation.
     async fn generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
         Ok(None)
     }
 
-    /// What the first tokens of a group that was just founded must begin with: a generation whose tokens outrank every
-    /// fence in the store. Raises it where an earlier group, whose folder was lost, has used the one that there is.
+    /// Returns the generation for the first tokens of a new group: one whose tokens outrank every fence in
+    /// the store. Raises it if an earlier group, whose folder was lost, has used the current one.
     ///
     /// # Errors
-    /// Anything: the new group waits, and leases nothing meanwhile.
+    /// Any: the new group waits, and leases nothing meanwhile.
     async fn first_generation(&self) -> Result<Option<Generation>, ReadyWorkError> {
         self.generation().await
     }
 }
 
-/// What new tokens of the group must begin with.
+/// Returns the generation for the group's new tokens.
 async fn generation(host: &Host) -> Result<Option<Generation>, ReadyWorkError> {
     if host.is_new() {
         host.ready_work.first_generation().await
@@ -64,8 +65,8 @@ async fn generation(host: &Host) -> Result<Option<Generation>, ReadyWorkError> {
     }
 }
 
-/// Brings the leader's generation up to the store's. A group that has minted tokens goes on without the
-/// store's word; one that has not waits for it, for its first tokens must outrank all earlier ones.
+/// Raises the leader's generation to the store's. A group with tokens continues if the store does not answer.
+/// A new group waits, because its first tokens must outrank all earlier ones.
 pub(crate) async fn read_generation(host: &Host) {
     let mut told = false;
     loop {
@@ -90,8 +91,8 @@ pub(crate) async fn read_generation(host: &Host) {
     }
 }
 
-/// Places ready sessions whose Location nobody alive holds: what makes a lost hint cost latency only.
-/// Held Locations are left to their holders, who sweep themselves.
+/// Places ready sessions whose Location no live worker holds. This is why a lost hint costs only latency. The
+/// holders sweep held Locations themselves.
 pub(crate) async fn sweep(host: &Host, leading: &Leading) {
     let mut after: Option<LocationRef> = None;
     let mut failures = 0_u32;
@@ -117,8 +118,8 @@ pub(crate) async fn sweep(host: &Host, leading: &Leading) {
             }
         }
         tokio::time::sleep(BREATH.min(host.timing.sweep)).await;
-        // Where a page was full there is more, also when all of it was held: a wake that was lost among 64,000
-        // running sessions is found within seconds.
+        // After a full page there are more, even if all of it was held. A lost wake among 64,000 running
+        // sessions is found within seconds.
         if !hurry {
             let rest = host.timing.sweep.saturating_sub(BREATH);
             let _ = tokio::time::timeout(rest, leading.sweep_asked()).await;
@@ -135,8 +136,8 @@ fn someone_takes_work(host: &Host, leading: &Leading) -> bool {
     host.state.read(|state| choose(state, &load, &anywhere)).is_some()
 }
 
-/// Asks for a holder for each that has none. Returns where the next page begins (`None`: at the beginning), and
-/// whether this one was full.
+/// Submits a job for each session without a holder. Returns the start of the next page (`None`: the
+/// beginning), and whether this page was full.
 fn place(host: &Host, leading: &Leading, page: Vec<SessionRef>) -> (Option<LocationRef>, bool) {
     let full = page.len() >= SWEEP_LIMIT as usize;
     let mut last = None;
@@ -146,7 +147,7 @@ fn place(host: &Host, leading: &Leading, page: Vec<SessionRef>) -> (Option<Locat
         if host.state.read(|state| state.holder(&location).is_none()) {
             let waiter = Waiter { session: Some(session.session.clone()), tries: 0, reply: None };
             if leading.submit(Job::Place { location, waiter }).is_err() {
-                return (last, false); // the writer is busy: the next sweep begins here
+                return (last, false); // the writer is busy, so the next sweep begins here
             }
         }
         last = next;

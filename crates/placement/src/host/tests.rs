@@ -1,4 +1,4 @@
-//! What only the inside can provoke: entries of a newer build, and damage on disk.
+//! Tests that need internals: entries of a newer build, and damage on disk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ async fn a_command_of_a_newer_build_stops_the_member_now_and_at_every_start() {
     match PlacementNode::start(options(&dir, role.clone())).await {
         Err(NodeError::Stopped { reason, .. }) => assert!(reason.contains("version 2"), "{reason}"),
         Err(error) => panic!("{error}"),
-        // What was committed may have been forgotten (it is written lazily): then Raft finds out again.
+        // The commit mark is written lazily and may be lost; then Raft recovers it.
         Ok(node) => {
             let failure = in_time(role.failed()).await;
             assert!(failure.reason.contains("version 2"), "{failure}");
@@ -157,7 +157,7 @@ async fn a_leader_whose_raft_core_panics_stops_its_role() {
     node.shutdown().await;
 }
 
-/// The folder of member 1 in a group of two that was just founded.
+/// Returns the folder of member 1 in a new group of two.
 async fn folder_of_two() -> TempDir {
     let dir = TempDir::new().expect("a folder");
     let role = TaskGroup::root("test").role("placement");
@@ -170,7 +170,7 @@ async fn folder_of_two() -> TempDir {
     dir
 }
 
-// Finding cluster 13: neither was noticed, since Raft publishes its membership only later.
+// Finding cluster 13: neither was noticed, because Raft publishes its membership only later.
 #[tokio::test]
 async fn a_folder_of_a_group_is_recognised_at_the_start() {
     let dir = folder_of_two().await;

@@ -6,35 +6,35 @@ use placement_api::Heartbeat;
 
 use crate::rules::Load;
 
-/// What a leader heard of its workers, on a clock that runs only while it could have heard them.
+/// A leader's record of its workers' heartbeats, on a clock that runs only while it could have heard them.
 ///
-/// The clock is advanced by the leader's tick, by at most a few ticks at once: a leader that was itself
-/// stopped, or whose machine slept, has learned nothing about its workers and declares nobody dead for it.
+/// The leader's tick advances the clock, by a few ticks at most. A leader that was stopped itself, or whose
+/// machine slept, has learned nothing about its workers and declares none of them dead for it.
 pub(crate) struct Watch {
-    /// Silence after which a worker is declared dead.
+    /// The silence after which a worker is declared dead.
     suspicion: Duration,
-    /// How long this leader has been listening.
+    /// The time that this leader has been listening.
     listened: Duration,
     workers: BTreeMap<Incarnation, Heard>,
 }
 
 struct Heard {
     at: Duration,
-    /// By this leader, and not only inherited from the state.
+    /// This leader heard it; otherwise the entry comes from the state.
     itself: bool,
     said: Said,
 }
 
-/// What a worker said of itself with its last heartbeat.
+/// The content of a worker's last heartbeat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     /// It takes no new Locations.
     pub(crate) draining: bool,
-    /// Drains that it runs.
+    /// Number of drains that it runs.
     pub(crate) busy: u32,
     /// It does not reach the store.
     pub(crate) stranded: bool,
-    /// How long ago the store last answered it.
+    /// The time since the store last answered it.
     pub(crate) store_silent: Duration,
 }
 
@@ -49,9 +49,9 @@ impl Said {
     }
 }
 
-/// A worker whose store answered within this time reaches it. Less than the 4.5 s after which a worker says that it
-/// does not, by more than two workers may notice one failure apart: when the store is away for all, nobody is taken
-/// for one that reaches it.
+/// The longest time since the store's last answer at which a worker counts as reaching it. A worker reports
+/// failure after 4.5 s. The difference exceeds the time between two workers' notice of the same failure, so
+/// if the store is away for all, no worker counts as reaching it.
 const STORE_ANSWERS: Duration = Duration::from_millis(2_500);
 
 impl Watch {
@@ -59,26 +59,26 @@ impl Watch {
         Self { suspicion, listened: Duration::ZERO, workers: BTreeMap::new() }
     }
 
-    /// How often to call [`Watch::advance`].
+    /// Returns the interval at which to call [`Watch::advance`].
     pub(crate) fn tick(suspicion: Duration) -> Duration {
         suspicion / 20
     }
 
-    /// Lets the leader's clock run, by no more than three ticks.
+    /// Advances the leader's clock, by at most three ticks.
     pub(crate) fn advance(&mut self, elapsed: Duration) {
         self.listened += elapsed.min(Self::tick(self.suspicion) * 3);
     }
 
-    /// Takes a heartbeat in.
+    /// Records a heartbeat.
     pub(crate) fn hear(&mut self, incarnation: Incarnation, said: Said) {
         let heard = Heard { at: self.listened, itself: true, said };
         self.workers.insert(incarnation, heard);
     }
 
-    /// The workers among `live` that are silent for longer than the suspicion time. One that this leader
-    /// never heard is counted from when it first looked: a new leader waits a full period.
+    /// Returns the workers in `live` that are silent for longer than the suspicion time. A worker that this
+    /// leader never heard counts from the leader's first look, so a new leader waits a full period.
     pub(crate) fn silent(&mut self, live: &BTreeSet<Incarnation>) -> Vec<Incarnation> {
-        // A heartbeat comes before its registration: what is not live is kept for a while.
+        // A heartbeat comes before its registration, so entries outside `live` are kept for a while.
         let (listened, suspicion) = (self.listened, self.suspicion);
         self.workers.retain(|incarnation, heard| {
             live.contains(incarnation) || listened.saturating_sub(heard.at) <= suspicion * 5
@@ -90,25 +90,25 @@ impl Watch {
         live.iter().copied().filter(|incarnation| self.is_silent(*incarnation)).collect()
     }
 
-    /// Whether a worker is silent for longer than the suspicion time now.
+    /// Returns whether a worker is silent for longer than the suspicion time now.
     pub(crate) fn is_silent(&self, incarnation: Incarnation) -> bool {
         self.workers
             .get(&incarnation)
             .is_some_and(|heard| self.listened.saturating_sub(heard.at) > self.suspicion)
     }
 
-    /// Time since a worker's last heartbeat to this leader.
+    /// Returns the time since a worker's last heartbeat to this leader.
     pub(crate) fn age(&self, incarnation: Incarnation) -> Option<Duration> {
         let heard = self.workers.get(&incarnation).filter(|heard| heard.itself)?;
         Some(self.listened.saturating_sub(heard.at))
     }
 
-    /// What a worker said last.
+    /// Returns the content of a worker's last heartbeat.
     pub(crate) fn said(&self, incarnation: Incarnation) -> Said {
         self.workers.get(&incarnation).map(|heard| heard.said).unwrap_or_default()
     }
 
-    /// Whether a worker was heard lately, takes Locations as far as it says, and reaches the store.
+    /// Returns whether a worker was heard recently, takes Locations, and reaches the store.
     pub(crate) fn is_fit(&self, incarnation: Incarnation) -> bool {
         let said = self.said(incarnation);
         !said.draining
@@ -116,7 +116,7 @@ impl Watch {
             && self.age(incarnation).is_some_and(|age| said.store_silent + age <= STORE_ANSWERS)
     }
 
-    /// What [`crate::rules::choose`] should know.
+    /// Returns the input of [`crate::rules::choose`].
     pub(crate) fn load(&self, live: impl Iterator<Item = Incarnation>) -> Load {
         let quiet_after = self.suspicion * 3 / 5;
         let mut load = Load::default();
@@ -125,7 +125,8 @@ impl Watch {
             if said.draining {
                 load.draining.insert(incarnation);
             }
-            // One without the store gets only what nobody else can take: when all are, it is back for all at once.
+            // A stranded worker is the last choice. If all are stranded, the store will be back for all at
+            // once.
             if said.stranded || self.age(incarnation).is_none_or(|age| age > quiet_after) {
                 load.quiet.insert(incarnation);
             }

@@ -10,22 +10,24 @@ use super::job::{Job, MAX_WAITING, Reply, Waiter};
 use super::leader::Leading;
 use crate::rules::{Batch, Command, Effect, Load, MAX_COMMANDS, choose};
 
-/// Tries to place one Location before its waiter is told to ask again.
+/// The most tries to place one Location before its caller has to ask again.
 const MAX_TRIES: u8 = 3;
 
-/// The leader's only writer: takes what waits, makes one entry of it, and tells who asked.
+/// The leader's only writer: combines the waiting jobs into one entry, and answers the callers.
 ///
-/// One write is under way at a time, so that calls for one Location coalesce: those that come together
+/// Only one write is under way at a time, so calls for the same Location coalesce: calls that arrive together
+/// share a command, and later ones find the holder in the state. The writer ends when a write fails, because
+/// leadership moved.
 /// share a command, later ones find the holder in the state. Ends when a write fails: leadership moved.
 pub(crate) struct Writer<'a> {
     host: &'a Host,
     leading: &'a Leading,
     queue: VecDeque<Job>,
-    /// Locations whose holder died or drains, waiting to be given to others.
+    /// Locations whose holder died or drains, waiting for a new one.
     freed: VecDeque<LocationRef>,
 }
 
-/// What a command was for.
+/// The purpose of a command.
 enum Purpose {
     Place { location: LocationRef, waiters: Vec<Waiter> },
     Register { reply: Reply<()> },
@@ -38,7 +40,7 @@ enum Purpose {
 struct Plan {
     commands: Vec<Command>,
     purposes: Vec<Purpose>,
-    /// Where in `purposes` a Location is being placed.
+    /// The index in `purposes` for each Location that is being placed.
     placing: BTreeMap<LocationRef, usize>,
     load: Load,
 }
@@ -48,7 +50,7 @@ impl<'a> Writer<'a> {
         Self { host, leading, queue: VecDeque::new(), freed: VecDeque::new() }
     }
 
-    /// Runs until a write fails or nobody can send jobs any more.
+    /// Runs until a write fails or all senders are gone.
     pub(crate) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         loop {
             if self.queue.is_empty() && self.freed.is_empty() {
@@ -77,11 +79,11 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes the next entry, at most [`MAX_COMMANDS`] long. Asks that need no entry are answered here.
+    /// Makes the next entry, of at most [`MAX_COMMANDS`] commands. Jobs that need no entry are answered here.
     fn plan(&mut self) -> Plan {
         let load = self.leading.load(self.host);
         let mut plan = Plan { load, ..Plan::default() };
-        // Half an entry for those who wait, so that a dead worker's many Locations do not hold them up.
+        // Waiting callers get half an entry, so that a dead worker's many Locations do not hold them up.
         while let Some(job) = self.queue.front() {
             let limit = if self.freed.is_empty() { MAX_COMMANDS } else { MAX_COMMANDS / 2 };
             if plan.commands.len() + job.commands() > limit {
@@ -125,7 +127,7 @@ impl<'a> Writer<'a> {
                 plan.purposes.push(Purpose::Release { leases, reassign, reply });
             }
             Job::Retire { incarnation } => {
-                // It may have been heard while it waited here.
+                // A heartbeat may have arrived while this job waited.
                 if self.leading.is_silent(incarnation) {
                     plan.commands.push(Command::Retire { incarnation });
                     plan.purposes.push(Purpose::Retire { incarnation });
@@ -142,7 +144,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether there was a worker for it.
+    /// Plans a placement. Returns whether a worker was available.
     fn plan_place(&self, plan: &mut Plan, location: LocationRef, waiter: Option<Waiter>) -> bool {
         if let Some(Purpose::Place { waiters, .. }) =
             plan.placing.get(&location).and_then(|at| plan.purposes.get_mut(*at))
@@ -169,7 +171,7 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Tells everyone what came of the entry.
+    /// Passes the entry's effects on to the callers.
     fn settle(&mut self, purposes: Vec<Purpose>, effects: Vec<Effect>) {
         let mut effects = effects.into_iter();
         for purpose in purposes {
@@ -213,8 +215,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A worker that held no lease has left in order, or had nothing to lose: after a restart its successor runs, and
-    /// a new leader has not heard whether it was draining.
+    /// Logs a worker's end. A worker without leases left in order or had nothing to lose: after a restart its
+    /// successor runs already, and a new leader does not know whether it was draining.
     fn tell_end(&self, incarnation: Incarnation, leases: usize) {
         if leases == 0 {
             tracing::info!(%incarnation, "worker left");
@@ -230,7 +232,7 @@ impl<'a> Writer<'a> {
         news: Option<(Incarnation, FencingToken)>,
     ) {
         let Some(placed) = self.host.held(&location) else {
-            // Whoever got it was retired by the same entry, or was gone before: choose again.
+            // The new holder was retired by the same entry or was already gone: choose again.
             if waiters.is_empty() {
                 self.freed.push_back(location);
                 return;
@@ -271,7 +273,7 @@ impl<'a> Writer<'a> {
 }
 
 impl Host {
-    /// Who holds a Location now.
+    /// Returns the current holder of a Location.
     pub(crate) fn held(&self, location: &LocationRef) -> Option<Placed> {
         self.state.read(|state| {
             let (worker, token) = state.holder(location)?;
@@ -291,7 +293,7 @@ impl Host {
     }
 }
 
-/// Whoever asked may have gone away: then nobody is told.
+/// Answers the caller, if it is still there.
 fn answer<T>(reply: Option<Reply<T>>, with: Result<T, PlacementError>) {
     if let Some(reply) = reply {
         let _ = reply.send(with);

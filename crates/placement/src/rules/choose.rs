@@ -5,20 +5,20 @@ use domain::{Incarnation, LocationRef};
 
 use super::state::{Standing, State};
 
-/// What the leader knows of its workers beside the state: it decides, but is not agreed on.
+/// The leader's own knowledge of its workers. It affects decisions but is not agreed on.
 #[derive(Debug, Clone, Default)]
 pub struct Load {
-    /// Workers that said that they shut down: they get nothing.
+    /// Workers that are shutting down. They get nothing.
     pub draining: BTreeSet<Incarnation>,
-    /// Workers that were not heard lately: they get what nobody else can take.
+    /// Workers that were not heard recently. They get only Locations that no other worker can take.
     pub quiet: BTreeSet<Incarnation>,
-    /// Locations on their way to a worker, not in the state yet.
+    /// Locations on their way to a worker, not yet in the state.
     pub planned: BTreeMap<Incarnation, usize>,
 }
 
-/// Who should get a Location: the worker with the fewest leases for its slots, among those that are
-/// heard, do not drain and have slots. Ties go by a hash of Location and worker, so that they spread,
-/// and so that a new leader decides as the old one did. `None` when nobody takes any.
+/// Chooses the worker for a Location: the one with the fewest leases per slot, among those that are heard, do
+/// not drain and have slots. A hash of Location and worker breaks ties, so that Locations spread and a new
+/// leader decides like the old one. `None` if no worker takes any.
 #[must_use]
 pub fn choose(state: &State, load: &Load, location: &LocationRef) -> Option<Incarnation> {
     let takes = |standing: &&Standing| {
@@ -48,7 +48,8 @@ fn fullness(a: &Standing, b: &Standing, load: &Load) -> Ordering {
     left.cmp(&right)
 }
 
-/// Highest-random-weight hashing (FNV-1a, which is the same in every build and on every machine).
+/// Returns the weight for highest-random-weight hashing (FNV-1a, the same in every build and on every
+/// machine).
 fn affinity(location: &LocationRef, incarnation: Incarnation) -> u64 {
     let words = [location.org.0.as_bytes().as_slice(), location.location.as_str().as_bytes()];
     let bytes = words.into_iter().flatten().chain(incarnation.0.as_bytes());

@@ -2,11 +2,11 @@ use domain::{FencingToken, Generation, Incarnation, LocationRef};
 use placement_api::Worker;
 use serde::{Deserialize, Serialize};
 
-/// The version of the commands that this build writes. A command or field more is a new version, written
-/// only once every member reads it (decision 0027).
+/// The version of the commands that this build writes. A new command or field needs a new version, which is
+/// written only once every member can read it (decision 0027).
 pub const VERSION: u32 = 1;
 
-/// Commands in one Raft entry: bounds what a member applies at once and what one message carries.
+/// The most commands in one Raft entry. Bounds the work of one application and the size of one message.
 pub const MAX_COMMANDS: usize = 500;
 
 /// One Raft entry: commands that are applied together, in order.
@@ -14,28 +14,28 @@ pub const MAX_COMMANDS: usize = 500;
 pub struct Batch {
     /// The version of its commands.
     pub version: u32,
-    /// The proposer's generation. It travels in the entry so that every member makes the same tokens,
-    /// also when their settings differ for a moment; the highest one seen counts.
+    /// The proposer's generation. It is part of the entry, so that every member makes the same tokens even if
+    /// their settings differ for a moment. The highest generation seen so far counts.
     pub generation: Generation,
-    /// What to do.
+    /// The commands.
     pub commands: Commands,
 }
 
 impl Batch {
-    /// A batch of this build's version.
+    /// Makes a batch of this build's version.
     #[must_use]
     pub fn new(generation: Generation, commands: Vec<Command>) -> Self {
         Self { version: VERSION, generation, commands: Commands::Known(commands) }
     }
 }
 
-/// Commands, or what a newer build wrote: kept in the log as it came, refused when it is applied.
+/// Commands, or the output of a newer build, which stays in the log unchanged and is refused when applied.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Commands {
     /// Commands of this build.
     Known(Vec<Command>),
-    /// Something else.
+    /// JSON that this build does not know.
     Unknown(serde_json::Value),
 }
 
@@ -48,28 +48,28 @@ pub enum Command {
         /// The worker.
         worker: Worker,
     },
-    /// An incarnation is declared dead: its leases are free and it never comes back.
+    /// An incarnation is declared dead. Its leases are free, and it never comes back.
     Retire {
-        /// Which.
+        /// The incarnation.
         incarnation: Incarnation,
     },
-    /// Leases a Location, unless someone alive holds it.
+    /// Leases a Location, unless a live worker holds it.
     Assign {
         /// The Location.
         location: LocationRef,
-        /// To whom.
+        /// The new holder.
         incarnation: Incarnation,
     },
-    /// Gives a Location back.
+    /// Returns a Location.
     Release {
         /// The Location.
         location: LocationRef,
-        /// Who gives it.
+        /// The worker that returns it.
         incarnation: Incarnation,
-        /// The lease that ends; a later one is not touched.
+        /// The lease that ends. A later lease stays.
         token: FencingToken,
     },
-    /// Asks the workers of a node to finish and to take nothing new.
+    /// Makes a node's workers finish and take nothing new.
     DrainNode {
         /// The node's name.
         node: String,
@@ -81,17 +81,17 @@ pub enum Command {
     },
 }
 
-/// What a command did, for who proposed it.
+/// The result of a command, for its proposer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Effect {
     /// The worker is known.
     Registered,
-    /// The incarnation was retired before: refused.
+    /// Refused: the incarnation was retired before.
     Superseded,
-    /// The incarnation is retired; these Locations are nobody's now.
+    /// The incarnation is retired, and these Locations are free.
     Retired {
-        /// What it held.
+        /// Its former Locations.
         freed: Vec<LocationRef>,
     },
     /// The lease is new.
@@ -101,7 +101,7 @@ pub enum Effect {
         /// Its token.
         token: FencingToken,
     },
-    /// Someone alive already holds the Location: nothing changed.
+    /// A live worker already holds the Location; nothing changed.
     Held {
         /// The holder.
         incarnation: Incarnation,
@@ -110,17 +110,17 @@ pub enum Effect {
     },
     /// Not assigned: the incarnation is not alive. Choose again.
     NotLive,
-    /// Not assigned: this entry has given the Location away before, and one token has one owner. Ask
-    /// again in another entry.
+    /// Not assigned: this entry already gave the Location away, and a token has only one owner. Ask again in
+    /// another entry.
     SameEntry,
-    /// Whether there was such a lease to end.
+    /// The lease's end.
     Released {
-        /// It ended with this command.
+        /// The lease existed and ended with this command.
         ended: bool,
     },
-    /// The node's workers drain, or no longer do.
+    /// The node drains, or no longer does.
     Drains {
-        /// Whether that is news.
+        /// The command changed the state.
         changed: bool,
     },
 }

@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::command::VERSION;
 use super::state::{Standing, State};
 
-/// A stored state that this build cannot read. The member must not start from it.
+/// The reason why a stored state cannot be read. The member must not start from it.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// Written by a newer build.
+    /// A newer build wrote it.
     #[error("the state has version {0}, this build reads {VERSION}; upgrade this member")]
     UnknownVersion(u32),
-    /// Damaged.
+    /// It is damaged.
     #[error("the state cannot be read; remove this member's data folder and add it again")]
     Unreadable(#[from] serde_json::Error),
 }
 
-/// The state as it is stored and sent: lists, since JSON has no maps by Location.
+/// The stored and sent form of the state. It has lists, because JSON has no maps keyed by Location.
 #[derive(Serialize, Deserialize)]
 struct Image {
     version: u32,
@@ -33,21 +33,21 @@ struct StandingImage {
     worker: Worker,
     version: u64,
     leases: Vec<Lease>,
-    /// Not in images of older builds: then nothing before `version` is remembered.
+    /// Missing in images of older builds; then no ended lease before `version` is known.
     #[serde(default)]
     ended: Vec<(u64, Lease)>,
     #[serde(default)]
     ended_from: Option<u64>,
 }
 
-/// Read first, so that a newer image is refused by its version and not by its shape.
+/// The version, read first so that a newer image is refused by its version and not by its shape.
 #[derive(Deserialize)]
 struct Header {
     version: u32,
 }
 
 impl State {
-    /// The state as JSON text.
+    /// Returns the state as JSON text.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let standing = |standing: &Standing| StandingImage {
@@ -67,10 +67,10 @@ impl State {
         serde_json::to_vec(&image).expect("an image holds only strings, numbers and lists")
     }
 
-    /// Reads a state back.
+    /// Reads a state from JSON text.
     ///
     /// # Errors
-    /// [`ImageError`] when it is of a newer build or damaged.
+    /// [`ImageError`] if it comes from a newer build or is damaged.
     pub fn from_image(bytes: &[u8]) -> Result<Self, ImageError> {
         let Header { version } = serde_json::from_slice(bytes)?;
         if version != VERSION {

@@ -1,13 +1,12 @@
-//! The rules of placement, pure: `(state, index, batch) → state, effects`. No I/O, no clock, no
-//! randomness, so that every member comes to the same state and a test can replay any history.
+//! The pure rules of placement: `(state, index, batch) → state, effects`. No I/O, no clock, no randomness, so
+//! that every member reaches the same state and a test can replay any history.
 //!
 //! ```text
 //! Register ─▶ worker ─Assign─▶ lease(token = generation, index) ─Release | Retire─▶ nobody's
 //! ```
 //!
-//! Invariant I10: at most one owner per Location and token, and the tokens of a Location only grow.
-//! Absent on purpose: who is alive. That is for the leader to watch; here it is only
-//! told, with [`Command::Retire`].
+//! Invariant I10: a Location and token have at most one owner, and the tokens of a Location only grow.
+//! Absent on purpose: deciding who is alive. The leader watches that and reports it with [`Command::Retire`].
 
 mod choose;
 mod command;

@@ -5,17 +5,19 @@ use placement_api::{Lease, LeaseChanges, Worker};
 
 use super::command::{Batch, Command, Commands, Effect, VERSION};
 
-/// Retired incarnations that are remembered, to answer *superseded*. An older one that comes back is
-/// taken for a new worker without leases: its old tokens stay outranked, so this costs nothing but words.
+/// The most retired incarnations that are remembered, to answer *superseded*. An older one that comes back
+/// counts as a new worker without leases. Its old tokens stay outranked, so that does no harm.
 pub const MAX_RETIRED: usize = 10_000;
 
-/// Ended leases that a worker's standing remembers, to tell it what it lost without a whole list.
+/// The most ended leases that are remembered per worker, so that it can learn its losses without a whole
+/// list.
 pub const MAX_ENDED: usize = 256;
 
-/// Why an entry cannot be applied. The member stops: going on would make its state differ.
+/// The reason why an entry cannot be applied. The member stops, because its state would differ from the
+/// others'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// Written by a newer build.
+    /// A newer build wrote it.
     #[error(
         "entry {index} has commands of version {version}, this build reads {VERSION}; upgrade this member"
     )]
@@ -25,13 +27,13 @@ pub enum ApplyError {
         /// Its version.
         version: u32,
     },
-    /// The version is known and the commands are not: damage, or a build that forgot to raise its version.
+    /// The version is known but the commands are not: damage, or a build that forgot to raise its version.
     #[error("the commands of entry {index} cannot be read by this build; upgrade this member")]
     Unreadable {
         /// The entry.
         index: u64,
     },
-    /// No token can be made.
+    /// The generation and index do not fit into a token.
     #[error("generation {generation} and index {index} make no token; found a new group")]
     OutOfTokens {
         /// The generation.
@@ -41,16 +43,16 @@ pub enum ApplyError {
     },
 }
 
-/// A worker that is not declared dead, with what it holds.
+/// A worker that is not declared dead, with its leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// The worker.
     pub worker: Worker,
-    /// Grows with every change of its leases, across leaders and generations: the token of the entry
-    /// that changed them.
+    /// Grows with every change of its leases, across leaders and generations: the token of the entry that
+    /// changed them.
     pub version: u64,
     pub(super) leases: BTreeMap<LocationRef, FencingToken>,
-    /// The newest leases that ended, each with the version that ended it.
+    /// The newest ended leases, each with the version that ended it.
     pub(super) ended: VecDeque<(u64, Lease)>,
     /// All leases that ended after this version are in `ended`.
     pub(super) ended_from: u64,
@@ -62,7 +64,7 @@ impl Standing {
         Self { worker, version, leases, ended, ended_from: version }
     }
 
-    /// What changed since `known`; `None` when that is not remembered and a whole list is needed.
+    /// Returns the changes since `known`; `None` if they are no longer remembered and a whole list is needed.
     #[must_use]
     pub fn changes_since(&self, known: u64) -> Option<LeaseChanges> {
         if known < self.ended_from || known > self.version {
@@ -85,13 +87,13 @@ impl Standing {
         }
     }
 
-    /// How many Locations it holds.
+    /// Returns the number of Locations that it holds.
     #[must_use]
     pub fn count(&self) -> usize {
         self.leases.len()
     }
 
-    /// What it holds.
+    /// Returns its leases.
     #[must_use]
     pub fn leases(&self) -> Vec<Lease> {
         let lease = |(location, token): (&LocationRef, &FencingToken)| Lease {
@@ -102,7 +104,7 @@ impl Standing {
     }
 }
 
-/// All that placement agrees on. Small: a worker is some 200 bytes, a lease some 150.
+/// The state that the members agree on. Small: a worker takes about 200 bytes, a lease about 150.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     pub(super) generation: Generation,
@@ -130,7 +132,7 @@ impl State {
     /// Applies the entry at `index`: one effect per command, in order.
     ///
     /// # Errors
-    /// [`ApplyError`]: nothing is changed, and the member must stop.
+    /// [`ApplyError`]: nothing has changed, and the member must stop.
     pub fn apply(&mut self, index: u64, batch: &Batch) -> Result<Vec<Effect>, ApplyError> {
         if batch.version != VERSION {
             return Err(ApplyError::UnknownVersion { index, version: batch.version });
@@ -146,66 +148,66 @@ impl State {
         Ok(commands.iter().map(|command| entry.command(command)).collect())
     }
 
-    /// What tokens begin with now.
+    /// Returns the generation of new tokens.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Who holds a Location, with the lease's token.
+    /// Returns the holder of a Location, with the lease's token.
     #[must_use]
     pub fn holder(&self, location: &LocationRef) -> Option<(&Worker, FencingToken)> {
         let standing = self.workers.get(self.holders.get(location)?)?;
         standing.leases.get(location).map(|token| (&standing.worker, *token))
     }
 
-    /// A worker, unless it was declared dead or never heard of.
+    /// Returns a worker, unless it was declared dead or never heard.
     #[must_use]
     pub fn worker(&self, incarnation: Incarnation) -> Option<&Standing> {
         self.workers.get(&incarnation)
     }
 
-    /// All workers that were not declared dead.
+    /// Returns all workers that were not declared dead.
     pub fn workers(&self) -> impl Iterator<Item = &Standing> {
         self.workers.values()
     }
 
-    /// Whether the group has had no worker yet, and so has given no token.
+    /// Returns whether the group has had no worker yet, and so has given no token.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.workers.is_empty() && self.retired.is_empty()
     }
 
-    /// Whether an incarnation was declared dead (of those that are remembered).
+    /// Returns whether an incarnation was declared dead, as far as that is remembered.
     #[must_use]
     pub fn is_retired(&self, incarnation: Incarnation) -> bool {
         self.gone.contains(&incarnation)
     }
 
-    /// Whether a node was asked to drain.
+    /// Returns whether a node drains.
     #[must_use]
     pub fn is_drained(&self, node: &str) -> bool {
         self.drained.contains(node)
     }
 
-    /// The nodes that were asked to drain.
+    /// Returns the nodes that drain.
     pub fn drained(&self) -> impl Iterator<Item = &str> {
         self.drained.iter().map(String::as_str)
     }
 
-    /// How many Locations are leased.
+    /// Returns the number of leased Locations.
     #[must_use]
     pub fn leases(&self) -> usize {
         self.holders.len()
     }
 }
 
-/// One entry on its way into the state.
+/// One entry while it is applied.
 struct Entry<'a> {
     state: &'a mut State,
-    /// What every lease that this entry gives is proved by.
+    /// The token of every lease that this entry gives.
     token: FencingToken,
-    /// Locations that this entry has given away: once each, or one token would have two owners.
+    /// Locations that this entry has given away. Each only once, or one token would have two owners.
     given: BTreeSet<LocationRef>,
 }
 
@@ -227,7 +229,7 @@ impl Entry<'_> {
         }
     }
 
-    /// The version of a worker whose leases this entry changes.
+    /// Returns the version for workers whose leases this entry changes.
     fn version(&self) -> u64 {
         self.token.0.cast_unsigned()
     }

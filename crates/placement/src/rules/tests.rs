@@ -143,7 +143,7 @@ fn ties_spread_and_do_not_depend_on_the_order() {
     assert_eq!(chosen.len(), 4);
 }
 
-/// What a random history is made of: who and where by small numbers, so that they meet.
+/// A step of a random history. Workers and Locations are small numbers, so that they collide.
 #[derive(Debug, Clone)]
 enum Step {
     Register(u8),
@@ -186,7 +186,7 @@ fn command(state: &State, step: &Step) -> Option<Command> {
     })
 }
 
-/// Each holder by Location, and each lease by holder, say the same.
+/// Asserts that holders by Location and leases by holder agree.
 fn assert_whole(state: &State) {
     let mut from_workers = BTreeMap::new();
     for standing in state.workers() {
@@ -212,7 +212,7 @@ proptest! {
         let mut mirrors: BTreeMap<Incarnation, (u64, BTreeMap<LocationRef, FencingToken>)> = BTreeMap::new();
         let mut retired = BTreeSet::new();
         for (raise, entry) in history {
-            // A raised generation comes with a new log: its indices begin again.
+            // A raised generation comes with a new log, whose indices begin again.
             if raise == 2 && index > 20 {
                 generation += 1;
                 index = 0;
@@ -220,7 +220,7 @@ proptest! {
             index += 1;
             let commands: Vec<_> = entry.iter().filter_map(|step| command(&state, step)).collect();
             let before = state.clone();
-            // A member with an old setting may propose: the highest generation counts.
+            // A member with an old setting may propose; the highest generation counts.
             let proposed = Generation(if raise == 1 { 0 } else { generation });
             let batch = Batch::new(proposed, commands.clone());
             let mut twin = State::from_image(&state.image()).expect("readable");
@@ -251,7 +251,8 @@ proptest! {
                 let same = before.worker(incarnation).map(Standing::leases) == Some(standing.leases());
                 let in_order = if same { known <= standing.version } else { known < standing.version };
                 prop_assert!(in_order, "version {} after {}", standing.version, known);
-                // A worker hears of only some versions; what it is told then is all that happened since.
+                // A worker sees only some versions. The changes that it gets then cover everything since its
+                // last one.
                 if index % 3 == u64::from(incarnation.0.as_bytes()[15]) % 3 {
                     let (known, leases) = mirrors.entry(incarnation).or_default();
                     let all: BTreeMap<_, _> =
@@ -312,7 +313,7 @@ fn a_worker_is_told_only_what_changed_of_its_leases() {
     assert_eq!(standing(&state).changes_since(0), None, "a worker that knows nothing gets all");
     assert_eq!(standing(&state).changes_since(known + 1_000), None, "nor is the future known");
 
-    // More ends than are remembered.
+    // End more leases than are remembered.
     let mut index = 300;
     for _ in 0..=MAX_ENDED {
         let (_, held) = state.holder(&location(7)).expect("held");

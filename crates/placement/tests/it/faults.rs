@@ -1,4 +1,4 @@
-//! Leaders and workers die again and again under load; what everyone was told must still fit together (I10).
+//! Leaders and workers die repeatedly under load. All answers must still be consistent (I10).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -14,11 +14,11 @@ use crate::harness::{FakeWorker, Running, World, client, place, request, until};
 const LOCATIONS: usize = 40;
 const ROUNDS: usize = 3;
 
-/// Everything that anybody was told: who holds what by which token.
+/// All answers so far: who holds what by which token.
 #[derive(Default)]
 struct Told {
     owners: BTreeMap<(LocationRef, FencingToken), Incarnation>,
-    /// The last token that the one asker was told, by Location.
+    /// The last token in the asker's answers, by Location.
     last: BTreeMap<LocationRef, FencingToken>,
     wrong: Vec<String>,
     answers: usize,
@@ -43,7 +43,7 @@ impl Told {
     }
 }
 
-/// Asks for one Location after the other, for ever; records what it is told.
+/// Asks for one Location after another, forever, and records the answers.
 fn ask_around(world: &World, placement: Arc<dyn Placement>) -> Arc<Mutex<Told>> {
     let told: Arc<Mutex<Told>> = Arc::default();
     let record = told.clone();
@@ -91,7 +91,7 @@ async fn whoever_dies_no_token_has_two_owners_and_tokens_only_grow() {
         let at = leader(&members).await;
         terms.insert(members[at].node.status().term);
         let dying = workers.remove(0);
-        // In turns: the worker first, the leader first, both at once.
+        // Kill in turns: the worker first, the leader first, both at once.
         let gone = members.remove(at);
         let id = gone.id;
         if round % 2 == 0 {
@@ -102,7 +102,7 @@ async fn whoever_dies_no_token_has_two_owners_and_tokens_only_grow() {
         let fresh = format!("worker-{}", round + 3);
         workers.push(FakeWorker::start(&world, &fresh, all.clone()).await);
         members.push(world.member(id, port, dir.path()).await);
-        // Every other time the next leader gets to declare the worker dead.
+        // Every other time, the next leader gets to declare the worker dead.
         if round % 2 == 1 {
             let gone = dying.incarnation();
             let at = leader(&members).await;
@@ -115,7 +115,7 @@ async fn whoever_dies_no_token_has_two_owners_and_tokens_only_grow() {
     let at = leader(&members).await;
     terms.insert(members[at].node.status().term);
 
-    // Faults have stopped: every Location finds a worker that lives, and they agree.
+    // Faults have stopped: every Location finds a live worker, and all answers agree.
     let live: BTreeSet<Incarnation> = workers.iter().map(FakeWorker::incarnation).collect();
     let mut settled = BTreeMap::new();
     for nth in 0..LOCATIONS {
@@ -138,7 +138,7 @@ async fn whoever_dies_no_token_has_two_owners_and_tokens_only_grow() {
             assert_eq!(settled.get(&lease.location), expected);
         }
     }
-    // A run in which nothing happened proves nothing.
+    // A run without answers proves nothing.
     while told.lock().expect("no panic under it").answers <= 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -1,4 +1,4 @@
-//! Three members over loopback HTTP: the leader dies, workers die with it, members come and go.
+//! Three members over loopback HTTP: the leader and workers die, members join and leave.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ async fn a_new_leader_keeps_leases_and_waits_before_it_declares_anyone_dead() {
     }
     let of_dead = before.iter().filter(|placed| placed.worker == dies.worker).count();
     assert!((5..=25).contains(&of_dead), "{of_dead} of 30");
-    // Also in the process of a member that does not lead.
+    // The same holds in the process of a follower.
     for member in &members {
         let placed = member.node.local().place(request(3)).await.expect("held");
         assert_eq!(placed, before[3]);
@@ -105,7 +105,7 @@ async fn a_member_that_was_away_gets_the_raft_snapshot_when_the_log_is_purged() 
     let back = world.member(id, port, dir.path()).await;
     let caught_up = until(&back.node, |status| status.leases == 80).await;
     assert!(caught_up.applied >= ahead.purged);
-    // It has them from its own disk too, and is as good a leader as any.
+    // It also has them on its own disk, and can lead.
     back.stop().await;
     let back = world.member(id, port, dir.path()).await;
     until(&back.node, |status| status.leases == 80).await;
@@ -147,7 +147,7 @@ async fn members_come_and_go_and_one_that_is_not_there_does_no_harm() {
     let status = until(&members[0].node, |status| status.members.len() == 3).await;
     assert!(status.members.iter().all(|member| member.id != 4));
 
-    // The founder, which leads, is removed: the others go on with what it knew.
+    // The founder, which leads, is removed. The others continue with its state.
     admin(&members).remove_member(1).await.expect("removed");
     let first = members.remove(0);
     first.stop().await;
@@ -199,7 +199,7 @@ async fn a_leader_without_a_majority_does_not_answer() {
         assert!(Instant::now() < end, "it goes on alone");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // Nobody is declared dead by a leader that cannot know.
+    // A leader that cannot know declares no worker dead.
     one.kill().await;
     tokio::time::sleep(SUSPICION * 2).await;
     assert_eq!(leader.node.status().workers.len(), 1);
@@ -209,7 +209,7 @@ async fn a_leader_without_a_majority_does_not_answer() {
     leader.stop().await;
 }
 
-/// Waits until the leader answers no more, since no majority answers it.
+/// Waits until the leader stops answering because it has no majority.
 async fn until_alone(leader: &Running) {
     let end = Instant::now() + PATIENCE;
     while leader.node.local().place(request(1)).await.is_ok() {
@@ -218,7 +218,7 @@ async fn until_alone(leader: &Running) {
     }
 }
 
-// Finding cluster 2: a member whose folder was lost was taken back under its number, without a word.
+// Finding cluster 2: a member whose folder was lost silently rejoined under its number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_with_an_emptied_folder_does_not_count() {
     let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
@@ -234,12 +234,12 @@ async fn a_member_with_an_emptied_folder_does_not_count() {
     let failure = within(PATIENCE, empty.role.failed()).await;
     assert!(failure.reason.contains(&format!("placement remove {id}")), "{failure}");
 
-    // By their numbers two of three are there.
+    // By their numbers, two of three members are present.
     let other_port = other.stop().await;
     until_alone(&leader).await;
     assert_eq!(empty.node.status().applied, 0, "nothing was sent to it");
 
-    // As the sentence says: its number goes, and a new one comes.
+    // The remedy in the message: remove the number, add a new member.
     let other = world.member(other_id, other_port, dir.path()).await;
     assert_eq!(place(&leader.node.local(), 1).await, placed);
     empty.stop().await;
@@ -302,7 +302,7 @@ async fn a_follower_passes_calls_on_to_the_leader() {
     }
 }
 
-// Finding security 8: `raft/vote` took any content type, so a page in a browser could reach it.
+// Finding security 8: `raft/vote` accepted any content type, so a web page could call it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_internal_listener_refuses_browsers_and_forms() {
     let (world, dir) = (World::mortal(), TempDir::new().expect("a folder"));

@@ -14,14 +14,14 @@ use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::net::TcpListener;
 
 pub(crate) const SECRET: &str = "a cluster secret";
-/// Nothing here takes as long on a busy machine.
+/// The longest wait in any test, generous even for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// In a [`World::mortal`]: many times what a heartbeat may be late on a busy machine.
+/// The suspicion time in [`World::mortal`]: many times a heartbeat's delay on a busy machine.
 pub(crate) const SUSPICION: Duration = Duration::from_secs(2);
-/// How often a worker is heard of.
+/// The interval of a fake worker's heartbeats.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// Shorter than the design's, so that tests are short; but nobody is dead who is only slow.
+/// Returns shorter times than the design's, so that tests are short but slow workers do not count as dead.
 pub(crate) fn timing() -> Timing {
     Timing {
         heartbeat: Duration::from_millis(150),
@@ -46,7 +46,7 @@ pub(crate) fn request(nth: usize) -> PlaceRequest {
     PlaceRequest { location: location(nth), session: Some(session(nth).session) }
 }
 
-/// The store's part: sessions that are ready, as the test says.
+/// The store's part: the ready sessions that the test sets.
 #[derive(Default)]
 pub(crate) struct Ready(pub(crate) Mutex<Vec<SessionRef>>);
 
@@ -67,7 +67,7 @@ impl ReadyWork for Ready {
     }
 }
 
-/// What all members of a test share.
+/// The shared parts of all members in a test.
 pub(crate) struct World {
     pub(crate) signals: Arc<InProcess>,
     pub(crate) ready: Arc<Ready>,
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// One in which silent workers are declared dead.
+    /// Makes a world in which silent workers are declared dead.
     pub(crate) fn mortal() -> Self {
         let mut world = Self::new();
         world.timing.suspicion = SUSPICION;
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// A group of one, without HTTP.
+    /// Starts a group of one, without HTTP.
     pub(crate) async fn single(&self, dir: &Path) -> PlacementNode {
         let options = Options { single: true, ..self.options(1, "http://unused", dir) };
         let node = PlacementNode::start(options).await.expect("starts");
@@ -116,7 +116,7 @@ impl World {
         node
     }
 
-    /// A member that is served at `port` (0: any that is free).
+    /// Starts a member that is served at `port` (0: any free one).
     pub(crate) async fn member(&self, id: u64, port: u16, dir: &Path) -> Running {
         let listener = bound(port).await;
         let port = listener.local_addr().expect("bound").port();
@@ -133,7 +133,7 @@ impl World {
         Running { id, port, url, node, role, tasks }
     }
 
-    /// Members 1 to `count`, founded as one group, with a leader.
+    /// Starts members 1 to `count` as one group, with a leader.
     pub(crate) async fn group(&self, count: u64, dir: &Path) -> Vec<Running> {
         let mut members = Vec::new();
         for id in 1..=count {
@@ -148,7 +148,7 @@ impl World {
     }
 }
 
-/// A listener at `port` (0: any that is free). Where it was stopped, somebody else may be for a moment.
+/// Binds `port` (0: any free one). After a stop, another process may use it for a moment.
 async fn bound(port: u16) -> TcpListener {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -160,13 +160,13 @@ async fn bound(port: u16) -> TcpListener {
     }
 }
 
-/// A member with its listener.
+/// A member and its listener.
 pub(crate) struct Running {
     pub(crate) id: u64,
     pub(crate) port: u16,
     pub(crate) url: String,
     pub(crate) node: PlacementNode,
-    /// Fails when the member cannot go on.
+    /// Fails when the member cannot continue.
     pub(crate) role: TaskGroup,
     tasks: TaskGroup,
 }
@@ -195,7 +195,7 @@ pub(crate) fn client(members: &[Running]) -> Arc<HttpPlacement> {
     Arc::new(HttpPlacement::new(urls(members), Some(SECRET.to_owned())))
 }
 
-/// Places, as often as it takes while a leader is elected.
+/// Places, with retries while a leader is elected.
 pub(crate) async fn place(placement: &dyn Placement, nth: usize) -> Placed {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -207,7 +207,7 @@ pub(crate) async fn place(placement: &dyn Placement, nth: usize) -> Placed {
     }
 }
 
-/// Sends a heartbeat, as often as it takes while a leader is elected.
+/// Sends a heartbeat, with retries while a leader is elected.
 pub(crate) async fn hear(placement: &dyn Placement, beat: Heartbeat) -> HeartbeatReply {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -236,7 +236,7 @@ pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) 
     tokio::time::timeout(limit, future).await.expect("in time")
 }
 
-/// What a worker knows from its heartbeats.
+/// A worker's knowledge from its heartbeats.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) version: u64,
@@ -247,7 +247,7 @@ pub(crate) struct Known {
     pub(crate) beats: u32,
 }
 
-/// A worker that does nothing but send heartbeats.
+/// A worker that only sends heartbeats.
 pub(crate) struct FakeWorker {
     pub(crate) worker: Worker,
     pub(crate) known: Arc<Mutex<Known>>,
@@ -268,7 +268,7 @@ pub(crate) fn beat(worker: &Worker, known: u64) -> Heartbeat {
 }
 
 impl FakeWorker {
-    /// Starts to send, and waits until it is known.
+    /// Starts the heartbeats, and waits until the worker is known.
     pub(crate) async fn start(world: &World, name: &str, placement: Arc<dyn Placement>) -> Self {
         let tasks = world.tasks.child(name);
         let this = Self { worker: worker(name), known: Arc::default(), tasks };
@@ -308,7 +308,7 @@ impl FakeWorker {
         self.worker.incarnation
     }
 
-    /// It falls silent, as after SIGKILL.
+    /// Silences the worker, like SIGKILL.
     pub(crate) async fn kill(&self) {
         self.tasks.shutdown(Duration::ZERO).await;
     }

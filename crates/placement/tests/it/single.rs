@@ -127,7 +127,7 @@ async fn calls_for_one_location_share_one_lease() {
 async fn ready_work_that_nobody_asks_for_is_found_by_the_sweep() {
     let (world, dir) = (World::new(), TempDir::new().expect("a folder"));
     let node = world.single(dir.path()).await;
-    // More than two pages, and the first ones are held already.
+    // More than two pages, the first of which are already held.
     let all: Vec<_> = (0..2_500).map(session).collect();
     *world.ready.0.lock().expect("no panic under it") = all;
     let one = FakeWorker::start(&world, "one", Arc::new(node.local())).await;
@@ -276,12 +276,12 @@ async fn a_stranded_worker_hands_over_only_to_one_that_is_not() {
     };
     says(&one, 100, false, Vec::new()).await;
     let lease = place(&local, 1).await.lease;
-    // The store is away for all: two has only not noticed yet.
+    // The store is away for all; worker two just has not noticed yet.
     says(&two, 3_400, false, Vec::new()).await;
     assert!(!says(&one, 4_500, true, Vec::new()).await.hand_over);
     says(&two, 4_600, true, Vec::new()).await;
     assert!(!says(&one, 4_700, true, Vec::new()).await.hand_over);
-    // It is back for two.
+    // The store is back for worker two.
     says(&two, 300, false, Vec::new()).await;
     assert!(says(&one, 5_000, true, Vec::new()).await.hand_over);
     says(&one, 5_500, true, vec![lease.clone()]).await;
@@ -316,11 +316,12 @@ async fn a_heartbeat_brings_only_what_changed() {
     node.shutdown().await;
 }
 
-// Finding store 20: pages of held sessions were a second apart, so a lost wake among 64,000 came a minute late.
+// Finding store 20: pages of held sessions were a second apart, so a lost wake among 64,000 came a minute
+// late.
 #[tokio::test]
 async fn a_sweep_walks_past_held_locations_without_a_rest() {
     let (mut world, dir) = (World::new(), TempDir::new().expect("a folder"));
-    // The rest between two sweeps: longer than any test waits.
+    // The pause between two sweeps is longer than any test waits.
     world.timing.sweep = std::time::Duration::from_hours(1);
     let node = world.single(dir.path()).await;
     let one = worker("one");
@@ -339,7 +340,7 @@ async fn a_sweep_walks_past_held_locations_without_a_rest() {
     let late = session(99_999);
     *world.ready.0.lock().expect("no panic under it") =
         held.into_iter().chain([late.clone()]).collect();
-    // A worker that registers asks for a sweep.
+    // A worker that registers triggers a sweep.
     node.local().heartbeat(beat(&worker("two"), 0)).await.expect("registered");
     until(&node, |status| status.leases == 3_501).await;
     node.shutdown().await;
