@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 use crate::caller::{Caller, Patience};
 use crate::{Member, PlacementError, Status};
 
-/// Adding a member waits until it has caught up.
+/// The patience for changes: adding a member waits until it has caught up.
 const CHANGE: Patience = Patience { each: Duration::from_secs(30), whole: Duration::from_secs(35) };
 const ASK: Patience = Patience { each: Duration::from_secs(2), whole: Duration::from_secs(5) };
 
-/// What an operator asks of placement: `opencode-cloud placement …` and `nodes …`.
+/// The operator's client of placement: `opencode-cloud placement …` and `nodes …`.
 pub struct PlacementAdmin {
     caller: Caller,
 }
 
 impl PlacementAdmin {
-    /// A client of the members whose internal listeners answer at `peers`.
+    /// Makes a client of the members whose internal listeners are at `peers`.
     #[must_use]
     pub fn new(peers: Vec<String>, secret: Option<String>) -> Self {
         Self { caller: Caller::new(peers, secret) }
     }
 
-    /// The leader's view of the group; a member's own when nobody leads.
+    /// Returns the leader's view of the group, or a member's own view if there is no leader.
     ///
     /// # Errors
     /// `Unreachable` when no member answers.
@@ -43,11 +43,11 @@ impl PlacementAdmin {
         best.ok_or(last)
     }
 
-    /// Founds a group of these members, at the first of the configured peers. Only once per group: raise
-    /// the generation first, so that tokens of an earlier group are outranked.
+    /// Founds a group of these members, through the first configured peer. Only once per group. Raise the
+    /// generation first, so that its tokens outrank those of an earlier group.
     ///
     /// # Errors
-    /// `Invalid` when the member already belongs to a group or is not among `members`.
+    /// `Invalid` if the member already belongs to a group or is not among `members`.
     pub async fn init(&self, members: &[Member]) -> Result<(), PlacementError> {
         let Some(peer) = self.caller.peers().first() else {
             return Err(PlacementError::Invalid {
@@ -68,26 +68,26 @@ impl PlacementAdmin {
     /// Adds a member, waits until it has the state, and gives it a vote.
     ///
     /// # Errors
-    /// `Invalid` when it does not catch up, another change is under way, or the id is taken by another URL.
+    /// `Invalid` if it does not catch up, another change is under way, or the id belongs to another URL.
     pub async fn add_member(&self, id: u64, url: &str) -> Result<(), PlacementError> {
         let body = json!({ "id": id, "url": url });
         self.caller.lead::<Value>("/placement/members", &body, CHANGE).await.map(drop)
     }
 
-    /// Removes a member for good: its id may not be used again with its data folder.
+    /// Removes a member for good: neither its id nor its data folder may be used again.
     ///
     /// # Errors
-    /// `Invalid` when it is not a member, is the last one, or another change is under way.
+    /// `Invalid` if it is not a member or is the last one, or if another change is under way.
     pub async fn remove_member(&self, id: u64) -> Result<(), PlacementError> {
         let path = format!("/placement/members/{id}/remove");
         self.caller.lead::<Value>(&path, &json!({}), CHANGE).await.map(drop)
     }
 
-    /// Asks all workers of a node to finish at their next boundary and to give their Locations back;
-    /// it gets no new ones until [`Self::undrain_node`].
+    /// Makes all workers of a node finish at their next boundary and return their Locations. The node gets no
+    /// new ones until [`Self::undrain_node`].
     ///
     /// # Errors
-    /// `Invalid` when the name is not one.
+    /// `Invalid` if the name is not valid.
     pub async fn drain_node(&self, node: &str) -> Result<(), PlacementError> {
         self.node(node, "drain").await
     }
@@ -95,7 +95,7 @@ impl PlacementAdmin {
     /// Lets a drained node take Locations again.
     ///
     /// # Errors
-    /// As [`Self::drain_node`].
+    /// Those of [`Self::drain_node`].
     pub async fn undrain_node(&self, node: &str) -> Result<(), PlacementError> {
         self.node(node, "undrain").await
     }
@@ -107,7 +107,7 @@ impl PlacementAdmin {
     }
 }
 
-/// Whether a node's name can be used in a path and read by people.
+/// Checks that a node's name is safe in a path and readable.
 ///
 /// # Errors
 /// `Invalid` with the rule.

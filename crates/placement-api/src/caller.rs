@@ -10,28 +10,28 @@ use tokio::time::Instant;
 use crate::candidates::Candidates;
 use crate::{NotLeader, PASS_ON, PlacementError};
 
-/// A larger answer is refused: a worker's leases are some 130 bytes each.
+/// The largest answer, in bytes. A worker's leases take about 130 bytes each.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
-/// How long a member may take before the next one is asked too: a member in the same network answers in a few
-/// milliseconds, and one that is dark must not use up a heartbeat's 400.
+/// The wait for a member before the next one is asked too. A member in the same network answers in a few
+/// milliseconds, and a dead one must not use up a heartbeat's 400.
 const HEDGE: Duration = Duration::from_millis(60);
-/// How long the leader may take before another member is asked to pass the call on to it.
+/// The wait for the leader before another member is asked to pass the call on to it.
 const PASS_ON_AFTER: Duration = Duration::from_millis(150);
 
-/// How long to try.
+/// The timeouts of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// For one request to one member.
+    /// The timeout of one request to one member.
     pub(crate) each: Duration,
-    /// For all of it.
+    /// The timeout of the whole call.
     pub(crate) whole: Duration,
 }
 
 /// Finds the leader among the members.
 ///
-/// The last known leader is asked first, then whoever a member names, then the others from where the last call found
-/// somebody; each while those before it are still under way. A call may reach several members: only the leader acts
-/// on it, and acting twice on one call is harmless for all that is asked here.
+/// It asks the last known leader first, then any leader that a member names, then the others, starting with
+/// the last one that answered. Each is asked while earlier requests are still under way. A call may reach
+/// several members; only the leader acts on it, and acting twice does no harm for any of these calls.
 pub(crate) struct Caller {
     client: Client,
     peers: Vec<String>,
@@ -39,12 +39,13 @@ pub(crate) struct Caller {
     found: Mutex<Found>,
 }
 
-/// What the last call left behind.
+/// The members that the last call found.
 #[derive(Default)]
 struct Found {
-    /// Who led. Kept when it does not answer in time, since asking it first costs [`HEDGE`] at most.
+    /// The last leader. Kept even if it does not answer in time, because asking it first costs at most
+    /// [`HEDGE`].
     leader: Option<String>,
-    /// The last member that answered at all, by its place among the peers.
+    /// The index of the last member that answered at all.
     answered: usize,
 }
 
@@ -72,7 +73,7 @@ impl Caller {
         &self.peers
     }
 
-    /// Asks the leader, for `patience.whole` at the most.
+    /// Asks the leader, within `patience.whole`.
     pub(crate) async fn lead<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -84,7 +85,7 @@ impl Caller {
         let mut candidates = self.candidates(begun);
         let mut under_way = FuturesUnordered::new();
         let mut tried = Vec::new();
-        // One at a time: the leader may be slow because it has much to do.
+        // Only one at a time, because the leader may be slow from load.
         let mut passing = false;
         let mut next_at = begun;
         loop {
@@ -137,7 +138,7 @@ impl Caller {
         }
     }
 
-    /// Asks one member, leader or not.
+    /// Asks one member, whether it leads or not.
     pub(crate) async fn one<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -174,14 +175,14 @@ impl Caller {
         }
     }
 
-    /// Who may be asked, in order.
+    /// Returns the members to ask, in order.
     fn candidates(&self, now: Instant) -> Candidates {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, from) = self.peers.split_at(found.answered.min(self.peers.len()));
         Candidates::new(found.leader.iter().chain(from).chain(before), now)
     }
 
-    /// `peer` has answered; as the leader, where it is `leader`.
+    /// Records that `peer` answered; if it is `leader`, as the leader.
     fn remember(&self, peer: &str, leader: Option<&String>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = self.peers.iter().position(|known| known == peer) {
@@ -192,7 +193,7 @@ impl Caller {
         }
     }
 
-    /// `peer` says that it does not lead.
+    /// Records that `peer` does not lead.
     fn forget(&self, peer: &str) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.leader.take_if(|leader| leader == peer);
@@ -234,7 +235,7 @@ async fn answer<T: DeserializeOwned>(
         )
     } else {
         match serde_json::from_slice(&bytes) {
-            // Another member may be able to do it.
+            // Another member may succeed.
             Ok(PlacementError::Unreachable { reason }) => Answer::Failed(reason),
             Ok(error) => Answer::Refused(error),
             Err(_) => Answer::Failed(format!("answered {status}")),

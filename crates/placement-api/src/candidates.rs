@@ -2,28 +2,29 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause before a member that could not help is asked again.
+/// The pause before a member that failed is asked again.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The members that one call may ask, and when. Does no I/O and reads no clock.
 ///
-/// A member is *under way* from [`Candidates::pick`] until what came of it is told, and is never asked twice at once.
+/// A request to a member is *under way* from [`Candidates::pick`] until its result is reported. A member
+/// never has two requests at once.
 pub(crate) struct Candidates {
     all: Vec<Candidate>,
-    /// A member that another one has just named as the leader: it is asked at once.
+    /// A member that another one has just named as the leader. It is asked at once.
     named: Option<usize>,
 }
 
 struct Candidate {
     url: String,
-    /// How often it was asked.
+    /// The number of requests to it.
     asks: u32,
-    /// From when it may be asked; `None` while a request is under way.
+    /// The time from which it may be asked; `None` while a request is under way.
     free_at: Option<Instant>,
 }
 
 impl Candidates {
-    /// Those of `urls`, each once, in this order.
+    /// Makes candidates from `urls`, each once, in this order.
     pub(crate) fn new<'a>(urls: impl Iterator<Item = &'a String>, now: Instant) -> Self {
         let mut candidates = Self { all: Vec::new(), named: None };
         for url in urls {
@@ -46,7 +47,8 @@ impl Candidates {
         &self.all[at].url
     }
 
-    /// The member to ask now, if there is one: who was just named, or, if it is `due`, the one that was asked least.
+    /// Returns the member to ask now, if any: the one that was just named, or, if `due`, the one that was
+    /// asked least.
     pub(crate) fn pick(&mut self, now: Instant, due: bool) -> Option<usize> {
         let is_free = |candidate: &Candidate| candidate.free_at.is_some_and(|free| free <= now);
         let named = self.named.take().filter(|at| is_free(&self.all[*at]));
@@ -60,18 +62,18 @@ impl Candidates {
         Some(at)
     }
 
-    /// When the next member may be asked; `None` while all are under way.
+    /// Returns the time when the next member may be asked; `None` while all requests are under way.
     pub(crate) fn free_at(&self) -> Option<Instant> {
         self.all.iter().filter_map(|candidate| candidate.free_at).min()
     }
 
-    /// A member could not be asked.
+    /// Records that a request to a member failed.
     pub(crate) fn failed(&mut self, at: usize, now: Instant) {
         self.all[at].free_at = Some(now + PAUSE);
     }
 
-    /// A member does not lead, and names who does. From `pass_at` on it may be asked to pass the call on, for which
-    /// it is worth asking again while the leader is under way.
+    /// Records that a member does not lead, and the leader that it names. From `pass_at` on, it may be asked
+    /// to pass the call on, so it is worth asking again while the leader's request is under way.
     pub(crate) fn elsewhere(
         &mut self,
         at: usize,

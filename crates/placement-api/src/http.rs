@@ -7,30 +7,30 @@ use tokio::time::Instant;
 use crate::caller::{Caller, Patience};
 use crate::{Heartbeat, HeartbeatReply, PlaceRequest, Placed, Placement, PlacementError};
 
-/// A heartbeat must be over before the next is due: [`crate::HEARTBEAT`].
+/// A heartbeat must end before the next is due: [`crate::HEARTBEAT`].
 const BEAT: Patience =
     Patience { each: Duration::from_millis(400), whole: Duration::from_millis(400) };
-/// A prompt waits for this, and is found by the sweep anyway.
+/// A prompt waits for this call. If it fails, the sweep finds the prompt.
 const PLACE: Patience =
     Patience { each: Duration::from_millis(1_000), whole: Duration::from_millis(2_000) };
 
-/// Calls to place that one client has under way at once; more wait their turn, within their own 2 s. After
-/// a failover a gateway may have thousands: all at once they would take from the leader the time that it
-/// needs to answer any of them.
+/// The most concurrent calls to place per client. More calls wait, within their own 2 s. After a failover a
+/// gateway may have thousands; all at once, they would take the time that the leader needs to answer any.
 const MAX_PLACING: usize = 64;
 
-/// Placement over HTTP: asks the last known leader first, then the other members while that one is under way, and
-/// follows whom they name. A leader that this process cannot reach is asked through another member.
+/// Placement over HTTP. Asks the last known leader first, then the other members while that request is under
+/// way, and follows the leader that they name. If this process cannot reach the leader, another member passes
+/// the call on.
 ///
-/// A call is bounded: a heartbeat 400 ms, placing 2 s. Cheap to share behind an `Arc`.
+/// Calls are bounded: a heartbeat to 400 ms, placing to 2 s. Cheap to share behind an `Arc`.
 pub struct HttpPlacement {
     caller: Caller,
     placing: Semaphore,
 }
 
 impl HttpPlacement {
-    /// A client of the members whose internal listeners answer at `peers`, such as
-    /// `http://10.0.0.1:4301`. Connects when it is first used.
+    /// Makes a client of the members whose internal listeners are at `peers`, such as `http://10.0.0.1:4301`.
+    /// Connects on first use.
     #[must_use]
     pub fn new(peers: Vec<String>, secret: Option<String>) -> Self {
         Self { caller: Caller::new(peers, secret), placing: Semaphore::new(MAX_PLACING) }

@@ -1,13 +1,13 @@
-//! What workers and gateways ask of placement, and how they ask it.
+//! The requests of workers and gateways to placement, and their client.
 //!
 //! ```text
 //! worker ──heartbeat──▶ placement ──leases──▶ worker
 //! gateway ──place──▶ placement ──holder──▶ gateway
 //! ```
 //!
-//! Invariant: a lease is advice about who should work; what proves it is the [`FencingToken`] in every
-//! write. Silence from placement stops nothing that runs.
-//! Absent on purpose: openraft, and any rule of placement; those are in `placement`.
+//! Invariant: a lease is advice about who should work. The proof is the [`FencingToken`] in every write.
+//! Silence from placement stops no running work.
+//! Absent on purpose: openraft, and all rules of placement; those are in `placement`.
 
 mod admin;
 mod caller;
@@ -26,65 +26,65 @@ pub use http::HttpPlacement;
 use serde::{Deserialize, Serialize};
 pub use status::{Member, NotLeader, Status, WorkerStatus};
 
-/// How long a worker may be silent before it is declared dead; also a lease's time to live, counted by
-/// the holder from before the heartbeat that renewed it.
+/// The silence after which a worker is declared dead. Also a lease's lifetime, which the holder counts from
+/// before the heartbeat that renewed it.
 pub const SUSPICION: Duration = Duration::from_secs(2);
 
-/// How often a worker sends its heartbeat.
+/// The interval of a worker's heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// The header with which a caller asks a member that does not lead to pass its call on to the leader, once: for a
-/// worker that reaches the other members and not the leader.
+/// The header that asks a follower to pass a call on to the leader, once: for a worker that reaches the
+/// followers but not the leader.
 pub const PASS_ON: &str = "opencode-placement-pass-on";
 
-/// A worker process as placement knows it.
+/// A worker process, as placement knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
     /// This life of the process.
     pub incarnation: Incarnation,
-    /// The machine's name for people and for `nodes drain NAME`.
+    /// The machine's name, for people and for `nodes drain NAME`.
     pub node: String,
-    /// Where its internal listener answers, such as `http://127.0.0.1:4201`.
+    /// The URL of its internal listener, such as `http://127.0.0.1:4201`.
     pub url: String,
-    /// How many drains it runs at once.
+    /// The number of drains that it can run at once.
     pub slots: u32,
 }
 
 /// A Location given to one incarnation of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// What is leased.
+    /// The Location.
     pub location: LocationRef,
-    /// What proves it in the store.
+    /// The token that proves the lease in the store.
     pub token: FencingToken,
 }
 
 /// One heartbeat of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// The worker.
+    /// The `version` of the last reply that it processed; 0 at first.
     pub worker: Worker,
-    /// The `version` of the last reply that it took in; 0 at first.
+    /// Locations that it returns: idle ones, or all of them when it drains.
     pub known: u64,
-    /// Locations that it gives back: idle ones, or all of them when it drains.
+    /// It is shutting down and takes no new Locations.
     pub released: Vec<Lease>,
-    /// It takes no new Locations: it is shutting down.
+    /// The number of drains that it runs now.
     pub draining: bool,
-    /// Drains that it runs right now.
+    /// It accepts [`HeartbeatReply::changes`] in place of a whole list.
     pub busy: u32,
     /// It takes [`HeartbeatReply::changes`] in place of a whole list.
     #[serde(default)]
     pub deltas: bool,
-    /// Milliseconds since it asked the store something that was answered.
+    /// Milliseconds since the store last answered it.
     #[serde(default)]
     pub store_silent_ms: u64,
-    /// It does not reach the store, although it tries: its sessions stand still until others take them.
+    /// It tries to reach the store and cannot. Its sessions stand still until other workers take them.
     #[serde(default)]
     pub stranded: bool,
 }
 
 impl Heartbeat {
-    /// A heartbeat of a worker that gives nothing back, runs nothing and reaches the store.
+    /// Makes a heartbeat of a worker that returns nothing, runs nothing and reaches the store.
     #[must_use]
     pub fn new(worker: Worker, known: u64) -> Self {
         Self {
@@ -103,93 +103,93 @@ impl Heartbeat {
 /// The changes of a worker's leases from one version to another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseChanges {
-    /// Leases that are new. One that replaces a lost lease of the same Location is here too.
+    /// New leases, including one that replaces a lost lease of the same Location.
     pub gained: Vec<Lease>,
-    /// Leases that ended.
+    /// Ended leases.
     pub lost: Vec<Lease>,
 }
 
 /// The answer to a heartbeat.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HeartbeatReply {
-    /// Changes with every change of this worker's leases.
+    /// A number that changes with every change of this worker's leases.
     pub version: u64,
-    /// All its leases, where `changes` cannot say what is new; `None` when nothing changed since `known`.
+    /// All its leases, if `changes` cannot express the difference; `None` if nothing changed since `known`.
     pub leases: Option<Vec<Lease>>,
-    /// What changed since `known`, for a worker that asked for [`Heartbeat::deltas`]. With thousands of leases a whole
-    /// list is hundreds of kilobytes for one that is new.
+    /// The changes since `known`, for a worker that sets [`Heartbeat::deltas`]. With thousands of leases, a
+    /// whole list is hundreds of kilobytes for one new lease.
     #[serde(default)]
     pub changes: Option<LeaseChanges>,
     /// Placement asks it to drain (`placement drain`): finish at the next boundary and release.
     pub drain: bool,
-    /// Another worker reaches the store and this one does not: give all Locations back at once.
+    /// Another worker reaches the store and this one does not: return all Locations at once.
     #[serde(default)]
     pub hand_over: bool,
 }
 
 impl HeartbeatReply {
-    /// The answer that nothing is new at `version`.
+    /// Makes the reply that nothing has changed since `version`.
     #[must_use]
     pub fn unchanged(version: u64) -> Self {
         Self { version, leases: None, changes: None, drain: false, hand_over: false }
     }
 }
 
-/// Asks for the holder of a Location, and to lease it when nobody holds it.
+/// A request for the holder of a Location, which leases the Location if it has none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlaceRequest {
     /// The Location.
     pub location: LocationRef,
-    /// The session that waits there; its wake is forwarded to the holder.
+    /// The waiting session, whose wake is forwarded to the holder.
     pub session: Option<SessionId>,
 }
 
-/// Who holds a Location.
+/// The holder of a Location.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// The holder.
+    /// The worker.
     pub worker: Worker,
     /// Its lease.
     pub lease: Lease,
 }
 
-/// Why placement did not answer as asked.
+/// The reason why a request to placement failed.
 #[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum PlacementError {
-    /// No member answered, or there is no leader yet. Ask again; what runs goes on.
+    /// No member answered, or there is no leader yet. Retry; running work continues.
     #[error("placement cannot be reached: {reason}")]
     Unreachable {
-        /// What was tried.
+        /// The attempts.
         reason: String,
     },
     /// No live worker takes Locations. Start one.
     #[error("no worker is ready to take work; start one or wait for one to come back")]
     NoWorker,
-    /// The incarnation was declared dead: it must start over with a fresh one.
+    /// The incarnation was declared dead. It must continue as a new one.
     #[error("this worker was declared dead; it continues as a new incarnation")]
     Superseded,
-    /// Not a valid request.
+    /// The request is not valid.
     #[error("{reason}")]
     Invalid {
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         reason: String,
     },
 }
 
-/// Placement, as workers and gateways see it: in this process or over HTTP.
+/// Placement as workers and gateways use it, in this process or over HTTP.
 #[async_trait]
 pub trait Placement: Send + Sync + 'static {
-    /// Keeps a worker alive and tells it its leases. Not a log entry.
+    /// Keeps a worker alive and returns its leases. Makes no log entry.
     ///
     /// # Errors
-    /// [`PlacementError::Superseded`] when the incarnation is dead; `Unreachable` is not a reason to stop.
+    /// [`PlacementError::Superseded`] if the incarnation is dead. `Unreachable` is no reason to stop.
     async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatReply, PlacementError>;
 
-    /// Finds the holder of a Location, leasing it first when nobody alive holds it, and forwards the
+    /// Returns the holder of a Location, leasing it first if no live worker holds it, and forwards the
     /// session's wake to it.
     ///
     /// # Errors
-    /// `NoWorker` or `Unreachable`: the work stays *ready* in the store and is found by the sweep.
+    /// `NoWorker` or `Unreachable`: the work stays *ready* in the store, and the sweep finds it.
     async fn place(&self, request: PlaceRequest) -> Result<Placed, PlacementError>;
 }

@@ -1,4 +1,4 @@
-//! How the client finds the leader, against small servers that play the members.
+//! Tests of how the client finds the leader, against small servers that play the members.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 enum Role {
     Leads,
-    /// A follower: names its leader, or passes on to it what asks for that.
+    /// A follower: names its leader, or passes a call on if asked to.
     Follows(Option<String>),
     Names(Option<String>),
     Hangs,
@@ -140,13 +140,14 @@ async fn a_frozen_leader_and_a_stale_answer_do_not_keep_it_from_the_new_one() {
     assert_eq!(frozen.asked.load(Ordering::Relaxed), 1);
 }
 
-/// The answer to a heartbeat may be late on a busy machine, but never comes while two dark members are waited for.
+/// Sends a heartbeat. On a busy machine the answer may be late, but a client that waits for two dead members
+/// gets none.
 async fn beats(client: &HttpPlacement, incarnation: Incarnation) -> Result<(), PlacementError> {
     let beat = placement_api::Heartbeat::new(placed(incarnation).worker, 0);
     client.heartbeat(beat).await.map(drop)
 }
 
-// Finding cluster 5: two dark members first, and nobody found the leader.
+// Finding cluster 5: with two dead members first, the client never found the leader.
 #[tokio::test]
 async fn a_heartbeat_finds_the_leader_behind_dark_members() {
     let incarnation = Incarnation::random();
@@ -163,7 +164,7 @@ async fn a_heartbeat_finds_the_leader_behind_dark_members() {
     assert_eq!(dark.asked.load(Ordering::Relaxed), 1, "later calls begin where one ended");
 }
 
-// Finding cluster 6: a leader that members see and workers do not.
+// Finding cluster 6: a leader that members reach and workers do not.
 #[tokio::test]
 async fn a_leader_out_of_reach_is_asked_through_a_follower() {
     let incarnation = Incarnation::random();

@@ -12,15 +12,15 @@ use serde::de::DeserializeOwned;
 
 /// Log entries by index.
 pub(crate) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
-/// Everything else that a member must not forget.
+/// All other durable data of a member.
 pub(crate) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 
-/// Memory for pages of the file: a log of some thousand small entries.
+/// The page cache of the file, in bytes. The log has a few thousand small entries.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 const CHECK_BYTES: usize = 8;
 
-/// Why a member's data folder cannot be used. It stops: a member that forgot its vote or log may undo
-/// what the group has agreed on.
+/// The reason why a member's data folder cannot be used. The member stops: if it forgot its vote or log, it
+/// could undo the group's decisions.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The file cannot be opened, read or written.
@@ -30,35 +30,35 @@ pub enum DiskError {
     Database {
         /// The file.
         path: PathBuf,
-        /// What the database said.
+        /// The database's error.
         #[source]
         source: Box<redb::Error>,
     },
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("placement's data folder {path} cannot be made")]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A record is not what was written.
+    /// A record differs from the one that was written.
     #[error(
         "`{what}` in placement's data is damaged; remove this member, delete its data folder and add it again under a new id"
     )]
     Damaged {
-        /// Which record.
+        /// The record.
         what: String,
     },
-    /// The folder is another member's.
+    /// The folder belongs to another member.
     #[error(
         "this data folder belongs to placement member {found}, not to {wanted}; give each member its own"
     )]
     OtherMember {
-        /// Who wrote it.
+        /// The member that wrote it.
         found: u64,
-        /// Who was to use it.
+        /// The member that was started.
         wanted: u64,
     },
     /// The member is shutting down.
@@ -66,7 +66,7 @@ pub enum DiskError {
     Closed,
 }
 
-/// A failure inside a transaction; gets its path on the way out.
+/// An error inside a transaction. The caller adds the path.
 pub(crate) enum Failure {
     Redb(Box<redb::Error>),
     Disk(DiskError),
@@ -78,9 +78,9 @@ impl<E: Into<redb::Error>> From<E> for Failure {
     }
 }
 
-/// One member's durable data: log, vote, what is purged, Raft snapshot. A file of redb.
+/// One member's durable data: log, vote, purge mark, Raft snapshot. A file of redb.
 pub(crate) struct Disk {
-    /// Taken out by [`Disk::close`], so that the file is free when a member has shut down, whoever
+    /// Taken out by [`Disk::close`], so that the file is free once a member has shut down, even if something
     /// inside Raft still holds a handle.
     database: RwLock<Option<Database>>,
     path: PathBuf,
@@ -88,7 +88,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Opens or makes the file in `folder`, and proves that it is member `id`'s.
+    /// Opens or creates the file in `folder`, and checks that it is member `id`'s.
     pub(crate) async fn open(folder: &Path, id: u64) -> Result<Arc<Self>, DiskError> {
         let folder = folder.to_owned();
         let path = folder.join("placement.redb");
@@ -119,12 +119,12 @@ impl Disk {
         Ok(Arc::new(Self { database: RwLock::new(Some(database)), path: named, folder }))
     }
 
-    /// Which folder this is: a new one has a new id.
+    /// Returns the folder's id. A new folder has a new id.
     pub(crate) fn folder(&self) -> FolderId {
         self.folder
     }
 
-    /// Runs a read transaction off the async threads.
+    /// Runs a read transaction on a blocking thread.
     pub(crate) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&ReadTransaction) -> Result<T, Failure> + Send + 'static,
@@ -132,8 +132,8 @@ impl Disk {
         self.with(move |database| work(&database.begin_read()?)).await
     }
 
-    /// Runs a write transaction off the async threads, and commits it: to the platter when `durability`
-    /// says so.
+    /// Runs a write transaction on a blocking thread and commits it. `durability` decides whether the commit
+    /// waits for the disk.
     pub(crate) async fn write<T: Send + 'static>(
         self: &Arc<Self>,
         durability: Durability,
@@ -205,7 +205,7 @@ impl Disk {
     }
 }
 
-/// Whose folder it is and its own id; both are written when the file is new.
+/// Returns the member and the id of the folder. A new file gets both.
 fn identify(database: &Database, id: u64) -> Result<(u64, FolderId), Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_durability(Durability::Immediate)?;
@@ -218,7 +218,7 @@ fn identify(database: &Database, id: u64) -> Result<(u64, FolderId), Failure> {
     Ok(identity)
 }
 
-/// Reads a record, or writes `first` where there is none.
+/// Reads a record, or writes `first` if it does not exist.
 fn record<T: Serialize + DeserializeOwned>(
     meta: &mut redb::Table<'_, &'static str, &'static [u8]>,
     key: &'static str,
@@ -232,7 +232,7 @@ fn record<T: Serialize + DeserializeOwned>(
     Ok(first)
 }
 
-/// A panic in there is ours: it is passed on. A runtime that ends has no thread for it.
+/// Runs on a blocking thread and passes panics on. When the runtime shuts down, it never returns.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DiskError> + Send + 'static,
 ) -> Result<T, DiskError> {
@@ -245,7 +245,7 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// JSON with its hash before it, so that a flipped bit is seen and not voted on.
+/// Returns JSON with its hash in front, so that a flipped bit is detected and never voted on.
 pub(crate) fn seal(value: &impl Serialize) -> Vec<u8> {
     let json = serde_json::to_vec(value).expect("what Raft stores is plain data");
     let mut sealed = crate::fnv::hash(json.iter().copied()).to_be_bytes().to_vec();
@@ -253,7 +253,7 @@ pub(crate) fn seal(value: &impl Serialize) -> Vec<u8> {
     sealed
 }
 
-/// Reads what [`seal`] made.
+/// Reads the output of [`seal`].
 pub(crate) fn unseal<T: DeserializeOwned>(what: &str, sealed: &[u8]) -> Result<T, DiskError> {
     let damaged = || DiskError::Damaged { what: what.to_owned() };
     let (check, json) = sealed.split_at_checked(CHECK_BYTES).ok_or_else(damaged)?;

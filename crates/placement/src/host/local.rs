@@ -10,10 +10,10 @@ use placement_api::{
 use super::Host;
 use super::leader::{Leading, Refused};
 
-/// As long as over HTTP: see [`HttpPlacement`].
+/// The same limit as over HTTP: see [`HttpPlacement`].
 const BEAT_TIME: Duration = Duration::from_millis(400);
 const PLACE_TIME: Duration = Duration::from_secs(2);
-/// The pause before a member that knows no leader looks again.
+/// The pause before a member without a known leader looks again.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// [`Placement`] in the process of a member: direct while it leads, over HTTP to the leader otherwise.
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 #[derive(Clone)]
 pub struct LocalPlacement {
     host: Arc<Host>,
-    /// The way to the others, made anew when the members change.
+    /// The client to the other members; rebuilt when the members change.
     others: Arc<Mutex<Option<Others>>>,
 }
 
@@ -30,7 +30,7 @@ impl LocalPlacement {
         Self { host, others: Arc::default() }
     }
 
-    /// A client of the other members, if there are any.
+    /// Returns a client of the other members, if there are any.
     fn others(&self) -> Option<Arc<HttpPlacement>> {
         let metrics = self.host.metrics();
         let nodes = metrics.membership_config.nodes();
@@ -49,7 +49,7 @@ impl LocalPlacement {
         others.as_ref().map(|others| others.client.clone())
     }
 
-    /// Waits until this member leads or knows who does.
+    /// Waits until this member leads or knows the leader.
     async fn way(&self) -> Way {
         loop {
             if let Some(leading) = self.host.leading() {

@@ -19,14 +19,14 @@ use super::types::{MemberNode, Metrics, Raft};
 use super::{Host, Options, Timing, router};
 
 const SUPERVISE: TaskKind = TaskKind::new("placement", OnError::StopRole, OnCancel::Wait);
-/// How long the task may take to notice that it shall stop.
+/// The longest time for the task to stop.
 const STOP_TIME: Duration = Duration::from_secs(2);
-/// The pause before a leader that could not write tries to lead again.
+/// The pause before a leader whose write failed tries to lead again.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Entries in one message to another member.
+/// The most entries in one message to another member.
 const MAX_APPEND_ENTRIES: u64 = 64;
 
-/// Why a member cannot run. None heals by itself.
+/// The reason why a member cannot run. None goes away by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// Its data cannot be used.
@@ -35,15 +35,15 @@ pub enum NodeError {
     /// The times contradict each other.
     #[error("placement's times do not fit together: heartbeat < election_min < election_max")]
     Timing(#[source] Box<openraft::ConfigError>),
-    /// Its log or state cannot be used, or the file failed while it ran.
+    /// Its log or state cannot be used, or the file failed at run time.
     #[error("placement member {id} stopped: {reason}")]
     Stopped {
-        /// Which member.
+        /// The member.
         id: u64,
-        /// What happened, with what to do.
+        /// The cause and the remedy.
         reason: String,
     },
-    /// The group knows this member's number by another data folder.
+    /// The group knows this member's number with another data folder.
     #[error(
         "the data folder of placement member {id} is new, and the group knows the number {id} by another one: its \
          folder was lost, and with it what the member has voted for; run `placement remove {id}`, then start a member \
@@ -53,12 +53,12 @@ pub enum NodeError {
         /// Its number.
         id: u64,
     },
-    /// A folder of a group of several was started as a group of one.
+    /// A folder from a larger group was started as a group of one.
     #[error(
         "this data folder belongs to a group of {members} members; start it with --placement-peers"
     )]
     NotSingle {
-        /// How many.
+        /// The number of members.
         members: usize,
     },
 }
@@ -72,11 +72,11 @@ pub struct PlacementNode {
 }
 
 impl PlacementNode {
-    /// Opens the member's data and starts it. It answers from when [`PlacementNode::router`] is served;
-    /// with `single` it founds its group at the first start and leads within moments.
+    /// Opens the member's data and starts it. It answers once [`PlacementNode::router`] is served. With
+    /// `single` it founds its group at the first start and leads within moments.
     ///
     /// # Errors
-    /// [`NodeError`]: the data folder cannot be used. Without other members it starts all the same.
+    /// [`NodeError`]: the data folder cannot be used. It starts even if the other members are absent.
     pub async fn start(options: Options) -> Result<Self, NodeError> {
         let Options { id, timing, secret, .. } = &options;
         let disk = Disk::open(&options.data_dir, *id).await?;
@@ -146,7 +146,7 @@ impl PlacementNode {
         Ok((raft, state))
     }
 
-    /// The members as Raft has them on disk. Its metrics say nothing of them in the first moments.
+    /// Returns the members that Raft has on disk. Its metrics do not have them at first.
     async fn members(&self) -> Result<BTreeMap<u64, MemberNode>, NodeError> {
         let members = self.host.raft.with_raft_state(|state| {
             let membership = state.membership_state.effective().membership();
@@ -156,16 +156,17 @@ impl PlacementNode {
         members.await.map_err(|error| stopped(error.to_string()))
     }
 
-    /// Where the group knows this member, if that is not where it says that it is: the others reach it there.
+    /// Returns the URL that the group has for this member, if that differs from `advertised`: the others use
+    /// that one.
     pub(super) async fn known_elsewhere(&self, advertised: &str) -> Option<String> {
-        // A Raft that has ended is told by its supervisor.
+        // If Raft has ended, the supervisor reports it.
         let mut members = self.members().await.ok()?;
         let several = members.len() > 1;
         let node = members.remove(&self.host.id).filter(|_| several && !advertised.is_empty())?;
         (node.addr != advertised).then_some(node.addr)
     }
 
-    /// The embedded default: a group of this member.
+    /// Founds a group of this member alone: the embedded default.
     async fn found_alone(&self, url: String) -> Result<(), NodeError> {
         let stopped = |reason: String| NodeError::Stopped { id: self.host.id, reason };
         let founded = self.host.raft.is_initialized().await;
@@ -179,27 +180,27 @@ impl PlacementNode {
         founded.map_err(|error| stopped(error.to_string()))
     }
 
-    /// Placement for this process: direct while this member leads, over HTTP otherwise.
+    /// Returns placement for this process: direct while this member leads, over HTTP otherwise.
     #[must_use]
     pub fn local(&self) -> LocalPlacement {
         self.local.clone()
     }
 
-    /// What to serve on the internal listener, at the URL that the group knows.
+    /// Returns the router for the internal listener, to serve at the URL that the group knows.
     pub fn router(&self) -> Router {
         router::router(self.host.clone())
     }
 
-    /// What this member knows of the group.
+    /// Returns this member's view of the group.
     #[must_use]
     pub fn status(&self) -> Status {
         self.host.status()
     }
 
-    /// Founds a group with this member in it, as `POST /placement/init` does.
+    /// Founds a group that includes this member, like `POST /placement/init`.
     ///
     /// # Errors
-    /// As [`placement_api::PlacementAdmin::init`].
+    /// Those of [`placement_api::PlacementAdmin::init`].
     pub async fn init(&self, members: &[Member]) -> Result<(), placement_api::PlacementError> {
         match self.host.found(members).await {
             Ok(()) => Ok(()),
@@ -211,20 +212,21 @@ impl PlacementNode {
         }
     }
 
-    /// Waits until this member leads and answers, or knows who does.
+    /// Waits until this member leads and answers, or knows the leader.
     pub async fn ready(&self) {
         let mut metrics = self.host.raft.metrics();
         loop {
             if self.host.leading().is_some() || self.host.leader_url().is_some() {
                 return;
             }
-            // A leader answers a moment after it is elected: the metrics say nothing about that.
+            // A leader answers a moment after its election, which the metrics do not show.
             let _ = tokio::time::timeout(PAUSE / 10, metrics.changed()).await;
             tokio::time::sleep(PAUSE / 50).await;
         }
     }
 
-    /// Stops the member and frees its data folder. Leases stay: the others, or the next start, go on.
+    /// Stops the member and frees its data folder. Leases stay; the other members or the next start take
+    /// over.
     pub async fn shutdown(&self) {
         self.tasks.shutdown(STOP_TIME).await;
         self.host.set_leading(None);
@@ -252,7 +254,7 @@ fn config(timing: &Timing) -> Result<openraft::Config, NodeError> {
     config.validate().map_err(|error| NodeError::Timing(Box::new(error)))
 }
 
-/// Leads whenever Raft says so. Ends with the role, or with the error that ended Raft.
+/// Leads whenever Raft elects this member. Ends with the role, or with the error that ended Raft.
 async fn supervise(host: Arc<Host>, cancel: CancellationToken) -> Result<(), NodeError> {
     let mut metrics = host.raft.metrics();
     loop {
@@ -284,12 +286,12 @@ async fn supervise(host: Arc<Host>, cancel: CancellationToken) -> Result<(), Nod
             return ended(&host).await;
         }
         tracing::info!(id = host.id, "placement no longer leads");
-        // Whatever comes next, it must not come a hundred thousand times a second.
+        // Whatever happens next must not repeat a hundred thousand times a second.
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Why Raft ended. Its last metrics do not say so after a panic.
+/// Returns the reason why Raft ended. Its last metrics do not show a panic.
 async fn ended(host: &Host) -> Result<(), NodeError> {
     let reason = match host.raft.with_raft_state(|_| ()).await {
         Ok(()) => "Raft ended without an error".to_owned(),
@@ -298,7 +300,7 @@ async fn ended(host: &Host) -> Result<(), NodeError> {
     Err(NodeError::Stopped { id: host.id, reason })
 }
 
-/// The term in which this member leads.
+/// Returns the term in which this member leads.
 fn leads(metrics: &Metrics) -> Option<u64> {
     (metrics.state.is_leader() && metrics.running_state.is_ok()).then_some(metrics.current_term)
 }

@@ -27,7 +27,6 @@ pub trait ReadyWork: Send + Sync + 'static {
     /// Returns one *ready* session of each Location that has any, up to `limit`, in a fixed order of
     /// Locations, beginning after `after`. The store does not know who holds a Location. Placement does, and
     /// reads page by page, so that held Locations do not hide the others.
-    /// page so that held ones do not hide the others.
     ///
     /// # Errors
     /// Any: the sweep continues at its next tick.

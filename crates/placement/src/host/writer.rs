@@ -18,7 +18,6 @@ const MAX_TRIES: u8 = 3;
 /// Only one write is under way at a time, so calls for the same Location coalesce: calls that arrive together
 /// share a command, and later ones find the holder in the state. The writer ends when a write fails, because
 /// leadership moved.
-/// share a command, later ones find the holder in the state. Ends when a write fails: leadership moved.
 pub(crate) struct Writer<'a> {
     host: &'a Host,
     leading: &'a Leading,
