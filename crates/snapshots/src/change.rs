@@ -1,4 +1,4 @@
-//! Changes as people see them: a status, counted lines and a bounded patch for each file.
+//! File changes for display: a status, line counts and a bounded patch for each file.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,19 +15,19 @@ use crate::object::{Entry, ObjectId, TreeId};
 use crate::objects::Objects;
 use crate::shadow::PackRef;
 
-/// Files that are compared between two readings from packs: so many contents are in memory at once.
+/// The number of files compared per read from packs. Bounds the contents in memory.
 const CHUNK: usize = 32;
-/// How long one patch may take; then it is correct, but larger than it need be.
+/// The longest time for one patch. After that it is correct, but larger than necessary.
 const ONE_PATCH: Duration = Duration::from_millis(200);
-/// A NUL in so many first bytes makes a file binary, as in git.
+/// A NUL byte among this many first bytes makes a file binary, as in git.
 const BINARY_BYTES: usize = 8_000;
 
-/// What happened to a file.
+/// The kind of a change to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeStatus {
     /// It is new.
     Added,
-    /// Its content, its mode or its being a link changed.
+    /// Its content or mode changed, or it became a link or stopped being one.
     Modified,
     /// It is gone.
     Deleted,
@@ -36,31 +36,32 @@ pub enum ChangeStatus {
 /// A file that differs between two trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// Below the Location's root. Bytes that are no UTF-8 are shown as U+FFFD.
+    /// The path below the Location's root. Bytes that are not UTF-8 become U+FFFD.
     pub path: String,
-    /// What happened.
+    /// The kind of change.
     pub status: ChangeStatus,
-    /// Lines that are new. 0 for binary files and for those that were not compared.
+    /// The number of added lines; 0 for binary files and files that were not compared.
     pub additions: u64,
-    /// Lines that are gone. 0 for binary files and for those that were not compared.
+    /// The number of removed lines; 0 for binary files and files that were not compared.
     pub deletions: u64,
-    /// A unified diff with three lines of context; absent for binary files, for those above the limits, and when
-    /// only the mode changed.
+    /// A unified diff with three lines of context. `None` for binary files, for files above the limits, and
+    /// if only the mode changed.
     pub patch: Option<String>,
 }
 
-/// The files that differ between two trees, in order of their paths.
+/// The files that differ between two trees, ordered by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileChanges {
     /// At most [`SnapshotLimits::changes`].
     pub files: Vec<FileChange>,
-    /// How many more there are.
+    /// The number of further changed files.
     pub more: usize,
-    /// Empty directories that are new or gone, in order of their paths; at most [`SnapshotLimits::changes`].
+    /// Added or removed empty directories, ordered by path; at most [`SnapshotLimits::changes`].
     pub directories: Vec<String>,
 }
 
-/// What differs between two trees of the organisation `org`, read from packs alone. `packs` must hold both.
+/// Returns the differences between two trees of the organisation `org`, read from packs alone. `packs` must
+/// contain both trees.
 pub async fn diff(
     blobs: &Blobs,
     org: &str,
@@ -75,7 +76,7 @@ pub async fn diff(
     show(&objects, changes, limits).await
 }
 
-/// Lists changes, with patches as far as the limits go and packs have the contents.
+/// Lists changes, with patches within the limits and if the packs have the contents.
 pub(crate) async fn show(
     objects: &Objects,
     changes: Vec<Change>,
@@ -162,7 +163,7 @@ fn as_text(bytes: &Bytes) -> Option<&str> {
     if start.contains(&0) { None } else { std::str::from_utf8(bytes).ok() }
 }
 
-/// A path as events and people see it.
+/// Returns a path as events and people see it.
 pub(crate) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

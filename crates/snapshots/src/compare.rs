@@ -1,4 +1,4 @@
-//! What differs between two trees. What both share is never read.
+//! Finds the differences between two trees. Shared subtrees are never read.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -8,8 +8,8 @@ use crate::error::SnapshotError;
 use crate::object::{Entries, Entry, Kind, ObjectId};
 use crate::objects::Objects;
 
-/// A path whose entry differs. A file that became a directory, or the reverse, is two changes of one path: one
-/// takes away, the other adds.
+/// A path whose entry differs. A file that became a directory, or the reverse, is two changes at the same
+/// path: one removes, the other adds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) path: PathBuf,
@@ -18,13 +18,13 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Whether files or links differ, not only that a directory is there.
+    /// Returns whether files or links differ, not just the presence of a directory.
     pub(crate) fn is_leaf(&self) -> bool {
         let is_leaf = |entry: &Option<Entry>| entry.is_none_or(|e| e.kind != Kind::Directory);
         is_leaf(&self.from) && is_leaf(&self.to)
     }
 
-    /// Whether a directory with nothing in it is new or gone: no change beneath it says so.
+    /// Returns whether an empty directory was added or removed, which no change beneath it shows.
     pub(crate) fn is_empty_directory(&self) -> bool {
         let empty = Entry { kind: Kind::Directory, id: ObjectId::of(b"") };
         matches!((self.from, self.to), (None, Some(entry)) | (Some(entry), None) if entry == empty)
@@ -33,7 +33,8 @@ impl Change {
 
 type Pair = (PathBuf, Option<ObjectId>, Option<ObjectId>);
 
-/// The changes from one tree to another, parents before what they hold. `known` are trees that need not be read.
+/// Returns the changes from one tree to another, parents before their contents. `known` holds trees that need
+/// not be read.
 pub(crate) async fn compare(
     objects: &Objects,
     known: &HashMap<ObjectId, Entries>,

@@ -1,20 +1,21 @@
-//! Where all objects of one tree are: what is read instead of the index of every pack there ever was.
+//! The contents list of one tree: the place of each of its objects. It is read instead of the index of every
+//! pack.
 //!
 //! ```text
 //! magic │ packs: (length, name) … │ objects: (id, number of its pack, offset, stored bytes, bytes) …
 //! ```
 //!
-//! It is an object of the pack that came with the tree, and the pack's name ends with its id.
+//! The list is an object in the pack that came with the tree; the pack's name ends with the list's id.
 
 use crate::object::ObjectId;
 use crate::pack::Span;
 
 const MAGIC: &[u8; 8] = b"oclist\x001";
-/// What stands before the id in the name of a pack.
+/// The mark before the id in a pack's name.
 const MARK: &str = "-m";
 const ENTRY_BYTES: usize = 32 + 4 + 8 + 4 + 4;
 
-/// Packs by name, and objects by the number of their pack.
+/// Pack names, and objects by the number of their pack.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) packs: Vec<String>,
@@ -41,7 +42,7 @@ impl Contents {
         bytes
     }
 
-    /// `None` when these are no contents.
+    /// Parses a contents list; `None` if the bytes are not one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         fn number(bytes: &mut &[u8]) -> Option<usize> {
             let (number, rest) = bytes.split_first_chunk::<4>()?;
@@ -75,12 +76,12 @@ impl Contents {
     }
 }
 
-/// The name of a pack that has contents.
+/// Returns the name of a pack with a contents list.
 pub(crate) fn name_with(name: &str, contents: ObjectId) -> String {
     format!("{name}{MARK}{contents}")
 }
 
-/// Which object of a pack of this name is its contents, if it has any.
+/// Returns the id of a pack's contents list, by the pack's name, if it has one.
 pub(crate) fn of_name(name: &str) -> Option<ObjectId> {
     let (_, id) = name.rsplit_once(MARK)?;
     id.parse::<crate::object::TreeId>().ok().map(|id| id.0)
@@ -99,7 +100,7 @@ mod tests {
         };
         let bytes = contents.bytes();
         for cut in 0..bytes.len() {
-            // Whole objects that are missing at the end are seen by the hash that names it.
+            // Only the hash in the pack's name detects whole objects missing at the end.
             assert_ne!(Contents::parse(&bytes[..cut]).as_ref(), Some(&contents), "{cut}");
         }
         assert_eq!(Contents::parse(&bytes), Some(contents));

@@ -1,4 +1,4 @@
-//! The Location's tracked files as they were last seen: names, kinds, ids, and the stat that vouches for them.
+//! The Location's tracked files as last seen: names, kinds, ids, and the stat that proves them unchanged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -8,11 +8,11 @@ use rustix::fs::Stat;
 
 use crate::object::{Entries, Entry, Kind, ObjectId, TreeBytes};
 
-/// A file whose times are younger than this when it is read may change again without its times changing: the
-/// kernel's clock ticks, and a file server's may be off by as much.
+/// The age below which a file may change again without a change of its times: the kernel's clock ticks, and a
+/// file server's clock may be off by as much. In nanoseconds.
 const RACY_NS: i64 = 2_000_000_000;
 
-/// What vouches that a file's content is what it was: times in nanoseconds, size in bytes, inode, mode.
+/// The stat that proves a file's content unchanged: times in nanoseconds, size in bytes, inode, mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Vouch {
     pub(crate) changed_ns: i64,
@@ -37,12 +37,12 @@ impl Vouch {
         }
     }
 
-    /// The same of a file that has got or lost a name since, which changes nothing but the time of change.
+    /// Returns the stat without the change time, which also changes when the file gains or loses a name.
     pub(crate) fn but_for_links(self) -> Self {
         Self { changed_ns: 0, ..self }
     }
 
-    /// Whether the file may change after `now_ns` and look the same.
+    /// Returns whether the file could change after `now_ns` and look the same.
     pub(crate) fn is_racy(&self, now_ns: i64) -> bool {
         self.changed_ns.max(self.modified_ns).saturating_add(RACY_NS) >= now_ns
     }
@@ -53,7 +53,7 @@ impl Vouch {
 pub(crate) struct Leaf {
     pub(crate) entry: Entry,
     pub(crate) vouch: Vouch,
-    /// Read again at the next look, whatever its stat says.
+    /// Read it again at the next scan, whatever its stat says.
     pub(crate) racy: bool,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Node {
     Dir(Dir),
 }
 
-/// A directory; its id is unknown after a change beneath it.
+/// A directory. Its id is unknown after a change beneath it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dir {
     pub(crate) nodes: BTreeMap<OsString, Node>,
@@ -71,7 +71,7 @@ pub(crate) struct Dir {
 }
 
 impl Dir {
-    /// The id of a directory; computed where something changed.
+    /// Returns the id, computing it where something changed.
     pub(crate) fn seal(&mut self) -> ObjectId {
         if let Some(id) = self.id {
             return id;
@@ -86,7 +86,7 @@ impl Dir {
         id
     }
 
-    /// The tree object. Directories beneath must be sealed: an unsealed one counts as empty.
+    /// Returns the tree object. Directories beneath must be sealed: an unsealed one counts as empty.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = TreeBytes::default();
         for (name, node) in &self.nodes {
@@ -99,7 +99,7 @@ impl Dir {
         self.nodes.iter().map(|(name, node)| (name.clone(), node.entry())).collect()
     }
 
-    /// All directories by id, for comparing with stored trees. Sealed ones only.
+    /// Returns all sealed directories by id, to compare with stored trees.
     pub(crate) fn all_entries(&self) -> HashMap<ObjectId, Entries> {
         let (mut all, mut rest) = (HashMap::new(), vec![self]);
         while let Some(dir) = rest.pop() {
@@ -111,7 +111,7 @@ impl Dir {
         all
     }
 
-    /// The ids of all that it holds, and its own. Sealed directories only.
+    /// Returns its own id and those of everything in it. Sealed directories only.
     pub(crate) fn ids(&self) -> Vec<ObjectId> {
         let (mut all, mut rest) = (Vec::new(), vec![self]);
         while let Some(dir) = rest.pop() {
@@ -126,7 +126,7 @@ impl Dir {
         all
     }
 
-    /// The file or link at `path`.
+    /// Returns the file or link at `path`.
     pub(crate) fn leaf(&self, path: &Path) -> Option<&Leaf> {
         let (parent, name) = (path.parent()?, path.file_name()?);
         let mut dir = self;
@@ -139,7 +139,7 @@ impl Dir {
         }
     }
 
-    /// Puts a node at `path`, with directories on the way, or takes away what is there.
+    /// Puts a node at `path`, creating directories on the way, or removes it.
     pub(crate) fn set(&mut self, path: &Path, node: Option<Node>) {
         let (Some(parent), Some(last)) = (path.parent(), path.file_name()) else { return };
         let mut dir = self;
@@ -154,7 +154,7 @@ impl Dir {
         }
     }
 
-    /// Makes sure that `path` is a directory.
+    /// Creates `path` as a directory if needed.
     pub(crate) fn make(&mut self, path: &Path) {
         let mut dir = self;
         for name in path {
@@ -175,7 +175,7 @@ impl Dir {
         }
     }
 
-    /// Marks a file to be read again.
+    /// Marks a file for reading at the next scan.
     pub(crate) fn doubt(&mut self, path: &Path) {
         if let Some(mut leaf) = self.leaf(path).cloned() {
             leaf.racy = true;

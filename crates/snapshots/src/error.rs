@@ -1,4 +1,4 @@
-//! Why a snapshot could not be taken, read or restored.
+//! The errors of taking, reading and restoring snapshots.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use blobs::BlobError;
 use sandbox::lock::LockError;
 
-/// Why there is no snapshot, or no restored file.
+/// The reason why a snapshot or restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// A file or directory of the Location or of the cache cannot be used: try again.
+    /// A file or directory of the Location or of the cache cannot be used. Retry.
     #[error("cannot {action} {}", path.display())]
     Files {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The Location has more than is snapshotted: name folders that need no snapshot in a `.gitignore`.
+    /// The Location has too many files. Name folders that need no snapshot in a `.gitignore`.
     #[error(
         "the workspace has more than {limit} files and directories; name those that need no snapshot in a \
          .gitignore"
@@ -29,7 +29,7 @@ pub enum SnapshotError {
         /// The bound.
         limit: usize,
     },
-    /// One capture would add more than is allowed: name folders that need no snapshot in a `.gitignore`.
+    /// One Capture would add too many bytes. Name folders that need no snapshot in a `.gitignore`.
     #[error(
         "the workspace has more than {limit} bytes that are in no snapshot yet; name files that need none in a \
          .gitignore"
@@ -38,27 +38,27 @@ pub enum SnapshotError {
         /// The bound, in bytes.
         limit: u64,
     },
-    /// A file changed each time that it was read: try again when it is quiet.
+    /// A file changed during each read. Retry when it is quiet.
     #[error("{} keeps changing while it is read", path.display())]
     Changing {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// A pack could not be stored or read.
     #[error(transparent)]
     Blob(#[from] BlobError),
-    /// An object is in none of the packs that were named: a row is missing, or its pack was never committed.
+    /// No named pack has the object: a row is missing, or its pack was never committed.
     #[error("object {0} is in none of the Location's packs")]
     MissingObject(String),
-    /// A pack is not what was stored. Restore it from a backup.
+    /// A pack differs from the one that was stored. Restore it from a backup.
     #[error("pack {pack} is damaged: {what}")]
     Damaged {
         /// Its name.
         pack: String,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
-    /// The Location has a newer owner: change nothing there.
+    /// The Location has a newer owner. Change nothing there.
     #[error(transparent)]
     Superseded(#[from] LockError),
     /// A task for file work ended without an answer.
@@ -84,7 +84,7 @@ impl SnapshotError {
         move |source| Self::Files { action, path, source }
     }
 
-    /// Whether what was stored cannot be had, now and later: asking again does not help.
+    /// Returns whether stored data is permanently unavailable, so that a retry does not help.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::MissingObject(_) | Self::Damaged { .. } | Self::Blob(BlobError::NotFound(_)) => {

@@ -1,7 +1,8 @@
-//! The stat index on the worker's disk: what was seen of which file, so that a restarted worker reads only what changed.
+//! The stat index on the worker's disk: the stat and id of each file, so that a restarted worker reads only
+//! changed files.
 //!
-//! It is a cache. One that is missing, damaged or old costs reading files again, nothing else: it is never asked
-//! whether an object is kept.
+//! It is a cache. If it is missing, damaged or old, files are read again, and nothing else happens: it never
+//! decides whether an object is stored.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,7 +19,8 @@ use crate::steps::Steps;
 
 const MAGIC: &[u8; 8] = b"ocstat\x002";
 
-/// The index as bytes: magic, its SHA-256, then per file or empty directory a fixed part and its path.
+/// Returns the index as bytes: magic, SHA-256, then a fixed part and the path for each file or empty
+/// directory.
 fn encode(dir: &Dir) -> Vec<u8> {
     let mut body = Vec::new();
     dir.visit(&mut PathBuf::new(), &mut |path, leaf| {
@@ -45,7 +47,7 @@ fn encode(dir: &Dir) -> Vec<u8> {
     bytes
 }
 
-/// `None` when it is no index, or not all of it.
+/// Parses an index; `None` if the bytes are not a complete one.
 fn decode(bytes: &[u8]) -> Option<Dir> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (hash, mut body) = rest.split_first_chunk::<32>()?;
@@ -83,7 +85,7 @@ fn decode(bytes: &[u8]) -> Option<Dir> {
     Some(dir)
 }
 
-/// Writes the index beside its place, then renames it.
+/// Writes the index to a temporary file and renames it.
 pub(crate) fn save(dir: &Dir, path: &Path, steps: &Steps) -> Result<(), SnapshotError> {
     let failed = || SnapshotError::io("write the stat index", path);
     let beside = path.with_extension("tmp");
@@ -98,7 +100,7 @@ pub(crate) fn save(dir: &Dir, path: &Path, steps: &Steps) -> Result<(), Snapshot
     steps.pass()
 }
 
-/// Reads the index; an empty one when there is none that can be used.
+/// Reads the index; returns an empty one if none is usable.
 pub(crate) fn load(path: &Path) -> Dir {
     match fs::read(path) {
         Ok(bytes) => decode(&bytes).unwrap_or_else(|| {

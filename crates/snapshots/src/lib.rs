@@ -1,4 +1,4 @@
-//! Snapshots of a Location's files: content-addressed trees in object storage, and what is made of them.
+//! Snapshots of a Location's files: content-addressed trees in object storage, and operations on them.
 //!
 //! ```text
 //! files ─stat index→ changed ─SHA-256→ blobs, trees ─zstd→ one pack ─▶ o/<org>/snapshot/<location>-<token>-…
@@ -6,17 +6,18 @@
 //!   └──────── restore: beside, then rename ◀── diff of two trees ◀─────────┘
 //! ```
 //!
-//! A tree's id is the hash of all that it holds, so equal ids are equal files, and what two trees share is stored
-//! once. A pack is stored before anything names it: who has a [`Captured`] can write its row, and a row's
-//! packs hold every object of its tree.
+//! A tree's id is the hash of everything in it, so equal ids mean equal files, and content that two trees
+//! share is stored once. A pack is stored before anything names it, so the holder of a [`Captured`] can write
+//! its row. A row's packs hold every object of its tree.
 //!
-//! Invariant: an object counts as kept only once its pack's row is committed ([`Shadow::committed`]); until then
-//! every further capture packs it again.
-//! Invariant: a file is restored whole or not at all, and [`Unsaved::Keep`] never removes or replaces what no pack has.
-//! Invariant: nothing outside the Location's directory is read or written, whatever symlinks there are.
+//! Invariant: an object counts as stored only once its pack's row is committed ([`Shadow::committed`]). Until
+//! then every further Capture packs it again.
+//! Invariant: a file is restored whole or not at all, and [`Unsaved::Keep`] never removes or replaces content
+//! that is in no pack.
+//! Invariant: nothing outside the Location's directory is read or written, whatever symlinks exist.
 //!
-//! Absent: rows, events, when to capture, collecting packs that no row names. Ignored files, special files, owners,
-//! times and extended attributes are in no snapshot; see the README.
+//! Absent: rows, events, when to capture, collecting packs that no row names. Ignored files, special files,
+//! owners, times and extended attributes are in no snapshot; see the README.
 
 mod change;
 mod compare;

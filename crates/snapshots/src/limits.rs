@@ -1,29 +1,29 @@
-//! Bounds on what a snapshot holds and tells.
+//! Bounds on snapshots and on lists of changes.
 
 use std::time::Duration;
 
-/// Bounds of one Location's snapshots. What is beyond a file's bound is left out and named; what is beyond the
-/// whole's is an error.
+/// Bounds of one Location's snapshots. A file beyond its bound is left out and named; a whole beyond its
+/// bound is an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotLimits {
-    /// Largest file, in bytes; a larger one is in no snapshot.
+    /// The largest file in a snapshot, in bytes.
     pub file_bytes: u64,
-    /// Largest file below a `.git` that is kept, in bytes; with a larger one that `.git` is left out as a whole,
-    /// since half of it is worth nothing.
+    /// The largest file below a `.git`, in bytes. A `.git` with a larger one is left out entirely, because
+    /// half of it is useless.
     pub git_file_bytes: u64,
-    /// Files, links and directories of a Location.
+    /// The most files, links and directories of a Location.
     pub entries: usize,
-    /// Levels of directories; what is deeper is left out.
+    /// The most levels of directories. Deeper files are left out.
     pub depth: usize,
-    /// Bytes of content, before compression, that one capture may add.
+    /// The most bytes of content, before compression, that one Capture may add.
     pub capture_bytes: u64,
-    /// Changes that are listed; the rest is counted.
+    /// The most listed changes; the rest are counted.
     pub changes: usize,
-    /// Largest patch, in bytes; a larger one is left out, its lines are counted.
+    /// The largest patch, in bytes. A larger one is left out, but its lines are counted.
     pub patch_bytes: usize,
-    /// Largest file that is compared line by line, in bytes.
+    /// The largest file that is compared line by line, in bytes.
     pub compared_bytes: u64,
-    /// How long all patches of one list may take; then the rest is listed without.
+    /// The longest time for all patches of one list. After that, files are listed without patches.
     pub patch_time: Duration,
 }
 

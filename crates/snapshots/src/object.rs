@@ -29,7 +29,7 @@ impl fmt::Debug for ObjectId {
     }
 }
 
-/// All files of a Location at one moment: equal ids are equal files. 64 hex digits.
+/// The id of all files of a Location at one moment; equal ids mean equal files. 64 hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeId(pub(crate) ObjectId);
 
@@ -39,7 +39,7 @@ impl fmt::Display for TreeId {
     }
 }
 
-/// A text that is no tree's id.
+/// The error for text that is not a tree's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a tree's id is 64 hex digits")]
 pub struct BadTreeId;
@@ -54,14 +54,14 @@ impl FromStr for TreeId {
     }
 }
 
-/// What an entry of a tree is.
+/// The kind of a tree's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
-    /// A file of mode 0644.
+    /// A file with mode 0644.
     File,
-    /// A file of mode 0755.
+    /// A file with mode 0755.
     Executable,
-    /// A file of another mode: its permission bits.
+    /// A file with another mode, given by its permission bits.
     Mode(u16),
     Link,
     Directory,
@@ -69,11 +69,11 @@ pub(crate) enum Kind {
 
 const PLAIN: u16 = 0o644;
 const EXECUTABLE: u16 = 0o755;
-/// The bits of a mode that are kept: who may read, write and execute.
+/// The bits of a mode that are stored: read, write and execute.
 const KEPT_BITS: u16 = 0o777;
 
 impl Kind {
-    /// A file with these bits of `st_mode`.
+    /// Returns a file kind for these bits of `st_mode`.
     pub(crate) fn file(mode: u32) -> Self {
         match u16::try_from(mode & u32::from(KEPT_BITS)).unwrap_or(PLAIN) {
             PLAIN => Self::File,
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// The permission bits of a file; `None` for links and directories.
+    /// Returns the permission bits of a file; `None` for links and directories.
     pub(crate) fn mode(self) -> Option<u16> {
         match self {
             Self::File => Some(PLAIN),
@@ -102,14 +102,14 @@ impl Kind {
         }
     }
 
-    /// What a byte says; `mode` is the file's, where the byte says that it has one of its own.
+    /// Returns the kind for a byte. `mode` is the file's mode if the byte says that it has its own.
     pub(crate) fn of(byte: u8, mode: u32) -> Option<Self> {
         match byte {
             b'f' => Some(Self::File),
             b'x' => Some(Self::Executable),
             b'l' => Some(Self::Link),
             b'd' => Some(Self::Directory),
-            // Each mode is written in one way, so that equal trees have equal ids.
+            // Each mode has only one form, so that equal trees have equal ids.
             b'm' if mode <= u32::from(KEPT_BITS) => {
                 Some(Self::file(mode)).filter(|kind| matches!(kind, Self::Mode(_)))
             }
@@ -118,23 +118,23 @@ impl Kind {
     }
 }
 
-/// What a name in a directory leads to.
+/// The target of a name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
     pub(crate) id: ObjectId,
 }
 
-/// A directory's entries, by name.
+/// A directory's entries, ordered by name.
 pub(crate) type Entries = Vec<(OsString, Entry)>;
 
-/// The bytes of a tree object: per entry, in order of names, `kind name NUL id`. A file of a mode of its own has it, in
-/// two bytes, between kind and name.
+/// The bytes of a tree object: for each entry, in order of names, `kind name NUL id`. For a file with its own
+/// mode, two bytes of mode stand between kind and name.
 #[derive(Default)]
 pub(crate) struct TreeBytes(Vec<u8>);
 
 impl TreeBytes {
-    /// Names must come in ascending order.
+    /// Appends an entry. Names must come in ascending order.
     pub(crate) fn push(&mut self, name: &OsStr, entry: Entry) {
         self.0.push(entry.kind.byte());
         if let Kind::Mode(bits) = entry.kind {
@@ -150,7 +150,7 @@ impl TreeBytes {
     }
 }
 
-/// Reads a tree object; `None` when it is none, or names what no directory can hold.
+/// Parses a tree object; `None` if it is invalid or contains names that no directory can have.
 pub(crate) fn parse_tree(mut bytes: &[u8]) -> Option<Entries> {
     let mut entries: Entries = Vec::new();
     while let Some((&kind, mut rest)) = bytes.split_first() {

@@ -1,4 +1,4 @@
-//! The objects of a Location, wherever they are: which pack has which, and what was read lately.
+//! The objects of a Location: the packs that contain them, and a cache of recent reads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,28 +12,29 @@ use crate::error::SnapshotError;
 use crate::object::{Entries, ObjectId, parse_tree};
 use crate::pack::{FOOTER_BYTES, Footer, Pack, PackBody, Span, unpack};
 
-/// Kind of the packs' blobs.
+/// The blob kind of packs.
 pub const BLOB_KIND: &str = "snapshot";
-/// Packs whose indexes are read at the same time.
+/// The number of pack indexes that are read at the same time.
 const PARALLEL: usize = 8;
-/// After so many packs the next one has the contents of its tree.
+/// The number of packs after which the next one gets a contents list.
 const LIST_EVERY: usize = 64;
-/// The end of a pack that is read in one go: an index of 1,300 entries.
+/// The bytes at the end of a pack that are read first: enough for an index of 1,300 entries.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Objects that lie at most so far apart are read in one go, up to so many stored bytes and bytes.
+/// The largest gap in bytes between objects that are read together, up to these totals of stored and unpacked
+/// bytes.
 const GAP_BYTES: u64 = 32 * 1024;
 const RUN_STORED: u64 = 4 * 1024 * 1024;
 const RUN_BYTES: u64 = 16 * 1024 * 1024;
-/// What was read lately: all of it, and the largest that is kept.
+/// The size of the cache of recent reads, and the largest cached object, in bytes.
 const CACHE_BYTES: usize = 1024 * 1024;
 const CACHED_BYTES: usize = 128 * 1024;
 
-/// Packs and what they hold.
+/// The packs and the places of their objects.
 pub(crate) struct Objects {
     blobs: Blobs,
     org: String,
     inner: Mutex<Inner>,
-    /// Committed packs whose indexes are not read yet, the oldest first: what the newest tree has is in others.
+    /// Committed packs whose indexes are not read yet, oldest first. The newest tree needs none of them.
     older: tokio::sync::Mutex<Vec<String>>,
 }
 
@@ -42,7 +43,7 @@ struct Inner {
     packs: Vec<PackState>,
     places: HashMap<ObjectId, (usize, Span)>,
     recent: Recent,
-    /// Committed packs since the last one that has contents.
+    /// The number of committed packs since the last one with a contents list.
     unlisted: usize,
 }
 
@@ -65,7 +66,7 @@ impl Recent {
             return;
         }
         self.bytes += bytes.len();
-        // A copy: a slice would keep all that it was read with.
+        // Copied, because a slice would keep everything it was read with in memory.
         self.objects.insert(id, Bytes::copy_from_slice(bytes));
         self.order.push_back(id);
         while self.bytes > CACHE_BYTES
@@ -76,7 +77,7 @@ impl Recent {
     }
 }
 
-/// Objects of one pack that are read in one go.
+/// Objects of one pack that are read together.
 pub(crate) struct Run {
     pack: String,
     from: u64,
@@ -85,8 +86,8 @@ pub(crate) struct Run {
 }
 
 impl Objects {
-    /// Reads the indexes of packs whose rows are committed, the oldest first in `packs`. Those before the last one that
-    /// has contents are read when an object is asked for that no other pack has.
+    /// Reads the indexes of packs whose rows are committed; `packs` are ordered oldest first. Packs before
+    /// the last one with a contents list are read only when an object is in no other pack.
     pub(crate) async fn open(
         blobs: Blobs,
         org: String,
@@ -130,7 +131,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Reads older packs' indexes, the newest of them first, until all of these objects are found.
+    /// Reads older packs' indexes, newest first, until all of these objects are found.
     pub(crate) async fn find(&self, ids: &[ObjectId]) -> Result<(), SnapshotError> {
         let is_found = || {
             let inner = self.inner();
@@ -148,12 +149,12 @@ impl Objects {
         Ok(())
     }
 
-    /// Whether the next pack is to have contents.
+    /// Returns whether the next pack should get a contents list.
     pub(crate) fn wants_contents(&self) -> bool {
         self.inner().unlisted >= LIST_EVERY
     }
 
-    /// Where these objects are, as far as committed packs have them.
+    /// Returns the places of these objects in committed packs.
     pub(crate) fn contents(&self, ids: impl IntoIterator<Item = ObjectId>) -> Contents {
         let inner = self.inner();
         let (mut contents, mut numbers) = (Contents::default(), HashMap::new());
@@ -171,7 +172,7 @@ impl Objects {
         contents
     }
 
-    /// How many committed packs' indexes are not read.
+    /// Returns the number of committed packs whose indexes are not read.
     #[cfg(test)]
     pub(crate) async fn unread(&self) -> usize {
         self.older.lock().await.len()
@@ -181,18 +182,18 @@ impl Objects {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a committed row's pack has it.
+    /// Returns whether a pack with a committed row has the object.
     pub(crate) fn is_kept(&self, id: ObjectId) -> bool {
         let inner = self.inner();
         inner.places.get(&id).is_some_and(|(pack, _)| inner.packs[*pack].committed)
     }
 
-    /// How large an object is; `None` when no pack has it.
+    /// Returns the size of an object in bytes; `None` if no pack has it.
     pub(crate) fn size(&self, id: ObjectId) -> Option<u64> {
         self.inner().places.get(&id).map(|(_, span)| u64::from(span.bytes))
     }
 
-    /// Stores a pack. Its objects can be read from now on, and are kept once it is committed.
+    /// Stores a pack. Its objects can be read from now on, and count as stored once it is committed.
     pub(crate) async fn store(&self, name: &str, pack: Pack) -> Result<(), SnapshotError> {
         let key = BlobKey::new(&self.org, BLOB_KIND, name)?;
         match pack.body {
@@ -205,7 +206,7 @@ impl Objects {
         Ok(())
     }
 
-    /// The row that names a pack is committed.
+    /// Records that the row of a pack is committed.
     pub(crate) fn committed(&self, name: &str) {
         let mut inner = self.inner();
         inner.unlisted = if contents::of_name(name).is_some() { 0 } else { inner.unlisted + 1 };
@@ -214,12 +215,12 @@ impl Objects {
         }
     }
 
-    /// Remembers an object that will be asked for soon.
+    /// Caches an object that will be needed soon.
     pub(crate) fn remember(&self, id: ObjectId, bytes: &Bytes) {
         self.inner().recent.keep(id, bytes);
     }
 
-    /// Reads objects; what is large should be read run by run.
+    /// Reads objects. For large ones, use [`Objects::runs`] and [`Objects::read`].
     pub(crate) async fn get(
         &self,
         ids: impl IntoIterator<Item = ObjectId>,
@@ -255,7 +256,7 @@ impl Objects {
         self.get(ids).await?.into_iter().map(parse).collect()
     }
 
-    /// How to read many objects with few requests: neighbours together, in bounded pieces.
+    /// Groups many objects into few reads: neighbours together, in bounded pieces.
     pub(crate) async fn runs(&self, ids: Vec<ObjectId>) -> Result<Vec<Run>, SnapshotError> {
         self.find(&ids).await?;
         let inner = self.inner();
@@ -289,7 +290,7 @@ impl Objects {
         Ok(runs.into_iter().map(|(.., run)| run).collect())
     }
 
-    /// Reads and proves the objects of a run.
+    /// Reads the objects of a run and checks their hashes.
     pub(crate) async fn read(&self, run: Run) -> Result<Vec<(ObjectId, Bytes)>, SnapshotError> {
         let key = BlobKey::new(&self.org, BLOB_KIND, &run.pack)?;
         let stored = self.blobs.get_range(&key, run.from..run.to).await?;

@@ -1,10 +1,10 @@
-//! A pack: the objects of one capture, each compressed by itself, and an index at the end.
+//! A pack: the objects of one Capture, each compressed separately, and an index at the end.
 //!
 //! ```text
 //! object, object, … │ index: (id, offset, stored bytes, bytes) … │ offset of the index, entries, its SHA-256, magic
 //! ```
 //!
-//! An object that compression does not make smaller is stored as it is: then stored bytes = bytes.
+//! An object that compression does not shrink is stored uncompressed; then stored bytes = bytes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,16 +20,16 @@ use crate::object::ObjectId;
 
 const MAGIC: &[u8; 8] = b"ocpack\x001";
 const ENTRY_BYTES: usize = 32 + 8 + 4 + 4;
-/// Bytes of the last part of a pack.
+/// The size of a pack's footer in bytes.
 pub(crate) const FOOTER_BYTES: usize = 8 + 8 + 32 + 8;
-/// Entries that an index may have; more than any capture's.
+/// The most entries of an index; more than any Capture has.
 const MAX_ENTRIES: u64 = 4_000_000;
-/// A pack is put together in memory up to so many bytes, then in a file.
+/// The size in bytes up to which a pack is built in memory; a larger one goes to a file.
 const MEMORY_BYTES: usize = 8 * 1024 * 1024;
 /// zstd's own default: objects are small, and a turn waits for them.
 const LEVEL: i32 = 3;
 
-/// Where an object is in its pack.
+/// The place of an object in its pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) offset: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Span {
     pub(crate) bytes: u32,
 }
 
-/// The last bytes of a pack.
+/// The footer of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
     pub(crate) index_at: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Footer {
 }
 
 impl Footer {
-    /// `None` when these are not a pack's last bytes.
+    /// Parses a footer; `None` if the bytes are not one.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (index_at, rest) = bytes.split_first_chunk::<8>()?;
         let (entries, rest) = rest.split_first_chunk::<8>()?;
@@ -59,12 +59,12 @@ impl Footer {
         (magic == MAGIC && footer.entries <= MAX_ENTRIES).then_some(footer)
     }
 
-    /// Bytes of the index.
+    /// Returns the size of the index in bytes.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.entries * ENTRY_BYTES as u64
     }
 
-    /// Reads the index; `None` when it is not the one that was written.
+    /// Parses the index; `None` if its hash is wrong.
     pub(crate) fn index(&self, bytes: &[u8]) -> Option<Vec<(ObjectId, Span)>> {
         if <[u8; 32]>::from(Sha256::digest(bytes)) != self.hash {
             return None;
@@ -90,7 +90,7 @@ impl Footer {
     }
 }
 
-/// The bytes of an object; `None` when they are not what its id says.
+/// Returns the bytes of an object; `None` if they do not match its id.
 pub(crate) fn unpack(id: ObjectId, span: Span, stored: &[u8]) -> Option<Bytes> {
     let bytes = if span.stored == span.bytes {
         Bytes::copy_from_slice(stored)
@@ -105,7 +105,7 @@ enum Sink {
     File(io::BufWriter<File>),
 }
 
-/// Puts a pack together.
+/// Builds a pack.
 pub(crate) struct PackWriter {
     sink: Sink,
     folder: PathBuf,
@@ -117,23 +117,23 @@ pub(crate) struct PackWriter {
     compressor: Compressor<'static>,
 }
 
-/// A pack that is ready to be stored.
+/// A complete pack, ready to be stored.
 pub(crate) struct Pack {
     pub(crate) body: PackBody,
     pub(crate) bytes: u64,
     pub(crate) index: Vec<(ObjectId, Span)>,
-    /// Of the index: two packs with the same hash hold the same.
+    /// The hash of the index. Two packs with the same hash have the same content.
     pub(crate) hash: [u8; 32],
 }
 
 pub(crate) enum PackBody {
     Memory(Bytes),
-    /// At its start.
+    /// A file, positioned at its start.
     File(File),
 }
 
 impl PackWriter {
-    /// A large pack grows in an unnamed file in `folder`; at most `limit` bytes of content.
+    /// Starts a pack with at most `limit` bytes of content. A large one grows in an unnamed file in `folder`.
     pub(crate) fn new(folder: &Path, limit: u64) -> Result<Self, SnapshotError> {
         let failed = SnapshotError::io("compress into", folder);
         Ok(Self {
@@ -156,7 +156,7 @@ impl PackWriter {
         self.spans.contains_key(&id)
     }
 
-    /// Adds an object unless it is there.
+    /// Adds an object unless it is already there.
     pub(crate) fn add(&mut self, id: ObjectId, bytes: &[u8]) -> Result<(), SnapshotError> {
         if self.has(id) {
             return Ok(());
@@ -197,7 +197,7 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Adds the index; `None` when the pack holds nothing.
+    /// Adds the index; `None` if the pack is empty.
     pub(crate) fn finish(mut self) -> Result<Option<Pack>, SnapshotError> {
         if self.order.is_empty() {
             return Ok(None);
@@ -306,7 +306,7 @@ mod tests {
         for at in 0..span.stored as usize {
             let mut damaged = bytes[..span.stored as usize].to_vec();
             damaged[at] ^= 1;
-            // A flipped bit that zstd does not mind gives the same bytes or is seen by the hash.
+            // A flipped bit either changes nothing after zstd, or the hash detects it.
             if let Some(object) = unpack(id, span, &damaged) {
                 assert_eq!(object, text.as_bytes());
             }

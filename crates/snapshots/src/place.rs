@@ -1,4 +1,5 @@
-//! The Location's directory: every path is resolved beneath it by the kernel, and never through a symlink.
+//! Access to the Location's directory: the kernel resolves every path beneath it, and never through a
+//! symlink.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,9 +10,9 @@ use rustix::io::Errno;
 
 use crate::error::SnapshotError;
 
-/// Files that a change is prepared in, ours and the tools': in no snapshot.
+/// The prefix of temporary files, ours and the tools'. They are in no snapshot.
 pub(crate) const TEMPORARY: &str = ".oc-tmp-";
-/// A resolution that lost a race with a rename is tried again this often.
+/// The number of retries after a path resolution loses a race with a rename.
 const RACES: usize = 32;
 
 const DIRECTORY: OFlags =
@@ -28,7 +29,7 @@ pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Own
     openat(parent, name, DIRECTORY, Mode::empty())
 }
 
-/// Opens a directory below the root; with `make`, missing ones on the way are made.
+/// Opens a directory below the root. With `make`, creates missing ones on the way.
 pub(crate) fn open_below(root: &OwnedFd, below: &Path, make: bool) -> Result<OwnedFd, Errno> {
     let open = |path: &Path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -56,7 +57,7 @@ pub(crate) fn open_below(root: &OwnedFd, below: &Path, make: bool) -> Result<Own
     }
 }
 
-/// What a name in a directory is, itself and not what it leads to; `None` when there is nothing.
+/// Returns the stat of a name itself, without following links; `None` if it does not exist.
 pub(crate) fn look(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Stat>, Errno> {
     match statat(parent, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -65,7 +66,7 @@ pub(crate) fn look(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Stat>,
     }
 }
 
-/// The names in a directory, sorted.
+/// Returns the sorted names in a directory.
 pub(crate) fn names(fd: &OwnedFd) -> Result<Vec<OsString>, Errno> {
     use std::os::unix::ffi::OsStrExt;
     let mut names = Vec::new();
@@ -80,7 +81,7 @@ pub(crate) fn names(fd: &OwnedFd) -> Result<Vec<OsString>, Errno> {
     Ok(names)
 }
 
-/// The names of a path that stays below the root by its words alone; `None` for others.
+/// Returns the components of a path that stays below the root lexically; `None` for others.
 pub(crate) fn components(path: &Path) -> Option<Vec<&OsStr>> {
     let mut names = Vec::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! Putting files back: one step of the file system for each, and never over what would be lost.
+//! Restores files: one atomic step per file, and never over content that would be lost.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -25,28 +25,28 @@ use crate::object::{Entry, Kind, ObjectId};
 use crate::place::{self, TEMPORARY};
 use crate::steps::Steps;
 
-/// What is done about a file that would be removed or replaced, and whose content is in no pack.
+/// The treatment of a file that would be removed or replaced, and whose content is in no pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unsaved {
-    /// It stays as it is, and is named. For a revert, before which everything was captured.
+    /// Leave it and list it. For a Revert, before which everything was captured.
     Keep,
-    /// It is lost. For a takeover, of which the newest snapshot is all that counts.
+    /// Overwrite it. For a takeover, for which only the newest snapshot counts.
     Overwrite,
 }
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// The files that were changed, as [`crate::diff`] lists them.
+    /// The changed files, in the form of [`crate::diff`].
     pub files: Vec<FileChange>,
-    /// How many more files were changed than are listed.
+    /// The number of changed files beyond the list.
     pub more: usize,
-    /// Paths that are not as in the tree, since something is there that must not be lost, or that changed meanwhile.
+    /// Paths that differ from the tree, because something there must not be lost or changed meanwhile.
     pub left: Vec<String>,
 }
 
-/// Which changes a restore makes: those at `paths` and beneath, without `.git`; or all. A path that ends with a slash
-/// is of that directory itself, and of nothing in it.
+/// Selects the changes that a restore makes: those at `paths` and beneath, without `.git`; or all. A path
+/// with a trailing slash means only the directory itself, not its contents.
 pub(crate) fn select(changes: Vec<Change>, paths: Option<&BTreeSet<String>>) -> Vec<Change> {
     let Some(paths) = paths else { return changes };
     let named = |change: &Change| {
@@ -72,31 +72,32 @@ pub(crate) struct Apply<'a> {
     pub(crate) root: &'a OwnedFd,
     pub(crate) lock: Option<&'a LocationLock>,
     pub(crate) unsaved: Unsaved,
-    /// Whether a committed pack has an object.
+    /// Returns whether a committed pack has an object.
     pub(crate) is_kept: &'a dyn Fn(ObjectId) -> bool,
-    /// In nanoseconds since the epoch.
+    /// The current time in nanoseconds since the epoch.
     pub(crate) now_ns: i64,
     pub(crate) steps: &'a Steps,
-    /// What is known of the files; follows each change.
+    /// The known state of the files; updated with each change.
     pub(crate) dir: &'a mut Dir,
     pub(crate) progress: Progress,
 }
 
-/// How far a restore has come.
+/// The progress of a restore.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Paths that are not as in the tree.
+    /// Paths that differ from the tree.
     pub(crate) left: BTreeSet<PathBuf>,
-    /// Files with several names of which the restore has taken one away: that has changed the time of change at the
-    /// others, and nothing else.
+    /// Files with several names of which the restore removed one. That changes the other names' change time,
+    /// and nothing else.
     unlinked: HashSet<Vouch>,
 }
 
-/// Whether a change was made, or had to be left.
+/// Whether a change was made, rather than left.
 type Done = Result<bool, SnapshotError>;
 
 impl Apply<'_> {
-    /// Takes away what the tree does not have, and makes its directories. `changes` in order of paths.
+    /// Removes everything that the tree does not have, and creates its directories. `changes` are ordered by
+    /// path.
     pub(crate) fn clear(&mut self, changes: &[Change]) -> Result<(), SnapshotError> {
         for change in changes.iter().rev().filter(|change| change.to.is_none()) {
             let Some(from) = change.from else { continue };
@@ -143,7 +144,7 @@ impl Apply<'_> {
         Ok(())
     }
 
-    /// Keeps the Location for one change: a new owner waits until it is made.
+    /// Holds the Location's lock for one change: a new owner waits for it.
     fn hold(&self) -> Result<Option<Held>, SnapshotError> {
         Ok(self.lock.map(lock::hold).transpose()?)
     }
@@ -157,7 +158,8 @@ impl Apply<'_> {
         }
     }
 
-    /// Whether what is at a path now may be lost: it is what the change says, and kept; or it does not matter.
+    /// Returns whether the current content at a path may be lost: it is the change's old content and stored,
+    /// or it does not matter.
     fn may_lose(&self, change: &Change, now: Option<&Stat>) -> bool {
         match (self.unsaved, now) {
             (Unsaved::Overwrite, _) | (Unsaved::Keep, None) => true,
@@ -172,7 +174,7 @@ impl Apply<'_> {
         }
     }
 
-    /// A name of a file was taken away, which may have others.
+    /// Records that one name of a file with other names was removed.
     fn unlinked(&mut self, was: Option<&Stat>) {
         if let Some(was) = was.filter(|was| was.st_nlink > 1) {
             self.progress.unlinked.insert(Vouch::of(was).but_for_links());
@@ -199,7 +201,8 @@ impl Apply<'_> {
         }
     }
 
-    /// A directory that still has something that no tree has stays, silently: nothing of it differs.
+    /// Removes an empty directory. One with untracked files stays, without a report, because nothing in it
+    /// differs.
     fn rmdir(&mut self, path: &Path) -> Done {
         let Some((parent, name)) = self.parent(path, false)? else { return Ok(true) };
         let _held = self.hold()?;
@@ -211,7 +214,8 @@ impl Apply<'_> {
         }
     }
 
-    /// The directory that a path is in, and its last name; `None` when there is no such directory.
+    /// Opens a path's parent directory and returns it with the last name; `None` if the parent does not
+    /// exist.
     fn parent<'p>(
         &self,
         path: &'p Path,
@@ -247,14 +251,14 @@ impl Apply<'_> {
             }
             Err(Failed::Crash(crash)) => Err(crash),
             Err(Failed::System(errno)) => {
-                // The first error counts; what is beside is in no snapshot.
+                // The first error counts; the temporary file is in no snapshot anyway.
                 let _left_beside = unlinkat(&parent, &beside, AtFlags::empty());
                 if in_the_way(errno) { Ok(false) } else { Err(failed()(errno)) }
             }
         }
     }
 
-    /// Makes the entry beside its place, and renames it: who looks sees the old one or the new one.
+    /// Creates the entry under a temporary name and renames it, so that readers see the old or the new one.
     fn place(
         &self,
         parent: &OwnedFd,
@@ -269,7 +273,7 @@ impl Apply<'_> {
         };
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Nobody else's to read before it has its own mode.
+        // No other user may read it before it has its own mode.
         let fd = openat(parent, beside, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(fd);
         let (first, rest) = bytes.split_at(bytes.len() / 2);
@@ -299,7 +303,7 @@ impl Apply<'_> {
 
 enum Failed {
     System(Errno),
-    /// Not the file system's: a newer owner, or a test.
+    /// A newer owner or a test stopped the work, not the file system.
     Crash(SnapshotError),
 }
 
@@ -325,7 +329,7 @@ fn is_directory(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// What stands where a file should be, or keeps it from being changed: the rest goes on without it.
+/// Returns whether something blocks a single file; the rest of the restore continues.
 fn in_the_way(errno: Errno) -> bool {
     matches!(
         errno,
@@ -340,8 +344,8 @@ fn in_the_way(errno: Errno) -> bool {
     )
 }
 
-/// Where a file is made before it is put in its place; the same one each time, so that a restore that is repeated
-/// after a crash takes away what the first one left.
+/// Returns the temporary name of a file. It is always the same, so that a restore after a crash removes the
+/// leftovers of the first.
 fn beside(name: &OsStr) -> OsString {
     let id = ObjectId::of(name.as_bytes()).to_string();
     format!("{TEMPORARY}restore-{}", &id[..16]).into()

@@ -1,11 +1,11 @@
-//! Which paths the Location's own ignore files leave out.
+//! The Location's own ignore rules.
 //!
-//! `.gitignore` in each directory and `.git/info/exclude` at the root, as git reads them; a search also honours
-//! `.ignore`, which wins over both. Nothing outside the Location counts: a snapshot and a search must not differ
-//! between workers.
+//! They come from `.gitignore` in each directory and `.git/info/exclude` at the root, with git's semantics;
+//! searches also read `.ignore`, which wins over both. Files outside the Location do not count, because
+//! snapshots and searches must not differ between workers.
 //!
-//! An ignore file is hostile until it is read. It is opened beneath its directory by the kernel, never through a
-//! symlink, never waited for, and read only up to a bound.
+//! Ignore files may be hostile. The kernel opens each one beneath its directory, never through a symlink;
+//! reading never blocks and is bounded.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,15 +17,15 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
-/// Largest ignore file that is read, in bytes; the rest of a larger one is not.
+/// The largest part of an ignore file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
-/// Bytes of all ignore files from the root down to one directory; what is beyond leaves out nothing. Compiled
-/// patterns take many times their own size.
+/// The most bytes of all ignore files from the root down to one directory. Further rules have no effect.
+/// Compiled patterns take many times their own size.
 const MAX_BYTES: usize = 1024 * 1024;
-/// A resolution that lost a race with a rename is tried again this often.
+/// The number of retries after a path resolution loses a race with a rename.
 const RACES: usize = 32;
 
-/// Which ignore files count.
+/// The ignore files that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IgnoreFiles {
     /// Git's own, for snapshots.
@@ -52,13 +52,13 @@ struct Level {
 }
 
 impl IgnoreRules {
-    /// The rules outside of any directory.
+    /// Makes rules before any directory is entered.
     #[must_use]
     pub fn new(files: IgnoreFiles) -> Self {
         Self { files, levels: Vec::new(), bytes: 0 }
     }
 
-    /// Enters the directory `fd`, which is `below` the root. Never waits for what is there.
+    /// Enters the directory `fd`, which is `below` the root. Never blocks on its files.
     pub fn enter(&mut self, fd: BorrowedFd<'_>, below: &Path) {
         let mut level = Level::default();
         let mut git = String::new();
@@ -75,14 +75,15 @@ impl IgnoreRules {
         self.levels.push(level);
     }
 
-    /// Leaves the directory that was entered last.
+    /// Leaves the current directory.
     pub fn leave(&mut self) {
         if let Some(level) = self.levels.pop() {
             self.bytes -= level.bytes;
         }
     }
 
-    /// Whether an entry of the directory that was entered last is left out. Its parents were asked before.
+    /// Returns whether an entry of the current directory is ignored. Its parents must have been checked
+    /// before.
     #[must_use]
     pub fn ignores(&self, below: &Path, is_directory: bool) -> bool {
         if self.bytes == 0 {
@@ -108,7 +109,7 @@ impl IgnoreRules {
         }
         let mut builder = GitignoreBuilder::new(rooted(below));
         for line in lines.lines() {
-            // A line that is no pattern leaves out nothing, as in git.
+            // A line that is not a valid pattern has no effect, as in git.
             let _not_a_pattern = builder.add_line(None, line);
         }
         let rules = builder.build().ok()?;
@@ -121,7 +122,7 @@ fn rooted(below: &Path) -> PathBuf {
     Path::new("/").join(below)
 }
 
-/// The first part of a regular file; empty when there is none, and when it is anything else or cannot be read.
+/// Returns the first part of a regular file; empty if it does not exist, is something else or cannot be read.
 fn read(directory: BorrowedFd<'_>, path: &str) -> String {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -159,7 +160,7 @@ mod tests {
         rules
     }
 
-    // Finding security 2: ignore files were followed, waited for and read without a bound.
+    // Finding security 2: ignore files were opened through links and pipes, and read without a bound.
     #[test]
     fn only_regular_ignore_files_of_the_directory_count() {
         let folder = tempfile::tempdir().unwrap();
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!((rules.bytes, rules.ignores(Path::new("a"), false)), (0, false));
     }
 
-    // Finding security 2: a sparse file of a terabyte is read up to the bound, and its patterns count.
+    // Finding security 2: a sparse file of a terabyte is read only up to the bound, and those patterns count.
     #[test]
     fn the_beginning_of_a_huge_ignore_file_counts() {
         let folder = tempfile::tempdir().unwrap();

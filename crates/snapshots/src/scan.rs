@@ -1,4 +1,4 @@
-//! Looking at the Location's files: all of them by their stat, or only some paths.
+//! Scans the Location's files: all of them by stat, or only some paths.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,40 +18,40 @@ use crate::object::{Entry, Kind, ObjectId};
 use crate::place::{self, TEMPORARY};
 use crate::rules::{IgnoreFiles, IgnoreRules};
 
-/// Left-out paths that are named.
+/// The most left-out paths that are listed.
 const NAMED: usize = 20;
-/// Left-out paths that are remembered.
+/// The most left-out paths that are remembered.
 const REMEMBERED: usize = 10_000;
 
-/// Why a path is in no snapshot although no ignore file names it.
+/// The reason why a path is in no snapshot although no ignore file names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It is larger than [`SnapshotLimits::file_bytes`], or a `.git` with a file larger than
+    /// It is larger than [`SnapshotLimits::file_bytes`], or it is a `.git` with a file larger than
     /// [`SnapshotLimits::git_file_bytes`].
     TooLarge,
     /// It lies deeper than [`SnapshotLimits::depth`].
     TooDeep,
     /// It is a pipe, a socket or a device.
     Special,
-    /// It may not be read. A snapshot keeps what it had of it.
+    /// It cannot be read. The snapshot keeps its earlier content.
     Unreadable,
 }
 
-/// What a Capture left out, as far as it is new or has changed since an earlier one told it.
+/// The files that a Capture left out and that are new or changed since an earlier report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// How many paths.
+    /// The number of paths.
     pub count: usize,
-    /// The first 20 of them.
+    /// The first 20 paths.
     pub first: Vec<(String, Why)>,
 }
 
-/// A path that a look left out.
+/// A path that a scan left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeftOut {
     pub(crate) path: String,
     pub(crate) why: Why,
-    /// The file's stat, where it has one that matters.
+    /// The file's stat, if that matters.
     pub(crate) vouch: Option<Vouch>,
 }
 
@@ -62,32 +62,32 @@ impl Skipped {
     }
 }
 
-/// Takes the contents that are read.
+/// A function that receives each content read.
 pub(crate) type Keep<'a> = dyn FnMut(ObjectId, Bytes) -> Result<(), SnapshotError> + 'a;
 
-/// One look at the files.
+/// One scan of the files.
 pub(crate) struct Scan<'a> {
     pub(crate) limits: &'a SnapshotLimits,
-    /// Whether `.git` is looked at.
+    /// Include `.git`.
     pub(crate) git: bool,
-    /// When the look begins, in nanoseconds since the epoch.
+    /// The start of the scan in nanoseconds since the epoch.
     pub(crate) now_ns: i64,
-    /// Gets each content that is read.
+    /// Receives each content read.
     pub(crate) keep: &'a mut Keep<'a>,
-    /// At most 10,000.
+    /// Left-out paths, at most 10,000.
     pub(crate) left_out: Vec<LeftOut>,
-    /// Files that were read.
+    /// The number of files read.
     pub(crate) read: usize,
     rules: IgnoreRules,
     entries: usize,
     git_too_large: bool,
 }
 
-/// Where the look is.
+/// The position of the scan.
 #[derive(Clone, Copy, Default)]
 struct Inside {
     depth: usize,
-    /// In an ignored directory: only what was tracked before is.
+    /// Inside an ignored directory, where only files that were tracked before count.
     ignored: bool,
     git: bool,
 }
@@ -112,7 +112,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Looks at everything below `root`. After an error `dir` must not be used before another look at everything.
+    /// Scans everything below `root`. After an error, `dir` is unusable until the next full scan.
     pub(crate) fn everything(
         &mut self,
         root: &OwnedFd,
@@ -122,7 +122,7 @@ impl<'a> Scan<'a> {
         self.directory(root, &mut PathBuf::new(), dir, Inside::default()).map(drop)
     }
 
-    /// Looks at one path, and at what is beneath it.
+    /// Scans one path and everything beneath it.
     pub(crate) fn path(
         &mut self,
         root: &OwnedFd,
@@ -162,7 +162,7 @@ impl<'a> Scan<'a> {
         let Some((name, rest)) = names.split_first() else { return Ok(false) };
         let known = matches!(dir.nodes.get(*name), Some(Node::Dir(_)));
         let next = if rest.is_empty() || !known {
-            None // the last name, or a directory of which nothing is known: all of it is looked at
+            None // the last name, or an unknown directory: scan all of it
         } else {
             place::open_directory(fd.as_fd(), name).ok()
         };
@@ -178,7 +178,7 @@ impl<'a> Scan<'a> {
         changed
     }
 
-    /// How an entry is looked at; `None` when it never is.
+    /// Returns the position for an entry; `None` if it is never scanned.
     fn inside(
         &self,
         name: &OsStr,
@@ -195,7 +195,7 @@ impl<'a> Scan<'a> {
         }
         if inside.git {
             let bytes = name.as_bytes();
-            // Locks and half-written objects of a git that runs, or was killed.
+            // Locks and half-written objects of a git process that runs or was killed.
             let passing =
                 bytes.ends_with(b".lock") || bytes.starts_with(b"tmp_") || bytes == b"gc.pid";
             return (!passing).then_some(Inside { depth, ..inside });
@@ -230,7 +230,7 @@ impl<'a> Scan<'a> {
         Ok(changed)
     }
 
-    /// Looks at one entry of a directory. Says whether it is another than before.
+    /// Scans one entry of a directory. Returns whether it changed.
     fn entry(
         &mut self,
         parent: BorrowedFd<'_>,
@@ -244,7 +244,7 @@ impl<'a> Scan<'a> {
         let is_directory = kind == Some(FileType::Directory);
         let within = self.inside(name, below, is_directory, inside);
         let known = dir.nodes.get(name);
-        // What was tracked stays tracked when an ignore file names it later, as in git.
+        // Tracked files stay tracked if an ignore file names them later, as in git.
         let tracked = within.filter(|within| {
             !within.ignored || known.is_some_and(|node| node.dir().is_some() == is_directory)
         });
@@ -294,7 +294,7 @@ impl<'a> Scan<'a> {
                 return Ok(false);
             }
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                return Ok(dir.nodes.remove(name).is_some()); // gone meanwhile
+                return Ok(dir.nodes.remove(name).is_some()); // removed meanwhile
             }
             Err(errno) => return Err(SnapshotError::files("open", below)(errno)),
         };
@@ -309,7 +309,7 @@ impl<'a> Scan<'a> {
         Ok(changed || is_new)
     }
 
-    /// A file or link as it is now; `None` when it is not tracked.
+    /// Returns the current file or link; `None` if it is not tracked.
     fn leaf(
         &mut self,
         parent: BorrowedFd<'_>,
@@ -365,7 +365,7 @@ impl<'a> Scan<'a> {
                 self.skip(below, Why::Unreadable, Some(vouch));
                 Ok(before.cloned())
             }
-            Err(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NXIO) => Ok(None), // gone meanwhile
+            Err(Errno::NOENT | Errno::LOOP | Errno::INVAL | Errno::NXIO) => Ok(None), // removed meanwhile
             Err(errno) => Err(SnapshotError::files("read", below)(errno)),
         }
     }
@@ -384,7 +384,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// A file's bytes, one more than `limit` at most, and its stat after they were read.
+/// Returns a file's bytes, at most one more than `limit`, and its stat after the read.
 fn read_file(parent: BorrowedFd<'_>, name: &OsStr, limit: u64) -> Result<(Vec<u8>, Vouch), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(parent, name, flags, Mode::empty())?;

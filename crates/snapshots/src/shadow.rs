@@ -27,76 +27,76 @@ use crate::scan::{LeftOut, Scan, Skipped};
 use crate::steps::Steps;
 use crate::touched::Touched;
 
-/// How often a file that changes while it is packed is read again.
+/// The most times that a file is read again because it changes while it is packed.
 const ROUNDS: usize = 4;
-/// The stat index is saved when a look has read so many files.
+/// The number of files read by a scan above which the stat index is saved.
 const SAVE_AFTER: usize = 256;
 
-/// A committed row of the Location: which tree it had, and the pack that came with it.
+/// A committed row of the Location: a tree, and the pack that came with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackRef {
-    /// Under which token it was captured.
+    /// The token under which it was captured.
     pub token: FencingToken,
     /// Its number under that token.
     pub ordinal: i64,
     /// The tree.
     pub tree: TreeId,
-    /// The pack with what the tree has and earlier ones had not; `None` when it has nothing new.
+    /// The pack with the tree's new content; `None` if it has no new content.
     pub pack: Option<String>,
 }
 
-/// What a Location's snapshots need.
+/// The parts of a Location's snapshots.
 #[derive(Clone)]
 pub struct ShadowOptions {
     /// The Location's directory on this worker.
     pub root: PathBuf,
-    /// A folder for the stat index and for packs while they grow; made when missing. Not in the Location.
+    /// A folder outside the Location, for the stat index and growing packs. Created if missing.
     pub cache: PathBuf,
-    /// Where packs are kept.
+    /// The storage of packs.
     pub blobs: Blobs,
-    /// Which Location it is.
+    /// The Location.
     pub at: LocationRef,
-    /// Under which token this worker holds it.
+    /// The token under which this worker holds it.
     pub token: FencingToken,
-    /// Proved before each file that is restored.
+    /// The lock, checked before each file is restored.
     pub lock: Option<LocationLock>,
     /// All committed rows of the Location, in any order.
     pub packs: Vec<PackRef>,
-    /// Committed rows of the Location that its files came from, after a fork or a move: what their packs hold is not
-    /// packed again.
+    /// Committed rows of the Location that its files came from, after a Fork or Move. Content in their packs
+    /// is not packed again.
     pub seed: Vec<PackRef>,
-    /// Whether `.git` is in the snapshots: for managed Locations, whose directory a takeover must rebuild.
+    /// Includes `.git`. For managed Locations, whose directory a takeover must rebuild.
     pub git: bool,
     /// Bounds.
     pub limits: SnapshotLimits,
-    /// Tells how old a file's times are.
+    /// The clock, for the age of files' times.
     pub clock: Arc<dyn Clock>,
 }
 
-/// A tree that differs from the one before it, or the same with files that are in no tree and are new; its pack is
-/// stored. Ready to be written as a row.
+/// A tree that differs from the previous one, or the same tree with new left-out files. Its pack is stored,
+/// and its row can be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
-    /// Under which token.
+    /// The token.
     pub token: FencingToken,
-    /// Its number under that token; a later one is greater.
+    /// Its number under that token; later Captures have greater ones.
     pub ordinal: i64,
     /// The tree.
     pub tree: TreeId,
-    /// The tree before it; `None` for the Location's first.
+    /// The previous tree; `None` for the Location's first.
     pub parent: Option<TreeId>,
-    /// The pack that was stored; `None` when committed packs hold all of the tree.
+    /// The stored pack; `None` if committed packs hold the whole tree.
     pub pack: Option<String>,
-    /// Bytes of the pack.
+    /// The size of the pack in bytes.
     pub bytes: u64,
-    /// What changed since `parent`; empty for the Location's first.
+    /// The changes since `parent`; empty for the Location's first.
     pub changes: FileChanges,
-    /// What is in no snapshot although no ignore file names it, and was not told before.
+    /// Files that are in no snapshot although no ignore file names them, and that were not reported before.
     pub skipped: Skipped,
 }
 
 impl Captured {
-    /// The row that names it.
+    /// Returns the row for it.
     #[must_use]
     pub fn pack_ref(&self) -> PackRef {
         let Self { token, ordinal, tree, pack, .. } = self;
@@ -104,7 +104,7 @@ impl Captured {
     }
 }
 
-/// One Location's snapshots. Cheap to clone; one operation at a time, others wait.
+/// One Location's snapshots. Cheap to clone. Runs one operation at a time; others wait.
 #[derive(Clone)]
 pub struct Shadow {
     held: Arc<Held>,
@@ -117,38 +117,39 @@ struct Held {
     steps: Steps,
 }
 
-/// What is known of the files.
+/// The known state of the files.
 struct State {
     dir: Dir,
-    /// Whether `dir` was compared with all files since the Shadow was opened, and every change since was told.
+    /// `dir` was compared with all files since the Shadow was opened, and every change since was reported.
     seen: bool,
-    /// What must be looked at before the next capture.
+    /// Changes that the next Capture must look at.
     owed: Touched,
-    /// The tree that was captured last.
+    /// The last captured tree.
     tree: Option<TreeId>,
-    /// The newest tree whose row is committed, and its number.
+    /// The newest tree with a committed row, and its number.
     committed: Option<(TreeId, i64)>,
     ordinal: i64,
-    /// What committed captures have told to be in no snapshot.
+    /// The left-out files that committed Captures have reported.
     told: HashMap<String, Option<Vouch>>,
-    /// The same of captures that are not committed yet, by their numbers.
+    /// The left-out files of Captures that are not committed yet, by number.
     telling: Vec<(i64, Vec<LeftOut>)>,
 }
 
 type Guard = OwnedMutexGuard<State>;
 
-/// What a look found.
+/// The result of a scan.
 struct Found {
     tree: TreeId,
     pack: Option<Pack>,
-    /// Which object of the pack is the contents of the tree, where it has them.
+    /// The id of the tree's contents list in the pack, if it has one.
     contents: Option<ObjectId>,
-    /// What is in no snapshot and was not told before.
+    /// Left-out files that were not reported before.
     left_out: Vec<LeftOut>,
 }
 
 impl Shadow {
-    /// Reads which objects there are, and the stat index if this worker has one. Looks at no file of the Location.
+    /// Reads the places of objects, and this worker's stat index if it has one. Does not read the Location's
+    /// files.
     pub async fn open(options: ShadowOptions) -> Result<Self, SnapshotError> {
         Self::open_with(options, Steps::default()).await
     }
@@ -185,17 +186,18 @@ impl Shadow {
         Ok(Self { held, state: Arc::new(Mutex::new(state)) })
     }
 
-    /// The tree that the Location had when it was captured last; `None` before its first.
+    /// Returns the last captured tree; `None` before the first.
     pub async fn tree(&self) -> Option<TreeId> {
         self.state.lock().await.tree
     }
 
-    /// Captures what calls may have touched, and what earlier captures that failed owe. Once it returns, the pack is
-    /// durable. `None` when the newest committed tree is what the files are.
+    /// Captures the files that calls may have touched, and those that failed Captures still owe. When it
+    /// returns, the pack is durable. `None` if the files equal the newest committed tree.
     ///
-    /// `Nothing` costs nothing. `Paths` looks at those alone; anything else, and the first capture, at the stat of all
-    /// files. Write what it returns as a row, then say [`Shadow::committed`] or [`Shadow::abandoned`].
-    /// After an error or when the future is dropped the next capture looks again at what this one was asked to.
+    /// `Nothing` costs nothing. `Paths` scans only those; anything else, and the first Capture, reads the
+    /// stat of all files. Write the result as a row, then call [`Shadow::committed`] or
+    /// [`Shadow::abandoned`]. After an error or a dropped future, the next Capture covers this one's files
+    /// again.
     pub async fn capture(&self, touched: &Touched) -> Result<Option<Captured>, SnapshotError> {
         let mut state = self.state.clone().lock_owned().await;
         state.owed = std::mem::take(&mut state.owed).and(touched.clone());
@@ -208,12 +210,12 @@ impl Shadow {
         let Found { tree, pack, contents, left_out } = found;
         let recorded = state.committed.map(|(tree, _)| tree) == Some(tree);
         if recorded && state.tree == Some(tree) && (is_first || left_out.is_empty()) {
-            // What was left out before anybody looked was told by whoever looked then.
+            // Files that were left out before the first scan were reported by whoever scanned then.
             state.told(left_out);
             state.owed = Touched::Nothing;
             return Ok(None);
         }
-        // A number is used once, so that no pack is ever replaced by another.
+        // A number is used only once, so that no pack ever replaces another.
         state.ordinal += 1;
         let (ordinal, token) = (state.ordinal, self.held.options.token);
         let bytes = pack.as_ref().map_or(0, |pack| pack.bytes);
@@ -243,7 +245,7 @@ impl Shadow {
         Ok(Some(captured))
     }
 
-    /// The row of `captured` is committed: from now on its objects are not packed again.
+    /// Records that the row of `captured` is committed. From now on its objects are not packed again.
     pub async fn committed(&self, captured: &Captured) {
         let mut state = self.state.lock().await;
         if let Some(name) = &captured.pack {
@@ -257,7 +259,7 @@ impl Shadow {
         state.told(told);
     }
 
-    /// The row of `captured` will not be written: the next capture tells its changes again.
+    /// Records that the row of `captured` will not be written. The next Capture reports its changes again.
     pub async fn abandoned(&self, captured: &Captured) {
         let mut state = self.state.lock().await;
         state.take_telling(captured.ordinal);
@@ -267,11 +269,11 @@ impl Shadow {
         }
     }
 
-    /// Makes the files those of `tree`: all tracked ones, or those at `paths` and beneath (never `.git`).
+    /// Makes the files equal to `tree`: all tracked ones, or those at `paths` and beneath (never `.git`).
     ///
-    /// Each file is put in its place in one step; a crash leaves some files as before and some restored, and the same
-    /// restore again does the rest. Ignored files stay. What was restored is owed to the next capture.
-    /// [`SnapshotError::Superseded`] when the Location has a newer owner.
+    /// Each file is replaced in one step. After a crash some files are restored and others not; repeating the
+    /// restore does the rest. Ignored files stay. The next Capture covers the restored files. Fails with
+    /// [`SnapshotError::Superseded`] if the Location has a newer owner.
     pub async fn restore(
         &self,
         tree: &TreeId,
@@ -325,7 +327,8 @@ impl Shadow {
         Ok(Restored { files, more, left })
     }
 
-    /// What differs between two trees of the Location: all of it, or at `paths` and beneath.
+    /// Returns the differences between two trees of the Location: all of them, or those at `paths` and
+    /// beneath.
     pub async fn diff(
         &self,
         from: &TreeId,
@@ -337,13 +340,14 @@ impl Shadow {
         show(&self.held.objects, select(changes, paths), &self.held.options.limits).await
     }
 
-    /// How many committed packs' indexes are not read.
+    /// Returns the number of committed packs whose indexes are not read.
     #[cfg(test)]
     pub(crate) async fn unread(&self) -> usize {
         self.held.objects.unread().await
     }
 
-    /// Saves the stat index, for this worker's next look after a restart. Say it when the Location is given back.
+    /// Saves the stat index for this worker's next scan after a restart. Call it when the Location is
+    /// released.
     pub async fn save(&self) -> Result<(), SnapshotError> {
         let state = self.state.clone().lock_owned().await;
         let held = self.held.clone();
@@ -361,7 +365,7 @@ impl Held {
         format!("{}-{}-{ordinal}-{hash}", self.options.at.location, self.options.token)
     }
 
-    /// Looks at what is owed and packs what no committed pack has.
+    /// Scans the owed files, and packs objects that no committed pack has.
     fn find(&self, mut state: Guard) -> Result<(Guard, Found), SnapshotError> {
         let limit = self.options.limits.capture_bytes;
         let mut pack = PackWriter::new(&self.options.cache, limit)?;
@@ -378,7 +382,7 @@ impl Held {
         left_out.retain(|left| state.told.get(&left.path) != Some(&left.vouch));
         for _ in 0..ROUNDS {
             let root = state.dir.seal();
-            // Files that the index vouches for, and whose content is in no committed pack: read them again.
+            // Read files again that the index proves unchanged but whose content is in no committed pack.
             let mut missing = Vec::new();
             self.collect(&state.dir, &mut PathBuf::new(), &mut pack, &mut missing)?;
             if missing.is_empty() {
@@ -441,7 +445,7 @@ impl Held {
         Ok(())
     }
 
-    /// Adds the trees that no committed pack has, children first, and names the files that are in none.
+    /// Adds the trees that no committed pack has, children first, and lists the files that are in none.
     fn collect(
         &self,
         dir: &Dir,
@@ -451,7 +455,7 @@ impl Held {
     ) -> Result<(), SnapshotError> {
         let Some(id) = dir.id else { return Ok(()) };
         if self.objects.is_kept(id) {
-            return Ok(()); // with all that it holds
+            return Ok(()); // everything in it is stored too
         }
         for (name, node) in &dir.nodes {
             at.push(name);
@@ -471,7 +475,8 @@ impl Held {
         pack.add(id, &bytes)
     }
 
-    /// What changed since the tree before. That a content cannot be had any more costs the list, not the snapshot.
+    /// Returns the changes since the previous tree. If a content is lost, the list fails, but not the
+    /// snapshot.
     async fn changes(&self, parent: TreeId, tree: TreeId) -> Result<FileChanges, SnapshotError> {
         let known = HashMap::new();
         let listed = async {
@@ -515,7 +520,7 @@ impl Held {
     }
 }
 
-/// The packs of a Location's rows in the order of their captures.
+/// Returns the packs of a Location's rows in the order of their Captures.
 pub(crate) fn oldest_first(rows: &[PackRef]) -> Vec<String> {
     let mut rows: Vec<_> = rows.iter().filter(|row| row.pack.is_some()).collect();
     rows.sort_by_key(|row| (row.token, row.ordinal));
@@ -527,7 +532,7 @@ impl State {
         self.told.extend(left_out.into_iter().map(|left| (left.path, left.vouch)));
     }
 
-    /// What a capture that has come to its end told.
+    /// Takes the report of a Capture that has ended.
     fn take_telling(&mut self, ordinal: i64) -> Vec<LeftOut> {
         let at = self.telling.iter().position(|(telling, _)| *telling == ordinal);
         at.map(|at| self.telling.remove(at).1).unwrap_or_default()

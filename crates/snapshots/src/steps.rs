@@ -1,8 +1,8 @@
-//! The steps of an operation, between which a test can end it as a crash would.
+//! Steps of an operation, between which a test can simulate a crash.
 
 use crate::error::SnapshotError;
 
-/// Counts steps. Outside of tests it is nothing.
+/// Counts steps. Does nothing outside tests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps {
     #[cfg(test)]
@@ -10,7 +10,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Stands between two effects on files, blobs or the index.
+    /// Marks a point between two effects on files, blobs or the index.
     #[cfg_attr(
         not(test),
         expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "only tests end here")

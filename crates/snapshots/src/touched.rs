@@ -1,27 +1,28 @@
-//! What a tool call may have changed.
+//! The files that a tool call may have changed.
 
 use std::collections::BTreeSet;
 
-/// Which files a call may have changed, as far as its tool can tell.
+/// The files that a call may have changed, as far as its tool knows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Touched {
-    /// None: there is nothing to capture.
+    /// None; there is nothing to capture.
     #[default]
     Nothing,
-    /// At most these paths below the Location's root, without symlinks on the way, and what is beneath them.
+    /// At most these paths below the Location's root, without symlinks on the way, and everything beneath
+    /// them.
     Paths(BTreeSet<String>),
-    /// Any: a command ran.
+    /// Any file: a command ran.
     Anything,
 }
 
 impl Touched {
-    /// One path.
+    /// Makes a set of one path.
     #[must_use]
     pub fn path(path: impl Into<String>) -> Self {
         Self::Paths(BTreeSet::from([path.into()]))
     }
 
-    /// What either may have changed. More than 1,000 paths are anything: a walk is cheaper.
+    /// Returns the union. More than 1,000 paths become `Anything`, because a full scan is cheaper.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         const MAX_PATHS: usize = 1_000;

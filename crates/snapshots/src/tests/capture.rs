@@ -1,4 +1,4 @@
-//! What a capture sees, what it leaves out, and what it owes after a failure.
+//! The content of a Capture, its left-out files, and its debts after a failure.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -79,7 +79,7 @@ async fn paths_are_looked_at_whatever_they_became() {
             ("g/h/i", ChangeStatus::Added, 1, 0),
         ]
     );
-    // A path that its words lead out of the Location is no path of it: everything is looked at.
+    // A path that lexically leaves the Location triggers a full scan.
     world.file("elsewhere", "x");
     assert!(world.capture(&Touched::path("../root/elsewhere")).await.is_some());
 }
@@ -170,7 +170,7 @@ async fn what_is_too_large_or_special_is_left_out_and_named() {
     assert!(world.shadow.capture(&Touched::Anything).await.unwrap().is_some());
 }
 
-// Finding store 18: a file that is too large vanished without a word, also where nothing else had changed.
+// Finding store 18: a file that was too large vanished silently, even if nothing else had changed.
 #[tokio::test]
 async fn a_file_that_is_left_out_is_told_once_for_each_change() {
     let limits = SnapshotLimits { file_bytes: 100, ..SnapshotLimits::default() };
@@ -191,14 +191,14 @@ async fn a_file_that_is_left_out_is_told_once_for_each_change() {
     assert_eq!(world.capture(&Touched::Anything).await, None);
     world.file("new", [b'y'; 300]);
     assert_eq!(told(world.capture(&Touched::path("new")).await), ["new"], "it has changed");
-    // A restarted worker does not take what it finds for what the next calls have done.
+    // A restarted worker does not attribute existing files to the next calls.
     world.reopen().await;
     assert_eq!(world.capture(&Touched::Anything).await, None);
     world.file("a", "b");
     assert_eq!(told(world.capture(&Touched::Anything).await), Vec::<String>::new());
 }
 
-// Finding store 15: to open a Location's files, the index of every pack ever made was read.
+// Finding store 15: opening a Location's files read the index of every pack ever made.
 #[tokio::test]
 async fn of_many_packs_few_are_read_and_all_objects_are_found() {
     let mut world = World::new().await;
@@ -221,7 +221,7 @@ async fn of_many_packs_few_are_read_and_all_objects_are_found() {
     assert!(next.bytes < 2_000, "{} bytes: what is kept is not packed again", next.bytes);
     assert_eq!(world.shadow.unread().await, unread);
     assert_eq!(world.elsewhere(&last.tree).await.len(), 3);
-    // What only an old tree has is found in the end.
+    // Content that only an old tree has is found in the end.
     assert_eq!(world.elsewhere(&first.tree).await, before);
     let changes = world.shadow.diff(&first.tree, &next.tree, None).await.unwrap();
     assert_eq!(changes.files.len(), 3);
@@ -285,7 +285,7 @@ async fn what_no_row_names_is_packed_again() {
     let mut world = World::new().await;
     world.file("a", "1");
     world.all().await;
-    // Two sessions share the Location: the row of the first one's capture is never written.
+    // Two sessions share the Location, and the row of the first one's Capture is never written.
     world.file("a", "2");
     let lost = world.shadow.capture(&Touched::path("a")).await.unwrap().unwrap();
     world.file("b", "2 too");
@@ -303,7 +303,7 @@ async fn what_no_row_names_is_packed_again() {
     assert_eq!(shown(&told), [("c", ChangeStatus::Added, 1, 0)]);
     assert_eq!(world.elsewhere(&told.tree).await, world.files());
 
-    // A capture that was neither committed nor abandoned is captured again, even when nothing changed since.
+    // A Capture that was neither committed nor abandoned is repeated, even if nothing changed since.
     world.file("d", "4");
     let lost = world.shadow.capture(&Touched::path("d")).await.unwrap().unwrap();
     let again = world.capture(&Touched::Anything).await.unwrap();
@@ -359,7 +359,7 @@ fn a_file_is_read_again_only_when_its_stat_does_not_vouch_for_it() {
     let late = written + 3_600_000_000_000;
     assert_eq!(look(&root, &mut dir, late), (2, first));
     assert_eq!(look(&root, &mut dir, late), (0, first));
-    // The same size and time, as an unpacked archive may have them.
+    // The same size and time, which an unpacked archive may have.
     let time = fs::metadata(&a).unwrap().modified().unwrap();
     fs::write(&a, "A").unwrap();
     fs::File::options().write(true).open(&a).unwrap().set_modified(time).unwrap();

@@ -1,4 +1,4 @@
-//! An operation that ends between any two of its steps, and what the next owner finds.
+//! An operation that ends between any two steps, and the state that the next owner finds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use super::world::{Files, Thing, World};
 use crate::place::TEMPORARY;
 use crate::{SnapshotError, Touched, Unsaved};
 
-/// More steps than any operation here has.
+/// More steps than any operation has.
 const MANY: i64 = 1_000;
 
 fn edit(world: &World) {
@@ -61,7 +61,7 @@ async fn a_capture_that_ends_anywhere_loses_nothing_and_names_no_missing_blob() 
             }
             other => panic!("{other:?}"),
         }
-        // The rows of the restarted worker know nothing of it.
+        // The restarted worker's rows do not have it.
         world.reopen().await;
         assert_eq!(world.shadow.tree().await, Some(first.tree));
         let captured = world.all().await;
@@ -126,7 +126,7 @@ async fn a_restore_that_ends_anywhere_leaves_whole_files_and_can_be_done_again()
                     let is_whole = old.get(&path) == Some(&thing) || new.get(&path) == Some(&thing);
                     assert!(is_whole || thing == Thing::Directory, "{path:?} {thing:?}");
                 }
-                // The restarted worker does it again, or takes it back.
+                // The restarted worker repeats or reverts it.
                 world.reopen().await;
                 let again = world.shadow.restore(&first.tree, paths.as_ref(), Unsaved::Keep).await;
                 assert_eq!(again.unwrap().left, Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Random edits: what is restored is what was captured, and a diff is what a naive comparison finds.
+//! Random edits: a restore gives the captured files, and a diff equals a naive comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -35,9 +35,9 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Makes an edit as far as it can be made, and says which paths it may have touched.
+/// Makes an edit as far as possible, and returns the paths that it may have touched.
 fn make(world: &World, edit: &Edit) -> Vec<String> {
-    // A path is used only where no link is on the way: that is what `Touched` promises.
+    // Use a path only if no link is on the way, as `Touched` promises.
     let plain = |path: &str| {
         let links = Path::new(path).ancestors().skip(1).any(|up| {
             fs::symlink_metadata(world.root().join(up)).is_ok_and(|found| found.is_symlink())
@@ -84,12 +84,12 @@ fn make(world: &World, edit: &Edit) -> Vec<String> {
     touched.into_iter().cloned().collect()
 }
 
-/// Lines with their ends, as a diff counts them.
+/// Splits text into lines with their ends, as a diff counts them.
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Length of the longest common subsequence, by the textbook.
+/// Returns the length of the longest common subsequence, by the textbook algorithm.
 fn common(a: &[&str], b: &[&str]) -> usize {
     let mut row = vec![0; b.len() + 1];
     for x in a {
@@ -103,7 +103,7 @@ fn common(a: &[&str], b: &[&str]) -> usize {
     row[b.len()]
 }
 
-/// A leaf as text, with what else makes it what it is.
+/// Returns a leaf as text, with its kind.
 fn leaf(thing: Option<&Thing>) -> Option<(String, u8)> {
     match thing? {
         Thing::Directory => None,
@@ -114,7 +114,7 @@ fn leaf(thing: Option<&Thing>) -> Option<(String, u8)> {
     }
 }
 
-/// What differs, found by comparing every path and every line.
+/// Returns the differences, by comparing every path and every line.
 fn naive(before: &Files, after: &Files) -> BTreeMap<String, (ChangeStatus, u64, u64)> {
     let paths: BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
     let mut changes = BTreeMap::new();
@@ -136,7 +136,7 @@ fn naive(before: &Files, after: &Files) -> BTreeMap<String, (ChangeStatus, u64, 
     changes
 }
 
-/// What a patch makes of a text.
+/// Applies a patch to a text.
 fn patched(text: &str, patch: &str) -> Option<String> {
     let old = lines(text);
     let (mut at, mut new, mut last) = (0, String::new(), b' ');
@@ -213,7 +213,7 @@ async fn run(rounds: Vec<(Vec<Edit>, bool, bool)>, back: usize) -> Result<(), Te
         let (tree, _) = known.last().unwrap();
         prop_assert_eq!(&world.elsewhere(tree).await, &now);
     }
-    // Any two trees compare, and any of them can be had back in place.
+    // Any two trees can be compared, and any tree can be restored.
     let (tree, files) = &known[back % known.len()];
     let (newest, now) = known.last().unwrap();
     check(now, files, &world.shadow.diff(newest, tree, None).await.unwrap().files)?;

@@ -1,4 +1,4 @@
-//! What a restore changes, and what it never does.
+//! Tests of what a restore changes, and of what it must leave alone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -44,7 +44,7 @@ async fn only_the_named_paths_go_back_and_never_git() {
     expected.insert(".git/HEAD".into(), Thing::File(b"other".into(), false));
     assert_eq!(world.files(), expected);
 
-    // What was restored is owed to the next capture; and back again.
+    // The next Capture covers the restored files. Then restore back.
     let third = world.capture(&Touched::Nothing).await.unwrap();
     assert_eq!(third.parent, Some(second.tree));
     assert_eq!(world.elsewhere(&third.tree).await, world.files());
@@ -82,14 +82,14 @@ async fn a_file_has_the_mode_of_its_tree() {
     let third = world.shadow.capture(&Touched::Anything).await.unwrap().unwrap();
     assert_eq!(third.tree, first.tree);
     world.shadow.committed(&third).await;
-    // A change of the mode alone is one.
+    // A change of the mode alone counts.
     chmod("secret", 0o644);
     let fourth = world.shadow.capture(&Touched::Anything).await.unwrap().unwrap();
     let changed: Vec<_> = fourth.changes.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(changed, ["secret"]);
 }
 
-// Finding scenarios F5: a revert left the other names of a file as they were, and said so nowhere.
+// Finding scenarios F5: a revert silently left a file's other names unchanged.
 #[tokio::test]
 async fn all_names_of_a_file_are_restored() {
     let mut world = World::new().await;
@@ -108,7 +108,7 @@ async fn all_names_of_a_file_are_restored() {
     let restored = world.restore(&first.tree, Some(&["a", "b", "c"])).await;
     assert_eq!((restored.left, restored.files.len()), (vec![], 3));
     assert_eq!(world.files(), world.elsewhere(&first.tree).await);
-    // Somebody else's change at the same moment is theirs all the same.
+    // Another process's change at the same moment stays.
     fs::remove_file(world.root().join("b")).unwrap();
     fs::hard_link(world.root().join("a"), world.root().join("b")).unwrap();
     world.file("a", "ours");
@@ -118,7 +118,7 @@ async fn all_names_of_a_file_are_restored() {
     assert_eq!(restored.files.len() + restored.left.len(), 2, "{restored:?}");
 }
 
-// Finding scenarios F15: a revert neither removed nor made empty directories.
+// Finding scenarios F15: a revert neither removed nor created empty directories.
 #[tokio::test]
 async fn empty_directories_are_restored_and_nothing_in_them() {
     let mut world = World::new().await;
@@ -131,7 +131,7 @@ async fn empty_directories_are_restored_and_nothing_in_them() {
     let second = world.all().await;
     assert_eq!(second.changes.files, []);
     assert_eq!(second.changes.directories, ["new/x/y", "old/inner", "used"]);
-    // Somebody else has put a file there since.
+    // Another process has put a file there since.
     world.file("used/theirs", "theirs");
     world.all().await;
     let restored = world.restore(&first.tree, Some(&["new/x/y/", "old/inner/", "used/"])).await;
@@ -154,7 +154,7 @@ async fn what_no_pack_has_is_kept_unless_it_may_be_lost() {
         fs::remove_dir_all(world.root().join("was")).unwrap();
         world.file("late/tracked", "x");
         world.all().await;
-        // After the last capture: never seen by anyone.
+        // Changes after the last Capture, which nothing has seen.
         world.file("a", "typed just now");
         world.file("dir", "in the way");
         world.file("late/my.secret", "ignored");
@@ -253,7 +253,7 @@ async fn a_fork_has_the_files_and_packs_only_what_is_new() {
     world.file("a", "one\n".repeat(500));
     let origin = world.all().await;
     let other = folder();
-    let token = FencingToken(3); // lower than the origin's: tokens of two Locations are not compared
+    let token = FencingToken(3); // lower than the origin's: tokens of different Locations are not compared
     world.options = ShadowOptions {
         root: other.path().join("root"),
         cache: other.path().join("cache"),

@@ -1,4 +1,4 @@
-//! A Location in a temporary folder, its blobs, and its rows as a store would have them.
+//! A Location in a temporary folder, its blobs, and its rows as the store would have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ use crate::{
     Unsaved,
 };
 
-/// What is at a path.
+/// The kind and content of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Thing {
     Directory,
@@ -27,7 +27,7 @@ pub(super) enum Thing {
 
 pub(super) type Files = BTreeMap<PathBuf, Thing>;
 
-/// All that is below `root`, read without anything that is tested.
+/// Returns everything below `root`, read without the code under test.
 pub(super) fn files(root: &Path) -> Files {
     fn below(root: &Path, at: &Path, all: &mut Files) {
         for entry in fs::read_dir(at).unwrap() {
@@ -50,7 +50,7 @@ pub(super) fn files(root: &Path) -> Files {
     all
 }
 
-/// A clock that is ahead, so that no file counts as just changed.
+/// A clock that is an hour ahead, so that no file counts as just changed.
 #[derive(Debug)]
 pub(super) struct Ahead(pub(super) SystemClock);
 
@@ -64,7 +64,7 @@ impl Clock for Ahead {
     }
 }
 
-/// A folder in memory where there is one: each blob is synced, and what a test shows does not depend on it.
+/// Makes a folder, in memory if possible: each blob is synced, and no test depends on the disk.
 pub(super) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap()
@@ -144,12 +144,12 @@ impl World {
         self.shadow.committed(captured).await;
     }
 
-    /// A restarted worker: nothing but rows, blobs and the stat index is left.
+    /// Simulates a restarted worker: only rows, blobs and the stat index remain.
     pub(super) async fn reopen(&mut self) {
         self.shadow = Shadow::open(self.options.clone()).await.unwrap();
     }
 
-    /// One that ends after `steps` more steps; returns them as they are left.
+    /// Simulates a worker that stops after `steps` more steps.
     pub(super) async fn crashing(&mut self, steps: i64) -> Result<(), SnapshotError> {
         let steps = Steps { left: Some(Arc::new(AtomicI64::new(steps))) };
         self.shadow = Shadow::open_with(self.options.clone(), steps).await?;
@@ -162,7 +162,7 @@ impl World {
         self.shadow.restore(tree, paths.as_ref(), Unsaved::Keep).await.unwrap()
     }
 
-    /// What another worker makes of a tree, in an empty directory of its own.
+    /// Returns the files that another worker restores from a tree into an empty directory.
     pub(super) async fn elsewhere(&self, tree: &TreeId) -> Files {
         let other = folder();
         let (root, cache) = (other.path().join("root"), other.path().join("cache"));
