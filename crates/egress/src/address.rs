@@ -1,12 +1,12 @@
-//! Which addresses are of the public internet.
+//! Tells public internet addresses from others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is a public unicast one: not of this machine, a private or shared network, a link, a
+/// Returns whether an address is public unicast: not of this machine, a private or shared network, a link, a
 /// documentation range, or another range that IANA has set aside
 /// (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
-/// <https://www.iana.org/assignments/iana-ipv6-special-registry>). An IPv6 address that carries an IPv4 one (mapped,
-/// NAT64, 6to4) is as public as the one it carries.
+/// <https://www.iana.org/assignments/iana-ipv6-special-registry>). An IPv6 address that contains an IPv4 one
+/// (mapped, NAT64, 6to4) is judged by that one.
 #[must_use]
 pub fn is_public(ip: IpAddr) -> bool {
     match ip {
@@ -24,7 +24,7 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
         || a == 0
         || (a == 100 && (64..128).contains(&b)) // shared by carriers
         || (a == 192 && b == 0 && c == 0) // protocol assignments
-        || (a == 192 && b == 88 && c == 99) // relays of 6to4
+        || (a == 192 && b == 88 && c == 99) // 6to4 relays
         || (a == 198 && (18..20).contains(&b)) // benchmarks
         || a >= 224) // multicast, reserved, broadcast
 }
@@ -38,14 +38,14 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     match segments {
         // Mapped: ::ffff:a.b.c.d.
         [0, 0, 0, 0, 0, 0xffff, ..] => is_public_v4(v4_at(6)),
-        // NAT64 (RFC 6052). That of RFC 8215 is for one's own network.
+        // NAT64 (RFC 6052). RFC 8215's prefix is for local networks.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_public_v4(v4_at(6)),
         // 6to4 (RFC 3056).
         [0x2002, ..] => is_public_v4(v4_at(1)),
         // Teredo, benchmarks, ORCHID and the other protocol assignments below 2001:200::; documentation.
         [0x2001, second, ..] if second < 0x200 || second == 0xdb8 => false,
         [0x3fff, second, ..] if second < 0x1000 => false,
-        // Everything else that is global unicast.
+        // All other global unicast addresses.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    // Finding security 4: NAT64 and 6to4 lead to private networks too.
+    // Finding security 4: NAT64 and 6to4 can reach private networks too.
     #[test]
     fn an_address_that_carries_another_is_judged_by_it() {
         for inside in [

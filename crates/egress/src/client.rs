@@ -1,4 +1,4 @@
-//! The client: one for what the operator has configured, one for organisations.
+//! The clients: one for addresses that the operator configured, one for addresses of organisations.
 
 use std::error::Error as _;
 use std::fmt;
@@ -15,25 +15,25 @@ use crate::error::{EgressError, Refused, SetupError};
 use crate::lookup::{CheckedResolver, Lookup, SystemLookup, checked};
 use crate::rules::{Rules, Verdict};
 
-/// How long an unused connection is kept. Load balancers close theirs after a minute; a request on a connection that
-/// is just being closed fails as *ambiguous*.
+/// The longest time that an unused connection is kept. Load balancers close theirs after a minute, and a
+/// request on a connection that is just closing fails as *ambiguous*.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(50);
-/// Unused connections kept to one host.
+/// The most unused connections kept per host.
 const POOL_MAX_IDLE: usize = 128;
 
 /// The operator's settings.
 #[derive(Clone, Debug)]
 pub struct EgressOptions {
-    /// Which addresses organisations may reach.
+    /// The addresses that organisations may reach.
     pub rules: Rules,
-    /// The proxy for everything but loopback and allowed hosts. `None`: that of the environment (`HTTPS_PROXY`,
-    /// `NO_PROXY`, …), if it names one.
+    /// The proxy for everything but loopback and allowed hosts. `None`: the one in the environment
+    /// (`HTTPS_PROXY`, `NO_PROXY`, …), if any.
     pub proxy: Option<Url>,
-    /// Certificates in PEM that are believed beside the system's.
+    /// Certificates in PEM to trust besides the system's.
     pub ca_bundle: Option<Vec<u8>>,
-    /// For the TCP connection and TLS handshake.
+    /// The timeout for the TCP connection and the TLS handshake.
     pub connect_timeout: Duration,
-    /// Sent as `user-agent`.
+    /// The value of `user-agent`.
     pub user_agent: String,
 }
 
@@ -51,7 +51,7 @@ impl Default for EgressOptions {
     }
 }
 
-/// The way out. Cheap to clone; clones share their connections.
+/// The way out to the network. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Egress {
     shared: Arc<Shared>,
@@ -60,14 +60,14 @@ pub struct Egress {
 struct Shared {
     rules: Arc<Rules>,
     lookup: Arc<dyn Lookup>,
-    /// Which requests go to the proxy.
+    /// Decides which requests go to the proxy.
     matcher: Matcher,
     proxied: reqwest::Client,
     checked: reqwest::Client,
     open: reqwest::Client,
 }
 
-/// Whose choice the address of a request is.
+/// The party that chose a request's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChosenBy {
     Operator,
@@ -75,7 +75,7 @@ pub(crate) enum ChosenBy {
 }
 
 impl Egress {
-    /// Builds the connection pools; connects to nothing.
+    /// Builds the connection pools. Does not connect yet.
     ///
     /// # Errors
     /// TLS, the CA bundle or the proxy cannot be used.
@@ -83,10 +83,10 @@ impl Egress {
         Self::with_lookup(options, Arc::new(SystemLookup))
     }
 
-    /// The same, with another way to look names up.
+    /// Builds an egress with another way to look names up.
     ///
     /// # Errors
-    /// As [`Egress::new`].
+    /// Those of [`Egress::new`].
     pub fn with_lookup(
         options: &EgressOptions,
         lookup: Arc<dyn Lookup>,
@@ -113,25 +113,25 @@ impl Egress {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Which addresses organisations may reach.
+    /// Returns the rules for organisations.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.shared.rules
     }
 
-    /// Carries requests to addresses that organisations had a say in.
+    /// Returns a transport for addresses that organisations influence.
     #[must_use]
     pub fn for_organisations(&self) -> Transport {
         Transport { egress: self.clone(), chosen_by: ChosenBy::Organisation }
     }
 
-    /// Carries requests to addresses that the operator has configured, wherever they are.
+    /// Returns a transport for addresses that the operator configured, anywhere.
     #[must_use]
     pub fn for_operator(&self) -> Transport {
         Transport { egress: self.clone(), chosen_by: ChosenBy::Operator }
     }
 
-    /// Sends one request; follows nothing.
+    /// Sends one request. Follows no redirect.
     pub(crate) async fn send(
         &self,
         request: WireRequest,
@@ -169,7 +169,7 @@ impl Egress {
             let uri = url.as_str().parse::<http::Uri>();
             uri.is_ok_and(|uri| shared.matcher.intercept(&uri).is_some())
         };
-        // What is on this machine, or is allowed by name or network, is on this side of a proxy.
+        // Hosts on this machine, and hosts allowed by name or network, are reached without the proxy.
         let is_near = is_loopback(url) || shared.rules.lists(url);
         if !is_near && is_proxied() {
             if verdict == Verdict::Checked {
@@ -183,8 +183,9 @@ impl Egress {
         })
     }
 
-    /// The proxy looks the name up itself and is the wall; a name that this machine knows too, and that leads inside,
-    /// is refused all the same. One that it does not know is the proxy's to judge.
+    /// Checks a name before it goes to the proxy. The proxy looks it up itself and enforces its own rules.
+    /// Still, a name that this machine resolves to an inside address is refused; a name that it cannot
+    /// resolve is left to the proxy.
     async fn check_behind_proxy(&self, url: &Url) -> Result<(), EgressError> {
         let Some(url::Host::Domain(name)) = url.host() else { return Ok(()) };
         match checked(&*self.shared.lookup, &self.shared.rules, name).await {
@@ -206,7 +207,7 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// Carries requests, one a call, through an [`Egress`].
+/// Sends requests through an [`Egress`], one per call.
 #[derive(Clone, Debug)]
 pub struct Transport {
     pub(crate) egress: Egress,
@@ -238,7 +239,8 @@ fn certificates(bundle: Option<&[u8]>) -> Result<Vec<Certificate>, SetupError> {
     if found.is_empty() { Err(SetupError::NoCertificates) } else { Ok(found) }
 }
 
-/// The verifier of the platform's certificates cannot be built where there are none (a slim container).
+/// Builds a client. Without platform certificates (a slim container) the platform's verifier cannot be built,
+/// so the fallback trusts none.
 fn build(builder: impl Fn() -> ClientBuilder) -> Result<reqwest::Client, SetupError> {
     builder().build().or_else(|error| {
         let client = builder().tls_certs_only([]).build().map_err(SetupError::Client)?;
@@ -268,7 +270,7 @@ fn failure(error: reqwest::Error, delivery: Delivery) -> EgressError {
     EgressError::Network { delivery, message: chain(&error.without_url()) }
 }
 
-/// As the client of providers is told it.
+/// Converts an error for the client of providers.
 pub(crate) fn failed(error: &EgressError) -> TransportError {
     let message = error.to_string();
     let delivery = match error {
@@ -282,7 +284,7 @@ pub(crate) fn failed(error: &EgressError) -> TransportError {
     TransportError { delivery, message }
 }
 
-/// The error with its causes: reqwest's own text ("error sending request") says nothing alone.
+/// Returns the error with its causes: reqwest's own text ("error sending request") says nothing alone.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

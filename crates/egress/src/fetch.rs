@@ -1,4 +1,4 @@
-//! Fetches a whole answer: redirects followed, bytes and time bounded.
+//! Fetches a whole answer, with redirects, within bounds on bytes and time.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::error::EgressError;
 /// The bounds of [`Transport::fetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchLimits {
-    /// For all requests together, to the last byte.
+    /// The timeout for all requests together, to the last byte.
     pub time: Duration,
-    /// Bytes of the last answer's body.
+    /// The most bytes of the last answer's body.
     pub bytes: usize,
-    /// Redirects that are followed.
+    /// The most redirects.
     pub redirects: usize,
 }
 
 /// A whole answer.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// Where it came from, after redirects.
+    /// The address after redirects.
     pub url: Url,
     /// Any status.
     pub status: StatusCode,
@@ -36,7 +36,7 @@ pub struct Fetched {
     pub body: Bytes,
 }
 
-/// Gets addresses whole, redirects followed, where a [`ProviderTransport`] is asked for.
+/// A [`ProviderTransport`] that gets whole answers and follows redirects.
 #[derive(Clone, Debug)]
 pub struct Following {
     transport: Transport,
@@ -47,7 +47,7 @@ pub struct Following {
 impl ProviderTransport for Following {
     async fn send(&self, request: WireRequest) -> Result<WireResponse, TransportError> {
         if request.method != Method::GET {
-            return self.transport.send(request).await; // what was sent once is not sent elsewhere
+            return self.transport.send(request).await; // a body is never sent to a second address
         }
         let fetched = self.transport.fetch(request.url, request.headers, self.limits).await;
         let Fetched { status, headers, body, .. } = fetched.map_err(|error| failed(&error))?;
@@ -57,18 +57,18 @@ impl ProviderTransport for Following {
 }
 
 impl Transport {
-    /// The same for `GET`, with redirects followed as [`Transport::fetch`] does.
+    /// Returns a transport whose `GET` follows redirects like [`Transport::fetch`].
     #[must_use]
     pub fn following(self, limits: FetchLimits) -> Following {
         Following { transport: self, limits }
     }
 
-    /// Gets `url` whole. A redirect is followed only after the check that the address of an organisation gets, also
-    /// where the first address was the operator's: whoever answers there is another. Headers that authenticate stay
-    /// behind when a redirect leaves the origin.
+    /// Gets `url` whole. Every redirect is checked like an organisation's address, even if the operator chose
+    /// the first address, because another party answers there. Authentication headers are dropped when a
+    /// redirect leaves the origin.
     ///
     /// # Errors
-    /// An address is refused, the network fails, or a bound is met.
+    /// An address is refused, the network fails, or a bound is exceeded.
     pub async fn fetch(
         &self,
         url: Url,
@@ -111,7 +111,7 @@ impl Transport {
     }
 }
 
-/// Where an answer sends us, if it does.
+/// Returns the target of a redirect, if the answer is one.
 fn redirect(from: &Url, answer: &WireResponse) -> Result<Option<Url>, EgressError> {
     let follows = matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let Some(to) = answer.headers.get(LOCATION).filter(|_| follows) else { return Ok(None) };

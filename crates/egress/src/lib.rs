@@ -1,14 +1,14 @@
-//! The one way out: every request to an address that an organisation had a say in goes through here.
+//! The only way out: every request to an address that an organisation influences goes through this crate.
 //!
 //! ```text
 //! URL ─Rules::check→ Open ──────────────────────────────────▶ connection
 //!        │           Checked ─Lookup, once→ every address ─▶ connection to exactly those
 //!        └ Refused             └ Refused
 //! ```
-//! Invariant: a connection that is made for a tenant goes to an address that was checked, and no name is looked up
-//! between the check and the connection. A redirect is another request: it is checked as the first was.
+//! Invariant: a connection made for a tenant goes to a checked address, and no name is looked up between the
+//! check and the connection. A redirect is another request and is checked like the first.
 //!
-//! Absent on purpose: who may ask (that is the API's business), credentials, retries.
+//! Absent on purpose: permissions (the API's business), credentials, retries.
 
 mod address;
 mod client;

@@ -1,4 +1,4 @@
-//! Looks names up, once for each connection, and lets through only what is allowed.
+//! Looks up names, once per connection, and passes only allowed addresses on.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,17 +9,17 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use crate::error::Refused;
 use crate::rules::Rules;
 
-/// Gives the addresses of a name.
+/// A way to look up the addresses of a name.
 #[async_trait::async_trait]
 pub trait Lookup: Send + Sync {
-    /// All addresses of `name`.
+    /// Returns all addresses of `name`.
     ///
     /// # Errors
-    /// It has none, or nobody answered.
+    /// The name has none, or the lookup failed.
     async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The system's way: its files and name servers.
+/// The system's lookup: its files and name servers.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemLookup;
 
@@ -31,8 +31,8 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// Looks `name` up and checks every address that it has: one that is refused refuses all, since a name with addresses
-/// on both sides is a trick, or a mistake.
+/// Looks up `name` and checks every address. If one is refused, all are, because a name with addresses on
+/// both sides is a trick or a mistake.
 pub(crate) async fn checked(
     lookup: &dyn Lookup,
     rules: &Rules,
@@ -45,7 +45,8 @@ pub(crate) async fn checked(
     Ok(addresses)
 }
 
-/// For the HTTP client, which connects to the addresses that it is given and looks nothing up itself.
+/// The resolver of the HTTP client, which connects to exactly the addresses that it gets and looks up nothing
+/// itself.
 pub(crate) struct CheckedResolver {
     pub(crate) lookup: Arc<dyn Lookup>,
     pub(crate) rules: Arc<Rules>,

@@ -1,4 +1,4 @@
-//! Which addresses may be reached for an organisation.
+//! The rules for addresses that an organisation may reach.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,67 +10,69 @@ use url::{Host, Url};
 use crate::error::Refused;
 use crate::is_public;
 
-/// Names that are never of the internet, by their ends.
+/// Ends of names that are never on the internet.
 const INSIDE: [&str; 6] = ["localhost", "local", "internal", "lan", "intranet", "home.arpa"];
 
-/// Which addresses may be reached for an organisation. The default is the public internet, by https.
+/// The addresses that an organisation may reach. The default is the public internet over https.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Everything that this machine reaches, by http too: for a service whose organisations are its operator.
+    /// Allow everything that this machine can reach, http included: for a service whose organisations are its
+    /// operator.
     pub allow_private: bool,
-    /// Hosts inside that organisations may reach too, by http too.
+    /// Inside hosts that organisations may also reach, http included.
     pub allowed: Vec<AllowedHost>,
 }
 
-/// A host inside that organisations may reach: `NAME`, `*.NAME`, `ADDRESS`, each with or without `:PORT`, or a
-/// network such as `10.2.0.0/16`.
+/// An inside host that organisations may reach: `NAME`, `*.NAME`, `ADDRESS`, each with or without `:PORT`, or
+/// a network such as `10.2.0.0/16`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHost {
-    /// A host by its name, or all below a name.
+    /// A host by name, or all hosts below a name.
     Name {
-        /// In lower case, without a dot at its end.
+        /// The name in lower case, without a final dot.
         name: String,
-        /// Whether it is the hosts below the name, and not the name itself.
+        /// It means the hosts below the name, not the name itself.
         is_parent: bool,
         /// Only this port.
         port: Option<u16>,
     },
-    /// Every address of a network, also where a name leads to it.
+    /// Every address in a network, including those that a name resolves to.
     Net {
-        /// The network; a single address is one of that length.
+        /// The network. A single address is a network of full length.
         net: IpNet,
         /// Only this port.
         port: Option<u16>,
     },
 }
 
-/// An entry that is none of the forms of [`AllowedHost`].
+/// The error for text that is not an [`AllowedHost`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no host: write a name, `*.` and a name, an address (each may have a port), or a network such as 10.2.0.0/16"
 )]
 pub struct InvalidAllowedHost(pub String);
 
-/// How a request may be sent.
+/// The way in which a request may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// To whatever address the host has.
+    /// To any address of the host.
     Open,
-    /// Only to addresses that are allowed, each of which is checked when the host is looked up.
+    /// Only to allowed addresses. Each is checked after the lookup.
     Checked,
 }
 
 impl Rules {
-    /// Everything that this machine reaches: for a service whose organisations are its operator.
+    /// Allows everything that this machine can reach: for a service whose organisations are its operator.
     #[must_use]
     pub fn everything() -> Self {
         Self { allow_private: true, ..Self::default() }
     }
 
-    /// Judges a URL by what it says. A host that is a name is looked up, and judged again, when the request is sent.
+    /// Judges a URL by its text. If its host is a name, the addresses are judged again when the request is
+    /// sent.
     ///
     /// # Errors
-    /// The URL is none that a request may be sent to: why, and what can be done.
+    /// No request may go to the URL; the error says why, and what to do.
     pub fn check(&self, url: &Url) -> Result<Verdict, Refused> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Refused::Scheme(url.scheme().to_owned()));
@@ -102,7 +104,7 @@ impl Rules {
         Ok(Verdict::Checked)
     }
 
-    /// Whether the operator has listed the URL's host.
+    /// Returns whether the operator has listed the URL's host.
     #[must_use]
     pub(crate) fn lists(&self, url: &Url) -> bool {
         let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
@@ -111,7 +113,7 @@ impl Rules {
         self.allowed.iter().any(|allowed| allowed.is_host(&host, port))
     }
 
-    /// Whether a connection may go to `ip`, which a name led to.
+    /// Returns whether a connection may go to `ip`, an address of a name.
     #[must_use]
     pub fn allows_address(&self, ip: IpAddr) -> bool {
         let in_net = |allowed: &AllowedHost| match allowed {
@@ -183,8 +185,8 @@ impl FromStr for AllowedHost {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        // The URL parser knows which ports and hosts there are, and writes each in one way. This scheme has no port
-        // of its own, which would not be shown.
+        // The URL parser validates hosts and ports and normalises them. This scheme has no default port that
+        // it would hide.
         let url = Url::parse(&format!("wss://{pattern}/")).map_err(|_| invalid())?;
         let is_plain = url.path() == "/" && url.query().is_none() && url.username().is_empty();
         let has_port = pattern.rsplit(':').next().is_some_and(|end| end.parse::<u16>().is_ok())
@@ -211,7 +213,7 @@ impl FromStr for AllowedHost {
     }
 }
 
-/// An IPv4 address in IPv6's clothes is the IPv4 one.
+/// Returns the IPv4 address inside a mapped IPv6 one.
 fn canonical(ip: IpAddr) -> IpAddr {
     ip.to_canonical()
 }
@@ -236,12 +238,12 @@ mod tests {
         rules.check(&Url::parse(url).expect("a URL"))
     }
 
-    // Finding security 4: the SSRF corpus. Each is refused by what the URL says, before anybody is asked.
+    // Finding security 4: the SSRF corpus. The text of each URL is refused, before any lookup.
     #[test]
     fn no_form_of_a_private_address_passes() {
         let rules = Rules::default();
         for url in include_str!("../corpus.txt").lines().filter(|line| !line.starts_with('#')) {
-            let Ok(parsed) = Url::parse(url) else { continue }; // nobody can be asked there
+            let Ok(parsed) = Url::parse(url) else { continue }; // no request can be made there
             assert!(rules.check(&parsed).is_err(), "{url}");
         }
     }

@@ -15,7 +15,8 @@ async fn send(transport: &egress::Transport, url: &str) -> Result<(), TransportE
     transport.send(request).await.map(|_| ())
 }
 
-// Finding security 4: a name that leads inside passed, since nobody looked at the address of the connection.
+// Finding security 4: a name that resolves to an inside address passed, because nothing checked the
+// connection's address.
 #[tokio::test]
 async fn a_name_that_leads_inside_is_refused_without_a_connection() {
     let (port, mut came) = listener("").await;
@@ -42,12 +43,12 @@ async fn a_name_that_leads_inside_is_refused_without_a_connection() {
 #[tokio::test]
 async fn a_connection_goes_to_the_address_that_was_checked() {
     let (port, mut came) = listener("").await;
-    // A second look-up would give an address that nobody has checked.
+    // A second lookup would give an unchecked address.
     let names = Names::default().with("api.example.com", &[&["127.0.0.1"], &["10.0.0.1"]]);
     let names = Arc::new(names);
     let transport = egress(&["127.0.0.0/8"], &names, None).for_organisations();
     let url = format!("https://api.example.com:{port}/");
-    send(&transport, &url).await.unwrap_err(); // nobody speaks TLS there
+    send(&transport, &url).await.unwrap_err(); // the listener does not speak TLS
     assert!(is_handshake(&came.recv().await.unwrap()));
     assert_eq!(names.asked(), 1);
     let error = send(&transport, &url).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The egress against listeners of this machine.
+//! Tests of the egress against listeners on this machine.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

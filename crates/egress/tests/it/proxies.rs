@@ -23,10 +23,10 @@ async fn requests_go_through_the_operators_proxy() {
     let sent = proxied.for_operator().send(get("http://models.example.com/v1")).await;
     assert_eq!(sent.unwrap().status, 403);
     assert!(came.recv().await.unwrap().starts_with(b"GET http://models.example.com/v1 "));
-    // A name that only the proxy knows is the proxy's to judge.
+    // A name that only the proxy knows is left to the proxy.
     proxied.for_organisations().send(get("https://api.example.com/")).await.err().unwrap();
     assert!(came.recv().await.unwrap().starts_with(b"CONNECT api.example.com:443 "));
-    // One that leads inside is refused here, and so are all that say so.
+    // A name that resolves inside is refused here, and so are plainly inside addresses.
     for url in ["https://inside.example.com/", "https://10.0.0.1/", "http://localhost/"] {
         proxied.for_organisations().send(get(url)).await.err().unwrap();
     }

@@ -14,7 +14,7 @@ use crate::world::{Names, egress, listener};
 const LIMITS: FetchLimits =
     FetchLimits { time: Duration::from_secs(20), bytes: 1_000, redirects: 3 };
 
-/// A server that redirects to `to` at `/away`, and does other things that fetches meet.
+/// Starts a server that redirects `/away` to `to`, and has paths for other cases.
 async fn server(to: String) -> String {
     let app = Router::new()
         .route("/away", get(|State(to): State<String>| async move { Redirect::temporary(&to) }))
@@ -35,7 +35,7 @@ async fn fetch(transport: &Transport, url: String) -> Result<Fetched, EgressErro
     transport.fetch(Url::parse(&url).unwrap(), HeaderMap::new(), LIMITS).await
 }
 
-// Finding security 4: each redirect is checked as the first address was, also where that was the operator's.
+// Finding security 4: each redirect is checked like the first address, even if the operator chose that.
 #[tokio::test]
 async fn a_redirect_that_leads_inside_is_not_followed() {
     let names = Arc::new(Names::default());

@@ -1,4 +1,4 @@
-//! Names with the addresses that a test gives them, and listeners that note who came.
+//! Names with the test's addresses, and listeners that record connections.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// Gives a name its next list of addresses, and the last one from then on.
+/// A lookup that gives a name its next list of addresses, and repeats the last one.
 #[derive(Default)]
 pub(crate) struct Names {
     lists: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
@@ -43,7 +43,7 @@ impl Lookup for Names {
     }
 }
 
-/// An egress whose organisations may reach `allowed` beside the internet.
+/// Makes an egress whose organisations may reach `allowed` besides the internet.
 pub(crate) fn egress(allowed: &[&str], names: &Arc<Names>, proxy: Option<&str>) -> Egress {
     let allowed = allowed.iter().map(|text| text.parse().unwrap()).collect();
     let rules = Rules { allowed, ..Rules::default() };
@@ -52,7 +52,7 @@ pub(crate) fn egress(allowed: &[&str], names: &Arc<Names>, proxy: Option<&str>) 
         .unwrap()
 }
 
-/// A listener that notes the first bytes of each connection, and answers each with `answer`.
+/// Starts a listener that records the first bytes of each connection and answers with `answer`.
 pub(crate) async fn listener(answer: &'static str) -> (u16, mpsc::UnboundedReceiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -72,7 +72,7 @@ pub(crate) async fn listener(answer: &'static str) -> (u16, mpsc::UnboundedRecei
     (port, told)
 }
 
-/// Whether TLS was begun: the first byte of a handshake.
+/// Returns whether the bytes begin a TLS handshake.
 pub(crate) fn is_handshake(bytes: &[u8]) -> bool {
     bytes.first() == Some(&22)
 }
