@@ -1,21 +1,21 @@
 use domain::OrgId;
 
-/// What a key may do. Stored as text, so that a newer build's scopes are kept and ignored.
+/// A permission of a key. Stored as text, so that scopes of a newer build are kept and ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// See projects, sessions, messages and logs.
+    /// Reads projects, sessions, messages and logs.
     Read,
-    /// Create and delete sessions, admit prompts, interrupt.
+    /// Creates and deletes sessions, admits prompts, interrupts.
     Prompt,
-    /// Rebuild, check, explain.
+    /// Runs rebuild, check and explain.
     Administer,
 }
 
 impl Scope {
-    /// The scope that allows everything, as stored: what a first boot's key has.
+    /// The stored scope that allows everything. The key of a first boot has it.
     pub const ALL: &'static str = "*";
 
-    /// As stored.
+    /// Returns the stored form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -26,19 +26,19 @@ impl Scope {
     }
 }
 
-/// What a request has proved: it travels with every call that needs a tenant.
+/// The proof of a request's authentication. Every call that needs a tenant takes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// The organisation.
     pub org: OrgId,
     /// The key's id (not the key).
     pub key: String,
-    /// What the key may do, as stored.
+    /// The key's stored scopes.
     pub scopes: Vec<String>,
 }
 
 impl Access {
-    /// Whether the key has `scope`, or all of them.
+    /// Returns whether the key has `scope`, or all scopes.
     #[must_use]
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.iter().any(|held| held == Scope::ALL || held == scope.as_str())

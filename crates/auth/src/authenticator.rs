@@ -10,21 +10,21 @@ use tokio::sync::Semaphore;
 
 use crate::{Access, CredentialError, KeyFormError, check_form, hash, read_credential};
 
-/// How long a key is believed without a look: a revoked key works for at most as long.
+/// The time that a valid key is cached. A revoked key works for at most this long.
 const KNOWN_FOR: Duration = Duration::from_secs(5);
-/// How long a key that is none is refused without a look.
+/// The time that an unknown key is refused without a lookup.
 const UNKNOWN_FOR: Duration = Duration::from_secs(1);
-/// Entries of either kind; when there are more, those that have run out go, then all.
+/// The most entries of either kind. Beyond that, expired entries are dropped, and if that is not enough, all.
 const MAX_ENTRIES: usize = 10_000;
-/// Keys that are looked up at once.
+/// The number of concurrent lookups.
 const LOOKUPS: usize = 2;
-/// How long a look-up waits for its turn.
+/// The longest wait of a lookup for its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Unknown keys of one address that are looked up in one window of time.
+/// The most lookups of unknown keys per address and window of time.
 const MISSES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Why a request is not let in.
+/// The reason why a request is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// No usable key was sent.
@@ -36,13 +36,13 @@ pub enum AuthError {
     /// No valid key has this text: it never existed, was revoked or has expired.
     #[error("the API key is not valid: it is unknown, revoked or expired")]
     Unknown,
-    /// It could not be looked up. Ask again.
+    /// The lookup failed. Retry.
     #[error("the API key could not be checked")]
     Unavailable(#[source] StoreError),
-    /// So many keys are being looked up that this one had to wait too long. Ask again.
+    /// Too many lookups were under way, so this one waited too long. Retry.
     #[error("too many API keys are being checked")]
     Busy,
-    /// Its address has sent many unknown keys: this one is not looked up.
+    /// The address has sent many unknown keys, so this one is not looked up.
     #[error("this address has sent too many unknown API keys; wait some seconds")]
     TooMany,
 }
@@ -53,29 +53,31 @@ struct Cache {
     unknown: HashMap<[u8; 32], Duration>,
 }
 
-/// Tells whose key a request carries. Cheap to share behind an `Arc`.
+/// Finds the owner of a request's key. Cheap to share behind an `Arc`.
 pub struct Authenticator {
     store: Store,
     clock: Arc<dyn Clock>,
     cache: Mutex<Cache>,
-    /// Look-ups share their connections with sweeps and the answer of `/readyz`: some are always left for those.
+    /// Bounds concurrent lookups. They share connections with sweeps and `/readyz`, which must always have
+    /// some left.
     places: Semaphore,
     misses: Mutex<Misses>,
 }
 
 impl Authenticator {
-    /// Looks keys up in `store`.
+    /// Makes an authenticator that looks up keys in `store`.
     #[must_use]
     pub fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
         let (cache, misses) = (Mutex::default(), Mutex::default());
         Self { store, clock, cache, places: Semaphore::new(LOOKUPS), misses }
     }
 
-    /// Whose request it is. `query` is the part of the URL after `?`; `peer` is who is at the other end, if that is known.
+    /// Returns the access of a request's key. `query` is the part of the URL after `?`; `peer` is the
+    /// caller's address, if known.
     ///
     /// # Errors
-    /// [`AuthError`]: 401, but [`AuthError::Unavailable`] and [`AuthError::Busy`], which are 503, and
-    /// [`AuthError::TooMany`], which is 429.
+    /// [`AuthError`]: 401, except [`AuthError::Unavailable`] and [`AuthError::Busy`] (503) and
+    /// [`AuthError::TooMany`] (429).
     pub async fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -88,7 +90,7 @@ impl Authenticator {
         if let Some(answer) = self.cached(&hash) {
             return answer;
         }
-        // Whoever had a valid key is not shut out by others behind the same proxy.
+        // A caller with a valid key is not locked out by others behind the same proxy.
         let was_valid = self.lock().known.contains_key(&hash);
         if !was_valid && self.misses().is_over(peer, self.clock.monotonic()) {
             return Err(AuthError::TooMany);
@@ -134,12 +136,12 @@ impl Authenticator {
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache> {
-        // No code of others runs under this lock; a poisoned cache is still a right one.
+        // No foreign code runs under this lock, so even a poisoned cache is consistent.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Unknown keys by address, in windows of time.
+/// Counts of unknown keys by address and window of time.
 #[derive(Default)]
 struct Misses(HashMap<IpAddr, (Duration, u32)>);
 
@@ -165,7 +167,7 @@ impl Misses {
     }
 }
 
-/// Whoever has an IPv6 address has 2^64 of them.
+/// Returns the network of an address: an owner of one IPv6 address has 2^64 of them.
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),
@@ -197,7 +199,7 @@ fn access(grant: &KeyGrant) -> Access {
 mod tests {
     use super::*;
 
-    // Finding security 10: a flood of random keys took the connections that readiness is asked on.
+    // Finding security 10: a flood of random keys took the connections that readiness checks need.
     #[test]
     fn an_address_with_many_unknown_keys_is_put_off() {
         let ip = |text: &str| Some(text.parse::<IpAddr>().expect("an address"));

@@ -1,22 +1,22 @@
-//! How a request carries its key: three ways, since stock clients know only the last two.
+//! Reads the key of a request. There are three ways to send it, because stock clients know only the last two.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// Longer credentials are refused unread.
+/// The longest credential, in characters. Longer ones are refused unread.
 const MAX_CHARS: usize = 4_096;
 
-/// A request without a usable key.
+/// The reason why a request has no usable key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// It has none.
+    /// It has no credential.
     #[error(
         "an API key is needed: `Authorization: Bearer KEY`, or Basic with the key as the password"
     )]
     Missing,
-    /// It has something else.
+    /// Its credential has another form.
     #[error(
         "the credential cannot be read: send `Authorization: Bearer KEY`, `Authorization: Basic \
          base64(USER:KEY)` or `?auth_token=base64(USER:KEY)`"
@@ -24,12 +24,12 @@ pub enum CredentialError {
     Malformed,
 }
 
-/// The key that a request carries: `Authorization: Bearer KEY`, `Authorization: Basic
-/// base64(USER:KEY)`, or `?auth_token=base64(USER:KEY)`; the header wins. `query` is the part of the
-/// URL after `?`, still percent-encoded.
+/// Returns the key of a request: `Authorization: Bearer KEY`, `Authorization: Basic base64(USER:KEY)`, or
+/// `?auth_token=base64(USER:KEY)`. The header wins. `query` is the part of the URL after `?`, still
+/// percent-encoded.
 ///
 /// # Errors
-/// [`CredentialError`] when there is no key, or none that can be read.
+/// [`CredentialError`] if there is no key, or it cannot be read.
 pub fn read_credential(
     headers: &HeaderMap,
     query: Option<&str>,
@@ -59,7 +59,7 @@ pub fn read_credential(
     }
 }
 
-/// The password of `base64(USER:PASSWORD)`, in either alphabet, padded or not.
+/// Returns the password in `base64(USER:PASSWORD)`, in either alphabet, padded or not.
 fn password(encoded: &str) -> Result<String, CredentialError> {
     let bytes = STANDARD
         .decode(encoded)

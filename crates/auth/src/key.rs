@@ -12,16 +12,16 @@ const CHECK_CHARS: usize = 6;
 const ID_CHARS: usize = 16;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// The shortest bootstrap key that is taken.
+/// The shortest accepted bootstrap key.
 pub const MIN_BOOTSTRAP_CHARS: usize = 20;
 
-/// A key that looks like one of ours and cannot be.
+/// The reason why a text cannot be a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFormError {
-    /// Its last characters do not follow from the others.
+    /// Its checksum is wrong.
     #[error("the key is mistyped: its checksum does not match; copy it again, whole")]
     Checksum,
-    /// It begins like a generated key, and has another length or other characters.
+    /// It begins like a generated key, but has another length or other characters.
     #[error(
         "the key is mistyped: one that begins with `oc_` has 49 letters and digits after it; copy it again, whole"
     )]
@@ -33,21 +33,22 @@ pub enum KeyFormError {
     NoKey,
 }
 
-/// A bootstrap key that is refused.
+/// The reason why a bootstrap key is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapKeyError {
-    /// It could be guessed.
+    /// It is short enough to be guessed.
     #[error("a bootstrap key has at least {MIN_BOOTSTRAP_CHARS} characters; this one has {0}")]
     Short(usize),
-    /// It could not be sent in a header.
+    /// It cannot be sent in a header.
     #[error("a bootstrap key has only visible ASCII characters, without spaces")]
     Characters,
-    /// It has the form of a generated key.
+    /// It looks like a mistyped generated key.
     #[error(transparent)]
     Form(#[from] KeyFormError),
 }
 
-/// A fresh key: `oc_`, 256 random bits in base62, and 6 characters that tell a typo from another key.
+/// Generates a key: `oc_`, 256 random bits in base62, and a checksum of 6 characters that detects typing
+/// errors.
 #[must_use]
 pub fn generate() -> String {
     let mut rng = rand::rng();
@@ -57,17 +58,17 @@ pub fn generate() -> String {
     format!("{PREFIX}{secret}{check}")
 }
 
-/// What is stored and looked up instead of a key: its SHA-256.
+/// Returns a key's SHA-256, which is stored and looked up instead of the key.
 #[must_use]
 pub fn hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-/// Refuses what cannot be a key, without asking the database: what begins like ours and is not whole, and what is no
-/// bootstrap key either.
+/// Refuses texts that cannot be keys, without a database lookup: incomplete generated keys, and texts that
+/// cannot be bootstrap keys either.
 ///
 /// # Errors
-/// [`KeyFormError`]: it was mistyped, or is no key.
+/// [`KeyFormError`]: it was mistyped, or is not a key.
 pub fn check_form(key: &str) -> Result<(), KeyFormError> {
     let Some(body) = key.strip_prefix(PREFIX) else {
         let may_be_bootstrap =
@@ -91,7 +92,7 @@ fn checksum(secret: &str) -> String {
         .collect()
 }
 
-/// A fresh key with everything allowed: the text to show once, and the row to store.
+/// Generates a key with all scopes: the text to show once, and the row to store.
 #[must_use]
 pub fn generate_key(name: &str) -> (String, NewKey) {
     let key = generate();
@@ -99,10 +100,10 @@ pub fn generate_key(name: &str) -> (String, NewKey) {
     (key, row)
 }
 
-/// The row of a key that the operator chose.
+/// Returns the row for a key that the operator chose.
 ///
 /// # Errors
-/// [`BootstrapKeyError`] when it is short, cannot be sent, or is a mistyped generated key.
+/// [`BootstrapKeyError`] if it is short, cannot be sent, or is a mistyped generated key.
 pub fn bootstrap_key(key: &str) -> Result<NewKey, BootstrapKeyError> {
     if key.len() < MIN_BOOTSTRAP_CHARS {
         return Err(BootstrapKeyError::Short(key.chars().count()));
@@ -116,7 +117,8 @@ pub fn bootstrap_key(key: &str) -> Result<NewKey, BootstrapKeyError> {
 
 fn row(key: &str, name: &str) -> NewKey {
     let hash = hash(key);
-    // Random: an id is shown, and says nothing of its key. The same key again is found by its hash.
+    // The id is random, because ids are shown and must reveal nothing of the key. The hash finds the same key
+    // again.
     let mut rng = rand::rng();
     let id: String =
         (0..ID_CHARS).map(|_| char::from(BASE62[rng.random_range(0..BASE62.len())])).collect();
@@ -172,7 +174,7 @@ mod tests {
         assert_ne!(bootstrap_key(&key).expect("a key").id, row.id);
     }
 
-    // Finding security 10: what cannot be a key was looked up, one connection each.
+    // Finding security 10: texts that cannot be keys were looked up, with a connection each.
     #[test]
     fn what_cannot_be_a_key_is_refused_without_a_look() {
         let key = generate();

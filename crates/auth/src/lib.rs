@@ -1,10 +1,10 @@
-//! Who is asking: API keys, how a request carries one, and whose it is.
+//! Authentication with API keys: reading a request's key, and finding its owner.
 //!
 //! `headers, query ─read─▶ key ─hash─▶ cache ─miss─▶ store ─▶ Access (organisation, key, scopes)`
 //!
-//! Invariants: a key is stored and cached only as its SHA-256; a revoked or expired key stops working
-//! within 5 s; nothing here logs a key. Absent on purpose: people (OIDC) and what a scope allows on a
-//! route, which `api` decides.
+//! Invariants: a key is stored and cached only as its SHA-256. A revoked or expired key stops working within
+//! 5 s. This crate never logs a key. Absent on purpose: people (OIDC) and the scopes of routes, which `api`
+//! decides.
 
 mod access;
 mod authenticator;
