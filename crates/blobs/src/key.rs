@@ -6,12 +6,14 @@ use object_store::path::Path;
 
 use crate::BlobError;
 
-/// Where one blob is: `o/<org>/<kind>/<name>`, each of them a plain name, so that none leaves its organisation.
+/// The path of a blob: `o/<org>/<kind>/<name>`. Each part is a plain name, so no path leaves its
+/// organisation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlobKey(Path);
 
 impl BlobKey {
-    /// `org` is the organisation's id, `kind` what the blob is for, `name` unique within both.
+    /// Makes a key. `org` is the organisation's id, `kind` the purpose of the blob, `name` unique within
+    /// both.
     pub fn new(org: &str, kind: &str, name: &str) -> Result<Self, BlobError> {
         for part in [org, kind, name] {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);

@@ -4,11 +4,11 @@
 //! put(org, kind, name, bytes) ─▶ o/<org>/<kind>/<name> ─▶ object_store: a folder (S3 comes with its issue)
 //! ```
 //!
-//! A blob is whole or absent: a folder's is written beside its place, synced and renamed. Blob first, then the
-//! row that names it, so that no row points to a missing blob.
+//! A blob is whole or absent: in a folder, it is written to a temporary file, synced and renamed. Store the
+//! blob first and then its row, so that no row names a missing blob.
 //!
-//! Absent: who may read what. The caller proves the organisation, and rows say which blobs are of use; a list is for
-//! whoever deletes the others.
+//! Absent: permissions. The caller proves the organisation, and rows name the blobs in use; a list is for
+//! deleting the others.
 
 mod key;
 
@@ -28,46 +28,46 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 pub use key::BlobKey;
 
-/// Bytes of one part of an upload from a file: above the 5 MiB that S3 wants.
+/// The size of one part of an upload from a file, in bytes; above S3's minimum of 5 MiB.
 const PART_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Where blobs are kept. Cheap to clone.
+/// The storage of blobs. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Blobs {
     store: Arc<dyn ObjectStore>,
 }
 
-/// Why a blob could not be kept or had.
+/// The reason why a blob operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    /// An organisation, kind or name that is no plain name: a mistake in the caller.
+    /// An organisation, kind or name that is not a plain name: a bug in the caller.
     #[error(
         "`{0}` cannot be part of a blob's name: use 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with a dot"
     )]
     BadName(String),
-    /// There is no such blob, or not any more.
+    /// The blob does not exist, or no longer.
     #[error("there is no blob {0}")]
     NotFound(BlobKey),
-    /// The disk or its quota is full: make room, then try again.
+    /// The disk or its quota is full. Make room, then retry.
     #[error("no room is left to store blob {0}")]
     Full(BlobKey),
-    /// The store does not do what was asked; it may later.
+    /// The store failed. A retry may succeed.
     #[error("cannot {action} blob {key}")]
     Store {
         /// `store`, `read` or `delete`.
         action: &'static str,
-        /// Which.
+        /// The blob.
         key: BlobKey,
-        /// What the store or the system said.
+        /// The error of the store or the system.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The store does not say what it has; it may later.
+    /// The store could not list blobs. A retry may succeed.
     #[error("cannot list the blobs in {place}")]
     List {
-        /// Where.
+        /// The path.
         place: String,
-        /// What the store or the system said.
+        /// The error of the store or the system.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
@@ -76,26 +76,26 @@ pub enum BlobError {
     Folder {
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
 }
 
-/// A blob that is there.
+/// A stored blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// When it was stored last, by the store's clock: Unix milliseconds.
+    /// The time when it was stored last, by the store's clock, in Unix milliseconds.
     pub stored_ms: i64,
 }
 
 impl Blobs {
-    /// Keeps blobs below `folder`, which is made when missing.
+    /// Stores blobs below `folder`, which is created if missing.
     pub fn in_folder(folder: &Path) -> Result<Self, BlobError> {
         let failed = |source| BlobError::Folder { folder: folder.display().to_string(), source };
-        // Closed to other users, whatever the umask: prompts and results are in it.
+        // Closed to other users whatever the umask, because it contains prompts and results.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| failed(error.into()))?;
         let store = LocalFileSystem::new_with_prefix(folder)
@@ -104,14 +104,14 @@ impl Blobs {
         Ok(Self { store: Arc::new(store) })
     }
 
-    /// Stores `bytes`, durably once it returns. The same key again replaces the blob as a whole.
+    /// Stores `bytes`, durably when it returns. The same key replaces the whole blob.
     pub async fn put(&self, key: &BlobKey, bytes: Bytes) -> Result<(), BlobError> {
         let stored = self.store.put(key.path(), PutPayload::from_bytes(bytes)).await;
         stored.map(drop).map_err(|error| failed("store", key, error.into()))
     }
 
-    /// Stores what `file` holds from its position on, in bounded memory. Returns the number of bytes.
-    /// An upload that fails leaves no blob.
+    /// Stores the rest of `file`, from its position on, in bounded memory. Returns the number of bytes. A
+    /// failed upload leaves no blob.
     pub async fn put_file(&self, key: &BlobKey, file: File) -> Result<u64, BlobError> {
         let mut upload = self
             .store
@@ -146,13 +146,13 @@ impl Blobs {
         }
     }
 
-    /// All of a blob.
+    /// Returns a whole blob.
     pub async fn get(&self, key: &BlobKey) -> Result<Bytes, BlobError> {
         let got = async { self.store.get(key.path()).await?.bytes().await };
         got.await.map_err(|error| failed("read", key, error.into()))
     }
 
-    /// Bytes `range` of a blob; fewer when it ends before.
+    /// Returns the bytes `range` of a blob; fewer if the blob ends earlier.
     pub async fn get_range(&self, key: &BlobKey, range: Range<u64>) -> Result<Bytes, BlobError> {
         let size = self.size(key).await?;
         let (start, end) = (range.start.min(size), range.end.min(size));
@@ -163,13 +163,13 @@ impl Blobs {
         got.map_err(|error| failed("read", key, error.into()))
     }
 
-    /// Bytes of a blob.
+    /// Returns the size of a blob in bytes.
     pub async fn size(&self, key: &BlobKey) -> Result<u64, BlobError> {
         let head = self.store.head(key.path()).await;
         head.map(|meta| meta.size).map_err(|error| failed("read", key, error.into()))
     }
 
-    /// The organisations that have blobs, as the store spells them.
+    /// Returns the organisations that have blobs, as the store spells them.
     pub async fn organisations(&self) -> Result<Vec<String>, BlobError> {
         let root = StorePath::from("o");
         let listed = self.store.list_with_delimiter(Some(&root)).await;
@@ -178,7 +178,7 @@ impl Blobs {
         Ok(names.filter_map(|place| Some(place.filename()?.to_owned())).collect())
     }
 
-    /// The blobs of one kind, in no order. What is stored or deleted meanwhile may be among them.
+    /// Lists the blobs of one kind, in any order. It may include blobs that are stored or deleted meanwhile.
     pub fn list(
         &self,
         org: &str,
@@ -195,7 +195,7 @@ impl Blobs {
         })
     }
 
-    /// Deletes a blob. One that is not there is deleted.
+    /// Deletes a blob. Succeeds if it does not exist.
     pub async fn delete(&self, key: &BlobKey) -> Result<(), BlobError> {
         match self.store.delete(key.path()).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -217,7 +217,7 @@ async fn read_part(mut file: File) -> io::Result<(File, Bytes)> {
     read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// Names the errors that a caller can do something about; the rest keeps its source.
+/// Names the errors that a caller can act on. Others keep their source.
 fn failed(
     action: &'static str,
     key: &BlobKey,

@@ -46,7 +46,7 @@ async fn a_missing_blob_is_told_apart_from_a_broken_store() {
     ] {
         assert!(matches!(missing, Err(BlobError::NotFound(_))), "{missing:?}");
     }
-    // A file where the folder should be.
+    // A file in place of the folder.
     std::fs::write(folder.path().join("o"), "in the way").unwrap();
     let broken = blobs.put(&key("any"), Bytes::new()).await;
     assert!(matches!(broken, Err(BlobError::Store { action: "store", .. })), "{broken:?}");
