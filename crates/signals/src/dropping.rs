@@ -5,21 +5,21 @@ use async_trait::async_trait;
 
 use crate::{Hint, Signals, Subscription, Topic};
 
-/// Loses a part of the hints on purpose: what proves that hints are only hints. Journeys run with all
-/// of them lost; nothing but latency may change.
+/// Loses some hints on purpose, to prove that hints are only hints. Journeys run with all of them lost; only
+/// latency may change.
 ///
-/// Which hints are lost depends only on how many came before, so that a run repeats itself.
+/// The number of earlier hints alone decides whether a hint is lost, so runs are repeatable.
 pub struct Dropping {
     inner: Arc<dyn Signals>,
-    /// A hint is lost when its hash is below this.
+    /// A hint is lost if its hash is below this.
     threshold: u64,
     published: AtomicU64,
     dropped: AtomicU64,
 }
 
 impl Dropping {
-    /// Loses `fraction` of the hints published through it: 0 none, 1 all (clamped to that range; what is
-    /// not a number loses none).
+    /// Loses `fraction` of the hints published through it: 0 none, 1 all. Values are clamped to that range;
+    /// NaN loses none.
     #[must_use]
     pub fn wrap(inner: Arc<dyn Signals>, fraction: f64) -> Self {
         #[expect(
@@ -31,7 +31,7 @@ impl Dropping {
         Self { inner, threshold, published: AtomicU64::new(0), dropped: AtomicU64::new(0) }
     }
 
-    /// How many hints were lost so far: a fault test that lost none proves nothing.
+    /// Returns the number of lost hints. A fault test that lost none proves nothing.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -42,7 +42,7 @@ impl Dropping {
     }
 }
 
-/// The finaliser of splitmix64: neighbours in, unrelated values out.
+/// The finaliser of splitmix64: turns neighbouring inputs into unrelated values.
 fn spread(nth: u64) -> u64 {
     let mut mixed = nth.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

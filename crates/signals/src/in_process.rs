@@ -7,27 +7,28 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::{Hint, Received, Signals, Subscription, Topic};
 
-/// How many hints a worker may be behind before it loses the oldest.
+/// The hints that a worker may be behind before it loses the oldest.
 const WORKER_QUEUE: usize = 1_024;
-/// The same for who follows a session. A queue is memory from its first reader on, and many sessions have one.
+/// The hints that a session's follower may be behind. Each followed session's queue takes memory, and there
+/// are many.
 const SESSION_QUEUE: usize = 256;
 
 type Topics = Mutex<HashMap<Topic, broadcast::Sender<Arc<Hint>>>>;
 
-/// Hints within one process: the embedded default, and what tests use.
+/// Hints within one process: the embedded default, also for tests.
 #[derive(Default)]
 pub struct InProcess {
     topics: Arc<Topics>,
 }
 
 impl InProcess {
-    /// Signals that nobody listens to yet.
+    /// Makes signals without subscribers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many topics have a subscriber.
+    /// Returns the number of topics with a subscriber.
     #[must_use]
     pub fn topics(&self) -> usize {
         locked(&self.topics).len()
@@ -44,10 +45,10 @@ fn queue(topic: &Topic) -> usize {
 fn locked(
     topics: &Topics,
 ) -> std::sync::MutexGuard<'_, HashMap<Topic, broadcast::Sender<Arc<Hint>>>> {
-    topics.lock().unwrap_or_else(PoisonError::into_inner) // no code of ours runs under it
+    topics.lock().unwrap_or_else(PoisonError::into_inner) // none of our code panics under it
 }
 
-/// Forgets the topic when its last reader is gone.
+/// Removes the topic when its last reader is dropped.
 struct Forget {
     topics: Arc<Topics>,
     topic: Topic,
@@ -62,7 +63,7 @@ impl Drop for Forget {
     }
 }
 
-/// Fields drop in order: the receiver is gone before [`Forget`] counts who is left.
+/// A subscriber. Fields drop in order, so the receiver is gone before [`Forget`] counts the rest.
 struct Reader {
     receiver: broadcast::Receiver<Arc<Hint>>,
     _forget: Forget,
@@ -72,7 +73,7 @@ struct Reader {
 impl Signals for InProcess {
     fn publish(&self, topic: &Topic, hint: Hint) {
         if let Some(sender) = locked(&self.topics).get(topic) {
-            // An error means that the last reader is just leaving: nobody misses the hint.
+            // An error means that the last reader is just leaving and needs no hint.
             let _ = sender.send(Arc::new(hint));
         }
     }

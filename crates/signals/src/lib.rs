@@ -1,13 +1,13 @@
-//! Hints between processes: wakes, interrupts, live deltas. All of them may be lost, doubled or late;
-//! the cost is latency, never a wrong result.
+//! Hints between processes: wakes, interrupts, live deltas. Each may be lost, repeated or late, which costs
+//! latency but never gives a wrong result.
 //!
 //! ```text
 //! gateway ──wake, interrupt, resync──▶ worker topic
 //! worker ──committed, delta──▶ session topic ──▶ gateways that follow the session
 //! ```
 //!
-//! Invariant: publishing never blocks and never fails; what does not fit is dropped and counted.
-//! Absent on purpose: anything durable, acknowledgements, replies.
+//! Invariant: publishing never blocks and never fails. Hints that do not fit are dropped and counted. Absent
+//! on purpose: anything durable, acknowledgements, replies.
 
 mod dropping;
 mod in_process;
@@ -21,12 +21,12 @@ pub use nats::{Nats, NatsError};
 use domain::{Incarnation, LocationRef, MessageId, OrgId, PartId, Seq, SessionId, SessionRef};
 use serde::{Deserialize, Serialize};
 
-/// Where a hint goes.
+/// The destination of a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// To one incarnation of a worker.
     Worker(Incarnation),
-    /// To whoever follows a session.
+    /// The followers of a session.
     Session(OrgId, SessionId),
 }
 
@@ -34,7 +34,7 @@ pub enum Topic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WorkerHint {
-    /// A session of a Location that you hold may have work.
+    /// A session at a Location of yours may have work.
     Wake {
         /// The session.
         session: SessionRef,
@@ -44,17 +44,17 @@ pub enum WorkerHint {
         /// The session.
         session: SessionRef,
     },
-    /// Someone follows a session and lacks the text so far: publish it from offset 0.
+    /// A follower of a session lacks the text so far: publish it from offset 0.
     Resync {
         /// The session.
         session: SessionRef,
     },
-    /// Placement may have given you a Location, where a session may wait: send a heartbeat now. It carries no token:
-    /// anybody who can publish could name one, and a token raises a fence for good.
+    /// Placement may have given you a Location where a session may wait: send a heartbeat now. The hint
+    /// carries no token: anyone who can publish could name one, and a token raises a fence for good.
     Assigned {
         /// The Location.
         location: LocationRef,
-        /// The session that waits.
+        /// The waiting session.
         session: Option<SessionId>,
     },
 }
@@ -63,39 +63,39 @@ pub enum WorkerHint {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionHint {
-    /// The log reaches to `seq`: read on.
+    /// The log reaches `seq`: read on.
     Committed {
-        /// The highest sequence number that is committed.
+        /// The highest committed sequence number.
         seq: Seq,
-        /// Who only waits for the end of the work need not read before this.
+        /// Work may have ended. Followers that wait only for the end can ignore a hint without this.
         #[serde(default = "yes")]
         ends: bool,
     },
-    /// Text of a part that is not settled yet.
+    /// Text of an unsettled part.
     Delta(Delta),
 }
 
-/// A hint that does not say whether work has ended: perhaps.
+/// The default of a hint that does not say whether work ended: perhaps.
 fn yes() -> bool {
     true
 }
 
-/// A piece of a part, addressed by where it starts, so that gaps and repeats are seen.
+/// A piece of a part, addressed by its offset, so that gaps and repeats are detected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
     /// The assistant message.
     pub message: MessageId,
     /// The part.
     pub part: PartId,
-    /// What kind of part it is.
+    /// The kind of the part.
     pub kind: DeltaKind,
-    /// UTF-8 bytes of the part before `text`.
+    /// The number of the part's UTF-8 bytes before `text`.
     pub offset: u64,
-    /// The piece; never splits a code point.
+    /// The text. Never splits a code point.
     pub text: String,
 }
 
-/// What a delta extends.
+/// The kind of part that a delta extends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeltaKind {
@@ -105,7 +105,7 @@ pub enum DeltaKind {
     Reasoning,
 }
 
-/// A hint on its way.
+/// A hint for any topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Hint {
@@ -115,17 +115,17 @@ pub enum Hint {
     Session(SessionHint),
 }
 
-/// Hints received on one topic, in the order they came. A slow reader loses the oldest, and is told so.
+/// The hints on one topic, in order of arrival. A slow reader loses the oldest and gets [`Received::Lagged`].
 pub struct Subscription {
     stream: std::pin::Pin<Box<dyn futures::Stream<Item = Received> + Send>>,
 }
 
-/// What a [`Subscription`] yields.
+/// An item of a [`Subscription`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
     /// A hint.
     Hint(Hint),
-    /// Hints were lost before the next one: read the truth.
+    /// Hints were lost before the next one: read Postgres.
     Lagged,
 }
 
@@ -135,18 +135,18 @@ impl Subscription {
         Self { stream: Box::pin(stream) }
     }
 
-    /// The next hint; `None` when the signals are shut down.
+    /// Returns the next hint; `None` once the signals are shut down.
     pub async fn next(&mut self) -> Option<Received> {
         futures::StreamExt::next(&mut self.stream).await
     }
 }
 
-/// The way hints travel: inside this process, or through NATS.
+/// The transport of hints: in this process, or through NATS.
 #[async_trait]
 pub trait Signals: Send + Sync + 'static {
-    /// Sends a hint, if it can be sent at once. Never blocks, never fails.
+    /// Sends a hint if that is possible at once. Never blocks, never fails.
     fn publish(&self, topic: &Topic, hint: Hint);
 
-    /// Receives what is published on `topic` from now on: subscribe first, then read Postgres.
+    /// Receives the hints published on `topic` from now on. Subscribe first, then read Postgres.
     async fn subscribe(&self, topic: Topic) -> Subscription;
 }

@@ -10,27 +10,29 @@ use tokio::sync::watch;
 
 use crate::{Hint, Received, Signals, Subscription, Topic};
 
-/// Hints that may wait for the connection; what comes when they are this many is dropped.
+/// The most hints that wait for the connection. Further ones are dropped.
 const OUTGOING: usize = 4_096;
-/// Hints that may wait for a slow reader; what comes when they are this many is lost, and it is told.
+/// The most hints that wait for a slow reader. Further ones are lost, and the reader gets
+/// [`Received::Lagged`].
 const INCOMING: usize = 1_024;
-/// A larger hint is dropped: deltas are pieces of a few kilobytes.
+/// The largest hint, in bytes. Larger ones are dropped; deltas are pieces of a few kilobytes.
 const MAX_HINT_BYTES: usize = 256 * 1024;
-/// How long [`Signals::subscribe`] waits for the connection before it goes on without.
+/// The longest time that [`Signals::subscribe`] waits for the connection.
 const SUBSCRIBE_WAIT: Duration = Duration::from_millis(250);
-/// The longest pause between two tries to reconnect.
+/// The longest pause between attempts to reconnect.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Why NATS cannot be used as configured. Not reachable is no error: it is tried for ever.
+/// The reason why the configuration for NATS is unusable. An unreachable server is no error: the client
+/// retries forever.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
-    /// The cluster's name would not be one token of a subject.
+    /// The cluster's name is not a single token of a subject.
     #[error("cluster name `{0}` is not valid: use 1 to 64 letters, digits, `-` and `_`")]
     ClusterName(String),
-    /// The URL cannot be used.
+    /// The URL is invalid.
     #[error("the NATS URL cannot be read; give one such as nats://USER:PASSWORD@127.0.0.1:4222")]
     Url(#[source] std::io::Error),
-    /// The client could not be set up. The URL is not repeated: it may hold a password.
+    /// The client cannot be set up. The text omits the URL, which may contain a password.
     #[error("NATS cannot be used")]
     Connect(#[source] async_nats::ConnectError),
 }
@@ -38,13 +40,14 @@ pub enum NatsError {
 /// Hints through core NATS, at most once. Subjects are `oc.<cluster>.w.<incarnation>` and
 /// `oc.<cluster>.o.<org>.s.<session>`; payloads are JSON.
 ///
-/// While NATS is away hints are dropped and counted; every subscription yields [`Received::Lagged`] once
-/// it is back. Must be made inside a tokio runtime, which runs the client's own tasks until this is dropped.
+/// While NATS is away, hints are dropped and counted. Once it is back, every subscription yields
+/// [`Received::Lagged`]. Must be created in a tokio runtime, which runs the client's own tasks until this is
+/// dropped.
 pub struct Nats {
     prefix: String,
     client: Client,
     dropped: AtomicU64,
-    /// Raised whenever hints may have been lost on the way in.
+    /// Incremented whenever incoming hints may have been lost.
     losses: watch::Sender<u64>,
 }
 
@@ -52,7 +55,7 @@ impl Nats {
     /// Starts to connect to `url` in the background and returns at once.
     ///
     /// # Errors
-    /// [`NatsError`] when the cluster's name or the URL is not valid.
+    /// [`NatsError`] if the cluster's name or the URL is invalid.
     pub async fn connect(url: &str, cluster: &str) -> Result<Self, NatsError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if cluster.is_empty() || cluster.len() > 64 || !cluster.bytes().all(plain) {
@@ -61,7 +64,7 @@ impl Nats {
         let address: ServerAddr = url.parse().map_err(NatsError::Url)?;
         let losses = watch::Sender::new(0_u64);
         let noted = losses.clone();
-        // The library reads no credentials out of a URL by itself.
+        // The library does not read credentials from URLs.
         let options = match (address.username(), address.password()) {
             (Some(user), Some(password)) => {
                 ConnectOptions::with_user_and_password(user.to_owned(), password.to_owned())
@@ -91,26 +94,26 @@ impl Nats {
         Ok(Self { prefix: format!("oc.{cluster}"), client, dropped: AtomicU64::new(0), losses })
     }
 
-    /// How many hints were dropped on the way out since the start.
+    /// Returns the number of outgoing hints dropped since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether the connection stands right now.
+    /// Returns whether the connection is up.
     #[must_use]
     pub fn connected(&self) -> bool {
         self.client.connection_state() == State::Connected
     }
 
-    /// Hands a hint to the connection, if it stands and has room right now: the client would keep what it
-    /// cannot send for later, and a full client would block subscriptions too.
+    /// Hands a hint to the connection if it is up and has room. Otherwise the client would keep the hint for
+    /// later, and a full client would also block subscriptions.
     fn send(&self, topic: &Topic, hint: &Hint) -> bool {
         let payload = serde_json::to_vec(hint).expect("hints hold only strings and numbers");
         if payload.len() > MAX_HINT_BYTES || !self.connected() {
             return false;
         }
-        // Unconstrained: "not now" shall mean that the queue is full, not that the task should yield.
+        // Unconstrained, so that "not ready" means a full queue, not a task that should yield.
         let sent =
             tokio::task::unconstrained(self.client.publish(self.subject(topic), payload.into()));
         matches!(sent.now_or_never(), Some(Ok(())))
@@ -124,7 +127,7 @@ impl Nats {
     }
 }
 
-/// Says what happened to the connection, and raises `losses` when hints may be missing.
+/// Logs a change of the connection, and increments `losses` if hints may be missing.
 fn note(event: &Event, losses: &watch::Sender<u64>) {
     match event {
         Event::Connected => tracing::info!("nats is connected"),
@@ -159,7 +162,8 @@ impl Signals for Nats {
         let losses = self.losses.subscribe();
         match tokio::time::timeout(SUBSCRIBE_WAIT, open(&self.client, subject.clone())).await {
             Ok(Some(messages)) => Subscription::new(merged(messages, losses, false)),
-            // Not now: the first read goes on with it, and begins with "you may have missed some".
+            // Not ready yet: the first read finishes the subscription and begins with "you may have missed
+            // some".
             Ok(None) | Err(_) => {
                 let client = self.client.clone();
                 let later = async move {
@@ -174,11 +178,11 @@ impl Signals for Nats {
     }
 }
 
-/// Subscribes, and sees the request on its way when there is a connection. `None`: the client is closed.
+/// Subscribes, and flushes the request if connected. `None`: the client is closed.
 async fn open(client: &Client, subject: String) -> Option<Subscriber> {
     let subscriber = client.subscribe(subject).await.ok()?;
     if client.connection_state() == State::Connected {
-        // Best effort: a subscription that reaches the server late costs a hint, not a result.
+        // Best effort: a late subscription costs a hint, not a result.
         let _ = client.flush().await;
     }
     Some(subscriber)
@@ -186,7 +190,7 @@ async fn open(client: &Client, subject: String) -> Option<Subscriber> {
 
 type Messages = Pin<Box<dyn Stream<Item = Received> + Send>>;
 
-/// Hints of one subscription, with [`Received::Lagged`] wherever some may be missing.
+/// Returns the hints of one subscription, with [`Received::Lagged`] wherever some may be missing.
 fn merged(
     messages: impl Stream<Item = Message> + Send + 'static,
     mut losses: watch::Receiver<u64>,
@@ -207,7 +211,7 @@ fn merged(
     })
 }
 
-/// Reads a payload; one that this build does not know is no hint for it.
+/// Parses a payload. `None` for one that this build does not know.
 fn read(message: &Message) -> Option<Received> {
     match serde_json::from_slice(&message.payload) {
         Ok(hint) => Some(Received::Hint(hint)),

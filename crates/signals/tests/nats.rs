@@ -1,4 +1,4 @@
-//! Signals through a real `nats-server`, on a free port.
+//! Signals through a real `nats-server` on a free port.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -11,10 +11,10 @@ use signals::{
     Subscription, Topic, WorkerHint,
 };
 
-/// Nothing here takes as long on a busy machine.
+/// The longest wait in any test, generous even for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that ends with the test.
+/// A server that stops with the test.
 struct Server(Child);
 
 impl Server {
@@ -45,7 +45,8 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on, of those that no system gives to connections and to listeners that want any.
+/// Returns a free port outside the ranges that systems use for outgoing connections and for any-port
+/// listeners.
 fn free_port() -> u16 {
     let mut ports = (0..).map(|nth| 20_000 + (std::process::id() * 7 + nth) % 10_000);
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
@@ -66,7 +67,7 @@ async fn connected(nats: &Nats) {
     .expect("nats connects");
 }
 
-/// The next hint; connections that were made on the way may say "lagged" before it.
+/// Returns the next hint, skipping "lagged" from new connections.
 async fn next(subscription: &mut Subscription) -> Hint {
     loop {
         let received = tokio::time::timeout(PATIENCE, subscription.next());
@@ -77,7 +78,7 @@ async fn next(subscription: &mut Subscription) -> Hint {
     }
 }
 
-/// Each on a topic of its own.
+/// Returns every hint, each on its own topic.
 fn every_hint() -> Vec<(Topic, Hint)> {
     let location = LocationRef { org: OrgId::random(), location: "loc_a".parse().expect("an id") };
     let session: SessionId = "ses_a".parse().expect("an id");
@@ -120,7 +121,7 @@ async fn every_kind_of_hint_arrives_on_its_topic_only() {
     for (topic, hint) in every_hint() {
         let mut here = to.subscribe(topic.clone()).await;
         let mut elsewhere = to.subscribe(Topic::Worker(Incarnation::random())).await;
-        // The subscription is on its way to the server, not surely there: repeat until it answers.
+        // The subscription may not have reached the server yet, so repeat until it answers.
         let got = loop {
             from.publish(&topic, hint.clone());
             let soon = tokio::time::timeout(Duration::from_millis(100), next(&mut here)).await;
@@ -175,21 +176,21 @@ async fn a_reader_that_is_too_slow_is_told_that_it_lost_hints() {
     let marker = Topic::Worker(Incarnation::random());
     let mut after = nats.subscribe(marker.clone()).await;
     let hint = |seq| Hint::Session(SessionHint::Committed { seq: Seq(seq), ends: true });
-    // What is said of the connection itself is not about this.
+    // First skip the messages about the connection itself.
     send(&nats, &topic, hint(-1)).await;
     assert_eq!(next(&mut slow).await, hint(-1));
     while tokio::time::timeout(Duration::from_millis(50), slow.next()).await.is_ok() {}
     for seq in 0..3_000 {
         send(&nats, &topic, hint(seq)).await;
     }
-    // What comes after them on the same connection is there, and so are they.
+    // Once a later message on the same connection has arrived, they all have.
     send(&nats, &marker, hint(0)).await;
     assert_eq!(next(&mut after).await, hint(0));
     let lagged = async { while slow.next().await.expect("nats lives") != Received::Lagged {} };
     tokio::time::timeout(PATIENCE, lagged).await.expect("it is told");
 }
 
-/// Publishes a hint that is not dropped on the way out.
+/// Publishes a hint, repeatedly until it is not dropped.
 async fn send(nats: &Nats, topic: &Topic, hint: Hint) {
     loop {
         let before = nats.dropped();
