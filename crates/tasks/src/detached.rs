@@ -1,25 +1,25 @@
-//! Work that reaches its end whoever waits for it.
+//! Runs work to its end even if nobody waits for it.
 
 use std::future::Future;
 use std::panic::resume_unwind;
 
 use tracing::Instrument;
 
-/// Runs `future` to its end in a task of its own and gives its output.
+/// Runs `future` to its end in its own task and returns its output.
 ///
-/// Cancel safety: once polled, `future` runs to its end even when the returned future is dropped, as
-/// an HTTP handler is when its client goes away. Store calls need this: a dropped `Pool::begin`
-/// leaves a pooled connection inside a transaction (sqlx issues 4385 and 4393). The work is not
-/// waited for at shutdown; it must be short and safe to lose with the process.
+/// Cancel safety: once polled, `future` runs to its end even if the returned future is dropped, as an HTTP
+/// handler is when its client leaves. Store calls need this: a dropped `Pool::begin` leaves a pooled
+/// connection inside a transaction (sqlx issues 4385 and 4393). Shutdown does not wait for the work, so it
+/// must be short and safe to lose with the process.
 ///
 /// # Panics
-/// With the panic of `future`, if the caller still waits.
+/// Panics with the panic of `future`, if the caller still waits.
 pub fn detached<F>(future: F) -> impl Future<Output = F::Output> + Send
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // On the heap before the first await: a caller's future does not hold it beside its own.
+    // Boxed before the first await, so that a caller's future does not contain it.
     let future = Box::pin(future);
     async move {
         #[expect(clippy::disallowed_methods, reason = "the tasks crate is where tasks are spawned")]
@@ -28,7 +28,7 @@ where
             Ok(output) => output,
             Err(error) => match error.try_into_panic() {
                 Ok(payload) => resume_unwind(payload),
-                // Nobody aborts this task but a runtime that is going away, and that drops us too.
+                // Only a runtime that shuts down aborts this task, and that drops the caller too.
                 Err(_) => std::future::pending().await,
             },
         }

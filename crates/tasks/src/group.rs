@@ -20,11 +20,11 @@ use tracing::{Instrument, debug, error, warn};
 use crate::kind::{OnCancel, OnError, TaskKind};
 use crate::outcome::{EndedTask, Outcome, TaskFailure, describe, panic_message};
 
-/// How long a dropped task has to reach an await before it is reported as stuck.
+/// The time that a dropped task has to reach an await before it is reported as stuck.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// An owner of tasks: a process, a role, or a piece of work with tasks of its own. Cheap to clone;
-/// clones are the same group. Dropping it stops nothing.
+/// An owner of tasks: a process, a role, or a piece of work with its own tasks. Cheap to clone; clones are
+/// the same group. Dropping it stops nothing.
 #[derive(Clone)]
 pub struct TaskGroup {
     node: Arc<Node>,
@@ -33,36 +33,36 @@ pub struct TaskGroup {
 struct Node {
     name: String,
     parent: Option<TaskGroup>,
-    /// A failure of a task below with [`OnError::StopRole`] stops here.
+    /// Failures of tasks below with [`OnError::StopRole`] stop at this group.
     is_role: bool,
     cancel: CancellationToken,
-    /// The grace period is over: what still runs is dropped.
+    /// Cancelled when the grace period is over: the remaining tasks are dropped.
     overrun: CancellationToken,
     tracker: TaskTracker,
     failure: watch::Sender<Option<TaskFailure>>,
     roster: Mutex<Roster>,
 }
 
-/// The live tasks of a group and of those below it, by an id that is unique in the process.
+/// The live tasks of a group and of groups below it, by an id that is unique in the process.
 #[derive(Default)]
 struct Roster {
     live: BTreeMap<u64, &'static str>,
-    /// Those that ended since the shutdown began. At most as many as were live then or were
+    /// The tasks that ended since the shutdown began. Bounded by the number of tasks that were live then or
     /// started during it.
     ended: Option<Vec<EndedTask>>,
 }
 
-/// What a shutdown found.
+/// The result of a shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// Every task that ended since the shutdown began, in the order of their ends.
+    /// Every task that ended since the shutdown began, in order.
     pub ended: Vec<EndedTask>,
-    /// The tasks that did not even reach an await after they were dropped; they end with the process.
+    /// The tasks that did not even reach an await after they were dropped. They end with the process.
     pub stuck: Vec<&'static str>,
 }
 
 impl ShutdownReport {
-    /// Whether every task ended by itself, in time and without an error.
+    /// Returns whether every task ended by itself, in time and without an error.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.stuck.is_empty()
@@ -73,20 +73,20 @@ impl ShutdownReport {
     }
 }
 
-/// Waits for one task. Dropping it leaves the task to its group.
+/// A handle to wait for one task. Dropping it does not stop the task.
 #[derive(Debug)]
 pub struct TaskHandle {
     join: JoinHandle<Outcome>,
 }
 
 impl TaskHandle {
-    /// How the task ended. Cancel safe: the task goes on when this future is dropped.
+    /// Waits for the task's end. Cancel safe: the task continues if this future is dropped.
     pub async fn ended(self) -> Outcome {
-        // The wrapper catches panics and nobody aborts it, so an error means that the runtime ends.
+        // The wrapper catches panics and nothing aborts it, so an error means that the runtime is ending.
         self.join.await.unwrap_or(Outcome::Cancelled)
     }
 
-    /// Whether the task has ended.
+    /// Returns whether the task has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.join.is_finished()
@@ -94,19 +94,19 @@ impl TaskHandle {
 }
 
 impl TaskGroup {
-    /// The group of a process, at the root of a tree.
+    /// Makes the group of a process, the root of a tree.
     #[must_use]
     pub fn root(name: impl Into<String>) -> Self {
         Self::node(name.into(), None, true)
     }
 
-    /// A role below this group: a failure with [`OnError::StopRole`] stops it and no more.
+    /// Makes a role below this group. A failure with [`OnError::StopRole`] stops only that role.
     #[must_use]
     pub fn role(&self, name: impl Into<String>) -> Self {
         Self::node(name.into(), Some(self.clone()), true)
     }
 
-    /// A group below this one that belongs to the same role.
+    /// Makes a group below this one, in the same role.
     #[must_use]
     pub fn child(&self, name: impl Into<String>) -> Self {
         Self::node(name.into(), Some(self.clone()), false)
@@ -129,14 +129,14 @@ impl TaskGroup {
         Self { node: Arc::new(node) }
     }
 
-    /// The name with which the group was made.
+    /// Returns the group's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.node.name
     }
 
-    /// The token that says "stop". Cancelling it asks the tasks of this group and of those below to
-    /// end, without waiting for them.
+    /// Returns the stop token. Cancelling it asks the tasks of this group and those below to end, without
+    /// waiting for them.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
         self.node.cancel.clone()
@@ -144,8 +144,8 @@ impl TaskGroup {
 
     /// Starts `future` as a task of this group. A group that was shut down drops it at once.
     ///
-    /// Its error (anything that becomes a boxed error, [`std::convert::Infallible`] too) or its panic
-    /// is logged here, once.
+    /// Its error (anything that converts to a boxed error, including [`std::convert::Infallible`]) or its
+    /// panic is logged here, once.
     pub fn spawn<F, E>(&self, kind: TaskKind, future: F) -> TaskHandle
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -191,7 +191,7 @@ impl TaskGroup {
         }
     }
 
-    /// Logs the end of a task once and tells every group above.
+    /// Logs the end of a task once and reports it to every group above.
     fn settle(&self, id: u64, kind: TaskKind, outcome: &Outcome) {
         let reason = match outcome {
             Outcome::Finished | Outcome::Cancelled => {
@@ -233,8 +233,8 @@ impl TaskGroup {
         role.cancel.cancel();
     }
 
-    /// Waits until a task whose kind says [`OnError::StopRole`] has failed in this role; for a
-    /// [`child`](Self::child), in the role to which it belongs. The role's token is cancelled by then.
+    /// Waits until a task with [`OnError::StopRole`] has failed in this role; for a [`child`](Self::child),
+    /// in its role. The role's token is cancelled by then.
     pub async fn failed(&self) -> TaskFailure {
         let role = self.upwards().find(|node| node.is_role).expect("the root of a tree is a role");
         let mut failure = role.failure.subscribe();
@@ -242,8 +242,8 @@ impl TaskGroup {
         seen.ok().and_then(|first| first.clone()).expect("the sender lives in the node we hold")
     }
 
-    /// Stops the group: cancels its token, waits up to `grace` for all tasks below, then drops what
-    /// is left. Ends at the latest a second after `grace`.
+    /// Stops the group: cancels its token, waits up to `grace` for all tasks below, then drops the rest.
+    /// Returns at most a second after `grace`.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         self.node.lock_roster().ended.get_or_insert_default();
         self.node.cancel.cancel();
@@ -262,7 +262,7 @@ impl TaskGroup {
         ShutdownReport { ended, stuck: roster.live.values().copied().collect() }
     }
 
-    /// How many tasks of this group and of those below have not ended.
+    /// Returns the number of live tasks of this group and those below.
     #[must_use]
     pub fn live(&self) -> usize {
         self.node.lock_roster().live.len()
@@ -277,7 +277,7 @@ impl TaskGroup {
         id
     }
 
-    /// This group's node and those above it.
+    /// Returns this group's node and those above it.
     fn upwards(&self) -> impl Iterator<Item = &Node> {
         std::iter::successors(Some(&*self.node), |node| node.parent.as_ref().map(|p| &*p.node))
     }
@@ -285,7 +285,7 @@ impl TaskGroup {
 
 impl Node {
     fn lock_roster(&self) -> MutexGuard<'_, Roster> {
-        // No code of others runs under this lock; a poisoned roster is still a right one.
+        // No foreign code runs under this lock, so even a poisoned roster is consistent.
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,37 +1,37 @@
-//! What a task is called, and what its errors and its cancellation mean.
+//! The kinds of tasks: name, and reaction to errors and cancellation.
 
-/// What happens to the rest when a task returns an error or panics.
+/// The effect on other tasks when a task returns an error or panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// It is logged; everything else goes on.
+    /// The error is logged; everything else continues.
     Log,
-    /// It is logged and the task's role is stopped: see [`TaskGroup::failed`](crate::TaskGroup::failed).
+    /// The error is logged and the task's role stops: see [`TaskGroup::failed`](crate::TaskGroup::failed).
     StopRole,
 }
 
-/// What a task does when its group is stopped.
+/// The reaction of a task when its group stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnCancel {
-    /// It watches the group's token itself and ends at a point of its own choice, within the grace
-    /// period of the shutdown; after that it is dropped at its next await.
+    /// It watches the group's token and ends at a point of its choice within the shutdown's grace period.
+    /// After that, it is dropped at its next await.
     Wait,
-    /// It is dropped at its next await. Only for work that may be cut anywhere.
+    /// It is dropped at its next await. Only for work that may stop anywhere.
     Abort,
 }
 
-/// The kind of a task. Kinds are constants, so that a reader finds in one place what may happen.
+/// The kind of a task. Kinds are constants, so that a reader finds each task's behaviour in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskKind {
-    /// The name under which the task is logged.
+    /// The task's name in logs.
     pub name: &'static str,
-    /// What an error or a panic of it means.
+    /// The effect of its error or panic.
     pub on_error: OnError,
-    /// What a stop of its group means to it.
+    /// Its reaction when its group stops.
     pub on_cancel: OnCancel,
 }
 
 impl TaskKind {
-    /// A kind with all that it says.
+    /// Makes a kind.
     #[must_use]
     pub const fn new(name: &'static str, on_error: OnError, on_cancel: OnCancel) -> Self {
         Self { name, on_error, on_cancel }

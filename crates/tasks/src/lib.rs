@@ -1,14 +1,13 @@
-//! Runs every background task of a process under an owner that can stop it and tells how it ended.
+//! Runs every background task of a process under an owner that can stop it and reports how it ended.
 //!
 //! `process group ─▶ role group ─▶ child group (a drain) ─▶ tasks`
 //!
-//! A [`TaskGroup`] is a node in a tree of cancellation: stopping a group stops all below it, and
-//! waiting for a group waits for all below it. Each task states by its [`TaskKind`] what an error
-//! of it means and what it does when the group is stopped. [`detached`] is for work that must reach
-//! its end although nobody waits for it any more.
+//! A [`TaskGroup`] is a node in a cancellation tree: stopping a group stops everything below it, and waiting
+//! for a group waits for everything below it. Each task's [`TaskKind`] says what its errors mean and how it
+//! reacts to a stop. [`detached`] is for work that must finish even if nobody waits for it any more.
 //!
-//! Invariant: this is the only crate of ours that calls `tokio::spawn`.
-//! Absent on purpose: restarts (who owns a loop knows what a retry may do) and scheduling.
+//! Invariant: this is our only crate that calls `tokio::spawn`. Absent on purpose: restarts (the owner of a
+//! loop knows what a retry may do) and scheduling.
 
 mod detached;
 mod group;

@@ -1,22 +1,22 @@
-//! How a task ended.
+//! The outcomes of tasks.
 
 use std::any::Any;
 use std::error::Error;
 
 use thiserror::Error as ThisError;
 
-/// How a task ended.
+/// The outcome of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It returned without an error.
     Finished,
-    /// It returned this error, told with its causes.
+    /// It returned this error, including its causes.
     Failed(String),
     /// It panicked with this message.
     Panicked(String),
-    /// It was dropped because its group was stopped, as its kind allows.
+    /// It was dropped because its group stopped, as its kind allows.
     Cancelled,
-    /// It was dropped because the grace period had passed.
+    /// It was dropped because the grace period was over.
     Overran,
 }
 
@@ -25,21 +25,21 @@ pub enum Outcome {
 pub struct EndedTask {
     /// The name of its kind.
     pub name: &'static str,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// Why a role stopped: the first task with [`OnError::StopRole`](crate::OnError::StopRole) that failed.
+/// The reason why a role stopped: the first failed task with [`OnError::StopRole`](crate::OnError::StopRole).
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[error("{task} failed: {reason}")]
 pub struct TaskFailure {
     /// The name of the task's kind.
     pub task: &'static str,
-    /// The error with its causes, or the message of the panic.
+    /// The error with its causes, or the panic's message.
     pub reason: String,
 }
 
-/// An error and its causes on one line.
+/// Returns an error and its causes on one line.
 pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -51,7 +51,7 @@ pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The message that a panic carried, if it carried text.
+/// Returns a panic's message, if it has text.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     payload
         .downcast_ref::<&str>()
