@@ -1,7 +1,7 @@
 //! Runs a command with a scratch Postgres: `with-postgres COMMAND [ARGUMENT]…`.
 //!
-//! The command finds its superuser URL in `DATABASE_URL`. Afterwards the Postgres and its data are
-//! gone, and the exit code is the command's. `./dev sqlx` uses it to check queries against migrations.
+//! The command gets the superuser's URL in `DATABASE_URL`. Afterwards the Postgres and its data are deleted,
+//! and the exit code is the command's. `./dev sqlx` uses it to check queries against migrations.
 
 use std::error::Error;
 use std::fs::Permissions;
@@ -16,7 +16,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     telemetry::init(telemetry::LogFormat::Compact, "warn")?;
     let mut arguments = std::env::args_os().skip(1);
     let program = arguments.next().ok_or("give a command to run")?;
-    // Ctrl-C reaches the command too, since it is in our process group; we wait for its end.
+    // Ctrl-C reaches the command too, because it is in our process group; we wait for its end.
     let _stop = signals::watch()?;
     let passable = Permissions::from_mode(0o711);
     let temp = tempfile::Builder::new().prefix("oc-scratch-").permissions(passable).tempdir()?;

@@ -7,25 +7,26 @@ use std::path::{Path, PathBuf};
 
 use crate::BootError;
 
-/// The newest layout of the folder that this release knows.
+/// The newest format of the folder that this release knows.
 const FORMAT: u32 = 1;
 
-/// A data folder that this process holds. Dropping it lets the next process in; so does any death.
+/// A data folder that this process holds. Dropping it, or any death of the process, releases it for the next
+/// one.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
-    /// The lock lives as long as this file is open; children do not inherit it.
+    /// The lock is held as long as this file is open; children do not inherit it.
     _lock: File,
 }
 
 impl DataDir {
-    /// Makes the folder if it is missing and takes it for this process.
+    /// Creates the folder if it is missing, and locks it for this process.
     ///
-    /// A new folder is closed to other users; as root they may pass through it but not look, since
-    /// Postgres runs as another user inside.
+    /// A new folder is closed to other users. If the owner is root, others may pass through it but not list
+    /// it, because Postgres runs inside as another user.
     ///
     /// # Errors
-    /// [`BootError::DataDirInUse`], [`BootError::NewerDataDir`], or why it cannot be made.
+    /// [`BootError::DataDirInUse`], [`BootError::NewerDataDir`], or the reason why it cannot be created.
     pub fn open(path: &Path) -> Result<Self, BootError> {
         let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
         let created = DirBuilder::new().recursive(true).mode(mode).create(path);
@@ -37,16 +38,16 @@ impl DataDir {
         Ok(Self { path, _lock: lock })
     }
 
-    /// The folder's absolute path, without symbolic links.
+    /// Returns the folder's absolute path, without symbolic links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A folder within, made closed to other users if it is missing.
+    /// Returns a subfolder, created closed to other users if it is missing.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// The reason why it cannot be created.
     pub fn subfolder(&self, name: &str) -> Result<PathBuf, BootError> {
         let path = self.path.join(name);
         let created = DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -55,11 +56,11 @@ impl DataDir {
     }
 }
 
-/// Entries that a folder may hold before we first use it: of a start that was killed at once, of a cluster whose default
-/// folder is below, of the file system.
+/// Entries that a folder may have before its first use: from a start that was killed at once, from a cluster
+/// with its default folder below, from the file system.
 const HARMLESS: [&str; 3] = ["lock", "cluster", "lost+found"];
 
-/// Refuses a folder that somebody else fills, such as a repository: we would mix our files with theirs.
+/// Refuses a folder that something else uses, such as a repository: our files would mix with its own.
 fn refuse_foreign(folder: &Path) -> Result<(), BootError> {
     if folder.join("format").exists() {
         return Ok(());
@@ -85,7 +86,7 @@ fn lock(folder: &Path) -> Result<File, BootError> {
             let mut owner = String::new();
             file.read_to_string(&mut owner).map_err(BootError::io("read", &path))?;
             let owner = match owner.trim() {
-                "" => "(not known)".to_owned(), // between its lock and its note
+                "" => "(not known)".to_owned(), // between its lock and its note of the process id
                 pid => pid.to_owned(),
             };
             return Err(BootError::DataDirInUse { path: folder.to_owned(), owner });
@@ -104,7 +105,7 @@ fn check_format(folder: &Path) -> Result<(), BootError> {
         return fs::write(&path, format!("{FORMAT}\n")).map_err(BootError::io("write", &path));
     }
     let text = fs::read_to_string(&path).map_err(BootError::io("read", &path))?;
-    // An empty file is one whose writer was killed or had no space; it can only be ours.
+    // An empty file belongs to a writer that was killed or had no space; it can only be ours.
     match text.trim().parse::<u32>() {
         Ok(found) if found > FORMAT => {
             Err(BootError::NewerDataDir { path: folder.to_owned(), found, known: FORMAT })
@@ -114,9 +115,8 @@ fn check_format(folder: &Path) -> Result<(), BootError> {
     }
 }
 
-/// Where the data folder is when nobody says: `/var/lib/opencode-cloud` for root (Postgres runs as
-/// another user, who cannot enter root's home), else below `XDG_DATA_HOME` or `~/.local/share`, else
-/// in the current folder.
+/// Returns the default data folder: `/var/lib/opencode-cloud` for root (Postgres runs as another user, who
+/// cannot enter root's home), otherwise below `XDG_DATA_HOME` or `~/.local/share`, or in the current folder.
 #[must_use]
 pub fn default_data_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {

@@ -1,19 +1,19 @@
-//! How much space is left.
+//! Free disk space.
 
 use std::io;
 use std::path::Path;
 
 use crate::BootError;
 
-/// What a fresh Postgres with its write-ahead log takes, and some air, in MiB.
+/// The space for a fresh Postgres with its write-ahead log and some reserve, in MiB.
 pub(crate) const COMFORT_MIB: u64 = 256;
 
 /// Refuses a disk with less than `min_bytes` left for this user.
 ///
-/// `path` need not exist yet: its nearest existing parent is looked at.
+/// `path` need not exist yet; its nearest existing parent counts.
 ///
 /// # Errors
-/// [`BootError::DiskFull`], or [`BootError::Io`] when the file system does not answer.
+/// [`BootError::DiskFull`], or [`BootError::Io`] if the file system does not answer.
 pub fn ensure_free_space(path: &Path, min_bytes: u64) -> Result<(), BootError> {
     let free = free_bytes(path).map_err(BootError::io("look at the disk of", path))?;
     if free >= min_bytes {

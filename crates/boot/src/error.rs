@@ -1,4 +1,4 @@
-//! Why something could not be started, each on one line that says what to do.
+//! The reasons why something cannot be started, each on one line with the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why something could not be started. Every message is one line for the person who typed the
-/// command, and ends with the fix where there is one.
+/// The reason why something cannot be started. Every message is one line for the person who typed the
+/// command, and ends with the remedy if there is one.
 #[derive(Debug, Error)]
 pub enum BootError {
-    /// A server that we start was found nowhere.
+    /// A server that we start is not installed.
     #[error(
         "{program} was not found; install it with `apt-get install {package}`, or start with \
          `./dev up`, which installs it"
@@ -19,7 +19,7 @@ pub enum BootError {
     MissingBinary {
         /// The program's name.
         program: &'static str,
-        /// The Debian package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// We run as root, which Postgres refuses, and there is no user to run it as.
@@ -28,15 +28,15 @@ pub enum BootError {
          `useradd --system postgres`, or start as another user than root"
     )]
     NoPostgresUser,
-    /// A folder that the Postgres user must pass through is closed to it.
+    /// A folder on the path is closed to the Postgres user.
     #[error(
         "the user `{user}` cannot enter {path}, so postgres cannot run there; open it with \
          `chmod o+x {path}`, or choose another folder with --data-dir"
     )]
     Unreachable {
-        /// The user as whom Postgres runs.
+        /// The user that runs Postgres.
         user: String,
-        /// The first folder on the way that is closed.
+        /// The first closed folder on the path.
         path: PathBuf,
     },
     /// Another process of ours holds the data folder.
@@ -47,7 +47,7 @@ pub enum BootError {
     DataDirInUse {
         /// The data folder.
         path: PathBuf,
-        /// The holder's process id, as it wrote it down.
+        /// The holder's process id, from its note.
         owner: String,
     },
     /// A newer release made the data folder.
@@ -58,7 +58,7 @@ pub enum BootError {
     NewerDataDir {
         /// The data folder.
         path: PathBuf,
-        /// The format that the folder says it has.
+        /// The folder's format.
         found: u32,
         /// The newest format that this release knows.
         known: u32,
@@ -76,13 +76,13 @@ pub enum BootError {
         /// The major versions that are installed, newest first.
         found: String,
     },
-    /// Somebody else listens there.
+    /// Another process listens on the port.
     #[error("port {port} is in use; stop what listens there, or choose another with --port")]
     PortInUse {
         /// The port.
         port: u16,
     },
-    /// The disk is full, or will soon be.
+    /// The disk is full, or almost.
     #[error(
         "the disk of {path} is full ({free_mib} MiB free, {needed_mib} MiB needed); free some space, \
          or choose a folder on another disk with --data-dir"
@@ -90,40 +90,40 @@ pub enum BootError {
     DiskFull {
         /// A path on that disk.
         path: PathBuf,
-        /// What is left for us, in MiB.
+        /// The free space for us, in MiB.
         free_mib: u64,
-        /// What we need, in MiB.
+        /// The space that we need, in MiB.
         needed_mib: u64,
     },
-    /// The operating system forbids it.
+    /// The operating system denies access.
     #[error(
         "no permission to {action} {path}; give this user access to it, or choose another folder \
          with --data-dir"
     )]
     PermissionDenied {
-        /// What we wanted to do.
+        /// The attempted action.
         action: &'static str,
-        /// To which file or folder.
+        /// The file or folder.
         path: PathBuf,
     },
-    /// A child server ended instead of becoming ready.
+    /// A child server ended before it was ready.
     #[error("{program} stopped while it started ({status}): {reason}; its log is {log}")]
     Exited {
         /// The program's name.
         program: &'static str,
         /// Its exit status.
         status: ExitStatus,
-        /// The line of its log that says most.
+        /// The most informative line of its log.
         reason: String,
         /// Its log.
         log: PathBuf,
     },
-    /// A child server neither ended nor became ready.
+    /// A child server neither ended nor became ready in time.
     #[error("{program} was not ready after {} s; its log is {log}", waited.as_secs())]
     NotReady {
         /// The program's name.
         program: &'static str,
-        /// How long we waited.
+        /// The time that we waited.
         waited: Duration,
         /// Its log.
         log: PathBuf,
@@ -137,17 +137,17 @@ pub enum BootError {
         /// Its process id.
         pid: i32,
     },
-    /// The filter for the log cannot be read.
+    /// The log filter is invalid.
     #[error(
         "the log filter `{filter}` is not understood ({reason}); try `info` or `info,sqlx=warn`"
     )]
     LogFilter {
-        /// The filter as given.
+        /// The filter, as given.
         filter: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The folder holds files of something else.
+    /// The folder contains files of something else.
     #[error(
         "{path} is not a data folder of opencode-cloud: it holds {found}; choose an empty or a new \
          folder with --data-dir"
@@ -161,29 +161,29 @@ pub enum BootError {
     /// Any other failure of the operating system.
     #[error("cannot {action} {path}: {}{}", reason(source), fix(action))]
     Io {
-        /// What we wanted to do.
+        /// The attempted action.
         action: &'static str,
-        /// To which file, folder or program.
+        /// The file, folder or program.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// The system's words without its number: `Read-only file system`.
+/// Returns the system's message without its number: `Read-only file system`.
 fn reason(source: &io::Error) -> String {
     let text = source.to_string();
     text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
 }
 
-/// The way out where the data folder is the trouble, as it is for all but programs.
+/// Returns the remedy. The data folder is the problem in every case but running a program.
 fn fix(action: &str) -> &'static str {
     if action == "run" { "" } else { "; correct that, or choose another folder with --data-dir" }
 }
 
 impl BootError {
-    /// For `map_err`: what the failure of `action` on `path` means to the person who started us.
+    /// Converts a failure of `action` on `path` into an error for the person who started us; for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| {
@@ -197,7 +197,7 @@ impl BootError {
         }
     }
 
-    /// The disk of `path` was full when something wrote to it.
+    /// Makes the error for a write that failed because the disk of `path` is full.
     pub(crate) fn disk_full(path: &Path) -> Self {
         let free_mib = crate::disk::free_bytes(path).unwrap_or(0) >> 20;
         Self::DiskFull { path: path.to_owned(), free_mib, needed_mib: crate::disk::COMFORT_MIB }

@@ -1,11 +1,11 @@
-//! A child server that stops when we die, however we die.
+//! A child server that stops when our process dies, for whatever reason.
 //!
 //! ```text
 //! us ──pipe──▶ watcher (sh)          end of file on the pipe: ask, wait, insist
 //!  └─fork─▶ sh ─exec─▶ the server    same process id, our own child: its exit status is real
 //! ```
 //!
-//! A parent-death signal would not do: it fires when the *thread* ends that started the child.
+//! A parent-death signal would not work: it fires when the *thread* that started the child ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,10 +21,10 @@ use tracing::warn;
 
 use crate::BootError;
 
-/// Starts the watcher, then becomes the server. The watcher is forked twice, so that the server does
-/// not find it among its children. A line on the pipe says that the server has ended; the end of
-/// the file without one says that we have. A stopped server is continued, so that it hears us. One that
-/// nobody has reaped yet counts as ended.
+/// Starts the watcher, then becomes the server. The watcher is forked twice, so that the server does not find
+/// it among its children. A line on the pipe means that the server has ended; end of file without a line
+/// means that our process has. A stopped server is continued, so that it can react. A server that was not
+/// reaped yet counts as ended.
 const GUARD: &str = r#"
 signal=$1 last=$2 patience=$3
 shift 3
@@ -46,17 +46,17 @@ exec 3<&-
 exec "$@"
 "#;
 
-/// How long a server that lost us has for its orderly end.
+/// The time that an orphaned server has for its orderly end.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a server has after it was told for the last time.
+/// The time that a server has after the last signal.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a server is asked to stop.
+/// The signals that stop a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
-    /// SIGINT, and SIGQUIT when that does not help: Postgres's fast and immediate shutdown.
+    /// SIGINT, then SIGQUIT: Postgres's fast and immediate shutdown.
     Interrupt,
-    /// SIGTERM, and SIGKILL when that does not help.
+    /// SIGTERM, then SIGKILL.
     Terminate,
 }
 
@@ -96,16 +96,16 @@ impl GuardedCommand {
         Self { command, stop }
     }
 
-    /// For its arguments, environment, folder, user and output. Arguments are added to the server's;
-    /// its standard input belongs to the guard.
+    /// Returns the command, to set arguments, environment, folder, user and output. Arguments are added to
+    /// the server's. The guard owns its standard input.
     pub fn command(&mut self) -> &mut Command {
         &mut self.command
     }
 
-    /// Starts the server and its watcher. The calling task must run on a tokio runtime.
+    /// Starts the server and its watcher. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the shell cannot be started. A missing program shows as exit status 127 or 126.
+    /// The shell cannot be started. A missing program shows as exit status 127 or 126.
     pub fn spawn(mut self) -> Result<GuardedChild, BootError> {
         self.command.stdin(Stdio::piped());
         let mut child = tokio::process::Command::from(self.command)
@@ -120,13 +120,13 @@ impl GuardedCommand {
 #[derive(Debug)]
 pub struct GuardedChild {
     child: Child,
-    /// Open as long as we live; taken out of `child`, whose `wait` would close it.
+    /// Open as long as we live. Taken out of `child`, whose `wait` would close it.
     pipe: Option<ChildStdin>,
     stop: StopSignal,
 }
 
 impl GuardedChild {
-    /// The server's process id, until it was waited for.
+    /// Returns the server's process id, until the server was waited for.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
@@ -135,20 +135,20 @@ impl GuardedChild {
     /// Waits until the server has ended. Cancel safe.
     ///
     /// # Errors
-    /// When the system cannot wait for it.
+    /// The system cannot wait for it.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await?;
         if let Some(mut pipe) = self.pipe.take() {
-            // The watcher may have ended too, and then there is nobody to tell.
+            // The watcher may have ended too; then nobody reads the line.
             let _nobody_listens = pipe.write_all(b"\n").await;
         }
         Ok(status)
     }
 
-    /// Asks the server to stop, waits up to `patience`, insists, and at last kills it.
+    /// Asks the server to stop, waits up to `patience`, sends the stronger signal, and finally kills it.
     ///
     /// # Errors
-    /// When the system cannot wait for it.
+    /// The system cannot wait for it.
     pub async fn stop(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         let [ask, insist] = self.stop.signals();
         for (signal, patience) in [(ask, patience), (insist, LAST_PATIENCE)] {
@@ -163,11 +163,11 @@ impl GuardedChild {
         self.wait().await
     }
 
-    /// Gives away the end of the pipe on which the server's life depends: it is asked to stop once every
-    /// copy of the descriptor is closed, and no longer by us.
+    /// Gives away the end of the pipe that keeps the server alive. The server is asked to stop once every
+    /// copy of the descriptor is closed; we no longer stop it.
     ///
     /// # Errors
-    /// When the server has ended, or the descriptor cannot be taken from the runtime.
+    /// The server has ended, or the descriptor cannot be taken from the runtime.
     pub fn into_lifeline(mut self) -> io::Result<OwnedFd> {
         let pipe = self.pipe.take().ok_or(io::ErrorKind::BrokenPipe)?;
         pipe.into_owned_fd()
@@ -178,7 +178,7 @@ impl GuardedChild {
         else {
             return; // it has ended and was waited for
         };
-        // It is our child and was not waited for, so the id is still its own. It may be a zombie.
+        // Our child was not waited for, so the process id is still its own. It may be a zombie.
         if let Err(error) = kill_process(pid, signal) {
             warn!(%error, ?pid, "cannot signal child");
         }

@@ -1,14 +1,14 @@
-//! What a role needs before it can start: its data folder, its child servers, its log and its end.
+//! The start-up parts of a role: data folder, child servers, log, and shutdown signals.
 //!
 //! ```text
 //! DataDir ─lock─▶ Postgres::start ─▶ guard (sh) ─exec─▶ postgres     telemetry::init
 //!                 Nats::start     ─▶ guard (sh) ─exec─▶ nats-server  signals::watch ─▶ "stop"
 //! ```
 //!
-//! Invariant: a child server never outlives its data folder's owner for long. A [`GuardedChild`]
-//! has a watcher beside it that reads a pipe from us: however we die, the pipe closes and the child
-//! is asked to stop. What still slipped through is found by its pid file at the next start.
-//! Invariant: we start our own Postgres in our own folder; one that the user runs is never touched.
+//! Invariant: a child server never outlives its data folder's owner for long. A [`GuardedChild`] has a
+//! watcher that reads a pipe from us. However our process dies, the pipe closes and the watcher stops the
+//! child. Any server that still survives is found by its pid file at the next start.
+//! Invariant: we start our own Postgres in our own folder, and never touch one that the user runs.
 //!
 //! Absent on purpose: SQL (the store crate migrates), flags and settings (the executable has them).
 

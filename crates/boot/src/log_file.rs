@@ -1,4 +1,4 @@
-//! The log of a child server, of bounded size.
+//! The bounded log of a child server.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::BootError;
 
-/// A log that grew past this is moved to `….1`, over the one before.
+/// The size in bytes above which a log is moved to `….1`, over the previous one.
 const MAX_BYTES: u64 = 16 << 20;
-/// How much of a log is read for the reason of a failure.
+/// The bytes of a log that are read to find the reason of a failure.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// A file to which a child server writes its stderr.
+/// A file that a child server writes its stderr to.
 #[derive(Clone, Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
@@ -27,7 +27,7 @@ impl LogFile {
         &self.path
     }
 
-    /// Opens the log for a new child, which appends to it. Gives the position too where its lines begin.
+    /// Opens the log for a new child, which appends to it. Also returns the position where its lines begin.
     pub(crate) fn open(&self) -> Result<(File, u64), BootError> {
         self.trim().map_err(BootError::io("trim the log", &self.path))?;
         let options = OpenOptions::new().create(true).append(true).mode(0o600).clone();
@@ -36,8 +36,8 @@ impl LogFile {
         Ok((file, from))
     }
 
-    /// Keeps the log bounded. Its writer appends through a descriptor of its own, so the file is
-    /// copied and cut, not renamed; a line written between the two is lost.
+    /// Bounds the log. Its writer appends through its own descriptor, so the file is copied and truncated,
+    /// not renamed; a line written in between is lost.
     pub(crate) fn trim(&self) -> io::Result<()> {
         match fs::metadata(&self.path) {
             Ok(data) if data.len() > MAX_BYTES => {}
@@ -49,8 +49,8 @@ impl LogFile {
         OpenOptions::new().write(true).open(&self.path)?.set_len(0)
     }
 
-    /// What was written since position `from`, the last 64 KiB of it. Empty when it cannot be read:
-    /// it is only there to explain another failure.
+    /// Returns the text since position `from`, at most the last 64 KiB. Empty if it cannot be read: it only
+    /// explains another failure.
     pub(crate) fn since(&self, from: u64) -> String {
         let read = || -> io::Result<String> {
             let mut file = File::open(&self.path)?;

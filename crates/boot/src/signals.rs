@@ -1,4 +1,4 @@
-//! What Ctrl-C does: the first asks for an orderly end, the second ends at once.
+//! Handles Ctrl-C: the first asks for an orderly end, the second exits at once.
 
 use std::io;
 use std::path::Path;
@@ -16,20 +16,20 @@ pub const EXIT_INTERRUPTED: i32 = 130;
 /// The exit code after a SIGTERM.
 pub const EXIT_TERMINATED: i32 = 143;
 
-/// Cancels the token that it gives at the first SIGINT or SIGTERM; at the second the process exits
-/// at once with 130 or 143, and its child servers stop by their guards.
+/// Returns a token that the first SIGINT or SIGTERM cancels. At the second, the process exits at once with
+/// 130 or 143, and the guards stop its child servers.
 ///
-/// It listens on a thread of its own, so that the second signal works while the rest is stuck.
+/// It listens on its own thread, so that the second signal works while everything else is stuck.
 ///
 /// # Errors
-/// [`BootError::Io`] when the handlers cannot be installed.
+/// [`BootError::Io`] if the handlers cannot be installed.
 pub fn watch() -> Result<CancellationToken, BootError> {
     let failed = |error| BootError::io("listen for", Path::new("signals"))(error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.map_err(failed)?;
     let token = CancellationToken::new();
     let stop = token.clone();
-    // Installed before we return: no signal is missed from here on.
+    // Installed before we return, so no later signal is missed.
     let installed: io::Result<(Signal, Signal)> = {
         let _inside = runtime.enter();
         signal(SignalKind::interrupt())

@@ -17,19 +17,19 @@ const SUPERVISE: TaskKind = TaskKind::new("supervise", OnError::StopRole, OnCanc
 const TRIM_LOG: TaskKind = TaskKind::new("trim log", OnError::Log, OnCancel::Abort);
 
 const TRIM_EVERY: Duration = Duration::from_secs(60);
-/// How long a server has for an orderly end: Postgres writes all dirty pages.
+/// The time for an orderly end: Postgres writes all dirty pages.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// Asking, insisting and killing together end within this.
+/// The longest time for asking, the stronger signal, and killing together.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(45);
 
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LAST_DELAY: Duration = Duration::from_secs(5);
-/// A server that ran this long starts with a clean record.
+/// The run time after which a server's failures are forgotten.
 const GOOD_RUN: Duration = Duration::from_secs(60);
-/// So many restarts in a row, each without a good run between: about a minute.
+/// The most restarts in a row without a good run between them: about a minute.
 const MAX_RESTARTS: u32 = 15;
 
-/// The server cannot be kept running.
+/// The reason why we stop restarting a server.
 #[derive(Debug, Error)]
 #[error("{name} ended {MAX_RESTARTS} times in a row; see its log {log}")]
 struct GaveUp {
@@ -37,7 +37,7 @@ struct GaveUp {
     log: String,
 }
 
-/// A server that is restarted when it ends by itself. Dropping it stops the server without waiting.
+/// A server that is restarted if it ends by itself. Dropping it stops the server without waiting.
 #[derive(Debug)]
 pub(crate) struct Supervised {
     group: TaskGroup,
@@ -45,7 +45,7 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Takes over a running `child`; `restart` starts the next one and waits until it is ready.
+    /// Takes over a running `child`. `restart` starts the next one and waits until it is ready.
     pub(crate) fn new<S, F>(
         name: &'static str,
         child: GuardedChild,
@@ -79,12 +79,12 @@ impl Supervised {
         Self { group, pid }
     }
 
-    /// The process id now; `None` between an end and a restart.
+    /// Returns the current process id; `None` between an end and a restart.
     pub(crate) fn pid(&self) -> Option<u32> {
         *self.pid.borrow()
     }
 
-    /// Waits until we have given up on the server.
+    /// Waits until we give up on the server.
     pub(crate) async fn failed(&self) -> TaskFailure {
         self.group.failed().await
     }
@@ -162,7 +162,7 @@ where
     }
 }
 
-/// Doubles from a tenth of a second to five seconds.
+/// Returns a delay that doubles from a tenth of a second to five seconds.
 fn delay_before(restarts: u32) -> Duration {
     FIRST_DELAY.saturating_mul(2_u32.saturating_pow(restarts)).min(LAST_DELAY)
 }

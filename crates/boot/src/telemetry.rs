@@ -7,31 +7,31 @@ use tracing_subscriber::fmt;
 
 use crate::BootError;
 
-/// The environment variable that sets the log filter, for the executable's flag.
+/// The environment variable with the log filter, for the executable's flag.
 pub const LOG_VARIABLE: &str = "OPENCODE_CLOUD_LOG";
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people: one short line each, coloured on a terminal.
+    /// For people: one short line each, in colour on a terminal.
     #[default]
     Compact,
-    /// For collectors: one JSON object a line.
+    /// For collectors: one JSON object per line.
     Json,
 }
 
-/// Sends the log of this process to stderr. `filter` is what [`LOG_VARIABLE`] holds, as `info` or
+/// Sends the log of this process to stderr. `filter` is the value of [`LOG_VARIABLE`], such as `info` or
 /// `info,session=debug`. A second call changes nothing.
 ///
 /// # Errors
-/// [`BootError::LogFilter`] when the filter cannot be read.
+/// [`BootError::LogFilter`] if the filter is invalid.
 pub fn init(format: LogFormat, filter: &str) -> Result<(), BootError> {
     let filter = EnvFilter::try_new(filter).map_err(|error| BootError::LogFilter {
         filter: filter.to_owned(),
         reason: error.to_string(),
     })?;
     let lines = fmt().with_env_filter(filter).with_writer(io::stderr);
-    // An error means that there is a subscriber already, as in tests: then that one stays.
+    // An error means that there is a subscriber already, as in tests; that one stays.
     let _already_set = match format {
         LogFormat::Compact => {
             lines.compact().with_target(false).with_ansi(io::stderr().is_terminal()).try_init()

@@ -1,4 +1,4 @@
-//! As whom a child server runs.
+//! The user that runs a child server.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ pub(crate) struct User {
     pub(crate) gid: u32,
 }
 
-/// As whom Postgres runs: `None` means as ourselves; root runs it as `postgres`.
+/// Returns the user that runs Postgres: `None` means our own; root runs it as `postgres`.
 pub(crate) fn for_postgres() -> Result<Option<User>, BootError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
@@ -25,7 +25,7 @@ pub(crate) fn for_postgres() -> Result<Option<User>, BootError> {
     find(&text, "postgres").ok_or(BootError::NoPostgresUser).map(Some)
 }
 
-/// The user of that name in the text of an `/etc/passwd` (name:password:uid:gid:…).
+/// Returns the user with that name in the text of an `/etc/passwd` (name:password:uid:gid:…).
 fn find(passwd: &str, name: &str) -> Option<User> {
     passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -39,7 +39,7 @@ fn find(passwd: &str, name: &str) -> Option<User> {
 }
 
 impl User {
-    /// Refuses a folder that this user cannot enter, naming the first closed folder on the way.
+    /// Refuses a folder that this user cannot enter, and names the first closed folder on the path.
     pub(crate) fn require_entry(&self, folder: &Path) -> Result<(), BootError> {
         if self.may("cd \"$0\"", folder)? {
             return Ok(());
@@ -48,12 +48,12 @@ impl User {
         Err(BootError::Unreachable { user: self.name.clone(), path })
     }
 
-    /// Whether this user can run that program.
+    /// Returns whether this user can run that program.
     pub(crate) fn can_run(&self, program: &Path) -> Result<bool, BootError> {
         self.may("test -x \"$0\"", program)
     }
 
-    /// The system's own answer, which knows of access lists too.
+    /// Asks the system, which also knows access lists.
     fn may(&self, script: &str, path: &Path) -> Result<bool, BootError> {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new("sh");
@@ -71,7 +71,7 @@ impl User {
         closed.map(Path::to_owned)
     }
 
-    /// Whether the bits of a folder let this user pass.
+    /// Returns whether a folder's permission bits let this user pass.
     fn enters(&self, mode: u32, owner: u32, group: u32) -> bool {
         let bit = if owner == self.uid {
             0o100

@@ -1,4 +1,4 @@
-//! The child servers, as real processes: started, killed, orphaned, refused.
+//! Tests the child servers as real processes: started, killed, orphaned, refused.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -18,11 +18,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 
-/// Tells a copy of this test program which data folder to hold.
+/// The variable that tells a copy of this test program which data folder to hold.
 const FOLDER: &str = "BOOT_TEST_FOLDER";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A temporary folder that other users may pass through, as a data folder's parent must be.
+/// Makes a temporary folder that other users may pass through, as a data folder's parent must allow.
 fn temp() -> TempDir {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o711)).tempdir().unwrap()
 }
@@ -49,7 +49,7 @@ fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
 }
 
-/// Whether that process runs; one that only waits to be reaped does not.
+/// Returns whether the process runs; a zombie does not count.
 fn runs(number: u32) -> bool {
     fs::read_to_string(format!("/proc/{number}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with(['Z', 'X']))
@@ -88,7 +88,7 @@ async fn postgres_keeps_its_data_its_port_and_its_door_shut() {
     let fsync: String = sqlx::query_scalar("SHOW fsync").fetch_one(&mut session).await.unwrap();
     assert_eq!(fsync, "off");
     let old = first.pid().unwrap();
-    first.stop().await; // with a session open: a fast shutdown ends it
+    first.stop().await; // with an open session, which a fast shutdown ends
     assert!(!runs(old));
 
     let durable = PostgresOptions::default();
@@ -128,7 +128,7 @@ async fn an_orphan_is_stopped_and_a_strangers_number_is_not_feared() {
     let launched = Postgres::launch(&data, &fast()).await.unwrap();
     let orphan = launched.child.pid().unwrap();
     execute(&launched.connection, "CREATE TABLE kept AS SELECT 1 AS one").await;
-    // An open end of its pipe, somewhere: no guard stops this one.
+    // An open end of its pipe somewhere, so no guard stops this server.
     let lifeline = launched.child.into_lifeline().unwrap();
     let postgres = Postgres::start(&data, &fast()).await.unwrap();
     assert!(!runs(orphan));
@@ -136,7 +136,7 @@ async fn an_orphan_is_stopped_and_a_strangers_number_is_not_feared() {
     postgres.stop().await;
     drop(lifeline);
 
-    // After a crash the number in the pid file may be another process's.
+    // After a crash, another process may have the number in the pid file.
     let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
     let pid_file = data.path().join("postgres/pgdata/postmaster.pid");
     fs::write(&pid_file, format!("{}\n", stranger.id())).unwrap();
@@ -161,7 +161,7 @@ async fn after_our_sigkill_nothing_stays_and_the_next_start_finds_everything() {
     holder.kill().unwrap();
     holder.wait().unwrap();
 
-    // At once, while the old one may still be writing its last pages.
+    // At once, while the old server may still be writing its last pages.
     let data = DataDir::open(&path).unwrap();
     let postgres = Postgres::start(&data, &fast()).await.unwrap();
     assert_eq!(count(postgres.connection()).await, 1);
@@ -197,7 +197,7 @@ async fn nats_answers_is_started_again_and_stops() {
     assert!(!runs(new));
 }
 
-/// The answer of NATS to one command of a role, in its own text protocol.
+/// Returns NATS's answer to one command of a role, in its own text protocol.
 async fn nats_says(nats: &Nats, role: NatsRole, command: &str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let url = nats.url_for(role);
@@ -262,7 +262,7 @@ async fn a_child_that_does_not_listen_is_killed_and_a_stopped_one_hears_us() {
 #[tokio::test]
 async fn a_folder_that_the_postgres_user_cannot_enter_is_named() {
     if !rustix::process::geteuid().is_root() {
-        return; // then Postgres runs as ourselves, who made the folder
+        return; // Postgres then runs as our own user, who owns the folder
     }
     let closed = tempfile::tempdir().unwrap();
     fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).unwrap();
@@ -287,7 +287,7 @@ async fn the_first_signal_asks_and_the_second_exits() {
     assert_eq!(status.code(), Some(130));
 }
 
-/// Not a test: the process that the test above signals. It is busy, as a stuck process is.
+/// Not a test: the process that the test above signals. It is busy, like a stuck process.
 #[tokio::test]
 #[ignore = "run by another test in a process of its own"]
 async fn stop_at_the_second_signal() {
@@ -299,7 +299,7 @@ async fn stop_at_the_second_signal() {
     std::thread::sleep(PATIENCE * 2);
 }
 
-/// Runs another test of this program in a process of its own, and gives what it told first.
+/// Runs another test of this program in its own process, and returns its first lines.
 fn again(test: &str, folder: &Path) -> (Child, Vec<String>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--ignored", "--nocapture"]).env(FOLDER, folder);

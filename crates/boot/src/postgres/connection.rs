@@ -1,4 +1,4 @@
-//! How to reach our Postgres.
+//! The address and secrets of our Postgres.
 
 use std::fmt;
 use std::fmt::Write;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// The superuser that initdb makes. Only migrations may use it.
+/// The superuser that initdb creates. Only migrations may use it.
 pub const SUPERUSER: &str = "postgres";
-/// The database that we make.
+/// The database that we create.
 pub const DATABASE: &str = "opencode_cloud";
 
-/// Where our Postgres listens, and the secret that opens it. Cheap to clone.
+/// The address of our Postgres, and its secret. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Connection {
     port: u16,
@@ -24,7 +24,7 @@ impl Connection {
         Self { port, socket_folder, password }
     }
 
-    /// The port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -34,15 +34,15 @@ impl Connection {
         self.socket_folder.as_deref()
     }
 
-    /// Its URL over loopback without user and password.
+    /// Returns its URL over loopback without user and password.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://127.0.0.1:{}/{DATABASE}", self.port)
     }
 
-    /// Its URL over the Unix socket, which costs less CPU per statement, without user and password. Over
-    /// loopback where the data folder's path is too long for a socket. Only the user who runs
-    /// Postgres and root can connect there.
+    /// Returns its URL over the Unix socket without user and password; that costs less CPU per statement.
+    /// Uses loopback if the data folder's path is too long for a socket. Only the user that runs Postgres and
+    /// root can connect there.
     #[must_use]
     pub fn socket_url(&self) -> String {
         let mut url = self.url();
@@ -53,15 +53,15 @@ impl Connection {
         url
     }
 
-    /// The superuser's URL of `database`, over loopback: to make roles, and for tests.
+    /// Returns the superuser's URL of `database` over loopback, to create roles and for tests.
     #[must_use]
     pub fn superuser_url(&self, database: &str) -> String {
-        // A hexadecimal password and our own names: nothing to encode.
+        // The password is hexadecimal and the names are ours, so nothing needs encoding.
         format!("postgres://{SUPERUSER}:{}@127.0.0.1:{}/{database}", self.password, self.port)
     }
 
-    /// A password for what `name` names (a role, or some that share one), derived from the data folder's
-    /// secret: the same at each start. Whoever makes the role gives it this one.
+    /// Returns the password for `name` (a role, or several that share one), derived from the data folder's
+    /// secret. It is the same at each start. The code that creates the role sets it.
     #[must_use]
     pub fn password_for(&self, name: &str) -> String {
         let secret = format!("{}\0{name}", self.password);

@@ -1,15 +1,15 @@
-//! What the log of a Postgres that did not start says. Its text is all that it leaves us.
+//! Reads the log of a Postgres that did not start. Its text is the only information.
 
-/// Why Postgres, or initdb, did not do its work.
+/// The reason why Postgres or initdb failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Diagnosis {
     PortInUse,
     DiskFull,
-    /// The line that says most.
+    /// The most informative line.
     Other(String),
 }
 
-/// Reads the lines of one start, written in the C locale.
+/// Reads the log of one start, which is in the C locale.
 pub(super) fn diagnose(log: &str) -> Diagnosis {
     if log.contains("No space left on device") {
         return Diagnosis::DiskFull;

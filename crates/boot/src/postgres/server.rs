@@ -1,4 +1,4 @@
-//! Starting one postmaster and waiting until it is ready.
+//! Starts one postmaster and waits until it is ready.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,13 +18,13 @@ use crate::log_file::LogFile;
 use crate::{BootError, DataDir, disk, free_port, user};
 
 const POLL: Duration = Duration::from_millis(20);
-/// Recovery after a crash replays up to a gigabyte of write-ahead log.
+/// The longest start. Recovery after a crash replays up to a gigabyte of write-ahead log.
 const START_PATIENCE: Duration = Duration::from_secs(300);
 const TELL_EVERY: Duration = Duration::from_secs(5);
-/// How often a port may be taken between our look and Postgres's.
+/// The number of retries if another process takes the port between our look and Postgres's.
 const PORT_TRIES: usize = 5;
 
-/// All that is needed to start our Postgres, again and again, on the same port.
+/// The parts to start our Postgres repeatedly on the same port.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     installation: Installation,
@@ -34,7 +34,7 @@ pub(super) struct Server {
     log: LogFile,
 }
 
-/// Why one start failed.
+/// The reason why a start failed.
 enum StartError {
     PortInUse,
     Other(BootError),
@@ -47,7 +47,7 @@ impl From<BootError> for StartError {
 }
 
 impl Server {
-    /// Prepares everything and starts it, on the last port or a free one.
+    /// Prepares everything and starts it on the last port or a free one.
     pub(super) async fn start_on_a_free_port(
         data: &DataDir,
         options: &PostgresOptions,
@@ -106,7 +106,7 @@ impl Server {
         let begun = Instant::now();
         let mut told = begun;
         loop {
-            // Ready is what the pid file of *this* process says: the file may be an older one's.
+            // The pid file must be of *this* process: it may be an older one's.
             let pid = child.pid();
             let pid_file = fs::read_to_string(pgdata.join("postmaster.pid")).unwrap_or_default();
             if pid.is_some_and(|pid| says_ready(&pid_file, pid)) {
@@ -143,11 +143,11 @@ impl Server {
         }
     }
 
-    /// Everything on the command line, where no file in the data folder can override it.
+    /// Returns all settings as arguments, so that no file in the data folder can override them.
     fn arguments(&self) -> Vec<OsString> {
         let settings = [
             ("listen_addresses", "127.0.0.1"),
-            // A client that died while it logged in holds up what waits for its database.
+            // A client that died during login would hold up others that wait for its database.
             ("authentication_timeout", "5s"),
             ("unix_socket_permissions", "0700"),
             ("password_encryption", "scram-sha-256"),
@@ -157,7 +157,7 @@ impl Server {
             ("logging_collector", "off"),
             ("log_destination", "stderr"),
             ("log_min_messages", "warning"),
-            // Details quote rows, and rows hold prompts.
+            // Details quote rows, and rows contain prompts.
             ("log_error_verbosity", "terse"),
             ("log_min_error_statement", "panic"),
         ];
@@ -165,8 +165,8 @@ impl Server {
             Durability::Full => "on",
             Durability::Off => "off",
         };
-        // synchronous_commit stays on: with fsync off it costs a write, and without it a killed
-        // Postgres forgets commits that it had acknowledged.
+        // synchronous_commit stays on. With fsync off it costs only a write; without it, a killed Postgres
+        // would lose acknowledged commits.
         let sync = ["fsync", "full_page_writes"].map(|name| (name, durable));
         let mut arguments: Vec<OsString> = vec!["-D".into(), self.folder.pgdata().into()];
         let mut set = |name: &str, value: OsString| {
@@ -187,7 +187,7 @@ impl Server {
     }
 }
 
-/// The value is a list of names, so a name with a comma or a blank needs its quotes.
+/// Quotes a name: the value is a list, so names with a comma or a space need quotes.
 fn quoted(folder: &Path) -> OsString {
     let mut quoted = OsString::from("\"");
     quoted.push(folder);
@@ -195,7 +195,7 @@ fn quoted(folder: &Path) -> OsString {
     quoted
 }
 
-/// Whether a `postmaster.pid` says that process `pid` takes connections: its first line is the
+/// Returns whether a `postmaster.pid` says that process `pid` accepts connections: its first line is the
 /// process id and its eighth the state, as pg_ctl reads it.
 fn says_ready(pid_file: &str, pid: u32) -> bool {
     let mut lines = pid_file.lines().map(str::trim);
