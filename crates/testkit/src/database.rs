@@ -12,21 +12,21 @@ use store::RolePasswords;
 
 use crate::server::{Server, postgres};
 
-/// Processes of a run take turns at making the template.
+/// The advisory lock with which processes take turns to make the template.
 const TEMPLATE_LOCK: i64 = 0x0C_7E57;
 
-/// An empty, migrated database that nobody else uses. Dropping it drops the database, and ends the
-/// connections that are left.
+/// An empty, migrated database for one test. Dropping this drops the database and ends its remaining
+/// connections.
 #[derive(Debug)]
 pub struct TestDatabase {
     server: Server,
     name: String,
 }
 
-/// Makes a database as `provision` and `migrate` leave it, in some tens of milliseconds.
+/// Makes a database in the state after `provision` and `migrate`, in some tens of milliseconds.
 ///
 /// # Errors
-/// When Postgres cannot be started or a migration fails.
+/// Postgres cannot be started, or a migration fails.
 pub async fn database() -> Result<TestDatabase> {
     let server = postgres().await?;
     let mut admin = PgConnection::connect(&server.superuser_url("postgres")).await?;
@@ -39,32 +39,32 @@ pub async fn database() -> Result<TestDatabase> {
 }
 
 impl TestDatabase {
-    /// Its name on the server.
+    /// Returns its name on the server.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The URL with which a role that logs in connects: `oc_migrate`, `oc_app` or `oc_sched`.
+    /// Returns the URL for a login role: `oc_migrate`, `oc_app` or `oc_sched`.
     #[must_use]
     pub fn url(&self, role: &str) -> String {
         let (_, host) = self.server_url();
         format!("postgres://{role}:{}@{host}", self.server.role_password())
     }
 
-    /// The superuser's URL, for what no role of ours may do.
+    /// Returns the superuser's URL, for actions that no role of ours may take.
     #[must_use]
     pub fn superuser_url(&self) -> String {
         self.server.superuser_url(&self.name)
     }
 
-    /// The URL for `StoreOptions::new`, which puts its own roles in.
+    /// Returns the URL for `StoreOptions::new`, which inserts its own roles.
     #[must_use]
     pub fn store_url(&self) -> String {
         self.url("oc_app")
     }
 
-    /// The superuser's credential, and host with database.
+    /// Returns the superuser's credential, and the host with the database.
     fn server_url(&self) -> (String, String) {
         let url = self.superuser_url();
         let bare = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
@@ -77,7 +77,7 @@ impl Drop for TestDatabase {
     fn drop(&mut self) {
         let url = self.server.superuser_url("postgres");
         let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // The test's own runtime cannot be waited for from here.
+        // This thread cannot wait for the test's own runtime.
         let dropped = thread::spawn(move || -> Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async move {
@@ -91,22 +91,22 @@ impl Drop for TestDatabase {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it panicked".to_owned(),
         };
-        // The server goes with the run, and this database with it: not worth failing a test.
+        // The server and this database are deleted after the run, so do not fail the test.
         let _stderr_is_gone = writeln!(std::io::stderr(), "{} was not dropped: {error}", self.name);
     }
 }
 
-/// The name of the migrated template, made by the first test that asks. Its name is a hash of the migrations and
-/// functions, so that a server which outlives an edit does not serve the old ones.
+/// Returns the name of the migrated template, which the first test creates. The name is a hash of the
+/// migrations and functions, so that a server that outlives an edit does not serve old ones.
 async fn template(server: &Server, admin: &mut PgConnection) -> Result<String> {
     let name = format!("oc_template_{}", hash_of_migrations()?);
-    // Let go when `admin` closes.
+    // Released when `admin` closes.
     sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await?;
     let is_template = "SELECT datistemplate FROM pg_database WHERE datname = $1";
     let whole: Option<bool> =
         sqlx::query_scalar(is_template).bind(&name).fetch_optional(&mut *admin).await?;
     if whole != Some(true) {
-        // What a killed process left is not marked as a template.
+        // Leftovers of a killed process are not marked as a template.
         execute(admin, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
         execute(admin, format!("CREATE DATABASE {name} TEMPLATE template0")).await?;
         let url = server.superuser_url(&name);
@@ -167,7 +167,7 @@ mod tests {
             let version = store::schema_version(&database.superuser_url()).await?;
             assert_eq!(version, store::SCHEMA_VERSION);
         }
-        // Dropped with a session open, and no other with it.
+        // Dropped with an open session; other databases stay.
         let gone = one.name().to_owned();
         drop(one);
         let left = names(&two).await?;

@@ -1,5 +1,5 @@
-//! A real Postgres for tests: one server a run, one database a test; and what may stand between it and us, a pooler
-//! or a network with faults.
+//! A real Postgres for tests: one server per run, one database per test. Also a pooler, and a network with
+//! faults, to put in front of it.
 //!
 //! ```text
 //! nextest ─starts─▶ test process ─first of the run─▶ Postgres ◀─── all other tests of the run
@@ -9,8 +9,7 @@
 //! ```
 //!
 //! It works the same under `./dev test`, `cargo nextest run`, `cargo test` and a debugger, with nothing
-//! running before and nothing after. Commits are not durable here; tests of faults start a
-//! [`boot::Postgres`] of their own.
+//! running before or after. Commits are not durable here; fault tests start their own [`boot::Postgres`].
 
 mod database;
 mod pooler;
@@ -28,11 +27,11 @@ pub use pooler::{Pooler, pooler};
 pub use proxy::Proxy;
 pub use server::{Server, postgres};
 
-/// A temporary folder in which a data folder can be made: also as root, when Postgres runs as
-/// another user and must pass through it.
+/// Makes a temporary folder for data folders. Also works as root, when Postgres runs as another user and must
+/// pass through it.
 ///
 /// # Errors
-/// When the system gives no folder.
+/// The system cannot make a folder.
 pub fn temp_folder() -> Result<TempDir> {
     let passable = Permissions::from_mode(0o711);
     let folder = tempfile::Builder::new().prefix("oc-").permissions(passable).tempdir();

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{TestDatabase, temp_folder};
 
-/// A running pgbouncer. Dropped, it ends.
+/// A running pgbouncer. Dropping it stops it.
 #[derive(Debug)]
 pub struct Pooler {
     process: Child,
@@ -20,11 +20,11 @@ pub struct Pooler {
     _folder: TempDir,
 }
 
-/// Starts one that gives each role `backends` connections to `database`: with fewer of them than a store has
-/// connections, two statements of one connection seldom meet the same backend.
+/// Starts a pgbouncer that gives each role `backends` connections to `database`. If a store has more
+/// connections than that, two statements of one connection rarely use the same backend.
 ///
 /// # Errors
-/// When pgbouncer is not installed or does not start.
+/// Pgbouncer is not installed or does not start.
 pub async fn pooler(database: &TestDatabase, backends: u32) -> Result<Pooler> {
     let folder = temp_folder()?;
     let url = database.store_url();
@@ -68,7 +68,7 @@ pub async fn pooler(database: &TestDatabase, backends: u32) -> Result<Pooler> {
 }
 
 impl Pooler {
-    /// The URL for `StoreOptions::new`, by way of the pooler.
+    /// Returns the URL for `StoreOptions::new` through the pooler.
     #[must_use]
     pub fn store_url(&self) -> &str {
         &self.url
@@ -77,7 +77,7 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        // One that has ended already is reaped all the same.
+        // A pgbouncer that has ended already must still be reaped.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

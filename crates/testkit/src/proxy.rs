@@ -1,4 +1,4 @@
-//! A network between a client and a server, with faults.
+//! A network with faults between a client and a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What the network does to a flow, which is known by its number.
+/// The current faults. Flows are identified by number.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weather {
-    /// Flows below this are lost: nothing passes any more, and neither end is told.
+    /// Flows below this number are lost: nothing passes any more, and neither end notices.
     lost: u64,
-    /// Flows below this are cut: both ends are told.
+    /// Flows below this number are cut: both ends notice.
     cut: u64,
     /// Nothing passes for now.
     is_still: bool,
-    /// The server's answers do not pass for now; what the client sends does.
+    /// The server's answers do not pass for now; the client's requests do.
     is_mute: bool,
 }
 
@@ -34,7 +34,7 @@ impl Weather {
     }
 }
 
-/// A listener that carries bytes to a server and back, until it is told otherwise. It ends when it is dropped.
+/// A listener that forwards bytes to a server and back, subject to the faults. Dropping it stops it.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -44,10 +44,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a port of its own for flows to `server`.
+    /// Listens on its own port for flows to `server`.
     ///
     /// # Errors
-    /// When there is no free port.
+    /// There is no free port.
     pub async fn to(server: impl Into<String>) -> Result<Self> {
         let (server, listener) = (server.into(), TcpListener::bind("127.0.0.1:0").await?);
         let address = listener.local_addr()?;
@@ -66,13 +66,13 @@ impl Proxy {
         Ok(Self { address, weather, flows, _carrying: carrying })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// `url` by way of this proxy.
+    /// Returns `url` through this proxy.
     #[must_use]
     pub fn url(&self, url: &str) -> String {
         let (head, rest) = url.rsplit_once('@').unwrap_or(("", url));
@@ -80,31 +80,31 @@ impl Proxy {
         format!("{head}@{}/{name}", self.address)
     }
 
-    /// How many flows there have been.
+    /// Returns the number of flows so far.
     #[must_use]
     pub fn flows(&self) -> u64 {
         self.flows.load(Ordering::SeqCst)
     }
 
-    /// The flows that there are vanish, as when a firewall forgets them: nothing passes, and neither end is told.
-    /// New ones pass.
+    /// Makes the current flows vanish, as when a firewall forgets them: nothing passes, and neither end
+    /// notices. New flows pass.
     pub fn lose_flows(&self) {
         let flows = self.flows();
         self.weather.send_modify(|weather| weather.lost = flows);
     }
 
-    /// The flows that there are end, as when the server dies. New ones pass.
+    /// Cuts the current flows, as when the server dies. New flows pass.
     pub fn cut_flows(&self) {
         let flows = self.flows();
         self.weather.send_modify(|weather| weather.cut = flows);
     }
 
-    /// Nothing passes, as when the server has been stopped; with `false`, all that was sent passes at last.
+    /// Stops all traffic, as when the server is suspended. With `false`, everything that was sent passes.
     pub fn still(&self, is_still: bool) {
         self.weather.send_modify(|weather| weather.is_still = is_still);
     }
 
-    /// The server hears and is not heard.
+    /// Suppresses the server's answers.
     pub fn mute(&self, is_mute: bool) {
         self.weather.send_modify(|weather| weather.is_mute = is_mute);
     }
@@ -113,7 +113,7 @@ impl Proxy {
 async fn carry(client: TcpStream, server: String, flow: u64, weather: watch::Receiver<Weather>) {
     let Ok(server) = TcpStream::connect(&server).await else { return };
     for end in [&client, &server] {
-        // An end that does not take it only makes the carrying slower.
+        // An end without this option is only slower.
         let _ = end.set_nodelay(true);
     }
     let (from_client, to_client) = client.into_split();
@@ -126,7 +126,7 @@ async fn carry(client: TcpStream, server: String, flow: u64, weather: watch::Rec
     }
 }
 
-/// Ends with its source, after the last byte has passed.
+/// Forwards bytes until its source ends and the last byte has passed.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

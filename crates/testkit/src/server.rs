@@ -1,4 +1,4 @@
-//! The one Postgres of a test run.
+//! The Postgres server of a test run.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
-/// The superuser URL of a Postgres to use instead of our own. Its roles get new passwords.
+/// The variable with the superuser URL of a Postgres to use instead of our own. Its roles get new passwords.
 const GIVEN: &str = "OC_TEST_DATABASE_URL";
 
-/// Holds the server's lifeline as its standard output until the run's process is gone, waits for the
-/// server's end, and removes the folder. The number may be given to another process; its start not.
+/// Holds the server's lifeline as its standard output until the run's process is gone, waits for the server's
+/// end, and removes the folder. Another process may get the same number, but not the same start time.
 const HOLDER: &str = r#"
 started() { cut -d ' ' -f 22 "/proc/$1/stat" 2>/dev/null; }
 while [ "$(started "$1")" = "$2" ]; do sleep 0.3; done
@@ -37,23 +37,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// The superuser's URL of one of its databases.
+    /// Returns the superuser's URL of one of its databases.
     #[must_use]
     pub fn superuser_url(&self, database: &str) -> String {
         let (server, _) = self.superuser_url.rsplit_once('/').unwrap_or_default();
         format!("{server}/{database}")
     }
 
-    /// The password of all roles that log in: the same in every process of the run.
+    /// Returns the password of all login roles, which is the same in every process of the run.
     pub(crate) fn role_password(&self) -> String {
         hex::encode(Sha256::digest(self.superuser_url.as_bytes()))
     }
 }
 
-/// The Postgres of this run, started by the first test that asks.
+/// Returns the Postgres of this run. The first test starts it.
 ///
 /// # Errors
-/// When it cannot be started; the message says what to do.
+/// It cannot be started; the message gives the remedy.
 pub async fn postgres() -> Result<Server> {
     static SERVER: OnceCell<Server> = OnceCell::const_new();
     SERVER.get_or_try_init(find_or_start).await.cloned()
@@ -66,7 +66,7 @@ async fn find_or_start() -> Result<Server> {
     }
     let run = Run::current()?;
     let folder = run.folder()?;
-    // The first process of the run holds it while it starts the server; the others wait here.
+    // The first process of the run holds this lock while it starts the server; the others wait here.
     let _turn = turn(folder.join("turn")).await?;
     let note = folder.join("url");
     if let Ok(superuser_url) = fs::read_to_string(&note) {
@@ -91,7 +91,7 @@ async fn turn(path: PathBuf) -> Result<File> {
     locked.await?.context("cannot wait for the run's other tests")
 }
 
-/// Starts a server that outlives this process and ends with the run.
+/// Starts a server that outlives this process and stops with the run.
 async fn start(run: &Run, folder: &Path) -> Result<String> {
     let data = DataDir::open(&folder.join("data"))?;
     let options = PostgresOptions {
@@ -109,10 +109,10 @@ async fn start(run: &Run, folder: &Path) -> Result<String> {
     Ok(launched.connection.superuser_url("postgres"))
 }
 
-/// The process with which the run ends: the test runner, else ourselves.
+/// The process that ends the run: the test runner, or else this process.
 struct Run {
     pid: i32,
-    /// When it started, as the kernel counts: with the number it names one process.
+    /// The kernel's start time of the process. With the number it identifies one process.
     started: String,
 }
 
@@ -130,7 +130,7 @@ impl Run {
         Ok(Self { pid, started })
     }
 
-    /// The run's folder. Its name can be guessed, so it must be ours and closed to others' files.
+    /// Returns the run's folder. Its name can be guessed, so it must be ours and closed to others' files.
     fn folder(&self) -> Result<PathBuf> {
         let path = std::env::temp_dir().join(format!("oc-test-{}-{}", self.pid, self.started));
         match DirBuilder::new().mode(0o711).create(&path) {
