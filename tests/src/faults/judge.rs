@@ -27,38 +27,57 @@ pub(crate) fn judge_session(shared: &Shared, session: usize, log: &[Value]) {
             log.len()
         ));
     }
+    let fates = PromptFates::of(log);
     for prompt in locked(&shared.acknowledged).iter().filter(|prompt| prompt.session == session) {
-        if let Err(what) = kept(log, &prompt.message) {
+        if let Err(what) = fates.kept(&prompt.message) {
             shared.violated(format!("acknowledged {} of {id}: {what}", prompt.message));
         }
     }
     see(shared, log);
 }
 
-/// An acknowledged prompt: admitted once, and promoted once or durably stopped.
-pub(crate) fn kept(log: &[Value], message: &str) -> Result<(), String> {
-    let seqs = |kind: &str| -> Vec<i64> {
-        log.iter()
-            .filter(|event| event["type"] == kind && event["data"]["message"] == message)
-            .filter_map(|event| event["seq"].as_i64())
-            .collect()
-    };
-    let (admitted, promoted) = (seqs("prompt.admitted"), seqs("prompt.promoted"));
-    let [admitted] = admitted.as_slice() else {
-        return Err(format!("admitted {} times", admitted.len()));
-    };
-    if promoted.len() > 1 {
-        return Err(format!("promoted {} times", promoted.len()));
+/// What became of the prompts of one session, by its log. It reads the log once, for any number of prompts.
+pub(crate) struct PromptFates<'l> {
+    admitted: HashMap<&'l str, Vec<i64>>,
+    promoted: HashMap<&'l str, usize>,
+    /// The last event that durably stops what was admitted before it.
+    last_stop: i64,
+}
+
+impl<'l> PromptFates<'l> {
+    pub(crate) fn of(log: &'l [Value]) -> Self {
+        let mut fates =
+            Self { admitted: HashMap::new(), promoted: HashMap::new(), last_stop: i64::MIN };
+        for event in log {
+            let seq = event["seq"].as_i64().unwrap_or(i64::MIN);
+            let message = event["data"]["message"].as_str().unwrap_or_default();
+            match event["type"].as_str().unwrap_or_default() {
+                "prompt.admitted" => fates.admitted.entry(message).or_default().push(seq),
+                "prompt.promoted" => *fates.promoted.entry(message).or_default() += 1,
+                "interrupt.requested" => fates.last_stop = fates.last_stop.max(seq),
+                "drain.ended" if event["data"]["outcome"] != "completed" => {
+                    fates.last_stop = fates.last_stop.max(seq);
+                }
+                _ => {}
+            }
+        }
+        fates
     }
-    let stops = |event: &Value| {
-        event["type"] == "interrupt.requested"
-            || (event["type"] == "drain.ended" && event["data"]["outcome"] != "completed")
-    };
-    let after = |event: &&Value| event["seq"].as_i64() > Some(*admitted);
-    if promoted.is_empty() && !log.iter().filter(after).any(stops) {
-        return Err("neither promoted nor stopped by anything".to_owned());
+
+    /// Proves that an acknowledged prompt was admitted once, and promoted once or durably stopped.
+    pub(crate) fn kept(&self, message: &str) -> Result<(), String> {
+        let admitted = self.admitted.get(message).map_or(&[][..], Vec::as_slice);
+        let [admitted] = admitted else {
+            return Err(format!("admitted {} times", admitted.len()));
+        };
+        match self.promoted.get(message).copied().unwrap_or_default() {
+            0 if self.last_stop < *admitted => {
+                Err("neither promoted nor stopped by anything".to_owned())
+            }
+            0 | 1 => Ok(()),
+            times => Err(format!("promoted {times} times")),
+        }
     }
-    Ok(())
 }
 
 /// Notes which paths of the service the log shows.

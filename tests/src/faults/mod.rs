@@ -31,5 +31,5 @@ pub use plan::{Fault, Step, plan};
 pub use rolling::{Rolled, rolling_restarts};
 pub use run::{FaultRun, NotExercised, Report};
 
-pub(crate) use judge::kept;
+pub(crate) use judge::PromptFates;
 pub(crate) use shared::locked;

@@ -18,7 +18,7 @@ use tasks::CancellationToken;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::coverage::Sight;
-use super::judge::kept;
+use super::judge::PromptFates;
 use super::shared::{Shared, locked};
 use crate::api::{Answer, message_id};
 
@@ -175,8 +175,9 @@ pub(crate) async fn judge_life(shared: &Shared, life: &Life) -> Result<()> {
             life.id, life.acknowledged
         ));
     }
+    let fates = PromptFates::of(&log);
     for message in &life.acknowledged {
-        if let Err(fault) = kept(&log, message) {
+        if let Err(fault) = fates.kept(message) {
             shared.violated(format!("acknowledged {message} of {}: {fault}", life.id));
         }
     }

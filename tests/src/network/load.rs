@@ -1,5 +1,6 @@
 //! Clients that prompt without a pause, over both gateways, each prompt retried until it is answered.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,43 +14,45 @@ use tokio::time::{sleep, timeout};
 use crate::api::{Api, message_id};
 use crate::faults::locked;
 
+/// Between two looks whether a session is idle: the load must leave CPU for a machine that does other things too.
+const POLL: Duration = Duration::from_millis(250);
 /// How long one try may take before the other gateway is asked.
 const TRY: Duration = Duration::from_secs(3);
 
+/// A client goes on in a new session after this many prompts: a request holds the whole conversation, and a verdict over
+/// endless ones takes longer than the faults.
+const PROMPTS: usize = 60;
+
+/// Message ids of prompts that were acknowledged, by session.
+type Acknowledged = BTreeMap<String, Vec<String>>;
+
 /// The clients, and what they were told.
 pub(crate) struct Load {
-    pub(crate) sessions: Vec<String>,
-    acknowledged: Arc<Mutex<Vec<(String, String)>>>,
+    acknowledged: Arc<Mutex<Acknowledged>>,
     clients: JoinSet<()>,
     stop: CancellationToken,
 }
 
 impl Load {
-    /// Makes sessions and starts a client for each.
-    pub(crate) async fn start(gateways: &[Api], sessions: usize) -> Result<Self> {
+    /// Starts clients, each with a Location of its own, so that they spread over the workers.
+    pub(crate) fn start(gateways: &[Api], clients: usize) -> Self {
         let mut load = Self {
-            sessions: Vec::new(),
             acknowledged: Arc::default(),
             clients: JoinSet::new(),
             stop: CancellationToken::new(),
         };
-        for number in 0..sessions {
-            let api = &gateways[number % gateways.len()];
-            // A Location each, so that they spread over the workers.
-            let directory = format!("/workspace/{number}");
-            let session = api.session(Path::new(&directory)).await?;
+        for number in 0..clients {
             let (gateways, acknowledged) = (gateways.to_vec(), load.acknowledged.clone());
-            let (at, stop) = (session.clone(), load.stop.clone());
+            let stop = load.stop.clone();
             load.clients.spawn(async move {
-                client(&gateways, number, &at, &acknowledged, &stop).await;
+                client(&gateways, number, &acknowledged, &stop).await;
             });
-            load.sessions.push(session);
         }
-        Ok(load)
+        load
     }
 
-    /// Prompts that were acknowledged, each with its session.
-    pub(crate) fn acknowledged(&self) -> Vec<(String, String)> {
+    /// Prompts that were acknowledged.
+    pub(crate) fn acknowledged(&self) -> Acknowledged {
         locked(&self.acknowledged).clone()
     }
 
@@ -66,37 +69,53 @@ impl Load {
 async fn client(
     gateways: &[Api],
     number: usize,
-    session: &str,
-    acknowledged: &Mutex<Vec<(String, String)>>,
+    acknowledged: &Mutex<Acknowledged>,
     stop: &CancellationToken,
 ) {
+    let directory = format!("/workspace/{number}");
     let mut gateway = number % gateways.len();
     while !stop.is_cancelled() {
-        let message = message_id(0);
-        let body = json!({
-            "messageID": message,
-            "parts": [{ "type": "text", "text": "say 5 words" }],
-        });
-        let path = format!("/platform/session/{session}/message");
-        loop {
-            match timeout(TRY, gateways[gateway].post(&path, &body)).await {
-                Ok(Ok(answer)) if (200..300).contains(&answer.status) => break,
-                Ok(Ok(_) | Err(_)) | Err(_) => {
-                    gateway = (gateway + 1) % gateways.len();
-                    sleep(Duration::from_millis(100)).await;
-                }
+        let made = timeout(TRY, gateways[gateway].session(Path::new(&directory))).await;
+        let Ok(Ok(session)) = made else {
+            gateway = (gateway + 1) % gateways.len();
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        for _ in 0..PROMPTS {
+            if stop.is_cancelled() {
+                return;
+            }
+            let message = prompt(gateways, &mut gateway, &session).await;
+            locked(acknowledged).entry(session.clone()).or_default().push(message);
+            // The next prompt comes when this one is answered, or after a while: an answer is judged by the log.
+            let waited = wait_for_idle(&gateways[gateway], &session);
+            let _slow = timeout(TRY, waited).await;
+        }
+    }
+}
+
+/// Sends one prompt under one id until a gateway acknowledges it.
+async fn prompt(gateways: &[Api], gateway: &mut usize, session: &str) -> String {
+    let message = message_id(0);
+    let body = json!({
+        "messageID": message,
+        "parts": [{ "type": "text", "text": "say 5 words" }],
+    });
+    let path = format!("/platform/session/{session}/message");
+    loop {
+        match timeout(TRY, gateways[*gateway].post(&path, &body)).await {
+            Ok(Ok(answer)) if (200..300).contains(&answer.status) => return message,
+            Ok(Ok(_) | Err(_)) | Err(_) => {
+                *gateway = (*gateway + 1) % gateways.len();
+                sleep(Duration::from_millis(100)).await;
             }
         }
-        locked(acknowledged).push((session.to_owned(), message.clone()));
-        // The next prompt comes when this one is answered, or after a while: an answer is judged by the log.
-        let waited = wait_for_idle(&gateways[gateway], session);
-        let _slow = timeout(TRY, waited).await;
     }
 }
 
 async fn wait_for_idle(api: &Api, session: &str) {
     loop {
-        sleep(Duration::from_millis(100)).await;
+        sleep(POLL).await;
         let asked = api.get(&format!("/platform/session/{session}")).await;
         if asked.is_ok_and(|answer| answer.body["busy"] == json!(false)) {
             return;

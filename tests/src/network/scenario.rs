@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep};
 use super::lab::{DRIVER, cut, cut_one_way, heal, run, vanish_flows};
 use super::load::Load;
 use super::roles::Roles;
-use crate::faults::kept;
+use crate::faults::PromptFates;
 use crate::oracle::oracle;
 use crate::settle::eventually;
 
 /// No longer than this without an ended turn, while the parts that are needed reach each other.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
-/// Sessions under load.
-const SESSIONS: usize = 8;
+/// Clients that prompt at the same time.
+const CLIENTS: usize = 8;
 /// How long everything works between two scenarios.
 const REST: Duration = Duration::from_secs(4);
 
@@ -156,7 +156,7 @@ pub async fn run_all(filter: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Outc
     let model = SimulatedModel::start(options).await?;
     let mut roles = Roles::start(folder.path(), model.addr.port()).await?;
     let gateways = roles.gateways()?;
-    let mut load = Load::start(&gateways, SESSIONS).await?;
+    let mut load = Load::start(&gateways, CLIENTS);
     sleep(REST).await;
     let clock = SystemClock::new();
     let (mut windows, mut faults) = (Vec::new(), Vec::new());
@@ -174,10 +174,11 @@ pub async fn run_all(filter: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Outc
     }
     load.stop().await?;
     let mut ended = Vec::new();
-    for session in &load.sessions {
-        let log = gateways[0].log(session).await?;
-        for (_, message) in load.acknowledged().iter().filter(|(at, _)| at == session) {
-            if let Err(fault) = kept(&log, message) {
+    for (session, acknowledged) in load.acknowledged() {
+        let log = gateways[0].log(&session).await?;
+        let fates = PromptFates::of(&log);
+        for message in acknowledged {
+            if let Err(fault) = fates.kept(&message) {
                 faults.push(format!("acknowledged {message} of {session}: {fault}"));
             }
         }
