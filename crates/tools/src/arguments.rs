@@ -1,14 +1,14 @@
-//! From the model's bytes to a tool's arguments; what is wrong is said in words that a model can act on.
+//! Parses the model's bytes into a tool's arguments. Errors are texts that a model can act on.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::call::{Stopped, ToolCall};
 
-/// Largest arguments of one call.
+/// The most bytes of one call's arguments.
 const MAX_BYTES: usize = 10 * 1024 * 1024;
 
-/// Unknown arguments are ignored, as models bring habits from other tools.
+/// Parses arguments. Ignores unknown ones, because models bring habits from other tools.
 pub(crate) fn parse<T: DeserializeOwned>(call: &ToolCall) -> Result<T, Stopped> {
     let name = &call.name;
     let text = match call.arguments.trim() {

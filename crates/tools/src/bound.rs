@@ -1,4 +1,5 @@
-//! One aggregate limit for what a model sees of a settlement: lines or UTF-8 bytes, whichever comes first. Pure.
+//! One combined limit on the part of a settlement that a model sees: lines or UTF-8 bytes, whichever comes
+//! first. Pure.
 //!
 //! ```text
 //! beginning …
@@ -7,20 +8,20 @@
 //! footer
 //! ```
 
-/// What a model may see of one settlement.
+/// The limits on the text of one settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     max_lines: usize,
     max_bytes: usize,
 }
 
-/// Below these a marker and a footer would not fit.
+/// The smallest limits. Below these, a marker and a footer would not fit.
 const LEAST: Limits = Limits { max_lines: 16, max_bytes: 2_048 };
-/// What the two ends, the marker and the footer need for being apart from each other.
+/// The line breaks needed between the two ends, the marker and the footer.
 const JOINTS: usize = 3;
 
 impl Limits {
-    /// Lines, and UTF-8 bytes; at least 16 and 2,048.
+    /// Makes limits in lines and UTF-8 bytes; at least 16 and 2,048.
     #[must_use]
     pub fn new(max_lines: usize, max_bytes: usize) -> Self {
         Self {
@@ -29,13 +30,13 @@ impl Limits {
         }
     }
 
-    /// Lines.
+    /// Returns the limit in lines.
     #[must_use]
     pub fn max_lines(self) -> usize {
         self.max_lines
     }
 
-    /// UTF-8 bytes.
+    /// Returns the limit in UTF-8 bytes.
     #[must_use]
     pub fn max_bytes(self) -> usize {
         self.max_bytes
@@ -43,33 +44,33 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 2,000 lines, 50 KiB.
+    /// Returns 2,000 lines and 50 KiB.
     fn default() -> Self {
         Self { max_lines: 2_000, max_bytes: 51_200 }
     }
 }
 
-/// A text by its two ends, at least [`Limits::max_bytes`] long each unless `head` is all of it.
+/// The two ends of a text, each at least [`Limits::max_bytes`] long unless `head` is the whole text.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
-    /// The beginning, or all of it.
+    /// The beginning, or the whole text.
     pub head: &'a str,
-    /// The end, or all of it.
+    /// The end, or the whole text.
     pub tail: &'a str,
-    /// UTF-8 bytes of all of it.
+    /// The UTF-8 bytes of the whole text.
     pub total_bytes: u64,
-    /// `\n`s in all of it.
+    /// The `\n`s in the whole text.
     pub line_breaks: u64,
 }
 
 impl<'a> Ends<'a> {
-    /// Of a text that is at hand.
+    /// Makes the ends of a text in memory.
     #[must_use]
     pub fn of(text: &'a str) -> Self {
         Self { head: text, tail: text, total_bytes: text.len() as u64, line_breaks: breaks(text) }
     }
 
-    /// Whether text and footer are within the limits, so that nothing is left out.
+    /// Returns whether text and footer fit into the limits, so that nothing is left out.
     #[must_use]
     pub fn fit(&self, footer: &str, limits: Limits) -> bool {
         self.total_bytes + (footer.len() as u64) < limits.max_bytes as u64
@@ -77,24 +78,24 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// What became of the complete text.
+/// The place of the complete text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
     /// It is in this Managed Tool Output File.
     At(String),
-    /// Its first bytes are: the tool wrote more than is kept.
+    /// The file has only its first bytes, because the tool wrote more than we keep.
     Partly {
         /// The file.
         path: String,
-        /// How many bytes of it.
+        /// The number of bytes in the file.
         bytes: u64,
     },
-    /// It is gone.
+    /// The complete text is gone.
     Lost,
 }
 
-/// The text that a model sees: all of it when it fits, otherwise its beginning and end around a marker. Then the footer.
-/// Never more than the limits, and no code point is split.
+/// Returns the text that a model sees: the whole text if it fits, otherwise its beginning and end around a
+/// marker, and then the footer. Never exceeds the limits or splits a code point.
 #[must_use]
 pub fn bound(ends: Ends<'_>, footer: &str, limits: Limits, kept: &Kept) -> String {
     if ends.fit(footer, limits) {
@@ -129,7 +130,7 @@ fn marker(bytes: u64, line_breaks: u64, kept: &Kept) -> String {
     format!("[… {bytes} bytes in {lines} lines were left out here; {place} …]")
 }
 
-/// Each part on lines of its own.
+/// Joins parts, each on its own lines.
 fn joined(parts: &[&str]) -> String {
     let mut text = String::with_capacity(parts.iter().map(|part| part.len() + 1).sum());
     for part in parts.iter().filter(|part| !part.is_empty()) {
@@ -145,7 +146,8 @@ fn breaks(text: &str) -> u64 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
-/// The longest beginning within the bounds; ends after a line unless that would give up half of the room.
+/// Returns the longest beginning within the bounds. It ends after a line unless that would waste half of the
+/// space.
 fn first(text: &str, lines: usize, bytes: usize) -> &str {
     let by_lines =
         text.match_indices('\n').nth(lines.saturating_sub(1)).map_or(text.len(), |(at, _)| at + 1);
@@ -157,7 +159,8 @@ fn first(text: &str, lines: usize, bytes: usize) -> &str {
     &text[..if line_end * 2 >= cut { line_end } else { cut }]
 }
 
-/// The longest end within the bounds; begins with a line unless that would give up half of the room.
+/// Returns the longest end within the bounds. It begins with a line unless that would waste half of the
+/// space.
 fn last(text: &str, lines: usize, bytes: usize) -> &str {
     let body = text.strip_suffix('\n').unwrap_or(text);
     let by_lines =

@@ -1,4 +1,4 @@
-//! A call, where it runs, and what it comes to.
+//! A call, its context, and its outcome.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use crate::bound::Limits;
 use crate::outputs::ManagedOutputs;
 use crate::skill::SkillScope;
 
-/// What a provider is told of a tool. The same bytes on every worker: it is part of the prompt's cached prefix.
+/// A tool's definition for providers. Identical on every worker, because it is part of the prompt's cached
+/// prefix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
     /// The name that the model calls.
     pub name: &'static str,
-    /// What it is for, to the model.
+    /// The description for the model.
     pub description: &'static str,
     /// JSON Schema of its arguments.
     pub input_schema: Value,
@@ -27,9 +28,9 @@ pub struct ToolDefinition {
 /// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// Our id of the call.
+    /// Our id for the call.
     pub id: String,
-    /// The tool's name; may be unknown.
+    /// The tool's name, which may be unknown.
     pub name: String,
     /// The arguments, valid JSON or not.
     pub arguments: String,
@@ -40,43 +41,43 @@ pub struct ToolCall {
 pub struct ToolContext {
     /// The Location's directory on this worker.
     pub root: PathBuf,
-    /// What the model is told that directory is: `/workspace`, or the real path.
+    /// The directory's name as shown to the model: `/workspace`, or the real path.
     pub shown_root: String,
-    /// Ends the call; it then comes to *interrupted*.
+    /// Ends the call, whose outcome is then *interrupted*.
     pub cancel: CancellationToken,
-    /// Managed Tool Output Files that this session may read.
+    /// The Managed Tool Output Files that this session may read.
     pub outputs: Arc<dyn ManagedOutputs>,
     /// The Location's lock on a shared disk.
     pub lock: Option<LocationLock>,
-    /// Of one settlement; tools shape their results to fit.
+    /// The limits of one settlement. Tools shape their results to fit.
     pub limits: Limits,
-    /// Skills that it may load, where those of the project count at all.
+    /// The skills that it may load, if any.
     pub skills: Option<SkillScope>,
 }
 
 /// The text of a result.
 #[derive(Debug)]
 pub enum Text {
-    /// All of it.
+    /// The whole text.
     Whole(String),
-    /// Its two ends, and a file.
+    /// Its two ends, and a file with the whole.
     Spooled(Output),
 }
 
-/// How a call ended, before it is bounded: not yet to be shown or stored.
+/// The outcome of a call before it is bounded. Do not show or store it yet.
 #[derive(Debug)]
 pub struct ToolOutcome {
-    /// Whether it worked.
+    /// Success or the kind of failure.
     pub kind: ToolOutcomeKind,
     /// One line for people.
     pub title: String,
-    /// For the model.
+    /// The text for the model.
     pub text: Text,
-    /// A few words that follow the text and are never cut, at most 512 bytes; or empty.
+    /// A few words after the text that are never cut, at most 512 bytes; may be empty.
     pub footer: String,
     /// The validated structured result.
     pub structured: Option<Value>,
-    /// Which files of the Location the call may have changed, whether it worked or not.
+    /// The files of the Location that the call may have changed, even if it failed.
     pub touched: Touched,
 }
 
@@ -98,14 +99,14 @@ impl ToolOutcome {
     }
 }
 
-/// Why a tool has no result: what its body returns instead of an outcome.
+/// The reason why a tool has no result; its body returns this instead of an outcome.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// Told to the model, which can do better. Nothing was changed.
+    /// It failed and changed nothing. The model gets the reason and can correct the call.
     Failed(String),
-    /// Told to the model too. It failed after it had begun, and may have changed something.
+    /// It failed after it had begun, and may have changed something. The model gets the reason.
     Midway(String),
-    /// Its context's token fired.
+    /// Its context's token was cancelled.
     Interrupted,
 }
 
@@ -114,7 +115,7 @@ impl Stopped {
         Self::Failed(message.into())
     }
 
-    /// What the model and people see of it.
+    /// Converts it to the outcome that the model and people see.
     pub(crate) fn into_outcome(self, tool: &str) -> ToolOutcome {
         let (kind, text, touched) = match self {
             Self::Failed(message) => (ToolOutcomeKind::Failed, message, Touched::Nothing),
@@ -133,7 +134,7 @@ impl Stopped {
         }
     }
 
-    /// The same, of a call that had begun to change something.
+    /// Marks a call that had begun to change something.
     pub(crate) fn midway(self) -> Self {
         match self {
             Self::Failed(message) | Self::Midway(message) => Self::Midway(message),
@@ -142,19 +143,19 @@ impl Stopped {
     }
 }
 
-/// What can be seen of a call's effect after its worker has died (class *probe*).
+/// The visible effect of a call after its worker died (class *probe*).
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a takeover makes one and reads it at once")]
 pub enum Probe {
-    /// The effect is there: the call is settled with this.
+    /// The effect happened; this settles the call.
     Done(ToolOutcome),
-    /// It is not: the call may run again.
+    /// It did not happen; the call may run again.
     NotDone,
-    /// It cannot be told: the outcome is unknown.
+    /// It cannot be determined; the outcome is unknown.
     Unclear,
 }
 
-/// A title for people: one line, at most 80 characters.
+/// Returns a title for people: one line, at most 80 characters.
 pub(crate) fn title(verb: &str, what: &str) -> String {
     let line: String = format!("{verb} {what}").chars().take(400).collect();
     let line = line.split_whitespace().collect::<Vec<_>>().join(" ");

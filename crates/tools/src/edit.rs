@@ -1,4 +1,4 @@
-//! `edit`: one exact piece of a file for another.
+//! `edit`: replaces one exact piece of a file.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -20,9 +20,9 @@ use crate::registry::Tool;
 use crate::replace::{FileLocks, Target, hold};
 use crate::suggest::did_you_mean;
 
-/// Largest file that is edited.
+/// The largest file that can be edited, in bytes.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
-/// Largest diff in the structured result; a larger one is left out.
+/// The largest diff in the structured result, in bytes; a larger one is left out.
 const MAX_DIFF_BYTES: usize = 64 * 1024;
 
 pub(crate) struct Edit {
@@ -122,7 +122,7 @@ fn content(files: &LocationFiles, below: &Path, path: &str) -> Result<String, St
         .map_err(|_| Stopped::because(format!("{path} is not UTF-8 text and cannot be edited")))
 }
 
-/// The pieces as they are in a file: a model writes `\n` also for files whose lines end with `\r\n`.
+/// Returns the pieces with the file's line ends: a model writes `\n` even for files with `\r\n`.
 fn pieces(content: &str, arguments: &Arguments) -> (String, String) {
     let Arguments { old, new, .. } = arguments;
     let windows = content.contains("\r\n") && !old.contains('\r');
@@ -133,7 +133,7 @@ fn pieces(content: &str, arguments: &Arguments) -> (String, String) {
     (old.clone(), new.clone())
 }
 
-/// The content after the edit, and how many occurrences were replaced.
+/// Returns the content after the edit, and the number of replacements.
 fn replaced(content: &str, arguments: &Arguments) -> Result<(String, usize), Stopped> {
     let path = &arguments.path;
     if arguments.old.is_empty() {
@@ -154,9 +154,9 @@ fn replaced(content: &str, arguments: &Arguments) -> Result<(String, usize), Sto
     }
 }
 
-/// Whether a file looks like after the edit: `None` when it cannot be told.
+/// Returns whether a file looks like after the edit; `None` if that cannot be determined.
 ///
-/// An edit leaves no `old` but what is inside `new`, so any other `old` says that it has not happened.
+/// After an edit, `old` occurs only inside `new`, so any other `old` means that it has not happened.
 fn happened(content: &str, arguments: &Arguments) -> Option<bool> {
     let (old, new) = pieces(content, arguments);
     if old.is_empty() || new.is_empty() {
@@ -170,7 +170,7 @@ fn happened(content: &str, arguments: &Arguments) -> Option<bool> {
     }
 }
 
-/// What changed is not known after a takeover.
+/// Makes the outcome. After a takeover the change is unknown.
 fn done(arguments: &Arguments, change: Option<(&str, &str, usize)>) -> ToolOutcome {
     let path = &arguments.path;
     let title = title("Edited", path);

@@ -1,4 +1,5 @@
-//! The Location's authority over files (FEAT-0002 FR-04): every path is resolved beneath its directory by the kernel.
+//! The Location's authority over files (FEAT-0002 FR-04): the kernel resolves every path beneath its
+//! directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,15 +12,16 @@ use rustix::io::Errno;
 
 use crate::call::Stopped;
 
-/// A resolution that lost a race with a rename is tried again this often.
+/// The number of retries after a path resolution loses a race with a rename.
 const RACES: usize = 32;
-/// Parent directories that one write may make.
+/// The most parent directories that one write may create.
 const MAX_DEPTH: usize = 64;
 
 /// One Location's files.
 ///
-/// `openat2` with `RESOLVE_BENEATH` (Linux 5.6): a `..` or symlink that leaves the directory is refused while it is
-/// resolved, so there is no moment between a check and its use. Absolute symlinks are refused wherever they point.
+/// Uses `openat2` with `RESOLVE_BENEATH` (Linux 5.6): the kernel refuses a `..` or symlink that leaves the
+/// directory during resolution, so there is no gap between check and use. Absolute symlinks are refused, even
+/// those that point inside.
 #[derive(Debug)]
 pub(crate) struct LocationFiles {
     root: OwnedFd,
@@ -28,7 +30,7 @@ pub(crate) struct LocationFiles {
     shown_root: String,
 }
 
-/// Why a path was not opened.
+/// The reason why a path was not opened.
 #[derive(Debug)]
 pub(crate) enum Refused {
     Missing,
@@ -37,7 +39,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// Told to the model, with the path as it wrote it.
+    /// Converts it to a message for the model, with the path as the model wrote it.
     pub(crate) fn told(self, path: &str, files: &LocationFiles) -> Stopped {
         Stopped::because(match self {
             Self::Missing => format!("{path} does not exist"),
@@ -70,7 +72,7 @@ impl LocationFiles {
         })
     }
 
-    /// The same for the service itself.
+    /// Opens the files for the service itself.
     pub(crate) fn at(root: &Path, shown_root: &str) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, root, flags, Mode::empty())?;
@@ -79,8 +81,8 @@ impl LocationFiles {
         Ok(Self { root: fd, real_root, given_root: root.to_path_buf(), shown_root })
     }
 
-    /// The path below the root that the model means: relative ones as they are, absolute ones below the root by either
-    /// of its names. Only words: what it leads to is decided by [`LocationFiles::open`].
+    /// Returns the path below the root that the model means: relative paths unchanged, absolute ones below
+    /// either name of the root. Looks only at the text; [`LocationFiles::open`] decides about the target.
     pub(crate) fn relative(&self, given: &str) -> Result<PathBuf, Stopped> {
         if given.is_empty() || given.contains('\0') {
             return Err(Stopped::because("the path is empty or holds a NUL"));
@@ -97,7 +99,7 @@ impl LocationFiles {
         }
     }
 
-    /// Opens what `path` leads to, if that is beneath the root.
+    /// Opens the target of `path`, if it is beneath the root.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Refused> {
         self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
     }
@@ -118,14 +120,15 @@ impl LocationFiles {
         Err(Refused::Io(io::Error::other("its directories keep being moved; try again")))
     }
 
-    /// Opens the directory at `path` for listing. No symlink on the way is followed.
+    /// Opens the directory at `path` for listing. Follows no symlink.
     pub(crate) fn open_directory(&self, path: &Path) -> Result<OwnedFd, Refused> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         self.resolve(path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
     }
 
-    /// Opens for reading, and says whether it is a file or a directory; a pipe or device is refused, never waited for.
+    /// Opens a file or directory for reading, and returns which it is. Refuses pipes and devices without
+    /// blocking.
     pub(crate) fn open_to_read(&self, path: &Path) -> Result<(File, FileType), Refused> {
         let fd = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
@@ -142,7 +145,7 @@ impl LocationFiles {
         }
     }
 
-    /// Where an opened file really is, below the root and without symlinks.
+    /// Returns the real path of an open file, below the root and without symlinks.
     pub(crate) fn real_relative(&self, fd: &OwnedFd) -> Result<PathBuf, Refused> {
         let real = path_of(fd).map_err(Refused::Io)?;
         match real.strip_prefix(&self.real_root) {
@@ -152,7 +155,7 @@ impl LocationFiles {
         }
     }
 
-    /// Opens the directory in which `path`'s last name is or would be, making missing directories on the way.
+    /// Opens the parent directory of `path`'s last name, creating missing directories.
     pub(crate) fn open_parent(&self, path: &Path) -> Result<(OwnedFd, OsString), Refused> {
         let name = path.file_name().map(OsStr::to_owned).ok_or_else(|| {
             Refused::Io(io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))
@@ -188,7 +191,7 @@ fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Runs file work where it may block.
+/// Runs file work on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Stopped> + Send + 'static,
 ) -> Result<T, Stopped> {

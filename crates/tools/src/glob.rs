@@ -1,4 +1,4 @@
-//! `glob`: files by a pattern of their paths.
+//! `glob`: finds files by a pattern of their paths.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::files::{LocationFiles, blocking};
 use crate::registry::Tool;
 use crate::walk::walk;
 
-/// Paths in one result.
+/// The most paths in one result.
 const MAX_PATHS: usize = 200;
 
 pub(crate) struct Glob;

@@ -1,4 +1,4 @@
-//! `grep`: lines by a regular expression.
+//! `grep`: finds lines by a regular expression.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,19 +24,19 @@ use crate::registry::Tool;
 use crate::suggest::did_you_mean;
 use crate::walk::walk;
 
-/// Lines in one result.
+/// The most lines in one result.
 const MAX_MATCHES: usize = 200;
-/// Characters of a line that are shown.
+/// The most characters shown of a line.
 const MAX_CHARS: usize = 500;
-/// Larger files are passed over when a directory is searched.
+/// The largest file that a directory search reads, in bytes; larger ones are skipped.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
-/// Bytes of a file that is searched by its own name; the rest of a larger one is not.
+/// The most bytes read of a file that was given by name; the rest is not searched.
 const MAX_NAMED_BYTES: u64 = 4 * 1024 * 1024 * 1024;
-/// Memory for one compiled expression.
+/// The memory limit of a compiled expression, in bytes.
 const MAX_REGEX_BYTES: usize = 10 * 1024 * 1024;
-/// Memory for what the search remembers of an expression's states.
+/// The memory limit of an expression's cached states, in bytes.
 const MAX_DFA_BYTES: usize = 10 * 1024 * 1024;
-/// Memory for one line; a file with a longer one is passed over.
+/// The memory limit of one line, in bytes; a file with a longer line is skipped.
 const HEAP_BYTES: usize = 16 * 1024 * 1024;
 
 pub(crate) struct Grep;
@@ -154,7 +154,7 @@ impl Search {
         Ok(Self { matcher, searcher, cancel, lines: Vec::new(), skipped: 0, gave_up: false })
     }
 
-    /// One match more than is shown says that there are more.
+    /// Returns whether the result is full: one match more than is shown means that there are more.
     fn is_full(&self) -> bool {
         self.lines.len() > MAX_MATCHES
     }
@@ -168,13 +168,13 @@ impl Search {
                     self.skipped += 1;
                 }
             }
-            // A directory here is what a symlink leads to.
+            // A directory here is the target of a symlink.
             Ok(_) | Err(Refused::Missing | Refused::Outside) => {}
             Err(Refused::Io(_)) => self.skipped += 1,
         }
     }
 
-    /// Searches at most `max_bytes` of a file: one may grow while it is read.
+    /// Searches at most `max_bytes` of a file, because it may grow while it is read.
     fn file(&mut self, shown: &str, file: File, max_bytes: u64) {
         let Self { matcher, searcher, lines, cancel, .. } = self;
         let sink = sinks::Lossy(|number, line| Ok(push(lines, shown, number, line)));
@@ -214,7 +214,7 @@ impl Search {
     }
 }
 
-/// A file that nobody wants to read any longer once `cancel` fires.
+/// A file whose reading ends once `cancel` is cancelled.
 struct Cancellable<'c> {
     file: File,
     cancel: &'c CancellationToken,
@@ -229,7 +229,7 @@ impl Read for Cancellable<'_> {
     }
 }
 
-/// Whether the search goes on.
+/// Adds a line. Returns whether the search continues.
 fn push(lines: &mut Vec<String>, shown: &str, number: u64, line: &str) -> bool {
     let line = line.trim_end_matches(['\r', '\n']);
     let text = match line.char_indices().nth(MAX_CHARS) {

@@ -1,4 +1,4 @@
-//! The tools that a model can call in one Location, and the bounds on what it sees of their results.
+//! The tools that a model can call in one Location, and the bounds on their results.
 //!
 //! ```text
 //! ToolCall ─parse→ Tool::run ─▶ ToolOutcome ─settle→ Settlement: bounded text, structured result, managed path
@@ -7,11 +7,11 @@
 //!            └ bad JSON, unknown tool, wrong type: a failed call, told to the model
 //! ```
 //!
-//! Invariant: no path that a model writes opens anything outside its Location, whatever symlinks there are and
-//! whoever moves them meanwhile; the one exception is a Managed Tool Output File, by its name.
-//! Invariant: a settlement's text is within its [`Limits`], and nothing larger is ever handed on.
+//! Invariant: no path from a model opens anything outside its Location, whatever symlinks exist and even if
+//! someone moves them meanwhile. The only exception is a Managed Tool Output File, by its name.
+//! Invariant: a settlement's text is within its [`Limits`], and nothing larger is ever passed on.
 //!
-//! Absent: permissions, the store, and what is done with a settlement. `shell` is bounded by its sandbox only.
+//! Absent: permissions, the store, and the use of a settlement. Only its sandbox bounds `shell`.
 
 mod arguments;
 pub mod bound;

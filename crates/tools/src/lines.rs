@@ -1,34 +1,35 @@
-//! Pages of a text, in bounded memory however long its lines are.
+//! Pages of a text, in bounded memory even for very long lines.
 
 use std::io::{self, BufRead};
 
-/// Characters of a line that are shown.
+/// The most characters shown of a line.
 const MAX_CHARS: usize = 2_000;
 
-/// Which lines, and how much of them at most.
+/// A range of lines, with bounds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page {
     /// The first line, from 1.
     pub(crate) offset: usize,
     pub(crate) max_lines: usize,
-    /// Of the text that is returned.
+    /// The most bytes of the returned text.
     pub(crate) max_bytes: usize,
 }
 
 /// Numbered lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// `12: text` each, with line ends.
+    /// Lines of the form `12: text`, with line ends.
     pub(crate) text: String,
     pub(crate) count: usize,
-    /// Whether there are lines after the last one shown.
+    /// More lines follow the last one shown.
     pub(crate) more: bool,
-    /// Lines that were seen, shown or not: all of them when there are no more.
+    /// The number of lines seen, shown or not; all lines if no more follow.
     pub(crate) seen: usize,
 }
 
 impl Page {
-    /// Numbers the page's lines. `stop` is asked every so often, and ends it with an error of kind `Interrupted`.
+    /// Numbers the page's lines. Calls `stop` from time to time; if it returns `true`, fails with an error of
+    /// kind `Interrupted`.
     pub(crate) fn of(self, mut reader: impl BufRead, stop: impl Fn() -> bool) -> io::Result<Shown> {
         let mut shown = Shown { text: String::new(), count: 0, more: false, seen: 0 };
         while let Some(line) = next_line(&mut reader)? {
@@ -54,7 +55,7 @@ impl Page {
     }
 }
 
-/// The beginning of a line: enough bytes for all characters that are shown.
+/// The beginning of a line: enough bytes for all shown characters.
 struct Line {
     start: Vec<u8>,
     cut: bool,
@@ -73,7 +74,7 @@ impl Line {
     }
 }
 
-/// The next line without its end; `None` after the last. Never holds more of it than is shown.
+/// Returns the next line without its end; `None` after the last. Holds no more of it than is shown.
 fn next_line(reader: &mut impl BufRead) -> io::Result<Option<Line>> {
     const ENOUGH: usize = (MAX_CHARS + 1) * 4;
     let mut line = Line { start: Vec::new(), cut: false };

@@ -1,25 +1,26 @@
-//! Managed Tool Output Files, as a session's tools read them.
+//! Managed Tool Output Files, as a session's tools see them.
 
 use async_trait::async_trait;
 use blobs::{BlobError, BlobKey, Blobs};
 use bytes::Bytes;
 
-/// Where Managed Tool Output Files are to a model: one flat directory.
+/// The directory of Managed Tool Output Files for models: one flat directory.
 pub const MANAGED_PREFIX: &str = "/tool-output/";
-/// Kind of their blobs.
+/// The kind of their blobs.
 pub const BLOB_KIND: &str = "tool-output";
 
-/// Finds what `/tool-output/NAME` is for one session.
+/// Resolves `/tool-output/NAME` for one session.
 #[async_trait]
 pub trait ManagedOutputs: Send + Sync {
-    /// The complete file; `None` when there is none of that name, any more, or for this session.
+    /// Returns the complete file; `None` if the name does not exist, has expired, or is not for this session.
     async fn read(&self, name: &str) -> Result<Option<Bytes>, BlobError>;
 }
 
-/// All of one organisation's files. A name is unguessable; who needs more than that puts a resolver before this one.
+/// All files of one organisation. Names cannot be guessed; for stricter access, put another resolver in
+/// front.
 #[derive(Debug, Clone)]
 pub struct OrgOutputs {
-    /// Where they are.
+    /// The blobs.
     pub blobs: Blobs,
     /// The organisation's id.
     pub org: String,

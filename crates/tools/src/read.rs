@@ -1,4 +1,4 @@
-//! `read`: lines of a file, or the names in a directory.
+//! `read`: shows lines of a file, or the names in a directory.
 
 use std::io::{self, BufReader, Cursor, Read as _, Seek};
 
@@ -16,11 +16,11 @@ use crate::outputs::MANAGED_PREFIX;
 use crate::registry::Tool;
 use crate::suggest::did_you_mean;
 
-/// Lines without a `limit`.
+/// The number of lines without a `limit`.
 const DEFAULT_LINES: usize = 2_000;
-/// Names of a directory that are sorted and paged; more are counted out.
+/// The most names of a directory that are sorted and paged; further ones are only counted.
 const MAX_NAMES: usize = 10_000;
-/// Room for what is said after the lines.
+/// The space for notes after the lines, in bytes and lines.
 const NOTE_BYTES: usize = 512;
 const NOTE_LINES: usize = 4;
 
@@ -91,7 +91,7 @@ impl Tool for Read {
     }
 }
 
-/// The bytes of a Managed Tool Output File.
+/// Returns the bytes of a Managed Tool Output File.
 pub(crate) async fn managed(context: &ToolContext, path: &str) -> Result<bytes::Bytes, Stopped> {
     let name = path.strip_prefix(MANAGED_PREFIX).unwrap_or(path);
     match context.outputs.read(name).await {
@@ -179,7 +179,8 @@ fn outcome(shown: Shown, page: Page, path: &str, what: &str) -> ToolOutcome {
     outcome
 }
 
-/// A NUL, or control characters and bytes that are not UTF-8 for more than three in ten.
+/// Returns whether a file looks binary: a NUL, or more than three in ten characters are control characters or
+/// invalid UTF-8.
 fn is_binary(start: &[u8]) -> bool {
     let odd = String::from_utf8_lossy(start)
         .chars()

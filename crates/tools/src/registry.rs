@@ -1,4 +1,4 @@
-//! The tools of a Location by name.
+//! The tools of a Location, by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) trait Tool: Send + Sync {
     fn definition(&self) -> ToolDefinition;
     fn class(&self) -> ToolClass;
     async fn run(&self, call: &ToolCall, context: &ToolContext) -> Result<ToolOutcome, Stopped>;
-    /// Whether the effect of a call that had started is there. Only asked of class *probe*.
+    /// Looks for the effect of a call that had started. Called only for class *probe*.
     async fn probe(&self, _call: &ToolCall, _context: &ToolContext) -> Probe {
         Probe::Unclear
     }
@@ -29,7 +29,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// `edit`, `glob`, `grep`, `read`, `shell`, `skill` and `write`; commands run in `sandbox`.
+    /// Makes `edit`, `glob`, `grep`, `read`, `shell`, `skill` and `write`; commands run in `sandbox`.
     pub fn standard(sandbox: Arc<dyn Sandbox>) -> Self {
         let locks = Arc::new(FileLocks::default());
         let tools: [Box<dyn Tool>; 7] = [
@@ -45,19 +45,19 @@ impl Registry {
         Self { tools: Arc::new(tools) }
     }
 
-    /// What providers are told, in an order that never changes: by name.
+    /// Returns the definitions for providers, always in the same order: by name.
     pub fn definitions(&self) -> Vec<ToolDefinition> {
         self.tools.values().map(|tool| tool.definition()).collect()
     }
 
-    /// What a takeover may do with a started call. A tool that we do not have has no body: *pure*.
+    /// Returns what a takeover may do with a started call. An unknown tool has no body, so it is *pure*.
     pub fn class(&self, name: &str) -> ToolClass {
         self.tools.get(name).map_or(ToolClass::Pure, |tool| tool.class())
     }
 
-    /// Runs a call to its outcome. It never fails as such: what went wrong is an outcome that the model is told.
+    /// Runs a call to its outcome. It never fails: errors become outcomes that the model sees.
     ///
-    /// When the future is dropped, commands die; a file change that had begun may still happen, whole.
+    /// If the future is dropped, commands die. A file change that had begun may still happen, in full.
     pub async fn run(&self, call: &ToolCall, context: &ToolContext) -> ToolOutcome {
         let Some(tool) = self.tools.get(call.name.as_str()) else {
             let known = self.tools.keys().copied().collect::<Vec<_>>().join(", ");
@@ -70,7 +70,7 @@ impl Registry {
         tool.run(call, context).await.unwrap_or_else(|stopped| stopped.into_outcome(&call.name))
     }
 
-    /// Looks whether the effect of a call that an earlier owner had started is there.
+    /// Looks for the effect of a call that an earlier owner had started.
     pub async fn probe(&self, call: &ToolCall, context: &ToolContext) -> Probe {
         match self.tools.get(call.name.as_str()) {
             Some(tool) if tool.class() == ToolClass::Probe => tool.probe(call, context).await,

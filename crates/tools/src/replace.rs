@@ -1,4 +1,4 @@
-//! Changing a file as a whole: never half of it, never two calls at once.
+//! Replaces a file as a whole: never half of it, and never two calls at once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
@@ -19,10 +19,10 @@ use snapshots::Touched;
 use crate::call::Stopped;
 use crate::files::{LocationFiles, Refused};
 
-/// How often a file is looked for again that was replaced between opening it and asking for its name.
+/// The number of retries if another call replaces a file between opening it and reading its name.
 const REPLACED_MEANWHILE: u32 = 100;
 
-/// One lock for each of so many groups of files: parallel calls on one file wait for each other.
+/// One lock for each group of files, so that parallel calls on the same file wait for each other.
 #[derive(Debug)]
 pub(crate) struct FileLocks([Mutex<()>; 64]);
 
@@ -33,7 +33,7 @@ impl Default for FileLocks {
 }
 
 impl FileLocks {
-    /// Held while a file is read, changed and put back. Blocks.
+    /// Locks a file while it is read, changed and written back. Blocks.
     fn hold(&self, root: &Path, file: &Path) -> MutexGuard<'_, ()> {
         let index = hash(&(root, file)) % self.0.len() as u64;
         let slot = usize::try_from(index).unwrap_or(0);
@@ -47,17 +47,18 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A file that is about to be changed, and may not exist yet. Nobody else of this worker changes it meanwhile.
+/// A file that is about to change, and may not exist yet. No other call of this worker changes it meanwhile.
 pub(crate) struct Target<'a> {
     files: &'a LocationFiles,
-    /// Below the root, with symlinks resolved when it exists.
+    /// The path below the root, with symlinks resolved if it exists.
     path: PathBuf,
     existing_mode: Option<u32>,
     _held: MutexGuard<'a, ()>,
 }
 
 impl<'a> Target<'a> {
-    /// Follows a symlink that stays in the Location to its file; one that leads nowhere in it is itself replaced.
+    /// Finds the target. Follows a symlink that stays in the Location; a symlink to nowhere is replaced
+    /// itself.
     pub(crate) fn find(
         files: &'a LocationFiles,
         locks: &'a FileLocks,
@@ -72,7 +73,7 @@ impl<'a> Target<'a> {
             };
             let real = files.real_relative(&fd);
             let stat = fstat(&fd)?;
-            // Another call has just put its file in the place of this one, which has no name any more.
+            // Another call has just replaced this file, which has no name any more.
             if stat.st_nlink == 0 && tries > 0 {
                 tries -= 1;
                 continue;
@@ -98,12 +99,13 @@ impl<'a> Target<'a> {
         &self.path
     }
 
-    /// Puts `content` in the file's place in one step: readers see the old file or the new one. Mode is kept, owner and
-    /// hard links are not. Not synced: a machine that loses power loses what its snapshot does not have.
+    /// Replaces the file with `content` in one step: readers see the old file or the new one. Keeps the mode,
+    /// but not owner and hard links. Does not sync: after a power loss, only the snapshot's content is safe.
     ///
-    /// Returns what was touched: where the file really is.
+    /// Returns the touched path: the file's real location.
     ///
-    /// `call` names the file beside it, so that what a killed worker left there is replaced by the call's next body.
+    /// The temporary file's name contains `call`, so that the call's next body overwrites the leftovers of a
+    /// killed worker.
     pub(crate) fn replace(&self, content: &[u8], call: &str) -> Result<Touched, Refused> {
         let (parent, name) = self.files.open_parent(&self.path)?;
         let beside = format!(".oc-tmp-{:016x}", hash(&(call, &name)));
@@ -129,8 +131,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Below the root and without symlinks. A name that is no text, or a directory that was moved meanwhile, may be
-    /// anything.
+    /// Returns the path below the root without symlinks. If the name is not UTF-8 or the directory was moved
+    /// meanwhile, it may be anything.
     fn touched(&self, parent: &OwnedFd, name: &OsStr) -> Touched {
         let Ok(directory) = self.files.real_relative(parent) else { return Touched::Anything };
         let directory = directory.strip_prefix(".").unwrap_or(&directory);
@@ -147,8 +149,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Keeps the Location for a change: a new owner waits until it is made. A worker whose Location has a newer owner already
-/// changes nothing there.
+/// Holds the Location's lock for a change, so that a new owner waits for it. If the Location already has a
+/// newer owner, the change is refused.
 pub(crate) fn hold(lock: Option<&LocationLock>) -> Result<Option<Held>, Stopped> {
     lock.map(lock::hold).transpose().map_err(|error| Stopped::because(error.to_string()))
 }

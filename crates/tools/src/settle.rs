@@ -1,4 +1,4 @@
-//! From an outcome to what is stored and replayed: bounded, with the complete text kept apart.
+//! Converts an outcome into a settlement: bounded text, with the complete text stored separately.
 
 use blobs::{BlobError, BlobKey, Blobs};
 use bytes::Bytes;
@@ -13,27 +13,28 @@ use crate::outputs::{BLOB_KIND, MANAGED_PREFIX};
 /// The one durable result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settlement {
-    /// Whether it worked.
+    /// Success or the kind of failure.
     pub kind: ToolOutcomeKind,
     /// One line for people.
     pub title: String,
-    /// The Model Tool Output: within the limits, no NUL.
+    /// The Model Tool Output: within the limits, without NUL.
     pub output: String,
-    /// Whether `output` leaves something out.
+    /// `output` leaves something out.
     pub truncated: bool,
     /// The validated structured result, whole.
     pub structured: Option<Value>,
-    /// Where the complete text is, when `output` is truncated and it could be kept.
+    /// The path of the complete text, if `output` is truncated and the text could be stored.
     pub managed_path: Option<String>,
-    /// Why it could not be kept, for operators. The call is what it was: this changes no success to a failure.
+    /// The reason why it could not be stored, for operators. It does not change the call's success.
     pub storage_error: Option<String>,
-    /// Which files of the Location the call may have changed.
+    /// The files of the Location that the call may have changed.
     pub touched: Touched,
 }
 
-/// Bounds an outcome, and keeps its complete text as `name` (`tool_<id>`, unique) of `org` when it is too large.
+/// Bounds an outcome. If its text is too large, stores the complete text as `name` (`tool_<id>`, unique) of
+/// `org`.
 ///
-/// The caller lets it run to its end and publishes only what it returns: nothing oversized is seen before.
+/// The caller must let it finish and publish only its result, so that no oversized text gets out.
 pub async fn settle(
     outcome: ToolOutcome,
     limits: Limits,
@@ -109,7 +110,7 @@ fn kept(
     }
 }
 
-/// An error and what it came from, in one line.
+/// Returns an error and its causes on one line.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -120,12 +121,12 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Postgres stores no NUL in text.
+/// Replaces NUL, which Postgres text cannot contain.
 fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
 
-/// At most 512 bytes and 4 lines, whatever a tool does.
+/// Cuts a footer to 512 bytes and 4 lines.
 fn bounded_footer(footer: &str) -> String {
     let lines = footer.lines().take(4).collect::<Vec<_>>().join("\n");
     let cut = lines.floor_char_boundary(512);

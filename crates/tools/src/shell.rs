@@ -1,4 +1,4 @@
-//! `shell`: a command in the Location's directory.
+//! `shell`: runs a command in the Location's directory.
 
 use std::sync::Arc;
 use std::time::Duration;

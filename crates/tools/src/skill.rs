@@ -13,16 +13,16 @@ use crate::files::blocking;
 use crate::registry::Tool;
 use crate::skills::{FoundSkill, MAX_TEXT_BYTES, SkillPlaces, project_top};
 
-/// Always offered, with or without skills: were it not, the tools of a conversation, which a provider caches, would
-/// change with every skill that comes first or goes last.
+/// The tool `skill`. It is offered even without skills. Otherwise the tool list, which providers cache, would
+/// change whenever the first skill appears or the last one goes.
 pub(crate) struct Skill;
 
 /// The skills that a call may load.
 #[derive(Debug, Clone)]
 pub struct SkillScope {
-    /// Those that its turn's agent may.
+    /// The skills that its turn's agent may load.
     pub permitted: Permitted,
-    /// Whether those of the project above the Location count too.
+    /// Skills of the project above the Location count too.
     pub in_project: bool,
 }
 
@@ -68,7 +68,7 @@ fn load(name: &str, context: &ToolContext) -> Result<ToolOutcome, Stopped> {
     let failed =
         |error: std::io::Error| Stopped::because(format!("skills cannot be read now: {error}"));
     let mut found = places.find().map_err(failed)?;
-    // What the agent may not load is not there for it.
+    // An agent does not see skills that it may not load.
     found.retain(|skill| scope.permitted.allows(&skill.name));
     let Some(skill) = found.iter().find(|skill| skill.name == name) else {
         return Err(Stopped::because(format!(

@@ -1,4 +1,4 @@
-//! The skills of a Location: directories with a `SKILL.md`, whose front matter says what they are for.
+//! The skills of a Location: directories with a `SKILL.md`, whose front matter describes them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,72 +9,73 @@ use serde::Deserialize;
 
 use crate::texts::LocationTexts;
 
-/// Folders of skills in a directory; of two skills of one name in it, that of the earlier folder counts. OpenCode's
-/// own (`skill` is its older name), then those of the tools that it is compatible with (opencode.ai/docs/skills).
+/// The folders of skills in a directory. If two of them have a skill with the same name, the earlier folder
+/// wins. OpenCode's own come first (`skill` is its older name), then those of compatible tools
+/// (opencode.ai/docs/skills).
 const FOLDERS: [&str; 4] =
     [".opencode/skills", ".opencode/skill", ".claude/skills", ".agents/skills"];
-/// What the text of a skill is called.
+/// The file name of a skill's text.
 const SKILL_FILE: &str = "SKILL.md";
-/// Names in a folder that are looked at; a folder with more has none.
+/// The most names in a folder. A folder with more is ignored.
 const MAX_NAMES: usize = 1_000;
-/// Skills of one Location, those of the nearest directories first.
+/// The most skills of one Location; those in the nearest directories come first.
 const MAX_SKILLS: usize = 256;
-/// Directories from a Location's upwards that are looked at.
+/// The most directories from a Location's upwards that are searched.
 const MAX_LEVELS: usize = 32;
-/// Directories above a Location in which the top of its worktree is looked for.
+/// The most directories above a Location that are searched for the top of its worktree.
 const MAX_DEPTH: usize = 64;
-/// Bytes of a front matter.
+/// The most bytes of a front matter.
 const MAX_FRONT_BYTES: usize = 16 * 1024;
-/// Bytes of a skill's text that are read.
+/// The most bytes read of a skill's text.
 pub(crate) const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
-/// Where the skills of a Location may be.
+/// The directories that may have a Location's skills.
 #[derive(Debug, Clone, Copy)]
 pub struct SkillPlaces<'p> {
     /// The Location's directory.
     pub root: &'p Path,
-    /// The topmost directory that counts, `root` or one above it. What is outside is never opened.
+    /// The topmost directory that counts: `root` or one above it. Nothing outside is ever opened.
     pub top: &'p Path,
-    /// The Location's directory as a model is shown it.
+    /// The Location's directory as shown to the model.
     pub shown: &'p Path,
 }
 
-/// A skill that was found.
+/// A skill in the Location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSkill {
-    /// As its front matter says, or else as its directory is called.
+    /// The name in its front matter, or else its directory's name.
     pub name: String,
-    /// What it is for. `Err` says why it cannot be used.
+    /// The description. `Err` is the reason why the skill cannot be used.
     pub description: Result<String, String>,
-    /// Its directory, as a model is shown it.
+    /// Its directory as shown to the model.
     pub directory: PathBuf,
-    /// Its file, below the top.
+    /// The path of its file below the top.
     file: PathBuf,
 }
 
-/// As much of a front matter as counts.
+/// The fields of a front matter that count.
 #[derive(Deserialize)]
 struct Front {
     name: Option<String>,
     description: Option<String>,
 }
 
-/// The top of a Location's project: the nearest directory from `root` upwards that has a `.git`; `root` itself
-/// without one. Blocking.
+/// Returns the top of a Location's project: the nearest directory from `root` upwards with a `.git`, or
+/// `root` itself. Blocking.
 #[must_use]
 pub fn project_top(root: &Path) -> &Path {
     let mut above = root.ancestors().take(MAX_DEPTH);
-    // Only whether the name is there: nothing is opened, and no link is followed.
+    // Looks only for the name: opens nothing and follows no link.
     let has_git =
         |directory: &&Path| statat(CWD, directory.join(".git"), AtFlags::SYMLINK_NOFOLLOW).is_ok();
     above.find(has_git).unwrap_or(root)
 }
 
 impl SkillPlaces<'_> {
-    /// All skills, by name; of two with one name, the nearest counts. Blocking.
+    /// Returns all skills by name. Of two with the same name, the nearest wins. Blocking.
     ///
     /// # Errors
-    /// When what is there cannot be read.
+    /// An existing skill cannot be read.
     pub fn find(&self) -> io::Result<Vec<FoundSkill>> {
         let texts = LocationTexts::open(self.top)?;
         let below = self.root.strip_prefix(self.top).unwrap_or(Path::new(""));
@@ -97,7 +98,7 @@ impl SkillPlaces<'_> {
         Ok(found.into_values().collect())
     }
 
-    /// The text of a skill behind its front matter, and whether it goes on. `None`: it has gone meanwhile.
+    /// Returns the text of a skill after its front matter, and whether it is cut. `None` if the file is gone.
     pub(crate) fn text(&self, skill: &FoundSkill) -> io::Result<Option<(String, bool)>> {
         let texts = LocationTexts::open(self.top)?;
         let Some(found) = texts.read(&skill.file, MAX_TEXT_BYTES)? else { return Ok(None) };
@@ -133,7 +134,7 @@ impl FoundSkill {
     }
 }
 
-/// The front matter and what follows it.
+/// Splits text into front matter and the rest.
 fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches('\u{FEFF}');
     let (first, rest) = text.split_once('\n')?;
@@ -248,7 +249,7 @@ mod tests {
             assert_eq!(told.lines().count(), 1, "{told}");
             fs::remove_dir_all(root.join(".opencode")).unwrap();
         }
-        // What other tools write besides does no harm.
+        // Fields of other tools do no harm.
         let text = "\u{FEFF}---\r\nname: 'Fine'\r\ndescription: x\r\nmetadata:\r\n  a: [1]\r\n--- \r\nText";
         write(root, ".opencode/skills/fine/SKILL.md", text);
         let [(name, told, _)] = find(root, root).try_into().unwrap();

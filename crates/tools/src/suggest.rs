@@ -1,4 +1,4 @@
-//! What a model may have meant by a path that does not exist.
+//! Suggests existing paths for one that does not exist.
 
 use std::path::Path;
 
@@ -6,12 +6,13 @@ use rustix::fs::{Dir, OFlags};
 
 use crate::files::LocationFiles;
 
-/// Names of one directory that are looked at.
+/// The most names of a directory that are compared.
 const MAX_NAMES: usize = 2_000;
-/// Suggestions made.
+/// The most suggestions.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// A sentence with up to three existing names that look like `path`'s, from the directory where it should be; or nothing.
+/// Returns a sentence with up to three names that resemble `path`'s, from the directory where it should be;
+/// or an empty text.
 pub(crate) fn did_you_mean(files: &LocationFiles, path: &Path) -> String {
     let Some(wanted) = path.file_name().and_then(|name| name.to_str()) else {
         return String::new();
@@ -37,7 +38,8 @@ pub(crate) fn did_you_mean(files: &LocationFiles, path: &Path) -> String {
     if found.is_empty() { String::new() } else { format!(". Did you mean {}?", found.join(" or ")) }
 }
 
-/// Names that contain the other, ignoring case, come first; then those that are spelled alike.
+/// Returns the closest names. Names that contain the other, ignoring case, come first; then similar
+/// spellings.
 fn closest(wanted: &str, mut names: Vec<String>) -> Vec<String> {
     names.sort();
     let lower = wanted.to_lowercase();

@@ -1,4 +1,4 @@
-//! Text files of a Location, read for the service's own use with no more authority than its tools have.
+//! Reads text files of a Location for the service, with no more authority than the Location's tools.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -9,35 +9,35 @@ use rustix::io::Errno;
 
 use crate::files::{LocationFiles, Refused};
 
-/// Reads texts beneath one directory. Blocking: not for an async task's own thread.
+/// Reads texts beneath one directory. Blocking: do not call it on an async thread.
 #[derive(Debug)]
 pub struct LocationTexts(LocationFiles);
 
 /// The beginning of a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundText {
-    /// What was read; what is no UTF-8 is replaced.
+    /// The text read, with U+FFFD in place of invalid UTF-8.
     pub text: String,
-    /// Whether the file goes on.
+    /// The file is longer.
     pub more: bool,
 }
 
 impl LocationTexts {
-    /// The texts beneath `root`.
+    /// Opens the texts beneath `root`.
     ///
     /// # Errors
-    /// When the directory cannot be opened.
+    /// The directory cannot be opened.
     pub fn open(root: &Path) -> io::Result<Self> {
         LocationFiles::at(root, "").map(Self)
     }
 
-    /// The first `max_bytes` of what `path` leads to below the root. `None` when nothing is there, and when what is
-    /// there is no regular file or is outside: a symlink's target does not become readable by it.
+    /// Returns the first `max_bytes` of the file at `path` below the root. `None` if nothing is there, or it
+    /// is not a regular file, or it is outside: a symlink does not make its target readable.
     ///
     /// # Errors
-    /// When there is a file, and it cannot be read.
+    /// The file exists but cannot be read.
     pub fn read(&self, path: &Path, max_bytes: usize) -> io::Result<Option<FoundText>> {
-        // Without NONBLOCK, to open a pipe waits for its writer.
+        // Without NONBLOCK, opening a pipe waits for its writer.
         let fd = match self.0.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(fd) => fd,
             Err(Refused::Missing | Refused::Outside) => return Ok(None),
@@ -52,7 +52,7 @@ impl LocationTexts {
         let more = bytes.len() > max_bytes;
         bytes.truncate(max_bytes);
         if more {
-            // Not in the middle of a character.
+            // Do not cut inside a character.
             let whole = std::str::from_utf8(&bytes);
             let end = whole.err().filter(|error| error.error_len().is_none());
             bytes.truncate(end.map_or(bytes.len(), |error| error.valid_up_to()));
@@ -60,11 +60,11 @@ impl LocationTexts {
         Ok(Some(FoundText { text: String::from_utf8_lossy(&bytes).into_owned(), more }))
     }
 
-    /// The names in the directory that `path` leads to below the root, in their order. None when no directory is
-    /// there, or what is there is outside, and when there are more than `max`. Names that are not UTF-8 are left out.
+    /// Returns the sorted names in the directory at `path` below the root. Empty if there is no directory, it
+    /// is outside, or it has more than `max` names. Names that are not UTF-8 are left out.
     ///
     /// # Errors
-    /// When there is a directory, and it cannot be read.
+    /// The directory exists but cannot be read.
     pub fn names(&self, path: &Path, max: usize) -> io::Result<Vec<String>> {
         let fd = match self.0.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK) {
             Ok(fd) => fd,
@@ -89,7 +89,7 @@ impl LocationTexts {
     }
 }
 
-/// A file where the path has a directory, a name that no file system has, a socket.
+/// Returns whether the path cannot be a file: a file in place of a directory, an impossible name, a socket.
 fn leads_to_no_file(error: &io::Error) -> bool {
     let codes = [Errno::NOTDIR, Errno::NAMETOOLONG, Errno::NXIO, Errno::INVAL];
     error.raw_os_error().is_some_and(|code| codes.iter().any(|errno| errno.raw_os_error() == code))

@@ -1,8 +1,8 @@
-//! The files of a Location in an order that never changes, without those that its ignore files name.
+//! Walks the files of a Location in a fixed order, without ignored files.
 //!
-//! Nothing of a Location is trusted. Each directory is opened by its path, which the kernel resolves beneath the root
-//! and through no symlink, listed, and closed before anything of it is visited; so a walk keeps no descriptors, waits
-//! for nothing, and what it remembers is bounded.
+//! Nothing in a Location is trusted. Each directory is opened by its path, which the kernel resolves beneath
+//! the root and through no symlink. It is listed and closed before its entries are visited. So a walk holds
+//! few descriptors, never blocks, and uses bounded memory.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -16,25 +16,25 @@ use tokio_util::sync::CancellationToken;
 use crate::call::Stopped;
 use crate::files::LocationFiles;
 
-/// Names that one walk looks at.
+/// The most names that one walk looks at.
 const MAX_ENTRIES: usize = 500_000;
-/// Levels of directories; what is deeper counts as unreadable.
+/// The most levels of directories. Deeper ones count as unreadable.
 const MAX_DEPTH: usize = 256;
 
-/// What a walk could not see.
+/// The parts that a walk could not see.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
-    /// Directories that could not be listed.
+    /// The number of directories that could not be listed.
     pub(crate) unreadable: usize,
-    /// There are more names than one walk looks at.
+    /// The walk stopped at its limit of names.
     pub(crate) gave_up: bool,
 }
 
-/// Visits each file and symlink below the directory `base`, both below the root, by name within each directory, until
-/// `visit` breaks. A symlink is never followed. Ignore files above the root do not count: a result must not differ
-/// between workers.
+/// Visits each file and symlink below the directory `base`, in the order of names within each directory,
+/// until `visit` breaks. `base` and the visited paths are relative to the root. Never follows a symlink.
+/// Ignore files above the root do not count, because results must not differ between workers.
 ///
-/// A `base` that is itself ignored is walked without the ignore files above it: it was asked for by name.
+/// If `base` itself is ignored, ignore files above it do not count: it was requested by name.
 pub(crate) fn walk(
     files: &LocationFiles,
     base: &Path,
@@ -65,7 +65,7 @@ struct Listed {
 }
 
 impl<F: FnMut(&Path) -> Result<ControlFlow<()>, Stopped>> Walk<'_, F> {
-    /// Enters the directories above `base`, unless they say that it is ignored.
+    /// Reads the ignore files above `base`, unless they ignore it.
     fn enter_above(&mut self, base: &Path) {
         let mut above = PathBuf::new();
         for name in base {
@@ -91,7 +91,7 @@ impl<F: FnMut(&Path) -> Result<ControlFlow<()>, Stopped>> Walk<'_, F> {
         self.rules.enter(fd.as_fd(), below);
         let went_on = match self.list(&fd) {
             Some(names) => {
-                drop(fd); // before what is below, however deep that is
+                drop(fd); // close it before descending, however deep that goes
                 self.visit_all(below, depth, names)
             }
             None => {
@@ -128,8 +128,8 @@ impl<F: FnMut(&Path) -> Result<ControlFlow<()>, Stopped>> Walk<'_, F> {
         if self.walked.gave_up { Ok(ControlFlow::Break(())) } else { Ok(ControlFlow::Continue(())) }
     }
 
-    /// The files, symlinks and directories in a directory, by name; as many as the walk has room for. `None` when
-    /// they cannot be listed.
+    /// Returns the files, symlinks and directories in a directory, ordered by name, up to the walk's
+    /// remaining limit. `None` if they cannot be listed.
     fn list(&mut self, fd: &OwnedFd) -> Option<Vec<Listed>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(fd).ok()? {
@@ -141,7 +141,7 @@ impl<F: FnMut(&Path) -> Result<ControlFlow<()>, Stopped>> Walk<'_, F> {
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
                 let Ok(stat) = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) else {
-                    continue; // it is gone meanwhile
+                    continue; // removed meanwhile
                 };
                 kind = FileType::from_raw_mode(stat.st_mode);
             }

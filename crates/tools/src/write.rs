@@ -1,4 +1,4 @@
-//! `write`: a file with exactly this content.
+//! `write`: creates or replaces a file with exactly this content.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -82,7 +82,7 @@ impl Tool for Write {
     }
 }
 
-/// Whether the file has exactly this content. Reads no more than one byte beyond it.
+/// Returns whether the file has exactly this content. Reads at most one byte beyond it.
 fn holds(files: &LocationFiles, path: &Path, content: &[u8]) -> bool {
     let Ok((file, FileType::RegularFile)) = files.open_to_read(path) else { return false };
     let mut found = Vec::new();
@@ -90,7 +90,7 @@ fn holds(files: &LocationFiles, path: &Path, content: &[u8]) -> bool {
     read.is_ok() && found == content
 }
 
-/// `created` is not known after a takeover.
+/// Makes the outcome. After a takeover, `created` is unknown.
 fn done(arguments: &Arguments, created: Option<bool>) -> ToolOutcome {
     let Arguments { path, content } = arguments;
     let verb = if created == Some(true) { "Created" } else { "Wrote" };

@@ -1,4 +1,5 @@
-//! The seven tools on a real directory. Long because all seven share one place and most tests are about several.
+//! The seven tools on a real directory. The file is long because all tools share one place and most tests use
+//! several.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -336,7 +337,7 @@ async fn glob_is_sorted_bounded_and_respects_ignore_files() {
     assert!(found.ends_with("(only the first 200: use a narrower pattern or path)"));
 }
 
-/// Runs `call` on a thread of its own, and fails when it has not ended in time or has taken too much memory.
+/// Runs `call` on its own thread, and fails if it takes too long or too much memory.
 fn within_bounds(place: Place, name: &'static str, arguments: Value) -> String {
     let (ended, end) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -348,7 +349,8 @@ fn within_bounds(place: Place, name: &'static str, arguments: Value) -> String {
     end.recv_timeout(Duration::from_secs(60)).expect("it neither blocks nor reads without end")
 }
 
-// Finding security 2: an ignore file was followed out of the Location, and read without a bound or waited for.
+// Finding security 2: an ignore file was followed out of the Location, read without a bound, or blocked the
+// search.
 #[test]
 fn a_hostile_ignore_file_neither_blocks_nor_fills_memory() {
     type Make<'m> = &'m dyn Fn(&Path);
@@ -379,7 +381,7 @@ fn a_hostile_ignore_file_neither_blocks_nor_fills_memory() {
     }
 }
 
-// Finding security 2: what is listed is neither followed, nor waited for, nor read without a bound.
+// Finding security 2: listed files were followed, blocked the search, or were read without a bound.
 #[test]
 fn a_search_passes_over_what_is_no_ordinary_file() {
     let place = Place::new();
@@ -396,7 +398,7 @@ fn a_search_passes_over_what_is_no_ordinary_file() {
     assert!(found.starts_with("a/b/c.txt:1:hit\n(1 line)"), "{found}");
 }
 
-// Finding security 2: a tree that is deeper than any path takes no descriptor a level.
+// Finding security 2: a tree deeper than any path must not take one descriptor per level.
 #[test]
 fn a_very_deep_directory_is_left_and_counted() {
     let place = Place::new();
@@ -412,7 +414,7 @@ fn a_very_deep_directory_is_left_and_counted() {
     assert_eq!(found, "z:1:hit\n(1 line) (1 files could not be searched)");
 }
 
-// Finding security 19: a search could keep 1 GB of an expression's states, and an expression of 100 MB.
+// Finding security 19: a search could use 1 GB for an expression's states, and 100 MB for an expression.
 #[tokio::test]
 async fn an_expression_that_takes_too_much_memory_is_refused() {
     let place = Place::new();
@@ -522,12 +524,12 @@ async fn a_superseded_worker_changes_nothing() {
     assert_eq!(place.content("a"), "mine");
 }
 
-/// Which files are at `w` and `e`: a change puts another one there.
+/// Returns the inodes of `w` and `e`; a change replaces them.
 fn inodes(root: &Path) -> [Option<u64>; 2] {
     ["w", "e"].map(|name| fs::metadata(root.join(name)).map(|found| found.ino()).ok())
 }
 
-// Finding store 19: `write` and `edit` looked at the token, and changed the file after a takeover.
+// Finding store 19: `write` and `edit` checked the token first, and changed the file after a takeover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_change_comes_after_a_takeover() {
     let mut place = Place::new();
@@ -548,7 +550,7 @@ async fn no_change_comes_after_a_takeover() {
             async move { place.settled(name, arguments).await }
         });
         let newer = LocationLock { path: path.clone(), token };
-        // At some moment of the change.
+        // Take over at some moment during the change.
         tokio::time::sleep(Duration::from_millis(u64::try_from(token).unwrap_or(0))).await;
         let root = place.root().to_path_buf();
         let taken = tokio::task::spawn_blocking(move || {
@@ -562,12 +564,12 @@ async fn no_change_comes_after_a_takeover() {
             inodes(place.root()),
             "{name} has changed a file after the takeover under {token}"
         );
-        // The next round's worker is at it again.
+        // The next round's worker starts again.
         fs::remove_file(&path).expect("the lock begins anew");
     }
 }
 
-/// A directory is swapped for a symlink that leaves, again and again, while tools use it.
+/// A directory is repeatedly swapped for a symlink to the outside while tools use it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_race_with_a_symlink_shows_nothing_of_the_outside() {
     let place = Place::new();
@@ -586,7 +588,7 @@ async fn a_race_with_a_symlink_shows_nothing_of_the_outside() {
         }
     });
     let (mut fine, mut denied) = (0, 0);
-    // Until both were met: how often the names are exchanged between two looks is the machine's.
+    // Repeat until both cases occurred: the machine decides how often the names change between two looks.
     for round in 0.. {
         if round >= 150 && fine > 0 && denied > 0 {
             break;
@@ -638,7 +640,7 @@ async fn a_result_says_which_files_the_call_may_have_changed() {
         let settled = place.settled("shell", json!({ "command": command })).await;
         assert_eq!(settled.touched, Touched::Anything);
     }
-    // After a takeover all that is known is that it happened.
+    // After a takeover, only the effect itself is known.
     let done = call("write", &json!({"path": "new/deep/c", "content": "c"}));
     let Probe::Done(outcome) = place.registry.probe(&done, &place.context).await else {
         panic!("the file is there");
@@ -667,7 +669,7 @@ async fn a_skill_is_loaded_by_its_name_when_the_agent_may() {
     let broken = place.fails("skill", json!({"name": "broken"})).await;
     assert!(broken.contains("cannot be used: its SKILL.md does not begin with"), "{broken}");
 
-    // What an agent may not load is not there for it.
+    // An agent does not see skills that it may not load.
     let permitted = Permitted::only(["deploy"]);
     place.context.skills = Some(SkillScope { permitted, in_project: false });
     place.ok("skill", json!({"name": "deploy"})).await;
