@@ -2,20 +2,20 @@ use crate::key::SourceKey;
 use crate::snapshot::ContextSnapshot;
 use crate::source::{Compared, ContextSource, Hidden, Loaded, Rendered};
 
-/// The Context Sources of one boundary, each looked at once, in the order in which they are told.
+/// The Context Sources of one boundary, each read once, in the order of the model's text.
 #[derive(Debug, Clone, Default)]
 pub struct SystemContext(Vec<(SourceKey, Loaded<Hidden>)>);
 
-/// Two sources have one key.
+/// The error for two sources with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("two Context Sources have the key `{0}`")]
 pub struct DuplicateKey(pub SourceKey);
 
-/// A baseline cannot be rendered: it would be incomplete. Try again at the next boundary.
+/// The error for a baseline that would be incomplete. Retry at the next boundary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the System Context is not available yet: {}", told(sources))]
 pub struct Blocked {
-    /// The sources that were unavailable, and why.
+    /// The unavailable sources, with the reasons.
     pub sources: Vec<(SourceKey, String)>,
 }
 
@@ -27,27 +27,28 @@ fn told(sources: &[(SourceKey, String)]) -> String {
 /// The start of a Context Epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Initialized {
-    /// The exact joined text.
+    /// The exact text of the baseline.
     pub baseline: String,
-    /// What it told.
+    /// The values in that text.
     pub snapshot: ContextSnapshot,
 }
 
-/// What a boundary must do about the context.
+/// The change of the context at a boundary.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reconciled {
     /// Nothing.
     Unchanged,
     /// Admit one Mid-Conversation System Message, and advance the snapshot with it.
     Updated {
-        /// The exact combined text.
+        /// The exact text of the message.
         rendered: String,
         /// The snapshot after it.
         snapshot: ContextSnapshot,
     },
-    /// No message can tell the change: start a new Context Epoch with this.
+    /// No message can express the change: start a new Context Epoch with this baseline.
     ReplacementReady(Initialized),
-    /// The same, but it would be incomplete: keep the epoch, say nothing, and ask again at the next boundary.
+    /// A new epoch is needed, but its baseline would be incomplete. Keep the epoch, send nothing, and retry
+    /// at the next boundary.
     ReplacementBlocked(Blocked),
 }
 
@@ -61,16 +62,16 @@ impl From<Result<Initialized, Blocked>> for Reconciled {
 }
 
 impl SystemContext {
-    /// A context of one source, whose type is hidden from here on.
+    /// Makes a context of one source, whose type is hidden from here on.
     #[must_use]
     pub fn make<S: ContextSource>(key: SourceKey, loaded: Loaded<S>) -> Self {
         Self(vec![(key, loaded.map(|value| std::sync::Arc::new(value) as Hidden))])
     }
 
-    /// Joins contexts in the order given.
+    /// Joins contexts in the given order.
     ///
     /// # Errors
-    /// [`DuplicateKey`] when two have a source in common.
+    /// [`DuplicateKey`] if two have a source in common.
     pub fn combine(contexts: impl IntoIterator<Item = Self>) -> Result<Self, DuplicateKey> {
         let mut keys = std::collections::BTreeSet::new();
         let mut all = Vec::new();
@@ -83,7 +84,7 @@ impl SystemContext {
         Ok(Self(all))
     }
 
-    /// The same with the source `key`, if it is here, as if it could not be looked at.
+    /// Marks the source `key`, if it is here, as unavailable.
     #[must_use]
     pub fn unavailable(mut self, key: &SourceKey, why: &str) -> Self {
         for (_, loaded) in self.0.iter_mut().filter(|(known, _)| known == key) {
@@ -92,19 +93,19 @@ impl SystemContext {
         self
     }
 
-    /// Renders a first baseline with its snapshot. A source that is absent is in neither.
+    /// Renders a first baseline with its snapshot. Absent sources are in neither.
     ///
     /// # Errors
-    /// [`Blocked`] while any source is unavailable.
+    /// [`Blocked`] if any source is unavailable.
     pub fn initialize(&self) -> Result<Initialized, Blocked> {
         self.begin(&ContextSnapshot::default(), |_| true)
     }
 
-    /// Renders the baseline of another epoch, with its snapshot. A source that is unavailable and was never
-    /// told is left out until it is first loaded.
+    /// Renders the baseline of a later epoch, with its snapshot. An unavailable source that the model never
+    /// received is left out until it is available.
     ///
     /// # Errors
-    /// [`Blocked`] while a source that `told` holds is unavailable: the model would forget it.
+    /// [`Blocked`] if a source in `told` is unavailable, because the model would forget it.
     pub fn replace(&self, told: &ContextSnapshot) -> Result<Initialized, Blocked> {
         self.begin(told, |key| told.0.contains_key(key.as_str()))
     }
@@ -136,7 +137,8 @@ impl SystemContext {
         }
     }
 
-    /// Compares with what was told last. What disappeared is told after what changed, in the order of keys.
+    /// Compares with the values that the model last received. Removed sources come after changed ones, in the
+    /// order of keys.
     #[must_use]
     pub fn reconcile(&self, told: &ContextSnapshot) -> Reconciled {
         let mut texts = Vec::new();

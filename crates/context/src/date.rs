@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ContextSource, Loaded, SourceKey, SystemContext};
 
-/// The date's key.
+/// The key of the date.
 pub const DATE_KEY: SourceKey = SourceKey::fixed("core/date");
 
-/// Today. It never goes back: a clock that was set back, or a worker whose clock is behind, does not take
-/// yesterday's date to the model again.
+/// Today's date. It never goes back: if a clock is set back, or another worker's clock is behind, the model
+/// does not get yesterday's date again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 struct Today(Date);
@@ -54,7 +54,7 @@ impl ContextSource for Today {
     }
 }
 
-/// Today's date in `zone`.
+/// Returns the source for today's date in `zone`.
 #[must_use]
 pub fn date(now_ms: i64, zone: &TimeZone) -> SystemContext {
     let loaded = match Timestamp::from_millisecond(now_ms) {

@@ -5,27 +5,27 @@ use sha2::{Digest, Sha256};
 use crate::key::is_plain;
 use crate::{ContextSource, Loaded, SourceKey, SystemContext};
 
-/// Bytes of an entry's value, as JSON text.
+/// The most bytes of an entry's value, as JSON text.
 pub const MAX_ENTRY_BYTES: usize = 8 * 1024;
-/// Entries of one session.
+/// The most entries of one session.
 pub const MAX_ENTRIES: usize = 64;
-/// Bytes of an entry's key.
+/// The most bytes of an entry's key.
 pub const MAX_ENTRY_KEY_BYTES: usize = 64;
 
 const AREA: &str = "entry";
 
-/// Whether a client may give an entry this key: letters, digits and `.`, `_`, `-`; at most
+/// Returns whether a client may use this key for an entry: letters, digits and `.`, `_`, `-`; at most
 /// [`MAX_ENTRY_KEY_BYTES`].
 #[must_use]
 pub fn is_entry_key(key: &str) -> bool {
     (1..=MAX_ENTRY_KEY_BYTES).contains(&key.len()) && key.bytes().all(is_plain)
 }
 
-/// A value that a client has set for the model to know.
+/// A value that a client sets for the model.
 #[derive(Debug, Clone)]
 struct Entry {
     key: String,
-    /// JSON text, the client's bytes. `null` is a value.
+    /// The client's JSON text, verbatim. `null` is a value.
     value: String,
 }
 
@@ -36,7 +36,7 @@ impl Entry {
 }
 
 impl ContextSource for Entry {
-    /// A digest: sixty-four values of 8 KiB would be in every later update's snapshot.
+    /// A digest. Otherwise the snapshot of every later update would have up to 64 values of 8 KiB.
     type Told = String;
 
     fn told(&self) -> String {
@@ -56,7 +56,7 @@ impl ContextSource for Entry {
     }
 }
 
-/// The entries of a session, one source each, in the order of their keys.
+/// Returns one source for each entry of a session, in the order of their keys.
 #[must_use]
 pub fn entries(entries: &BTreeMap<String, String>) -> SystemContext {
     let one = |(key, value): (&String, &String)| {

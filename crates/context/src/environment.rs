@@ -2,19 +2,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ContextSource, Loaded, SourceKey, SystemContext};
 
-/// The environment's key.
+/// The key of the environment.
 pub const ENVIRONMENT_KEY: SourceKey = SourceKey::fixed("core/environment");
 
-/// What is told of a Location. Nothing that differs between workers or changes with every edit.
+/// The facts about a Location that the model receives. Nothing in it differs between workers or changes with
+/// every edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvironmentFacts {
-    /// The directory, as the model is shown it.
+    /// The directory, as shown to the model.
     pub directory: String,
-    /// What tools run on, such as `linux`.
+    /// The platform of the tools, such as `linux`.
     pub platform: String,
-    /// Whether it is a git repository.
+    /// It is a git repository.
     pub repository: bool,
-    /// The branch that is checked out, if one is.
+    /// The current branch, if there is one.
     pub branch: Option<String>,
 }
 
@@ -50,7 +51,7 @@ impl ContextSource for EnvironmentFacts {
     }
 }
 
-/// The environment of a Location.
+/// Returns the source for a Location's environment.
 #[must_use]
 pub fn environment(facts: Loaded<EnvironmentFacts>) -> SystemContext {
     SystemContext::make(ENVIRONMENT_KEY, facts)

@@ -1,9 +1,10 @@
 //! Instruction files: `AGENTS.md` and the like, as two Context Sources.
 //!
-//! The ambient ones (the organisation's, then the project's from the farthest directory to the Location's own) are
-//! one value: a change to any of them tells the complete set again, and supersedes what was told. Those of
-//! directories below the Location are found as the model works there; a new one is told by itself.
-//! The snapshot keeps their digests, not their texts: every later update carries a whole snapshot.
+//! The ambient instructions (the organisation's, then the project's, from the farthest directory to the
+//! Location's own) are one value. A change to any file sends the complete set again, which supersedes the
+//! previous one. Instructions in directories below the Location are found as the model works there; each new
+//! file is sent by itself. The snapshot stores digests instead of texts, because every later update carries a
+//! whole snapshot.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -12,26 +13,26 @@ use crate::{ContextSource, Loaded, SourceKey, SystemContext};
 
 /// The key of the ambient instructions.
 pub const INSTRUCTIONS_KEY: SourceKey = SourceKey::fixed("core/instructions");
-/// The key of the instructions of directories below the Location.
+/// The key of the instructions in directories below the Location.
 pub const NESTED_KEY: SourceKey = SourceKey::fixed("core/nested-instructions");
 
-/// Bytes of one instruction file that a model is told.
+/// The most bytes of one instruction file that the model receives.
 pub const MAX_FILE_BYTES: usize = 64 * 1024;
-/// Bytes of all files of one of the two sources.
+/// The most bytes of all files of each of the two sources.
 pub const MAX_TOTAL_BYTES: usize = 256 * 1024;
-/// Files of one of the two sources.
+/// The most files of each of the two sources.
 pub const MAX_FILES: usize = 32;
 
 /// One instruction file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstructionFile {
-    /// Where it is, as the model is shown it; the same on every worker.
+    /// The file's path, as shown to the model; the same on every worker.
     origin: String,
-    /// What it says.
+    /// The file's text.
     text: String,
 }
 
-/// What the snapshot keeps of a file.
+/// The snapshot's record of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ToldFile {
     origin: String,
@@ -39,12 +40,13 @@ struct ToldFile {
 }
 
 impl InstructionFile {
-    /// A file whose text was read up to [`MAX_FILE_BYTES`]; `more` when it goes on. `None` when it says nothing.
+    /// Makes a file from its text, which was read up to [`MAX_FILE_BYTES`]; `more` if the file is longer.
+    /// `None` if the text is blank.
     #[must_use]
     pub fn new(origin: &str, text: &str, more: bool) -> Option<Self> {
         let kept = &text[..text.floor_char_boundary(MAX_FILE_BYTES)];
         let more = more || kept.len() < text.len();
-        // Postgres text has no NUL.
+        // Postgres text cannot contain NUL.
         let mut text = kept.trim_end().replace('\0', "\u{FFFD}");
         if text.trim_start().is_empty() {
             return None;
@@ -61,7 +63,7 @@ impl InstructionFile {
     }
 }
 
-/// A path on one line, whatever its directories are called.
+/// Returns a path on one line, even if its directories have odd names.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }
@@ -71,7 +73,7 @@ fn list<'f>(files: impl IntoIterator<Item = &'f InstructionFile>) -> String {
     files.into_iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Keeps the total bounded: the texts that come last by `priority` are the first to be left out.
+/// Bounds the total size. Files that come last in `priority` are left out first.
 fn bounded(
     mut files: Vec<InstructionFile>,
     priority: impl Iterator<Item = usize>,
@@ -114,8 +116,8 @@ impl ContextSource for Ambient {
     }
 }
 
-/// The ambient instructions: the organisation's, then the project's, the nearest last. Without any they are
-/// absent.
+/// Returns the ambient instructions: the organisation's, then the project's, the nearest last. Absent if
+/// there are none.
 #[must_use]
 pub fn instructions(
     organisation: Option<InstructionFile>,
@@ -130,7 +132,7 @@ pub fn instructions(
     SystemContext::make(INSTRUCTIONS_KEY, loaded)
 }
 
-/// The ambient instructions when they cannot be looked at for now.
+/// Returns the ambient instructions as unavailable.
 #[must_use]
 pub fn instructions_unavailable(why: String) -> SystemContext {
     SystemContext::make::<Ambient>(INSTRUCTIONS_KEY, Loaded::Unavailable(why))
@@ -167,7 +169,7 @@ impl ContextSource for Nested {
             ));
         }
         if texts.is_empty() {
-            // Only their order has changed.
+            // Only the order of the files has changed.
             texts.push(self.baseline());
         }
         texts.join("\n\n")
@@ -178,8 +180,8 @@ impl ContextSource for Nested {
     }
 }
 
-/// The instructions of directories below the Location, in the order in which they are told. Without any they
-/// are absent.
+/// Returns the instructions of directories below the Location, in the order in which they were found. Absent
+/// if there are none.
 #[must_use]
 pub fn nested_instructions(mut files: Vec<InstructionFile>) -> SystemContext {
     files.truncate(MAX_FILES);
@@ -189,7 +191,7 @@ pub fn nested_instructions(mut files: Vec<InstructionFile>) -> SystemContext {
     SystemContext::make(NESTED_KEY, loaded)
 }
 
-/// The instructions of directories below when they cannot be looked at for now.
+/// Returns the instructions of directories below the Location as unavailable.
 #[must_use]
 pub fn nested_unavailable(why: String) -> SystemContext {
     SystemContext::make::<Nested>(NESTED_KEY, Loaded::Unavailable(why))

@@ -5,7 +5,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceKey(Cow<'static, str>);
 
-/// A text is no [`SourceKey`].
+/// The error for text that is not a [`SourceKey`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no key of a Context Source: it is `area/name`, each of letters, digits and . _ - % and the name \
@@ -14,28 +14,28 @@ pub struct SourceKey(Cow<'static, str>);
 pub struct InvalidKey(pub String);
 
 impl SourceKey {
-    /// Bytes of a key at most.
+    /// The most bytes of a key.
     pub const MAX_BYTES: usize = 256;
 
-    /// A key that is known when we are compiled, such as `core/date`. Anything else does not compile in a
-    /// `const`.
+    /// Makes a key that is known at compile time, such as `core/date`. In a `const`, an invalid key does not
+    /// compile.
     #[must_use]
     pub const fn fixed(text: &'static str) -> Self {
         assert!(is_namespaced(text), "a key is `area/name`");
         Self(Cow::Borrowed(text))
     }
 
-    /// A key that came from elsewhere.
+    /// Makes a key from other text.
     ///
     /// # Errors
-    /// [`InvalidKey`] when it is not namespaced, too long, or has other characters.
+    /// [`InvalidKey`] if it has no namespace, is too long, or has other characters.
     pub fn new(text: impl Into<String>) -> Result<Self, InvalidKey> {
         let text = text.into();
         if is_namespaced(&text) { Ok(Self(Cow::Owned(text))) } else { Err(InvalidKey(text)) }
     }
 
-    /// The key of `name` in `area`, whatever it is: what no key has is escaped, so that two names never share
-    /// one. Its length is the caller's to bound.
+    /// Makes the key of `name` in `area`. Characters that keys cannot have are escaped, so that two names
+    /// never share a key. The caller must bound its length.
     pub(crate) fn escaped(area: &'static str, name: &str) -> Self {
         let mut text = format!("{area}/");
         for byte in name.bytes() {
@@ -48,7 +48,7 @@ impl SourceKey {
         Self(Cow::Owned(text))
     }
 
-    /// The key as it is stored.
+    /// Returns the key in its stored form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -61,7 +61,7 @@ impl fmt::Display for SourceKey {
     }
 }
 
-/// Whether a byte may be in a part of a key.
+/// Returns whether a byte may be in a part of a key.
 pub(crate) const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-')
 }

@@ -1,4 +1,4 @@
-//! System Context: what a model is told about where it works, and how it is told of changes.
+//! System Context: the facts about its surroundings that a model receives, and the updates when they change.
 //!
 //! ```text
 //! producers ─Registry→ SystemContext ─initialize→ Baseline System Context + Context Snapshot
@@ -7,11 +7,12 @@
 //!                                      └replace→ the baseline of another epoch | blocked
 //! ```
 //!
-//! A source is looked at once, before a decision; the decision is pure, and may be made twice. Its value is typed
-//! where it is made and rendered ([`ContextSource`]), and hidden from there on.
+//! Each source is read once, before a decision. The decision is pure and may be repeated. The source's code
+//! makes and renders its typed value ([`ContextSource`]); other code does not see the type.
 //!
-//! Invariant: pure. The same observations give the same bytes, in the order in which they were combined.
-//! Absent on purpose: I/O (the `session` crate observes), and when an epoch starts (the `session-rules` crate).
+//! Invariant: pure. The same observations in the same order give the same bytes.
+//! Absent on purpose: I/O (the `session` crate observes), and the start of epochs (the `session-rules`
+//! crate).
 
 mod algebra;
 mod date;

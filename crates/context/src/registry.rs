@@ -7,31 +7,31 @@ use futures::future::join_all;
 
 use crate::{DuplicateKey, SourceKey, SystemContext};
 
-/// Looks at some Context Sources of a place `P`. Infallible: what cannot be looked at for now is *unavailable*,
-/// and a producer bounds its own time.
+/// Observes some Context Sources of a place `P`. Infallible: a source that cannot be read now is
+/// *unavailable*. A producer bounds its own time.
 #[async_trait]
 pub trait Producer<P: Sync>: Send + Sync {
-    /// Looks once.
+    /// Observes its sources once.
     async fn observe(&self, at: &P) -> SystemContext;
 }
 
-/// The System Context Registry of one Location: who contributes to its System Context.
+/// The System Context Registry of one Location: the contributors to its System Context.
 ///
-/// Producers are asked at the same time, and what they saw is composed in the order of their contributions' keys:
-/// the same bytes, whoever is slow and whoever came first. Clones share the contributions.
+/// Producers run at the same time, and their results are combined in the order of their contributions' keys.
+/// So the bytes do not depend on timing or on the order of registration. Clones share the contributions.
 pub struct Registry<P> {
     contributions: Arc<Mutex<Contributions<P>>>,
 }
 
 type Contributions<P> = BTreeMap<SourceKey, Arc<dyn Producer<P>>>;
 
-/// A contribution cannot be registered.
+/// The reason why a contribution cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Another one has its key: drop that one's [`Registration`] first.
+    /// Another contribution has its key. Drop that one's [`Registration`] first.
     #[error("there is a contribution `{0}` to the System Context already")]
     Taken(SourceKey),
-    /// There are [`Registry::MAX`].
+    /// The registry already has [`Registry::MAX`] contributions.
     #[error("the System Context has {} contributions already", Registry::<()>::MAX)]
     Full,
 }
@@ -44,19 +44,19 @@ pub struct Registration<P> {
 }
 
 impl<P> Registry<P> {
-    /// Contributions at once.
+    /// The most contributions at a time.
     pub const MAX: usize = 64;
 
-    /// Without contributions.
+    /// Makes a registry without contributions.
     #[must_use]
     pub fn new() -> Self {
         Self { contributions: Arc::new(Mutex::new(BTreeMap::new())) }
     }
 
-    /// Adds a contribution, asked from the next boundary on.
+    /// Adds a contribution, in effect from the next boundary on.
     ///
     /// # Errors
-    /// [`RegisterError`] when its key is taken, or there are too many.
+    /// [`RegisterError`] if its key is taken, or there are too many.
     pub fn register(
         &self,
         key: SourceKey,
@@ -79,10 +79,10 @@ impl<P> Registry<P> {
 }
 
 impl<P: Sync> Registry<P> {
-    /// Asks all producers at the same time.
+    /// Runs all producers at the same time.
     ///
     /// # Errors
-    /// [`DuplicateKey`] when two have contributed one source.
+    /// [`DuplicateKey`] if two contribute the same source.
     pub async fn observe(&self, at: &P) -> Result<SystemContext, DuplicateKey> {
         let producers: Vec<_> = self.lock().values().cloned().collect();
         let seen = join_all(producers.iter().map(|producer| producer.observe(at))).await;

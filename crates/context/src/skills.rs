@@ -1,4 +1,4 @@
-//! Skill guidance: which skills a model may load, by name and description.
+//! Skill guidance: the names and descriptions of the skills that a model may load.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -8,40 +8,40 @@ use crate::{ContextSource, Loaded, SourceKey, SystemContext};
 /// The key of the skill guidance.
 pub const SKILLS_KEY: SourceKey = SourceKey::fixed("core/skills");
 
-/// Skills that a model is told of.
+/// The most skills in the guidance.
 pub const MAX_SKILLS: usize = 64;
-/// Characters of a skill's name.
+/// The most characters of a skill's name.
 pub const MAX_SKILL_NAME_CHARS: usize = 64;
-/// Characters of a skill's description that are told.
+/// The most characters of a skill's description in the guidance.
 pub const MAX_SKILL_DESCRIPTION_CHARS: usize = 1_024;
 
-/// A skill, as a model is told of it.
+/// A skill, as described to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// What it is loaded by.
+    /// The name by which the model loads it.
     pub name: String,
-    /// When to load it; one line.
+    /// One line that says when to load it.
     pub description: String,
 }
 
-/// No skill has this name or description.
+/// The reason why a skill is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSkill {
-    /// The name is not one.
+    /// Its name is invalid.
     #[error(
         "its name is empty, has more than {MAX_SKILL_NAME_CHARS} characters, or more than one line"
     )]
     Name,
-    /// Nothing says what it is for.
+    /// The description is empty.
     #[error("it has no description")]
     Description,
 }
 
 impl Skill {
-    /// A skill whose description is brought to one line, of which only so much is told.
+    /// Makes a skill, with its description on one line and cut to the limit.
     ///
     /// # Errors
-    /// When it has no name or no description that could be told.
+    /// Its name is invalid, or its description is empty.
     pub fn new(name: &str, description: &str) -> Result<Self, InvalidSkill> {
         let name = name.trim();
         let chars = name.chars().count();
@@ -62,7 +62,7 @@ impl Skill {
     }
 }
 
-/// What the snapshot keeps: a digest, since every later update carries a whole snapshot.
+/// The snapshot's record: a digest, because every later update carries a whole snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Digested(String);
@@ -100,8 +100,8 @@ impl ContextSource for Guidance {
     }
 }
 
-/// The guidance on skills that the selected agent may load, in the order of their names; at most [`MAX_SKILLS`].
-/// Without any it is absent.
+/// Returns the guidance on the skills that the selected agent may load, ordered by name, at most
+/// [`MAX_SKILLS`]. Absent if there are none.
 #[must_use]
 pub fn skill_guidance(skills: Loaded<Vec<Skill>>) -> SystemContext {
     let guidance = match skills {

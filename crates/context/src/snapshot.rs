@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The values last admitted to a turn, by source. The model never sees it.
+/// The values that the model last received, by source. The model never sees it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ContextSnapshot(pub BTreeMap<String, SourceState>);
@@ -11,9 +11,9 @@ pub struct ContextSnapshot(pub BTreeMap<String, SourceState>);
 /// One source in a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceState {
-    /// The value, as its source's codec wrote it.
+    /// The value, as serialised by its source.
     pub value: Value,
-    /// What to say should the source disappear; rendered in advance, since its code may be gone then.
+    /// The text to send if the source disappears. Rendered in advance, because its code may be gone by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<String>,
 }
@@ -22,12 +22,12 @@ impl ContextSnapshot {
     /// Reads a stored snapshot.
     ///
     /// # Errors
-    /// When the text is not one.
+    /// The text is not a snapshot.
     pub fn read(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
 
-    /// As it is stored.
+    /// Returns the stored form.
     #[must_use]
     pub fn text(&self) -> String {
         serde_json::to_string(&self.0).expect("a snapshot holds only JSON values")

@@ -7,30 +7,30 @@ use serde_json::Value;
 
 use crate::snapshot::SourceState;
 
-/// One independently observed, typed value of the System Context, and how it is told.
+/// An independently observed, typed value of the System Context, and its renderers.
 ///
-/// The renderers are pure: the same values give the same bytes, on whichever worker. No text is empty.
+/// The renderers are pure: the same values give the same bytes on every worker. No text is empty.
 pub trait ContextSource: fmt::Debug + Clone + Send + Sync + 'static {
-    /// What a Context Snapshot keeps of a value: enough to see a change by, and as JSON. A type that grows
-    /// reads what it wrote before; what it cannot read starts a new Context Epoch.
+    /// The part of a value that a Context Snapshot stores as JSON: enough to detect a change. A type that
+    /// gains fields must still read its older form; an unreadable form starts a new Context Epoch.
     type Told: Serialize + DeserializeOwned + PartialEq;
 
-    /// What the snapshot keeps of this value.
+    /// Returns the part of this value for the snapshot.
     fn told(&self) -> Self::Told;
 
-    /// How it is told in a baseline, or when it appears.
+    /// Renders the value for a baseline, or when it appears.
     fn baseline(&self) -> String;
 
-    /// How it is told once another value was told. What the model then knows is this value.
+    /// Renders the value after another value. Afterwards the model knows this value.
     fn update(&self, told: &Self::Told) -> String;
 
-    /// How its disappearance is told. Rendered in advance and kept in the snapshot, since its code may be
-    /// gone by then. `None`: it cannot disappear within an epoch, and one in which it does has ended.
+    /// Renders the removal of the value. Done in advance and stored in the snapshot, because the source's
+    /// code may be gone by then. `None`: it cannot disappear within an epoch; if it does, the epoch ends.
     fn removal(&self) -> Option<String> {
         None
     }
 
-    /// The value that is in effect when this one is seen after `told` was told.
+    /// Returns the value that takes effect if this one is observed after `told`.
     #[must_use]
     fn follow(self, told: &Self::Told) -> Self {
         let _ = told;
@@ -38,19 +38,19 @@ pub trait ContextSource: fmt::Debug + Clone + Send + Sync + 'static {
     }
 }
 
-/// What looking at a Context Source gave.
+/// The result of reading a Context Source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loaded<T> {
     /// A value.
     Value(T),
-    /// It was looked at, and there is none. If there was one before, the model is told of that.
+    /// The source was read and has no value. If it had one before, the model is told.
     Absent,
-    /// It could not be looked at for now, and why: what was told last stays in effect.
+    /// The source could not be read now, for this reason. The last value stays in effect.
     Unavailable(String),
 }
 
 impl<T> Loaded<T> {
-    /// The same of another type.
+    /// Converts the value's type.
     #[must_use]
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Loaded<U> {
         match self {
@@ -61,25 +61,25 @@ impl<T> Loaded<T> {
     }
 }
 
-/// A text and what the snapshot holds once it is told.
+/// A text, and the snapshot's state after it.
 pub(crate) struct Rendered {
     pub(crate) text: String,
     pub(crate) state: SourceState,
 }
 
-/// A value against what was told last.
+/// The comparison of a value with the one that the model last received.
 pub(crate) enum Compared {
     Same,
     Changed(Rendered),
-    /// What was told cannot be read: no update can be made of it.
+    /// The stored value cannot be read, so no update is possible.
     Incompatible,
 }
 
-/// A value whose type is hidden, so that values of several types compose.
+/// A value with its type hidden, so that values of several types combine.
 pub(crate) type Hidden = Arc<dyn Tellable>;
 
 pub(crate) trait Tellable: fmt::Debug + Send + Sync {
-    /// Its first telling in an epoch; after `told` in the one before, if that can be read.
+    /// Renders the first text in an epoch, after `told` in the previous one if that can be read.
     fn begin(&self, told: Option<&Value>) -> Rendered;
     fn compare(&self, told: &Value) -> Compared;
 }

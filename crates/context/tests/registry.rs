@@ -1,4 +1,4 @@
-//! The System Context Registry: the same bytes whatever the timing, and contributions that come and go.
+//! Tests of the System Context Registry: the same bytes with any timing, and contributions that come and go.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl ContextSource for Word {
     }
 }
 
-/// Sees words under keys of its own, after a while.
+/// A producer that gives words under its own keys after some polls.
 struct Slow {
     words: Vec<(SourceKey, Loaded<Word>)>,
     polls: u8,
@@ -69,7 +69,7 @@ fn slow(contribution: &str, word: &str, polls: u8) -> Arc<dyn Producer<()>> {
     Arc::new(Slow { words: vec![(key(contribution), word)], polls })
 }
 
-/// Runs to the end what never waits for anything but its turn.
+/// Runs a future to its end; it must never wait for I/O.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
@@ -86,7 +86,7 @@ fn baseline(registry: &Registry<()>) -> String {
 }
 
 proptest! {
-    /// NFR-02 of FEAT-0001: rendered context does not depend on who answers first or registered first.
+    /// NFR-02 of FEAT-0001: rendered context does not depend on the order of answers or of registration.
     #[test]
     fn the_same_bytes_whatever_the_timing(
         contributions in prop::collection::btree_map("[a-z]{1,3}", 0..3usize, 1..12),
@@ -161,7 +161,7 @@ fn contributions_are_bounded() {
     assert_eq!((full, all.len()), (RegisterError::Full, 64));
 }
 
-/// Waits until another producer was asked.
+/// A producer that waits until another one was asked.
 struct Waits(Arc<AtomicBool>);
 
 #[async_trait]
@@ -192,7 +192,7 @@ fn producers_are_asked_at_the_same_time() {
     let waits = Arc::new(Waits(Arc::clone(&asked)));
     let _first = registry.register(key("test/a"), waits).expect("free");
     let _second = registry.register(key("test/b"), Arc::new(Asked(asked))).expect("free");
-    // One after the other, the first would wait for ever: `test/a` is asked before `test/b`.
+    // In sequence, the first would wait forever, because `test/a` is asked before `test/b`.
     let mut observe = pin!(registry.observe(&()));
     let mut context = Context::from_waker(Waker::noop());
     let ended = (0..8).any(|_| observe.as_mut().poll(&mut context).is_ready());

@@ -7,7 +7,7 @@ const A: SourceKey = SourceKey::fixed("test/a");
 const B: SourceKey = SourceKey::fixed("test/b");
 const C: SourceKey = SourceKey::fixed("test/c");
 
-/// A word that can disappear.
+/// A word, which can disappear.
 #[derive(Debug, Clone)]
 struct Word(&'static str);
 
@@ -31,7 +31,7 @@ impl ContextSource for Word {
     }
 }
 
-/// A number that never falls and cannot disappear.
+/// A number that never decreases and cannot disappear.
 #[derive(Debug, Clone)]
 struct Height(u32);
 
@@ -79,7 +79,7 @@ fn blocked(key: SourceKey) -> Blocked {
     Blocked { sources: vec![(key, "the disk is asleep".into())] }
 }
 
-/// The text of an update, after which nothing is left to tell.
+/// Returns the text of an update, and checks that no change remains after it.
 fn updated(context: &SystemContext, told: &ContextSnapshot) -> String {
     let reconciled = context.reconcile(told);
     let Reconciled::Updated { rendered, snapshot } = reconciled else { panic!("{reconciled:?}") };
@@ -130,7 +130,7 @@ fn reconcile_of_one_source_is_a_table() {
     assert_eq!(updated(&word(A, "red"), &never), "it is red");
     assert_eq!(absent(A).reconcile(&never), Reconciled::Unchanged);
     assert_eq!(unavailable(A).reconcile(&never), Reconciled::Unchanged);
-    // Its contributor is gone, and its code with it.
+    // Its contributor is gone, including its code.
     assert_eq!(updated(&SystemContext::default(), &before), "red is gone");
 }
 
