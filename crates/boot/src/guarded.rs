@@ -84,8 +84,8 @@ pub struct GuardedCommand {
 }
 
 impl GuardedCommand {
-    /// A server that is asked to stop with `stop`. It gets no standard input and a process group of its
-    /// own, so that Ctrl-C on the terminal reaches us alone.
+    /// Makes the command line of a server that `stop` stops. The server gets no standard input, and its own
+    /// process group, so that Ctrl-C on the terminal reaches only us.
     #[must_use]
     pub fn new(program: &Path, stop: StopSignal) -> Self {
         use std::os::unix::process::CommandExt;
