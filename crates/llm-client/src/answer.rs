@@ -14,7 +14,7 @@ use crate::stream::LlmStream;
 pub struct Answer {
     /// The model's message, ready for the next request.
     pub message: Message,
-    /// Why it ended.
+    /// The reason for its end.
     pub reason: FinishReason,
     /// Tokens used; none if the provider did not say.
     pub usage: Option<Usage>,

@@ -38,7 +38,7 @@ pub struct CacheMarks {
     pub system: bool,
     /// Messages.
     pub messages: MessageMarks,
-    /// How long the provider should keep the marked parts, in seconds. Providers may support only some times
+    /// The time that the provider should keep the marked parts, in seconds. Providers may support only some times
     /// (300 and 3,600).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u32>,

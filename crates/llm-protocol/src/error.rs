@@ -11,7 +11,7 @@ pub enum ErrorReason {
     Authentication,
     /// Too many requests or tokens for now.
     RateLimit {
-        /// How long the provider asks to wait, in milliseconds.
+        /// The wait that the provider asks for, in milliseconds.
         retry_after_ms: Option<u64>,
     },
     /// The account has no credit or has spent its budget; waiting does not help.
@@ -29,7 +29,7 @@ pub enum ErrorReason {
     },
     /// The provider failed or is overloaded.
     ProviderInternal {
-        /// How long the provider asks to wait, in milliseconds.
+        /// The wait that the provider asks for, in milliseconds.
         retry_after_ms: Option<u64>,
     },
     /// The provider's answer breaks its protocol.
@@ -164,7 +164,7 @@ impl ErrorReason {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {message}", reason.user_message())]
 pub struct ProviderError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub reason: ErrorReason,
     /// The provider's words, at most [`ProviderError::MAX_MESSAGE_BYTES`]; may be empty.
     pub message: String,

@@ -14,7 +14,7 @@ pub struct ErrorEvent {
     pub reason: &'static str,
     /// The same request may succeed later.
     pub retryable: bool,
-    /// How long the provider asks to wait, in milliseconds.
+    /// The wait that the provider asks for, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// How far the request got.
@@ -22,7 +22,7 @@ pub struct ErrorEvent {
     /// The status of the answer, if one came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// What happened and what to do.
+    /// The problem and the remedy.
     pub message: String,
     /// The provider's own words; may be empty.
     pub provider_message: String,

@@ -80,21 +80,21 @@ pub enum LlmEvent {
     ToolResult(ToolResult),
     /// The provider call ended.
     StepFinish {
-        /// Why it ended.
+        /// The reason for its end.
         reason: FinishReason,
         /// Tokens used; none if the provider did not say.
         usage: Option<Usage>,
     },
     /// The answer ended. Equal to the `StepFinish` before it where one provider call is the whole answer.
     Finish {
-        /// Why it ended.
+        /// The reason for its end.
         reason: FinishReason,
         /// Tokens used in all; none if the provider did not say.
         usage: Option<Usage>,
     },
 }
 
-/// Why an answer ended.
+/// The reason for an answer's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FinishReason {

@@ -15,9 +15,9 @@ pub enum Framing {
 /// Cuts the bytes of one answer into frames. Any split of the bytes gives the same frames.
 #[derive(Debug)]
 pub enum Framer {
-    /// Of server-sent events.
+    /// A framer for server-sent events.
     Sse(sse::Framer),
-    /// Of AWS's messages.
+    /// A framer for AWS's messages.
     AwsEventStream(aws_event_stream::Framer),
 }
 

@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// never has two requests at once.
 pub(crate) struct Candidates {
     all: Vec<Candidate>,
-    /// A member that another one has just named as the leader. It is asked at once.
+    /// A member that another one has just named as the leader. Ask it at once.
     named: Option<usize>,
 }
 

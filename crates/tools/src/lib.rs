@@ -4,7 +4,7 @@
 //! ToolCall ─parse→ Tool::run ─▶ ToolOutcome ─settle→ Settlement: bounded text, structured result, managed path
 //!   raw text │        │ files: openat2 beneath the Location           └─ complete text ─▶ blobs
 //!            │        └ shell: sandbox
-//!            └ bad JSON, unknown tool, wrong type: a failed call, told to the model
+//!            └ bad JSON, unknown tool, wrong type: a failed call; the model gets the reason
 //! ```
 //!
 //! Invariant: no path from a model opens anything outside its Location, whatever symlinks exist and even if
