@@ -1,5 +1,4 @@
-//! The seven tools on a real directory. The file is long because all tools share one place and most tests use
-//! several.
+//! The seven tools on a real directory. Long because all tools share one place and most tests use several.
 
 use std::collections::BTreeMap;
 use std::fs;
