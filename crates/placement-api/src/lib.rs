@@ -62,17 +62,17 @@ pub struct Lease {
 /// One heartbeat of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// The `version` of the last reply that it processed; 0 at first.
+    /// The sender.
     pub worker: Worker,
-    /// Locations that it returns: idle ones, or all of them when it drains.
+    /// The `version` of the last reply that it processed; 0 at first.
     pub known: u64,
-    /// It is shutting down and takes no new Locations.
+    /// Locations that it returns: idle ones, or all of them when it drains.
     pub released: Vec<Lease>,
-    /// The number of drains that it runs now.
+    /// It is shutting down and takes no new Locations.
     pub draining: bool,
-    /// It accepts [`HeartbeatReply::changes`] in place of a whole list.
+    /// The number of drains that it runs now.
     pub busy: u32,
-    /// It takes [`HeartbeatReply::changes`] in place of a whole list.
+    /// It accepts [`HeartbeatReply::changes`] in place of a whole list.
     #[serde(default)]
     pub deltas: bool,
     /// Milliseconds since the store last answered it.
