@@ -42,7 +42,7 @@ impl Framer {
     /// before an error.
     ///
     /// # Errors
-    /// As [`Framer::push`].
+    /// The same as [`Framer::push`].
     pub fn push_into(
         &mut self,
         mut bytes: &[u8],

@@ -58,7 +58,7 @@ impl Framer {
     /// before an error.
     ///
     /// # Errors
-    /// As [`Framer::push`].
+    /// The same as [`Framer::push`].
     pub fn push_into(&mut self, bytes: &[u8], frames: &mut Vec<String>) -> Result<(), DecodeError> {
         match self {
             Self::Sse(framer) => Ok(framer.push_into(bytes, frames)?),

@@ -210,7 +210,7 @@ impl Shadow {
         let Found { tree, pack, contents, left_out } = found;
         let recorded = state.committed.map(|(tree, _)| tree) == Some(tree);
         if recorded && state.tree == Some(tree) && (is_first || left_out.is_empty()) {
-            // Files that were left out before the first scan were reported by whoever scanned then.
+            // On the first scan: the process that captured the recorded tree has reported its left-out files.
             state.told(left_out);
             state.owed = Touched::Nothing;
             return Ok(None);

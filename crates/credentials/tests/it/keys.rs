@@ -254,7 +254,7 @@ async fn two_who_reset_at_once_make_one_data_key() {
     let processes = [world.process_with(Some(&keys)), world.process_with(Some(&keys))];
     let resets = processes.iter().map(|process| process.reset_key(world.org));
     for reset in futures::future::join_all(resets).await {
-        // The later one either finds a key that opens, or is asked to look again.
+        // The later one either finds a key that opens, or gets an error that asks for another look.
         assert!(matches!(reset, Ok(()) | Err(CredentialsError::Conflict(_))), "{reset:?}");
     }
     let state = processes[0].secrets_state(world.org).await.expect("an answer");
