@@ -12,7 +12,7 @@ type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why a request was not answered as asked. What it says is for the client; a cause is only logged.
 ///
-/// It becomes a body where the request id and the dialect are known: see [`crate::scope`].
+/// It becomes a body where the request id and the dialect are known: see `table/scope.rs`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// Malformed body, path, query or header, and what to do about it.

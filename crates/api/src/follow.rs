@@ -17,6 +17,7 @@ mod followed;
 mod frame;
 mod hub;
 mod live;
+mod org;
 mod reader;
 mod stream;
 
@@ -24,4 +25,5 @@ pub(crate) use cursor::{Cursor, Step};
 pub(crate) use followed::Want;
 pub(crate) use frame::data_of;
 pub(crate) use hub::Hub;
+pub(crate) use org::{Feeds, HoldGuard, StockFrame};
 pub(crate) use stream::{LogStream, sse_response};

@@ -11,24 +11,20 @@
 //! (holders, followed sessions, keys) can be lost at any moment at the cost of latency.
 //! Absent on purpose: SQL (`store`), turns (`session`), binding and shutdown (`gateway`).
 
-mod dialect;
+mod act;
+mod changes;
 mod error;
-mod extract;
 mod follow;
 mod homes;
-mod models;
-mod native;
-mod redacted;
-mod resolve;
-mod route;
-mod scope;
+mod settings;
 mod shares;
 mod state;
-mod stock;
+mod surface;
+mod table;
+mod text;
 mod view;
 mod wake;
-mod wall;
 
-pub use models::ModelList;
-pub use route::{route_table, router};
-pub use state::{ApiParts, ApiSettings, ApiState};
+pub use settings::{ApiSettings, ModelList};
+pub use state::{ApiParts, ApiState};
+pub use table::{route_table, router};

@@ -1,12 +1,10 @@
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use auth::Authenticator;
 use blobs::Blobs;
 use credentials::Credentials;
-use domain::{Clock, ModelRef};
+use domain::Clock;
 use placement_api::Placement;
 use session_rules::Agents;
 use signals::Signals;
@@ -14,31 +12,11 @@ use store::Store;
 use tasks::TaskGroup;
 
 use crate::error::ApiError;
-use crate::follow::Hub;
+use crate::follow::{Feeds, Hub};
 use crate::homes::Homes;
-use crate::models::ModelList;
+use crate::settings::{ApiSettings, ModelList};
 use crate::shares::{LargeReads, Shares};
-use crate::stock::Feeds;
 use crate::wake::Waker;
-
-/// How the API answers.
-#[derive(Debug, Clone)]
-pub struct ApiSettings {
-    /// Whether a session may run in a directory of the machine. Only for a service on loopback.
-    pub allow_local_paths: bool,
-    /// Where a stock client's session runs when it names no directory; `None`: a managed workspace.
-    pub default_directory: Option<PathBuf>,
-    /// The model of a session that has chosen none.
-    pub default_model: ModelRef,
-    /// The agent of a session that has chosen none.
-    pub default_agent: String,
-    /// Our version, as clients are told.
-    pub version: String,
-    /// Whether answers come from the simulated model; clients are told.
-    pub simulated: bool,
-    /// How long a request waits for its Revert or Move; the control stays where it is.
-    pub hold: Duration,
-}
 
 /// What the API is made of.
 pub struct ApiParts {

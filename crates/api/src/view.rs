@@ -4,7 +4,9 @@ mod call;
 mod draft;
 mod files;
 mod message;
+mod project;
 mod session;
+mod stock;
 mod tokens;
 
 pub(crate) use draft::{Draft, called_row, settle};
@@ -12,5 +14,7 @@ pub(crate) use files::{DiffView, FileView, SummaryView};
 pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
 };
+pub(crate) use project::ProjectView;
 pub(crate) use session::{SessionView, TimeView};
-pub(crate) use tokens::{TokensView, Usd};
+pub(crate) use stock::as_stock;
+pub(crate) use tokens::{TokensView, Usd, usd};

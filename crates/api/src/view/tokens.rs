@@ -13,6 +13,13 @@ impl Serialize for Usd {
     }
 }
 
+/// USD per million tokens.
+pub(crate) fn usd(pico: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "prices have some nine digits")]
+    let pico = pico as f64;
+    pico / 1e6
+}
+
 /// Token counts as stock clients add them up: parts that do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct TokensView {

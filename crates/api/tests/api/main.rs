@@ -9,6 +9,7 @@ mod files;
 mod follow;
 mod forks;
 mod inbox;
+mod layers;
 mod models;
 mod moves;
 mod native;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{World, call, ok, request, send};
 
 /// The paths that want no key. Only shrinks.
-const OPEN: &str = include_str!("../../src/exceptions.txt");
+const OPEN: &str = include_str!("../../src/table/exceptions.txt");
 
 /// `path` with its parameters filled in.
 fn filled(path: &str, ids: &[(&str, &str)]) -> String {

@@ -1,0 +1,311 @@
+//! From what a client sends to an admitted prompt: one store call, then hints.
+
+use domain::{
+    Delivery, IdMint, MessageId, ModelRef, OrgId, PartId, PromptAdmitted, PromptPart, SessionId,
+    SessionRef, Stamp, TimestampMs,
+};
+use serde::{Deserialize, Serialize};
+use session_rules::Agents;
+use sha2::{Digest, Sha256};
+use store::{AdmittedPrompt, NewPrompt, StoreError};
+
+use super::choice::{ModelRequest, agent, has_model, variant};
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::text::{id, plain, shown};
+
+/// The largest prompt, all its texts together.
+const MAX_PROMPT_BYTES: usize = 512 * 1024;
+const MAX_PARTS: usize = 100;
+/// How far a client's clock may be ahead of ours, by the ids that it mints.
+const MAX_AHEAD_MS: TimestampMs = 60_000;
+
+/// A prompt as clients send it. Fields of stock clients that mean nothing here are passed over.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct AdmitRequest {
+    #[serde(rename = "messageID", alias = "id")]
+    message_id: Option<String>,
+    #[serde(default)]
+    parts: Vec<PartRequest>,
+    text: Option<String>,
+    delivery: Option<Delivery>,
+    agent: Option<String>,
+    model: Option<ModelRequest>,
+    /// Of the model; without one, of the session's.
+    variant: Option<String>,
+    resume: Option<bool>,
+    #[serde(rename = "noReply")]
+    pub(crate) no_reply: Option<bool>,
+    /// Set when no user wrote it: what it is, for people. Not a field of a prompt.
+    #[serde(skip)]
+    pub(crate) synthetic: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PartRequest {
+    r#type: String,
+    text: Option<String>,
+    /// Clients may number their parts; we give ids of our own.
+    #[serde(rename = "id")]
+    _id: Option<serde::de::IgnoredAny>,
+}
+
+/// What tells an exact retry from another prompt: what the client sent, without what we add.
+#[derive(Serialize)]
+struct Digested<'a> {
+    texts: &'a [String],
+    agent: Option<&'a str>,
+    model: Option<(&'a str, &'a str)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synthetic: Option<&'a str>,
+}
+
+impl AdmitRequest {
+    /// Whether it names a variant, and leaves the model to its session.
+    fn varies_alone(&self) -> bool {
+        self.model.is_none() && self.variant.as_deref().is_some_and(|name| !name.is_empty())
+    }
+
+    /// The prompt to admit, with the ids that it keeps on every retry of the statement. `current`: the session's model, for
+    /// a variant without one.
+    fn into_prompt(
+        self,
+        now: TimestampMs,
+        default_provider: &str,
+        current: Option<ModelRef>,
+        agents: &Agents,
+    ) -> Result<PromptAdmitted, ApiError> {
+        let mut mint = IdMint::after(Stamp::default(), now);
+        let message: MessageId = match self.message_id.as_deref() {
+            Some(text) => id(text)?,
+            None => MessageId::mint(&mut mint),
+        };
+        ahead_of_us(&message, now)?;
+        if let Some(stamp) = message.stamp(now) {
+            mint = IdMint::after(stamp, now);
+        }
+        let texts = texts(&self.parts, self.text.as_deref())?;
+        let agent = agent(agents, self.agent)?;
+        let mut model = self.model.map(|model| model.parse(default_provider)).transpose()?;
+        let mut asked = variant(self.variant)?;
+        if let Some(own) = model.as_mut() {
+            own.variant = own.variant.take().or(asked.take());
+        }
+        let varied = model.as_ref().map_or(&asked, |model| &model.variant);
+        let digested = Digested {
+            texts: &texts,
+            agent: agent.as_deref(),
+            model: model.as_ref().map(|model| (model.provider.as_str(), model.model.as_str())),
+            variant: varied.as_deref(),
+            synthetic: self.synthetic.as_deref(),
+        };
+        let canonical = serde_json::to_vec(&digested).map_err(ApiError::internal)?;
+        let digest = hex::encode(Sha256::digest(&canonical));
+        if model.is_none()
+            && let Some(variant) = asked
+        {
+            model = current.map(|current| ModelRef { variant: Some(variant), ..current });
+        }
+        let part = |text| PromptPart::Text { id: PartId::mint(&mut mint), text };
+        let parts = texts.into_iter().map(part).collect();
+        let wake = self.resume.unwrap_or(true) && !self.no_reply.unwrap_or(false);
+        let delivery = self.delivery.unwrap_or_default();
+        let synthetic = self.synthetic;
+        Ok(PromptAdmitted { message, delivery, parts, agent, model, wake, digest, synthetic })
+    }
+}
+
+/// Refuses an id whose time is more ahead of ours than clocks differ: the ids after it would have to be too.
+pub(super) fn ahead_of_us(message: &MessageId, now: TimestampMs) -> Result<(), ApiError> {
+    match message.stamp(now) {
+        Some(stamp) if stamp.millis() > now + MAX_AHEAD_MS => Err(ApiError::invalid(
+            "the message id is more than 60 s ahead of the service's clock; set yours",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn texts(parts: &[PartRequest], text: Option<&str>) -> Result<Vec<String>, ApiError> {
+    if parts.len() > MAX_PARTS {
+        return Err(ApiError::Invalid(format!("a prompt has at most {MAX_PARTS} parts")));
+    }
+    let mut texts = Vec::with_capacity(parts.len() + 1);
+    for part in parts {
+        if part.r#type != "text" {
+            return Err(ApiError::Invalid(format!(
+                "parts of type `{}` are not supported yet; send text",
+                shown(&part.r#type)
+            )));
+        }
+        texts.push(plain(part.text.as_deref().unwrap_or_default()));
+    }
+    texts.extend(text.map(plain));
+    let bytes: usize = texts.iter().map(String::len).sum();
+    if bytes > MAX_PROMPT_BYTES {
+        return Err(ApiError::TooLarge(format!(
+            "a prompt has at most {MAX_PROMPT_BYTES} bytes, this one {bytes}; put long text in a file"
+        )));
+    }
+    if texts.iter().all(|text| text.trim().is_empty()) {
+        return Err(ApiError::invalid(
+            "the prompt is empty: send `parts` with a text, such as [{\"type\":\"text\",\"text\":\"hello\"}]",
+        ));
+    }
+    Ok(texts)
+}
+
+/// Admits a prompt; when this returns, it is never lost. Who runs it is hinted at beside the answer.
+pub(crate) async fn admit(
+    state: &ApiState,
+    org: OrgId,
+    session: SessionId,
+    request: AdmitRequest,
+) -> Result<AdmittedPrompt, ApiError> {
+    let now = state.clock().now_ms();
+    let default = &state.settings().default_model;
+    let current = if request.varies_alone() {
+        state.store().session(org, session.clone()).await?.model.or(Some(default.clone()))
+    } else {
+        None
+    };
+    let prompt = request.into_prompt(now, &default.provider, current, state.agents())?;
+    has_model(state, org, prompt.model.as_ref()).await?;
+    let new = NewPrompt { session: session.clone(), prompt, now };
+    let admitted = match state.store().admit_prompt(org, new).await {
+        Err(StoreError::NotFound) => {
+            state.homes().forget(org, &session);
+            return Err(StoreError::NotFound.into());
+        }
+        other => other?,
+    };
+    let at = SessionRef { org, location: admitted.location.clone(), session };
+    // Before the hint, which then tells our own reader nothing new.
+    state.hub().offer(&at, || admitted.recorded());
+    if admitted.prompt.wake {
+        state.waker().wake(at.clone());
+    }
+    state.waker().committed(&at, admitted.seq);
+    state.feeds().touch(&at);
+    Ok(admitted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: TimestampMs = 1_795_293_590_662;
+
+    fn request(json: &str) -> AdmitRequest {
+        serde_json::from_str(json).expect("a request")
+    }
+
+    fn prompt(json: &str, now: TimestampMs) -> Result<PromptAdmitted, ApiError> {
+        let current = Some(ModelRef::new("own", "current"));
+        request(json).into_prompt(now, "own", current, &Agents::default())
+    }
+
+    fn refusal(json: &str) -> String {
+        prompt(json, NOW).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn the_digest_is_of_what_was_sent_and_not_of_our_ids() {
+        let body = r#"{"messageID":"msg_a","parts":[{"type":"text","text":"hi\u0000"}]}"#;
+        let one = prompt(body, NOW).expect("a prompt");
+        let two = prompt(body, NOW + 1).expect("a prompt");
+        assert_eq!(one.digest, two.digest);
+        assert_ne!(one.parts, two.parts);
+        let [PromptPart::Text { text, .. }] = one.parts.as_slice() else { panic!("one part") };
+        assert_eq!(text, "hi\u{FFFD}");
+        let other = r#"{"messageID":"msg_a","text":"hi\u0000","model":"a/b/c"}"#;
+        let other = prompt(other, NOW).expect("a prompt");
+        assert_ne!(other.digest, one.digest);
+        assert_eq!(other.model, Some(ModelRef::new("a", "b/c")));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_with_what_to_do() {
+        assert!(refusal(r#"{"parts":[{"type":"text","text":" \n"}]}"#).contains("empty"));
+        assert!(refusal("{}").contains("empty"));
+        assert!(refusal(r#"{"parts":[{"type":"file"}]}"#).contains("`file`"));
+        assert!(refusal(r#"{"text":"x","model":"/"}"#).contains("provider/model"));
+        assert!(refusal(r#"{"id":"ses_a","text":"x"}"#).contains("msg_"));
+        let mut ahead = IdMint::after(Stamp::default(), NOW + MAX_AHEAD_MS + 1_000);
+        let ahead = MessageId::mint(&mut ahead);
+        assert!(refusal(&format!(r#"{{"id":"{ahead}","text":"x"}}"#)).contains("60 s"));
+        let long = "x".repeat(MAX_PROMPT_BYTES + 1);
+        assert!(refusal(&format!(r#"{{"text":"{long}"}}"#)).contains("524288"));
+    }
+
+    #[test]
+    fn an_agent_that_there_is_not_is_refused_with_those_there_are() {
+        let plan = prompt(r#"{"text":"x","agent":"plan"}"#, NOW).expect("a prompt");
+        assert_eq!(plan.agent.as_deref(), Some("plan"));
+        let none = prompt(r#"{"text":"x","agent":""}"#, NOW).expect("a prompt");
+        assert_eq!(none.agent, None);
+        let long = "x".repeat(MAX_PROMPT_BYTES);
+        for name in ["review", "Build", &long] {
+            let refused = prompt(&format!(r#"{{"text":"x","agent":"{name}"}}"#), NOW);
+            let failure = refused.expect_err("refused").failure();
+            assert_eq!((failure.status.as_u16(), failure.code), (400, "INVALID_INPUT"));
+            assert_eq!(failure.reason.as_deref(), Some("session.agent_unknown"));
+            assert!(failure.message.ends_with(": choose one of `build`, `plan`"));
+            assert!(failure.message.len() < 200, "{}", failure.message);
+        }
+    }
+
+    #[test]
+    fn a_model_by_its_name_alone_is_the_default_providers() {
+        let prompt = prompt(r#"{"text":"x","model":"gpt"}"#, NOW);
+        let own = ModelRef::new("own", "gpt");
+        assert_eq!(prompt.expect("a prompt").model, Some(own));
+    }
+
+    #[test]
+    fn a_variant_is_of_the_model_beside_it_or_of_the_sessions() {
+        let chosen = |json: &str| prompt(json, NOW).expect("a prompt").model.expect("a model");
+        let named = |provider: &str, model: &str, variant: &str| ModelRef {
+            variant: Some(variant.into()),
+            ..ModelRef::new(provider, model)
+        };
+        for json in [
+            r#"{"text":"x","model":{"providerID":"p","modelID":"m"},"variant":"high"}"#,
+            r#"{"text":"x","model":{"providerID":"p","id":"m","variant":"high"}}"#,
+            r#"{"text":"x","model":{"provider":"p","model":"m","variant":"high"},"variant":"low"}"#,
+            r#"{"text":"x","model":"p/m","variant":"high"}"#,
+        ] {
+            assert_eq!(chosen(json), named("p", "m", "high"), "{json}");
+        }
+        assert_eq!(chosen(r#"{"text":"x","variant":"high"}"#), named("own", "current", "high"));
+        assert_eq!(chosen(r#"{"text":"x","model":"p/m","variant":""}"#), ModelRef::new("p", "m"));
+        assert!(refusal(r#"{"text":"x","variant":"a\u0001b"}"#).contains("variant"));
+    }
+
+    #[test]
+    fn a_retry_with_another_variant_is_another_prompt_and_one_without_is_what_it_was() {
+        let digest = |json: &str| prompt(json, NOW).expect("a prompt").digest;
+        let plain = digest(r#"{"text":"x","model":"p/m"}"#);
+        let canonical = br#"{"texts":["x"],"agent":null,"model":["p","m"]}"#;
+        assert_eq!(plain, hex::encode(Sha256::digest(canonical)));
+        let high = digest(r#"{"text":"x","model":"p/m","variant":"high"}"#);
+        assert_ne!(plain, high);
+        let fields = r#"{"text":"x","model":{"provider":"p","model":"m","variant":"high"}}"#;
+        assert_eq!(digest(fields), high);
+        // Of the session, whatever its model is by then.
+        let alone = r#"{"text":"x","variant":"high"}"#;
+        let later = request(alone).into_prompt(NOW, "own", None, &Agents::default());
+        assert_eq!(digest(alone), later.expect("a prompt").digest);
+    }
+
+    #[test]
+    fn parts_are_minted_above_the_message() {
+        let mut late = IdMint::after(Stamp::default(), NOW + 30_000);
+        let late = MessageId::mint(&mut late);
+        let body = format!(r#"{{"id":"{late}","text":"x"}}"#);
+        let prompt = prompt(&body, NOW).expect("a prompt");
+        let [PromptPart::Text { id, .. }] = prompt.parts.as_slice() else { panic!("one part") };
+        assert!(id.stamp(NOW) > late.stamp(NOW));
+    }
+}

@@ -1,0 +1,102 @@
+//! The agent and the model that a request chooses.
+
+use domain::{ModelRef, OrgId, SessionError};
+use serde::Deserialize;
+use session_rules::Agents;
+
+use super::models::shown_models;
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::text::shown;
+
+const MAX_MODEL_CHARS: usize = 200;
+
+/// A model as `provider/model`, as the name alone (of the default provider), or as stock clients name it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ModelRequest {
+    /// `provider/model`, where the model's name may have slashes, or a name of the default provider.
+    Text(String),
+    /// In two fields, or three.
+    Fields {
+        #[serde(rename = "providerID", alias = "provider")]
+        provider_id: String,
+        #[serde(rename = "modelID", alias = "id", alias = "model")]
+        model_id: String,
+        variant: Option<String>,
+    },
+}
+
+impl ModelRequest {
+    pub(crate) fn parse(self, default_provider: &str) -> Result<ModelRef, ApiError> {
+        let (provider, model, variant) = match self {
+            Self::Fields { provider_id, model_id, variant } => {
+                (provider_id, model_id, self::variant(variant)?)
+            }
+            Self::Text(text) => match text.split_once('/') {
+                Some((provider, model)) => (provider.to_owned(), model.to_owned(), None),
+                None => (default_provider.to_owned(), text, None),
+            },
+        };
+        if is_name(&provider) && is_name(&model) {
+            Ok(ModelRef { provider, model, variant })
+        } else {
+            Err(ApiError::invalid("a model is `provider/model`, each of 1 to 200 characters"))
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let chars = name.chars().count();
+    (1..=MAX_MODEL_CHARS).contains(&chars) && !name.chars().any(char::is_control)
+}
+
+/// A variant's name; an empty one is none. Whether the model has it, its turn finds out.
+pub(super) fn variant(asked: Option<String>) -> Result<Option<String>, ApiError> {
+    let variant = asked.filter(|name| !name.is_empty());
+    if variant.as_deref().is_none_or(is_name) {
+        Ok(variant)
+    } else {
+        Err(ApiError::invalid("a variant of a model is a name of at most 200 characters"))
+    }
+}
+
+/// Refuses a model that the simulated provider does not have: it answers for itself only, whatever name it is asked by.
+/// Real providers know their models better than a gateway does, so a turn asks them.
+pub(crate) async fn has_model(
+    state: &ApiState,
+    org: OrgId,
+    model: Option<&ModelRef>,
+) -> Result<(), ApiError> {
+    let own = &state.settings().default_model;
+    let Some(model) = model.filter(|model| model.provider == own.provider) else { return Ok(()) };
+    if !state.settings().simulated || model.model == own.model {
+        return Ok(());
+    }
+    // An organisation may have given it other names.
+    let listed = shown_models(state, org).await?;
+    let mut known = listed.providers.iter().filter(|provider| provider.entry.id == own.provider);
+    if known.any(|provider| provider.entry.models.contains_key(&model.model)) {
+        return Ok(());
+    }
+    let (provider, asked, known) = (&own.provider, &model.model, &own.model);
+    let message = format!(
+        "there is no model `{provider}/{}`; did you mean `{provider}/{known}`?",
+        shown(asked)
+    );
+    Err(ApiError::NoSuch(SessionError { code: "model.unknown".into(), message }))
+}
+
+/// An agent's name, if there is such an agent.
+pub(crate) fn agent(agents: &Agents, asked: Option<String>) -> Result<Option<String>, ApiError> {
+    let Some(name) = asked.filter(|name| !name.is_empty()) else { return Ok(None) };
+    match agents.get(&name) {
+        Ok(agent) => Ok(Some(agent.name.clone())),
+        Err(SessionError { code, .. }) => {
+            let known: Vec<_> = agents.iter().map(|agent| format!("`{}`", agent.name)).collect();
+            let (name, known) = (shown(&name), known.join(", "));
+            let message = format!("there is no agent `{name}`: choose one of {known}");
+            Err(ApiError::NoSuch(SessionError { code, message }))
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Controls, admitted, and waited for until they have been acted on, by their session's log.
+
+use domain::{
+    Control, ControlAdmitted, Delivery, DrainOutcome, InterruptTarget, MessageId, RecordedEvent,
+    SessionError, SessionEvent, SessionId, SessionRef,
+};
+use sha2::{Digest, Sha256};
+use store::{AdmittedControl, NewControl, SessionRow};
+use tokio::time::{Instant, timeout_at};
+
+use super::admit::ahead_of_us;
+use super::announce::announce;
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::follow::{Cursor, Step, Want};
+
+/// A control that is asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) message: MessageId,
+    pub(crate) delivery: Delivery,
+    pub(crate) control: Control,
+    pub(crate) wake: bool,
+}
+
+impl Asked {
+    /// Admits it; when this returns, it is never lost.
+    pub(crate) async fn admit(
+        self,
+        state: &ApiState,
+        row: &SessionRow,
+    ) -> Result<AdmittedControl, ApiError> {
+        let now = state.clock().now_ms();
+        ahead_of_us(&self.message, now)?;
+        let digest = match &self.control {
+            Control::Compaction => hex::encode(Sha256::digest(b"compaction")),
+            control @ (Control::Move { .. } | Control::Revert { .. } | Control::Unrevert) => {
+                let canonical = serde_json::to_vec(control).map_err(ApiError::internal)?;
+                hex::encode(Sha256::digest(&canonical))
+            }
+        };
+        let Self { message, delivery, control, wake } = self;
+        let control = ControlAdmitted { message, delivery, control, wake, digest };
+        let new = NewControl { session: row.at.session.clone(), control, now };
+        let admitted = state.store().admit_control(row.at.org, new).await?;
+        let at = SessionRef { location: admitted.location.clone(), ..row.at.clone() };
+        announce(state, &at, admitted.seq, wake);
+        Ok(admitted)
+    }
+
+    /// Admits it, and waits for its end: no longer than the settings say, and without a connection of the database.
+    ///
+    /// # Errors
+    /// Why it was not done; 503 when that is not known in time.
+    pub(crate) async fn done(self, state: &ApiState, row: &SessionRow) -> Result<(), ApiError> {
+        // Followed first, so that nothing has to be read back.
+        let log = Cursor::join(state.hub(), state.store(), row.at.clone(), Want::Events).await?;
+        let awaited = Awaited::new(&self, row.at.session.clone());
+        let admitted = self.admit(state, row).await?;
+        acted(state, log.after(admitted.seq), awaited).await
+    }
+}
+
+/// What is known of a Move, a Revert or the undoing of one. Pure.
+#[derive(Debug)]
+struct Awaited {
+    session: SessionId,
+    input: MessageId,
+    /// Files are put back after it was delivered; the others are done by then.
+    goes_on: bool,
+    delivered: bool,
+}
+
+impl Awaited {
+    fn new(asked: &Asked, session: SessionId) -> Self {
+        let goes_on = matches!(asked.control, Control::Revert { .. });
+        Self { session, input: asked.message.clone(), goes_on, delivered: false }
+    }
+
+    /// How it ended, once it has: done, or why not.
+    fn note(&mut self, event: &RecordedEvent) -> Option<Result<(), ApiError>> {
+        let refused = |error: &SessionError| Err(ApiError::refused(error.clone(), &self.session));
+        let not = |why: &str| Some(Err(ApiError::Conflict(why.to_owned())));
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these say what became of it")]
+        match &event.event {
+            SessionEvent::ControlDelivered(delivered) if delivered.message == self.input => {
+                match &delivered.error {
+                    Some(error) => Some(refused(error)),
+                    None if self.goes_on => {
+                        self.delivered = true;
+                        None
+                    }
+                    None => Some(Ok(())),
+                }
+            }
+            SessionEvent::RevertStaged(_) if self.delivered => Some(Ok(())),
+            SessionEvent::RevertCleared(cleared) if self.delivered => {
+                Some(cleared.error.as_ref().map_or(Ok(()), refused))
+            }
+            SessionEvent::InputCancelled(cancelled) if cancelled.message == self.input => {
+                not("it was cancelled")
+            }
+            SessionEvent::InterruptRequested(interrupt)
+                if interrupt.target == InterruptTarget::Parked && !self.delivered =>
+            {
+                not("interrupted before it was taken up; it still waits")
+            }
+            // One that completes leaves what is awake to the next, and a takeover goes on with what was begun.
+            SessionEvent::DrainEnded(end) => match (end.outcome, &end.error) {
+                (DrainOutcome::Completed, _) => None,
+                (_, Some(error)) => Some(refused(error)),
+                (DrainOutcome::Interrupted | DrainOutcome::Failed, None) => {
+                    not("the work was stopped before it was done")
+                }
+            },
+            _ => None,
+        }
+    }
+}
+
+async fn acted(state: &ApiState, mut log: Cursor, mut awaited: Awaited) -> Result<(), ApiError> {
+    let until = Instant::now() + state.settings().hold;
+    loop {
+        let step = timeout_at(until, log.next()).await.map_err(|_| ApiError::Unavailable {
+            message: "it still waits in the session's inbox: ask again with the same id",
+            cause: None,
+        })?;
+        match step? {
+            Step::Event(event) => {
+                if let Some(ended) = awaited.note(&event) {
+                    return ended;
+                }
+            }
+            Step::Delta(_) => {}
+            Step::Gone => {
+                return Err(state.no_more_events());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{
+        ControlDelivered, DrainEnded, InputCancelled, InterruptRequested, RevertCleared,
+        RevertStaged, RevertedTo, Seq,
+    };
+
+    use super::*;
+
+    fn recorded(event: impl Into<SessionEvent>) -> RecordedEvent {
+        let id = "evt_a".parse().expect("an id");
+        RecordedEvent { seq: Seq(1), id, time: 1, claim: None, event: event.into() }
+    }
+
+    fn awaited(control: Control) -> Awaited {
+        let asked = Asked {
+            message: "msg_c".parse().expect("an id"),
+            delivery: Delivery::Steer,
+            control,
+            wake: true,
+        };
+        Awaited::new(&asked, "ses_a".parse().expect("an id"))
+    }
+
+    fn revert() -> Awaited {
+        awaited(Control::Revert { message: "msg_a".parse().expect("an id"), files: true })
+    }
+
+    fn delivered(message: &str, code: Option<&str>) -> RecordedEvent {
+        let error = code.map(|code| SessionError { code: code.into(), message: "why".into() });
+        recorded(ControlDelivered { message: message.parse().expect("an id"), error })
+    }
+
+    fn staged() -> RecordedEvent {
+        recorded(RevertStaged {
+            message: "msg_a".parse().expect("an id"),
+            from: Seq(1),
+            original: None,
+            paths: domain::RevertPaths::default(),
+            files: Vec::new(),
+            more: 0,
+            left: Vec::new(),
+            back: RevertedTo::default(),
+        })
+    }
+
+    fn ended(outcome: DrainOutcome) -> RecordedEvent {
+        recorded(DrainEnded { outcome, error: None })
+    }
+
+    #[test]
+    fn a_revert_is_done_when_it_is_staged_and_not_by_anothers() {
+        let mut revert = revert();
+        for event in [
+            staged(),
+            delivered("msg_other", None),
+            ended(DrainOutcome::Completed),
+            staged(),
+            delivered("msg_c", None),
+            ended(DrainOutcome::Completed),
+        ] {
+            assert!(revert.note(&event).is_none(), "{event:?}");
+        }
+        assert!(matches!(revert.note(&staged()), Some(Ok(()))));
+    }
+
+    #[test]
+    fn what_is_done_as_it_is_delivered_is_not_waited_for_any_longer() {
+        let mut unrevert = awaited(Control::Unrevert);
+        assert!(unrevert.note(&recorded(RevertCleared::default())).is_none());
+        assert!(matches!(unrevert.note(&delivered("msg_c", None)), Some(Ok(()))));
+    }
+
+    #[test]
+    fn what_stops_it_is_told() {
+        let told = |event: &RecordedEvent| match revert().note(event) {
+            Some(Err(error)) => error.failure().reason,
+            other => panic!("{event:?}: {other:?}"),
+        };
+        assert_eq!(
+            told(&delivered("msg_c", Some("session.busy"))).as_deref(),
+            Some("session.busy")
+        );
+        let code = "session.revert_across_move";
+        assert_eq!(told(&delivered("msg_c", Some(code))).as_deref(), Some(code));
+        assert_eq!(told(&delivered("msg_c", Some("session.message_unknown"))), None, "it is a 404");
+        assert_eq!(told(&ended(DrainOutcome::Interrupted)), None);
+        let cancelled = InputCancelled { message: "msg_c".parse().expect("an id") };
+        assert_eq!(told(&recorded(cancelled)), None);
+        assert_eq!(told(&recorded(InterruptRequested { target: InterruptTarget::Parked })), None);
+        let mut begun = revert();
+        assert!(begun.note(&delivered("msg_c", None)).is_none());
+        let error = SessionError { code: "workspace.restore_failed".into(), message: "why".into() };
+        let cleared = recorded(RevertCleared { error: Some(error) });
+        assert!(matches!(begun.note(&cleared), Some(Err(ApiError::Refused(_)))));
+    }
+}

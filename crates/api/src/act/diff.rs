@@ -1,0 +1,106 @@
+//! What a session, or the work on one of its messages, changed in files.
+//!
+//! From the rows alone a file that several steps changed is only counted; where this gateway sees the blobs, the
+//! trees before and after are compared instead.
+
+use std::collections::BTreeSet;
+
+use domain::{FileStatus, LocationId, LocationRef, MessageId, OrgId, SnapshotTree};
+use serde::Deserialize;
+use snapshots::{ChangeStatus, FileChanges, PackRef, SnapshotLimits, TreeId};
+use store::{ChangeRow, SessionRow};
+
+use crate::ApiState;
+use crate::changes::changes;
+use crate::error::ApiError;
+use crate::text::id;
+use crate::view::{DiffView, FileView};
+
+/// Locations whose packs are looked through: a copy of files begins with another's.
+const MAX_SEEDS: usize = 16;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct DiffQuery {
+    #[serde(rename = "messageID")]
+    message_id: Option<String>,
+}
+
+/// What was changed, and is not taken back.
+pub(crate) async fn diff(
+    state: &ApiState,
+    row: &SessionRow,
+    query: DiffQuery,
+) -> Result<DiffView, ApiError> {
+    let message = query.message_id.as_deref().map(id::<MessageId>).transpose()?;
+    let changes = changes(state.store(), row, message).await?;
+    let several = DiffView::of_changes(&changes);
+    let Some(blobs) = state.blobs().filter(|_| several.is_partial()) else { return Ok(several) };
+    let Some((from, to)) = ends(&changes) else { return Ok(several) };
+    let packs = packs(state, row.at.org, &row.at.location).await?;
+    let org = row.at.org.to_string();
+    let limits = SnapshotLimits::default();
+    match snapshots::diff(blobs, &org, &packs, &from, &to, &limits).await {
+        Ok(whole) => Ok(only(&changes, whole)),
+        Err(error) => {
+            tracing::warn!(%error, session.id = %row.at.session, "a diff is made of its steps");
+            Ok(several)
+        }
+    }
+}
+
+/// The trees before the first change and after the last.
+fn ends(changes: &[ChangeRow]) -> Option<(TreeId, TreeId)> {
+    let (first, last) = (changes.first()?, changes.last()?);
+    Some((tree(first.parent.as_ref()?)?, tree(&last.tree)?))
+}
+
+fn tree(tree: &SnapshotTree) -> Option<TreeId> {
+    tree.as_str().parse().ok()
+}
+
+/// Of a comparison of the whole Location: others work there too.
+fn only(changes: &[ChangeRow], whole: FileChanges) -> DiffView {
+    let all = changes.iter().any(|change| change.more > 0);
+    let paths: BTreeSet<&str> =
+        changes.iter().flat_map(|change| &change.files).map(|file| file.path.as_str()).collect();
+    let ours = |file: &FileView| all || paths.contains(file.file.as_str());
+    let files = whole.files.into_iter().map(|file| FileView {
+        file: file.path,
+        patch: file.patch,
+        additions: i64::try_from(file.additions).unwrap_or(i64::MAX),
+        deletions: i64::try_from(file.deletions).unwrap_or(i64::MAX),
+        status: match file.status {
+            ChangeStatus::Added => FileStatus::Added,
+            ChangeStatus::Modified => FileStatus::Modified,
+            ChangeStatus::Deleted => FileStatus::Deleted,
+        },
+        partial: false,
+    });
+    let more = if all { i64::try_from(whole.more).unwrap_or(i64::MAX) } else { 0 };
+    DiffView { files: files.filter(ours).collect(), more }
+}
+
+/// The packs of a Location, after those of the Locations whose files it began with.
+async fn packs(
+    state: &ApiState,
+    org: OrgId,
+    location: &LocationId,
+) -> Result<Vec<PackRef>, ApiError> {
+    let mut packs = Vec::new();
+    let mut next = Some(location.clone());
+    for _ in 0..MAX_SEEDS {
+        let Some(location) = next else { break };
+        let at = LocationRef { org, location: location.clone() };
+        let rows = state.store().workspace_packs(at).await?;
+        packs.extend(rows.into_iter().filter_map(|row| {
+            Some(PackRef {
+                token: row.token,
+                ordinal: row.ordinal,
+                tree: tree(&row.tree)?,
+                pack: row.pack,
+            })
+        }));
+        next = state.store().location(org, location).await?.seed.map(|seed| seed.location);
+    }
+    Ok(packs)
+}

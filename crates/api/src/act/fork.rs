@@ -1,0 +1,265 @@
+//! A session that begins with a copy of another's conversation.
+
+use domain::{
+    IdMint, LocationRef, MessageId, RecordedEvent, Seq, SessionCreated, SessionEvent,
+    SessionForked, SessionId, SnapshotTree, Stamp,
+};
+use serde::Deserialize;
+use store::{Creation, LocationKind, LocationRow, NewFork, Seed, SessionRow, StoreError};
+
+use super::resolve::MANAGED;
+use super::sessions::untitled;
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::text::id;
+
+/// The longest log that is copied, in events and in bytes of their payloads.
+const MAX_EVENTS: usize = 100_000;
+const MAX_BYTES: usize = 256 * 1024 * 1024;
+const PAGE: i64 = 1_000;
+/// The number of the first copied event: after those that say what the fork is, and of what.
+const FIRST: Seq = Seq(3);
+
+/// Whose files a fork works on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Files {
+    /// The other session's: both are at one Location.
+    #[default]
+    Shared,
+    /// Its own, which begin as the other's were at the cut.
+    Copy,
+}
+
+/// Where to cut, and what becomes of the files.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ForkRequest {
+    /// The first message that is not copied; without one, all that is shown is.
+    #[serde(rename = "messageID")]
+    message_id: Option<String>,
+    /// The fork's id.
+    id: Option<String>,
+    #[serde(default)]
+    files: Files,
+}
+
+/// Makes a fork, or finds it when its id is one of the same session, cut and files.
+pub(crate) async fn forked(
+    state: &ApiState,
+    row: SessionRow,
+    request: ForkRequest,
+) -> Result<SessionRow, ApiError> {
+    let (store, org, now) = (state.store(), row.at.org, state.clock().now_ms());
+    let before = request.message_id.as_deref().map(id::<MessageId>).transpose()?;
+    let fork: SessionId = match request.id.as_deref() {
+        Some(text) => id(text)?,
+        None => SessionId::mint(&mut IdMint::after(Stamp::default(), now)),
+    };
+    if request.id.is_some()
+        && let Some(known) = earlier(state, &row, &fork, before.as_ref(), request.files).await?
+    {
+        return Ok(known);
+    }
+    let log = whole(state, &row).await?;
+    let mut mint = IdMint::after(Stamp::default(), now);
+    let copy = session_rules::fork(&log, before.as_ref(), FIRST, &mut mint)
+        .ok_or(ApiError::NotFound("a message with this id in the conversation was"))?;
+    let through = copy.through;
+    let (location, files) = match request.files {
+        Files::Shared => (store.location(org, row.at.location.clone()).await?, None),
+        Files::Copy => {
+            let begin = begin(state, &row, &log, through).await?;
+            let tree = begin.tree.clone();
+            (own_location(state, &row, &fork, begin).await?, Some(tree))
+        }
+    };
+    let named = is_titled(&log);
+    let new = NewFork {
+        id: fork.clone(),
+        created: SessionCreated {
+            project: location.project,
+            location: location.id,
+            directory: location.directory,
+            title: if named { forked_title(&row.title) } else { untitled(now) },
+            agent: row.agent.clone(),
+            model: row.model.clone(),
+            parent: None,
+            named,
+        },
+        forked: SessionForked {
+            parent: row.at.session.clone(),
+            through,
+            before: before.clone(),
+            copied: i64::try_from(copy.events.len()).unwrap_or(i64::MAX),
+            files,
+        },
+        events: copy.events,
+        last_id: mint.last(),
+        now,
+    };
+    match store.fork(org, new).await? {
+        Creation::Created => {}
+        // Made by another request since we looked.
+        Creation::Exists => {
+            return earlier(state, &row, &fork, before.as_ref(), request.files)
+                .await?
+                .ok_or(ApiError::NotFound("session was"));
+        }
+        Creation::Orphan | Creation::TooDeep | Creation::TooMany => {
+            return Err(ApiError::NotFound("session was"));
+        }
+    }
+    let row = store.session(org, fork).await?;
+    state.feeds().touch(&row.at);
+    Ok(row)
+}
+
+/// What an earlier request with this id has made.
+///
+/// # Errors
+/// 409 when that was something else.
+async fn earlier(
+    state: &ApiState,
+    row: &SessionRow,
+    fork: &SessionId,
+    before: Option<&MessageId>,
+    files: Files,
+) -> Result<Option<SessionRow>, ApiError> {
+    let (store, org) = (state.store(), row.at.org);
+    let known = match store.session(org, fork.clone()).await {
+        Ok(known) => known,
+        Err(StoreError::NotFound) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let begin = store.events(org, fork.clone(), Seq(0), FIRST.0 - 1).await?;
+    let forked = begin.iter().find_map(|event| {
+        if let SessionEvent::SessionForked(forked) = &event.event { Some(forked) } else { None }
+    });
+    let is_same = forked.is_some_and(|forked| {
+        forked.parent == row.at.session
+            && forked.before.as_ref() == before
+            && forked.files.is_some() == (files == Files::Copy)
+    });
+    if is_same {
+        return Ok(Some(known));
+    }
+    Err(StoreError::Conflict { what: "a session with this id" }.into())
+}
+
+/// The whole log of a session.
+async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>, ApiError> {
+    let mut log: Vec<RecordedEvent> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let after = log.last().map_or(Seq(0), |event| event.seq);
+        if after >= row.seq {
+            return Ok(log);
+        }
+        if log.len() >= MAX_EVENTS || bytes > MAX_BYTES {
+            return Err(ApiError::TooLarge(format!(
+                "a session of more than {MAX_EVENTS} events or {MAX_BYTES} bytes cannot be forked; begin a new one \
+                 with a summary of it"
+            )));
+        }
+        let page = state.store().events(row.at.org, row.at.session.clone(), after, PAGE).await?;
+        if page.is_empty() {
+            return Err(ApiError::NotFound("session was")); // deleted meanwhile
+        }
+        bytes += page.iter().map(|event| event.event.payload().len()).sum::<usize>();
+        log.extend(page);
+    }
+}
+
+/// The files as they were at the cut, where the session was then; as they are, when it has changed none there.
+///
+/// # Errors
+/// 409 when no snapshot has them.
+async fn begin(
+    state: &ApiState,
+    row: &SessionRow,
+    log: &[RecordedEvent],
+    through: Seq,
+) -> Result<Seed, ApiError> {
+    let cut = log.partition_point(|event| event.seq <= through);
+    // What is captured after the next Move is elsewhere.
+    let moved = log.iter().enumerate().skip(cut).find_map(|(n, event)| {
+        if let SessionEvent::SessionMoved(moved) = &event.event {
+            Some((n, &moved.from))
+        } else {
+            None
+        }
+    });
+    let (end, location) = moved.unwrap_or((log.len(), &row.at.location));
+    let seed = |tree: SnapshotTree| Seed { location: location.clone(), tree };
+    let mut history = history::History::new();
+    history.extend(&log[..end]);
+    if let Some(tree) = history.tree_before(Seq(through.0 + 1)) {
+        return Ok(seed(tree.clone()));
+    }
+    let first = log[cut..end].iter().find_map(|event| {
+        if let SessionEvent::WorkspaceSnapshotted(taken) = &event.event {
+            Some(taken)
+        } else {
+            None
+        }
+    });
+    match first {
+        // What it has, no call has changed.
+        Some(taken) if taken.base => return Ok(seed(taken.tree.clone())),
+        Some(_) => return Err(ApiError::not_captured_then()),
+        None => {}
+    }
+    let at = LocationRef { org: row.at.org, location: location.clone() };
+    let newest = state.store().workspace_packs(at).await?.pop();
+    Ok(seed(newest.ok_or_else(ApiError::not_captured)?.tree))
+}
+
+/// A new workspace with files to begin with. The same one when it is asked for again.
+async fn own_location(
+    state: &ApiState,
+    row: &SessionRow,
+    fork: &SessionId,
+    begin: Seed,
+) -> Result<LocationRow, ApiError> {
+    let (store, org, now) = (state.store(), row.at.org, state.clock().now_ms());
+    let directory = format!("{MANAGED}/{fork}");
+    let project = row.project.clone();
+    let kind = LocationKind::Managed;
+    let location = store.ensure_location(org, project, kind, directory, now).await?;
+    let at = LocationRef { org, location: location.id.clone() };
+    store.seed_location(at, begin).await?;
+    Ok(location)
+}
+
+fn is_titled(log: &[RecordedEvent]) -> bool {
+    log.iter().any(|event| {
+        matches!(&event.event, SessionEvent::SessionRenamed(_))
+            || matches!(&event.event, SessionEvent::SessionCreated(created) if created.named)
+    })
+}
+
+/// `Title (fork #1)` of `Title`, `Title (fork #2)` of that.
+fn forked_title(title: &str) -> String {
+    let numbered = title.strip_suffix(')').and_then(|title| title.rsplit_once(" (fork #"));
+    match numbered.and_then(|(title, number)| Some((title, number.parse::<u32>().ok()?))) {
+        Some((title, number)) => format!("{title} (fork #{})", number.saturating_add(1)),
+        None => format!("{title} (fork #1)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forks_of_a_title_are_counted() {
+        for (title, forked) in [
+            ("Fix it", "Fix it (fork #1)"),
+            ("Fix it (fork #1)", "Fix it (fork #2)"),
+            ("Fix it (fork #x)", "Fix it (fork #x) (fork #1)"),
+            ("(fork #9)", "(fork #9) (fork #1)"),
+        ] {
+            assert_eq!(forked_title(title), forked);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Messages of a session as they are shown.
+
+use domain::PromptPart;
+use store::{AdmittedPrompt, MessageRow, PartRow, SessionRow};
+
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::text::id;
+use crate::view::{MessageView, SessionContext, message};
+
+/// What the views of a session's messages take from it.
+pub(crate) fn context(state: &ApiState, row: &SessionRow) -> SessionContext {
+    SessionContext {
+        session: row.at.session.clone(),
+        directory: row.directory.clone(),
+        agent: row.agent.clone(),
+        model: row.model.clone().unwrap_or_else(|| state.settings().default_model.clone()),
+    }
+}
+
+/// The newest messages of a session, oldest first.
+pub(crate) async fn transcript(
+    state: &ApiState,
+    session: &SessionRow,
+    limit: i64,
+) -> Result<Vec<MessageView>, ApiError> {
+    let (org, id) = (session.at.org, session.at.session.clone());
+    let transcript = state.store().transcript(org, id, None, limit).await?;
+    let context = context(state, session);
+    Ok(transcript.messages.iter().map(|row| message(&context, row)).collect())
+}
+
+/// One message of a session. An admitted prompt is one once it is promoted.
+pub(crate) async fn one(
+    state: &ApiState,
+    session: &SessionRow,
+    text: &str,
+) -> Result<MessageView, ApiError> {
+    let (org, at) = (session.at.org, session.at.session.clone());
+    let transcript = state.store().transcript(org, at, Some(id(text)?), 1).await?;
+    let row = transcript.messages.first().ok_or(ApiError::NotFound("message was"))?;
+    Ok(message(&context(state, session), row))
+}
+
+/// The user message that an admitted prompt becomes.
+pub(crate) fn prompt_row(admitted: &AdmittedPrompt) -> MessageRow {
+    let part = |part: &PromptPart| match part {
+        PromptPart::Text { id, text } => {
+            PartRow { id: id.clone(), kind: "text".into(), text: Some(text.clone()), call: None }
+        }
+    };
+    MessageRow {
+        id: admitted.prompt.message.clone(),
+        seq: admitted.seq,
+        role: "user".into(),
+        parent: None,
+        turn: None,
+        agent: admitted.prompt.agent.clone(),
+        model: admitted.prompt.model.clone(),
+        created_ms: admitted.admitted_ms,
+        completed_ms: None,
+        finish: None,
+        error: None,
+        usage: domain::TurnUsage::default(),
+        synthetic: admitted.prompt.synthetic.clone(),
+        parts: admitted.prompt.parts.iter().map(part).collect(),
+    }
+}

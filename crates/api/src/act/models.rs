@@ -1,0 +1,179 @@
+//! Which models an organisation is shown, and whose providers it can reach.
+
+use std::collections::BTreeSet;
+
+use catalog::{CatalogModel, Freshness, Modality, OrgSettings, ProviderEntry, may_read};
+use domain::OrgId;
+use tracing::warn;
+
+use crate::ApiState;
+use crate::error::ApiError;
+
+/// What an organisation is shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// The catalog that it is from, if there is one.
+    pub(crate) catalog: Option<ShownCatalog>,
+    /// The provider of the default model first.
+    pub(crate) providers: Vec<ShownProvider>,
+    /// The models of a provider that is shown whole which the organisation does not allow.
+    pub(crate) not_allowed: BTreeSet<String>,
+}
+
+/// Which catalog, and how fresh it is.
+#[derive(Debug)]
+pub(crate) struct ShownCatalog {
+    pub(crate) version: String,
+    pub(crate) updated: String,
+    pub(crate) freshness: Freshness,
+}
+
+/// A provider, as an organisation has it.
+#[derive(Debug)]
+pub(crate) struct ShownProvider {
+    pub(crate) entry: ProviderEntry,
+    /// How it is set up; none: it is not, and its models cannot be used yet.
+    pub(crate) source: Option<Source>,
+}
+
+/// How a provider is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// By the flags of the service, or the organisation's settings.
+    Config,
+    /// By a key that the process has.
+    Env,
+    /// By a credential of the organisation.
+    Api,
+}
+
+impl Shown {
+    /// Those that can be used.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = &ShownProvider> {
+        self.providers.iter().filter(|provider| provider.source.is_some())
+    }
+}
+
+impl ShownProvider {
+    /// The newest model that calls tools; none for a provider without a list.
+    pub(crate) fn default_model(&self) -> Option<&str> {
+        let models = self.entry.models.values().filter(|model| model.tool_call);
+        let newest = models.max_by_key(|model| {
+            (model.status == catalog::ModelStatus::Available, &model.release_date)
+        });
+        newest.map(|model| model.id.as_str())
+    }
+}
+
+/// What an organisation is shown. One or two round trips.
+pub(crate) async fn shown_models(state: &ApiState, org: OrgId) -> Result<Shown, ApiError> {
+    shown_with(state, org, None).await
+}
+
+/// The same, with all models of the provider `whole`: also those that are hidden or not allowed.
+pub(crate) async fn shown_with(
+    state: &ApiState,
+    org: OrgId,
+    whole: Option<&str>,
+) -> Result<Shown, ApiError> {
+    let list = state.models();
+    let Some(feed) = &list.catalog else {
+        let own = ShownProvider { entry: own(state, None), source: Some(Source::Config) };
+        let not_allowed = BTreeSet::new();
+        return Ok(Shown { catalog: None, providers: vec![own], not_allowed });
+    };
+    let rows = state.store().provider_settings(org).await?;
+    let texts = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
+    let (settings, unreadable) = OrgSettings::read(texts);
+    for (provider, error) in unreadable {
+        warn!(provider, %error, "the settings of a provider cannot be read: its models are not shown");
+    }
+    let credentials = state.store().credentials(org).await?;
+    // API keys have no users: turns use what is the organisation's.
+    let usable =
+        credentials.iter().filter(|it| it.active && it.fault.is_none() && it.owner.is_empty());
+    let credentialed: BTreeSet<&str> = usable.map(|it| it.provider.as_str()).collect();
+    let catalog = feed.current();
+    let own_id = &state.settings().default_model.provider;
+    let source = |entry: &ProviderEntry| {
+        if credentialed.contains(entry.id.as_str()) {
+            return Some(Source::Api);
+        }
+        // What the process has is for the catalog's addresses. Its values are the workers' business.
+        let env = |name: &str| {
+            let has = list.keys.contains(name) && may_read(&entry.id, &entry.env, name);
+            has.then(|| "set".to_owned())
+        };
+        if !settings.redirects(&entry.id)
+            && catalog::is_set_up(&catalog, &settings.overrides, &entry.id, &env)
+        {
+            return Some(Source::Env);
+        }
+        // A server of its own may want no key, and one of which no variable is known wants none.
+        let wants_none = settings.has_address(&entry.id) || entry.env.is_empty();
+        wants_none.then_some(Source::Config)
+    };
+    let mut providers = Vec::new();
+    let mut of_catalog = None;
+    let mut listed = catalog::list(&catalog, &settings.overrides);
+    let whole = whole.and_then(|id| catalog::whole(&catalog, &settings.overrides, id));
+    let mut not_allowed = BTreeSet::new();
+    if let Some(whole) = whole {
+        let is_allowed = |model: &&String| settings.overrides.allows(&whole.id, model);
+        not_allowed = whole.models.keys().filter(|id| !is_allowed(id)).cloned().collect();
+        listed.retain(|entry| entry.id != whole.id);
+        listed.push(whole);
+    }
+    for entry in listed {
+        if entry.id == *own_id {
+            of_catalog = Some(entry);
+        } else {
+            let source = source(&entry);
+            providers.push(ShownProvider { entry, source });
+        }
+    }
+    let default = &state.settings().default_model;
+    if settings.overrides.allows(&default.provider, &default.model) {
+        // Flags have set it up, if nothing else has.
+        let source = of_catalog.as_ref().and_then(source).or(Some(Source::Config));
+        let entry = own(state, of_catalog);
+        providers.insert(0, ShownProvider { entry, source });
+    } else if let Some(entry) = of_catalog {
+        // Others of its provider may be allowed.
+        let source = source(&entry);
+        providers.push(ShownProvider { entry, source });
+    }
+    let freshness = feed.freshness();
+    let (version, updated) = (catalog.version.clone(), catalog.updated.clone());
+    let catalog = Some(ShownCatalog { version, updated, freshness });
+    Ok(Shown { catalog, providers, not_allowed })
+}
+
+/// The provider of the default model, which flags have set up, as the catalog has it; with that model whatever the
+/// catalog says.
+fn own(state: &ApiState, entry: Option<ProviderEntry>) -> ProviderEntry {
+    let settings = state.settings();
+    let default = &settings.default_model;
+    let named = |name: &str| {
+        if settings.simulated { format!("{name} (simulated)") } else { name.to_owned() }
+    };
+    let mut entry = entry.unwrap_or_else(|| ProviderEntry {
+        id: default.provider.clone(),
+        name: named(&default.provider),
+        npm: "@ai-sdk/openai-compatible".to_owned(),
+        ..ProviderEntry::default()
+    });
+    entry.models.entry(default.model.clone()).or_insert_with(|| {
+        let mut model = CatalogModel {
+            id: default.model.clone(),
+            name: named(&default.model),
+            tool_call: true,
+            temperature: Some(true),
+            ..CatalogModel::default()
+        };
+        model.modalities.input.insert(Modality::Text);
+        model.modalities.output.insert(Modality::Text);
+        model
+    });
+    entry
+}

@@ -1,0 +1,120 @@
+//! From the directory that a client names to the Location where a session runs.
+
+use domain::{OrgId, TimestampMs};
+use store::{LocationKind, LocationRow, ProjectRow, Store};
+
+use crate::error::ApiError;
+use crate::settings::ApiSettings;
+use crate::text::shown;
+
+/// What clients and models know a managed workspace by.
+pub(crate) const MANAGED: &str = "/workspace";
+const MAX_PATH_BYTES: usize = 4_096;
+
+/// Where files are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    pub(crate) kind: LocationKind,
+    pub(crate) directory: String,
+}
+
+/// The workspace of a directory: a managed one without a directory or beneath `/workspace`, else a
+/// directory of this machine, if the service may use those.
+///
+/// # Errors
+/// 400 that says what to do.
+pub(crate) async fn workspace(
+    settings: &ApiSettings,
+    directory: Option<&str>,
+) -> Result<Workspace, ApiError> {
+    let Some(directory) = directory.filter(|directory| !directory.is_empty()) else {
+        return Ok(managed(MANAGED.to_owned()));
+    };
+    let directory = normal(directory)?;
+    let is_managed = directory == MANAGED || directory.starts_with("/workspace/");
+    if !settings.allow_local_paths {
+        return if is_managed { Ok(managed(directory)) } else { Err(no_local_paths(&directory)) };
+    }
+    match tokio::fs::canonicalize(&directory).await {
+        Ok(path) if path.is_dir() => {
+            let path = path.into_os_string().into_string().map_err(|_| {
+                ApiError::invalid("the directory's real path is not valid UTF-8; choose another")
+            })?;
+            Ok(Workspace { kind: LocationKind::Local, directory: path })
+        }
+        Ok(_) => Err(ApiError::Invalid(format!("`{}` is not a directory", shown(&directory)))),
+        Err(_) if is_managed => Ok(managed(directory)),
+        Err(error) => Err(ApiError::Invalid(format!(
+            "the directory `{}` cannot be used on the service's machine: {}",
+            shown(&directory),
+            reason(&error)
+        ))),
+    }
+}
+
+/// The system's words without its number: `No such file or directory`.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
+}
+
+fn managed(directory: String) -> Workspace {
+    Workspace { kind: LocationKind::Managed, directory }
+}
+
+fn no_local_paths(directory: &str) -> ApiError {
+    ApiError::Invalid(format!(
+        "this service does not use directories of its machine such as `{}`: leave the directory out \
+         for a managed workspace, or start a service on loopback with --allow-local-paths",
+        shown(directory)
+    ))
+}
+
+/// An absolute path without empty, `.` and `..` components.
+fn normal(directory: &str) -> Result<String, ApiError> {
+    let refuse = |why: &str| Err(ApiError::Invalid(format!("`{}`: {why}", shown(directory))));
+    if directory.len() > MAX_PATH_BYTES {
+        return refuse("a directory has at most 4096 bytes");
+    }
+    if !directory.starts_with('/') {
+        return refuse("a directory is an absolute path");
+    }
+    if directory.chars().any(char::is_control) {
+        return refuse("a directory has no control characters");
+    }
+    if directory.split('/').any(|name| name == "..") {
+        return refuse("a directory has no `..`");
+    }
+    let names: Vec<&str> =
+        directory.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
+    Ok(format!("/{}", names.join("/")))
+}
+
+/// The project of a workspace and its Location there, made when they are new.
+pub(crate) async fn location(
+    store: &Store,
+    org: OrgId,
+    workspace: Workspace,
+    now: TimestampMs,
+) -> Result<(ProjectRow, LocationRow), ApiError> {
+    let project = store.ensure_project(org, workspace.directory.clone(), now).await?;
+    let location = store
+        .ensure_location(org, project.id.clone(), workspace.kind, workspace.directory, now)
+        .await?;
+    Ok((project, location))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_absolute_and_made_plain() {
+        assert_eq!(normal("/a//b/./c/").expect("plain"), "/a/b/c");
+        assert_eq!(normal("/").expect("plain"), "/");
+        for bad in ["a/b", "/a/../b", "/a\0b", ""] {
+            assert!(normal(bad).is_err(), "{bad:?}");
+        }
+        assert!(normal(&format!("/{}", "x".repeat(MAX_PATH_BYTES))).is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! The stream of an organisation: all its sessions in one, as stock events.
+
+mod feed;
+mod frame;
+mod held;
+mod told;
+mod translate;
+
+pub(crate) use feed::Feeds;
+pub(crate) use frame::StockFrame;
+pub(crate) use held::HoldGuard;

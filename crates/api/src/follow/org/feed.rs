@@ -1,0 +1,469 @@
+//! What happens in an organisation's sessions, as stock events: one reader per organisation and gateway,
+//! for all clients of `/event` here.
+//!
+//! A session is followed from the moment that it is touched through this gateway, or that a look at the
+//! organisation (every second) finds that it has moved. A session that is neither among the newest nor
+//! busy at a look, and was touched only through another gateway, shows when it moves the next time.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::{
+    Clock, LocationId, MessageId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionRef,
+    TimestampMs,
+};
+use futures::stream::{BoxStream, SelectAll};
+use futures::{FutureExt, StreamExt, stream};
+use store::{OrgHead, SessionRow, Store};
+use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
+use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::frame::{StockFrame, frame};
+use super::held::{HeldPrompts, HoldGuard};
+use super::told::Told;
+use super::translate::{StockEvent, Translator};
+use crate::changes::{changes, summaries};
+use crate::error::ApiError;
+use crate::follow::{Cursor, Hub, Step, Want};
+use crate::settings::ApiSettings;
+use crate::view::{DiffView, SessionContext};
+
+const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
+/// How far a client may be behind before its stream is ended.
+const QUEUE: usize = 2_048;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A session that is idle for longer is followed no more, until it moves again.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+/// Sessions looked at: the newest, and those with work.
+const NEWEST: i64 = 200;
+const BUSY: i64 = 500;
+/// Sessions of one organisation followed at once.
+const MAX_FOLLOWED: usize = 512;
+/// Sessions whose last number is remembered; beyond it, those that are not followed are forgotten.
+const MAX_SEEN: usize = 20_000;
+/// Looks without a client after which a feed ends.
+const LINGER_LOOKS: u32 = 5;
+/// The longest wait of a released client's answer for the events before it.
+const TOLD_WITHIN: Duration = Duration::from_millis(250);
+/// How long before an answer the events before it are sent: they have another connection, and a client on a busy machine
+/// that finds both readable at once may read its answer first, and show nothing.
+const HEAD_START: Duration = Duration::from_millis(100);
+/// Events read at once.
+const PAGE: i64 = 1_000;
+/// Newest messages from which an open one is taken up.
+const NEWEST_MESSAGES: i64 = 4;
+
+struct Entry {
+    frames: broadcast::Sender<StockFrame>,
+    touched: mpsc::Sender<SessionRef>,
+    told: Arc<Told>,
+}
+
+/// The feeds of this gateway.
+pub(crate) struct Feeds {
+    store: Store,
+    hub: Arc<Hub>,
+    clock: Arc<dyn Clock>,
+    tasks: TaskGroup,
+    settings: ApiSettings,
+    entries: Mutex<HashMap<OrgId, Entry>>,
+    held: Arc<HeldPrompts>,
+    /// A client that did not listen before has begun to.
+    came: Notify,
+}
+
+impl Feeds {
+    pub(crate) fn new(
+        store: Store,
+        hub: Arc<Hub>,
+        clock: Arc<dyn Clock>,
+        tasks: TaskGroup,
+        settings: ApiSettings,
+    ) -> Arc<Self> {
+        let entries = Mutex::default();
+        let (held, came) = (Arc::default(), Notify::new());
+        Arc::new(Self { store, hub, clock, tasks, settings, entries, held, came })
+    }
+
+    /// A session was created, prompted or interrupted through this gateway. Returns at once.
+    pub(crate) fn touch(&self, session: &SessionRef) {
+        if let Some(entry) = self.lock().get(&session.org) {
+            // A full queue or an ending feed: the next look finds the session.
+            let _ = entry.touched.try_send(session.clone());
+        }
+    }
+
+    /// Keeps the frames of a session until the guard is dropped, for a released client that has sent a prompt and is only
+    /// opening its event stream. `before` is the end of the session's log before the prompt.
+    pub(crate) fn hold(&self, at: &SessionRef, before: Seq) -> HoldGuard {
+        self.held.hold(at, before)
+    }
+
+    /// Returns when a client listens here and has been sent the events of `session` up to `seq`, or after a quarter of a
+    /// second: the released client stops listening when its held request is answered.
+    pub(crate) async fn have_told(&self, session: &SessionRef, seq: Seq) {
+        let told = async {
+            self.listener(session.org).await.reaches(&session.session, seq).await;
+            // The frames are on their way on another connection.
+            tokio::time::sleep(HEAD_START).await;
+        };
+        let _nobody_listens_or_is_slow = tokio::time::timeout(TOLD_WITHIN, told).await;
+    }
+
+    /// Waits until a client listens to `org` here. Returns how far its clients have been told.
+    async fn listener(&self, org: OrgId) -> Arc<Told> {
+        loop {
+            let came = self.came.notified(); // from before the look: nothing is missed
+            let told = self
+                .lock()
+                .get(&org)
+                .and_then(|entry| (entry.frames.receiver_count() > 0).then(|| entry.told.clone()));
+            match told {
+                Some(told) => return told,
+                None => came.await,
+            }
+        }
+    }
+
+    /// Is cancelled when streams shall end.
+    pub(crate) fn streams_end(&self) -> CancellationToken {
+        self.hub.streams_end()
+    }
+
+    /// Everything that happens in `org` from now on, after the frames of prompts that were admitted a moment ago and are held
+    /// here for a released client.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub(crate) async fn subscribe(
+        self: &Arc<Self>,
+        org: OrgId,
+    ) -> Result<(Vec<StockFrame>, broadcast::Receiver<StockFrame>), ApiError> {
+        let subscribed = self.receiver(org).await?;
+        self.came.notify_waiters();
+        Ok(subscribed)
+    }
+
+    async fn receiver(
+        self: &Arc<Self>,
+        org: OrgId,
+    ) -> Result<(Vec<StockFrame>, broadcast::Receiver<StockFrame>), ApiError> {
+        if let Some(entry) = self.lock().get(&org) {
+            return Ok(self.held.subscribe(org, &entry.frames));
+        }
+        let began = self.clock.now_ms();
+        let baseline = self.store.org_heads(org, NEWEST, BUSY).await?;
+        let mut entries = self.lock();
+        if let Some(entry) = entries.get(&org) {
+            return Ok(self.held.subscribe(org, &entry.frames));
+        }
+        let frames = broadcast::Sender::new(QUEUE);
+        let receiver = frames.subscribe();
+        let (touched, touches) = mpsc::channel(1_024);
+        let mut told: HashMap<_, _> =
+            baseline.into_iter().map(|head| (head.session.session, head.seq)).collect();
+        told.extend(self.held.taken_up(org));
+        let told = Arc::new(Told::new(told));
+        entries.insert(org, Entry { frames: frames.clone(), touched, told: told.clone() });
+        let feed = Feed {
+            feeds: self.clone(),
+            org,
+            began,
+            frames,
+            told,
+            followed: HashMap::new(),
+            cursors: SelectAll::new(),
+        };
+        self.tasks.spawn(FEED, feed.run(touches));
+        Ok((Vec::new(), receiver))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<OrgId, Entry>> {
+        // No code of others runs under this lock.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type CursorStream = BoxStream<'static, (SessionId, Option<Step>)>;
+
+struct Followed {
+    translator: Translator,
+    directory: Arc<str>,
+    busy: bool,
+    moved: Instant,
+    stop: CancellationToken,
+}
+
+/// One organisation's feed: owned by its task.
+struct Feed {
+    feeds: Arc<Feeds>,
+    org: OrgId,
+    began: TimestampMs,
+    frames: broadcast::Sender<StockFrame>,
+    told: Arc<Told>,
+    followed: HashMap<SessionId, Followed>,
+    cursors: SelectAll<CursorStream>,
+}
+
+impl Feed {
+    async fn run(mut self, mut touches: mpsc::Receiver<SessionRef>) -> Result<(), Infallible> {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lonely = 0;
+        loop {
+            tokio::select! {
+                Some(session) = touches.recv() => self.follow(session).await,
+                Some((session, step)) = self.cursors.next() => self.take(&session, step.as_ref()).await,
+                _ = look.tick() => {
+                    lonely = if self.frames.receiver_count() == 0 { lonely + 1 } else { 0 };
+                    if lonely > LINGER_LOOKS && self.leave() {
+                        return Ok(());
+                    }
+                    self.look().await;
+                }
+            }
+        }
+    }
+
+    /// Whether nobody came back: then the feed is gone from the gateway.
+    fn leave(&self) -> bool {
+        let mut entries = self.feeds.lock();
+        let alone = self.frames.receiver_count() == 0;
+        if alone {
+            entries.remove(&self.org);
+        }
+        alone
+    }
+
+    /// Follows what has moved, and leaves what has long been idle.
+    async fn look(&mut self) {
+        let heads = match self.feeds.store.org_heads(self.org, NEWEST, BUSY).await {
+            Ok(heads) => heads,
+            Err(error) => {
+                tracing::warn!(%error, "an organisation could not be looked at");
+                return;
+            }
+        };
+        self.followed.retain(|_, followed| {
+            let kept = followed.busy || followed.moved.elapsed() < IDLE_FOR;
+            if !kept {
+                followed.stop.cancel();
+            }
+            kept
+        });
+        self.told.shrink(MAX_SEEN, |session| self.followed.contains_key(session));
+        for OrgHead { session, seq, .. } in heads {
+            if self.told.of(&session.session) != Some(seq) {
+                self.follow(session).await;
+            }
+        }
+    }
+
+    async fn follow(&mut self, session: SessionRef) {
+        if self.followed.contains_key(&session.session) {
+            return;
+        }
+        if self.followed.len() >= MAX_FOLLOWED {
+            let idle = self.followed.iter().filter(|(_, followed)| !followed.busy);
+            let Some(oldest) = idle.min_by_key(|(_, f)| f.moved).map(|(id, _)| id.clone()) else {
+                tracing::warn!(sessions = MAX_FOLLOWED, "too many busy sessions for one feed");
+                return;
+            };
+            if let Some(followed) = self.followed.remove(&oldest) {
+                followed.stop.cancel();
+            }
+        }
+        match self.open(session).await {
+            Ok(()) | Err(ApiError::NotFound(_)) => {}
+            Err(error) => tracing::warn!(%error, "a session joins the feed at the next look"),
+        }
+    }
+
+    async fn open(&mut self, at: SessionRef) -> Result<(), ApiError> {
+        let (store, hub) = (&self.feeds.store, &self.feeds.hub);
+        let row = store.session(at.org, at.session.clone()).await?;
+        let after = match self.told.of(&at.session) {
+            Some(seq) => seq,
+            // All of it is new, though a fork's copies have the times that they had.
+            None if row.created_ms >= self.began => Seq(0),
+            None => store.seq_before(at.org, at.session.clone(), self.began).await?,
+        };
+        let newest = if after == Seq(0) {
+            Vec::new()
+        } else {
+            let id = at.session.clone();
+            store.transcript(at.org, id, None, NEWEST_MESSAGES).await?.messages
+        };
+        let cursor = Cursor::join(hub, store, at.clone(), Want::Everything).await?.after(after);
+        let settings = &self.feeds.settings;
+        let context = SessionContext {
+            session: at.session.clone(),
+            directory: row.directory.clone(),
+            agent: row.agent.clone(),
+            model: row.model.clone().unwrap_or_else(|| settings.default_model.clone()),
+        };
+        let busy = row.busy;
+        let mut summaries = summaries(store, std::slice::from_ref(&row)).await?;
+        let summary = summaries.remove(&row.at.session).unwrap_or_default();
+        let translator = Translator::new(row, context, settings.version.clone(), newest, summary);
+        let stop = hub.streams_end().child_token();
+        let id = at.session.clone();
+        let steps = stream::unfold(Some(cursor), move |cursor| {
+            let id = id.clone();
+            async move {
+                let mut cursor = cursor?;
+                match cursor.next().await {
+                    Ok(Step::Gone) => Some(((id, Some(Step::Gone)), None)),
+                    Ok(step) => Some(((id, Some(step)), Some(cursor))),
+                    Err(error) => {
+                        tracing::warn!(%error, "a session leaves the feed until the next look");
+                        Some(((id, None), None))
+                    }
+                }
+            }
+        });
+        self.cursors.push(steps.take_until(stop.clone().cancelled_owned().fuse()).boxed());
+        let directory = translator.directory().into();
+        let followed = Followed { translator, directory, busy, moved: Instant::now(), stop };
+        self.told.note(&at.session, after);
+        self.followed.insert(at.session, followed);
+        Ok(())
+    }
+
+    async fn take(&mut self, session: &SessionId, step: Option<&Step>) {
+        let Some(followed) = self.followed.get_mut(session) else { return };
+        followed.moved = Instant::now();
+        let events = match step {
+            Some(Step::Event(event)) => {
+                let told = followed.translator.event(event);
+                followed.busy = followed.busy_after(event);
+                told
+            }
+            Some(Step::Delta(delta)) => followed.translator.delta(delta, self.feeds.clock.now_ms()),
+            Some(Step::Gone) | None => {
+                let Some(followed) = self.followed.remove(session) else { return };
+                followed.stop.cancel();
+                if step.is_some() && !self.feeds.streams_end().is_cancelled() {
+                    self.told.forget(session);
+                    let events = followed.translator.deleted(self.feeds.clock.now_ms());
+                    self.send(&followed, &followed.directory, &events);
+                }
+                return;
+            }
+        };
+        if let Some(Step::Event(event)) = step
+            && let SessionEvent::SessionMoved(moved) = &event.event
+        {
+            self.moved(session, &moved.from, &events).await;
+        } else if let Some(followed) = self.followed.get(session) {
+            self.send(followed, &followed.directory, &events);
+        }
+        if let Some(Step::Event(event)) = step {
+            if let Err(error) = self.files(session, event).await {
+                tracing::warn!(%error, "what a session changed in files is not told");
+            }
+            self.told.note(session, event.seq);
+        }
+    }
+
+    /// Tells those who listen at either directory. The row of a session that is just being followed may have its new
+    /// directory already, so the old one is that of its old Location.
+    async fn moved(&mut self, session: &SessionId, from: &LocationId, events: &[StockEvent]) {
+        let before = self.feeds.store.location(self.org, from.clone()).await;
+        let Some(followed) = self.followed.get_mut(session) else { return };
+        followed.directory = followed.translator.directory().into();
+        let Some(followed) = self.followed.get(session) else { return };
+        match before {
+            Ok(before) if *before.directory != *followed.directory => {
+                self.send(followed, &before.directory.into(), events);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "listeners at a session's old directory miss its move")
+            }
+        }
+        self.send(followed, &followed.directory, events);
+    }
+
+    /// Tells what became of files and messages that an event is about, which takes a read.
+    async fn files(&mut self, session: &SessionId, event: &RecordedEvent) -> Result<(), ApiError> {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "only these are about files or messages"
+        )]
+        let from = match &event.event {
+            SessionEvent::WorkspaceSnapshotted(taken) if !taken.base => None,
+            SessionEvent::RevertStaged(_) | SessionEvent::RevertCleared(_) => None,
+            SessionEvent::RevertCommitted(committed) => Some(committed.from),
+            _ => return Ok(()),
+        };
+        if self.frames.receiver_count() == 0 {
+            return Ok(());
+        }
+        let store = &self.feeds.store;
+        let Some(followed) = self.followed.get_mut(session) else { return Ok(()) };
+        let row = followed.translator.session().clone();
+        let mut events = match from {
+            Some(from) => {
+                let removed = begun_between(store, &row, from, event.seq).await?;
+                followed.translator.removed(&removed, event.time)
+            }
+            None => Vec::new(),
+        };
+        let diff = DiffView::of_changes(&changes(store, &row, None).await?);
+        events.extend(followed.translator.changed(&diff, event.time));
+        let Some(followed) = self.followed.get(session) else { return Ok(()) };
+        self.send(followed, &followed.directory, &events);
+        Ok(())
+    }
+
+    fn send(&self, followed: &Followed, directory: &Arc<str>, events: &[StockEvent]) {
+        let session = &followed.translator.session().at.session;
+        for event in events {
+            let frame = frame(directory, followed.translator.project(), event);
+            self.feeds.held.send(self.org, session, &self.frames, frame);
+        }
+    }
+}
+
+impl Followed {
+    fn busy_after(&self, event: &RecordedEvent) -> bool {
+        let copied = self.translator.is_copy(event.seq);
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin or end work")]
+        match &event.event {
+            SessionEvent::DrainEnded(_) => false,
+            SessionEvent::PromptPromoted(_) | SessionEvent::TurnStarted(_) if !copied => true,
+            _ => self.busy,
+        }
+    }
+}
+
+/// The messages that began with the events from `from` on, before `end`.
+async fn begun_between(
+    store: &Store,
+    row: &SessionRow,
+    from: Seq,
+    end: Seq,
+) -> Result<Vec<MessageId>, ApiError> {
+    let mut begun = Vec::new();
+    let mut after = Seq(from.0 - 1);
+    while after.0 + 1 < end.0 {
+        let page = store.events(row.at.org, row.at.session.clone(), after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for event in page.into_iter().take_while(|event| event.seq < end) {
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin a message")]
+            match event.event {
+                SessionEvent::PromptPromoted(promoted) => begun.push(promoted.message),
+                SessionEvent::TurnStarted(started) => begun.push(started.message),
+                SessionEvent::NoticeRecorded(notice) => begun.push(notice.message),
+                SessionEvent::CompactionStarted(started) => begun.push(started.message),
+                _ => {}
+            }
+        }
+    }
+    Ok(begun)
+}

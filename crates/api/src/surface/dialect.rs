@@ -1,0 +1,71 @@
+//! The two shapes of what is served, told apart by the path: the service's own, and that of stock clients.
+
+use std::convert::Infallible;
+
+use axum::Json;
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use store::SessionRow;
+
+use crate::ApiState;
+use crate::changes::summaries;
+use crate::error::ApiError;
+use crate::view::SessionView;
+
+/// Whose shapes an answer has. A handler that takes it serves routes of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Native,
+    Stock,
+}
+
+impl<S: Sync> FromRequestParts<S> for Dialect {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(parts.uri.path()))
+    }
+}
+
+impl Dialect {
+    pub(crate) fn of(path: &str) -> Self {
+        let under = |root: &str| {
+            path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let native = ["/project", "/platform", "/healthz", "/readyz"].into_iter().any(under);
+        if native && path != "/project/current" { Self::Native } else { Self::Stock }
+    }
+
+    /// A session, with how much it changed in files.
+    pub(crate) async fn session(
+        self,
+        state: &ApiState,
+        row: SessionRow,
+    ) -> Result<Json<SessionView>, ApiError> {
+        let mut summaries = summaries(state.store(), std::slice::from_ref(&row)).await?;
+        let summary = summaries.remove(&row.at.session).unwrap_or_default();
+        Ok(Json(self.view(row, state).summed(summary)))
+    }
+
+    /// Sessions of one organisation, each as it is alone.
+    pub(crate) async fn sessions(
+        self,
+        state: &ApiState,
+        rows: Vec<SessionRow>,
+    ) -> Result<Json<Vec<SessionView>>, ApiError> {
+        let mut summaries = summaries(state.store(), &rows).await?;
+        let one = |row: SessionRow| {
+            let summary = summaries.remove(&row.at.session).unwrap_or_default();
+            self.view(row, state).summed(summary)
+        };
+        Ok(Json(rows.into_iter().map(one).collect()))
+    }
+
+    fn view(self, row: SessionRow, state: &ApiState) -> SessionView {
+        let version = &state.settings().version;
+        match self {
+            Self::Native => SessionView::native(row, version),
+            Self::Stock => SessionView::stock(row, version),
+        }
+    }
+}

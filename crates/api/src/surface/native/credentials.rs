@@ -1,0 +1,186 @@
+//! What an organisation and its people prove themselves to model providers with. Secrets come in, and never go out.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use credentials::{CredentialRow, Material, NewSecret, SecretChange, ServiceAccount};
+use http::StatusCode;
+use llm_client::{AwsAccess, Secret};
+use serde::{Deserialize, Serialize};
+
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::surface::extract::{Body, CanAdminister};
+use crate::text::id;
+
+/// The longest key.
+const MAX_SECRET_BYTES: usize = 16 * 1024;
+
+/// The only shape a credential is shown in.
+#[derive(Debug, Serialize)]
+pub(crate) struct CredentialView {
+    id: String,
+    provider: String,
+    /// Empty: the organisation's.
+    owner: String,
+    label: String,
+    kind: &'static str,
+    /// Its last four characters.
+    hint: String,
+    active: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<i64>,
+    /// Why its provider does not take it any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
+    created: i64,
+    updated: i64,
+}
+
+impl From<CredentialRow> for CredentialView {
+    fn from(row: CredentialRow) -> Self {
+        Self {
+            kind: row.kind.as_str(),
+            id: row.id,
+            provider: row.provider,
+            owner: row.owner,
+            label: row.label,
+            hint: row.hint,
+            active: row.active,
+            expires: row.expires_ms,
+            fault: row.fault,
+            created: row.created_ms,
+            updated: row.updated_ms,
+        }
+    }
+}
+
+/// A secret: `key`, `aws` or `serviceAccount`. No `Debug`: it is one.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct CredentialRequest {
+    provider: Option<String>,
+    owner: Option<String>,
+    label: Option<String>,
+    active: Option<bool>,
+    key: Option<String>,
+    aws: Option<AwsRequest>,
+    /// The JSON that Google's console has written.
+    service_account: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AwsRequest {
+    access_key_id: String,
+    secret_access_key: String,
+    session_token: Option<String>,
+    region: String,
+    #[serde(default = "bedrock")]
+    service: String,
+}
+
+fn bedrock() -> String {
+    "bedrock".to_owned()
+}
+
+impl CredentialRequest {
+    fn material(&mut self) -> Result<Option<Material>, ApiError> {
+        let checked = |name: &str, text: &str| {
+            let bad = text.trim().is_empty()
+                || text.len() > MAX_SECRET_BYTES
+                || text.trim().chars().any(char::is_control);
+            if bad {
+                let message =
+                    format!("`{name}` has 1 to {MAX_SECRET_BYTES} bytes, without line breaks");
+                return Err(ApiError::Invalid(message));
+            }
+            Ok(())
+        };
+        match (self.key.take(), self.aws.take(), self.service_account.take()) {
+            (None, None, None) => Ok(None),
+            (None, None, Some(account)) => {
+                let account = ServiceAccount::read(&account)?;
+                Ok(Some(Material::ServiceAccount(Box::new(account))))
+            }
+            (Some(key), None, None) => {
+                checked("key", &key)?;
+                Ok(Some(Material::ApiKey(Secret::new(&key))))
+            }
+            (None, Some(aws), None) => {
+                let texts = [
+                    ("aws.accessKeyId", Some(&aws.access_key_id)),
+                    ("aws.secretAccessKey", Some(&aws.secret_access_key)),
+                    ("aws.sessionToken", aws.session_token.as_ref()),
+                    ("aws.region", Some(&aws.region)),
+                    ("aws.service", Some(&aws.service)),
+                ];
+                for (name, text) in texts {
+                    text.map_or(Ok(()), |text| checked(name, text))?;
+                }
+                Ok(Some(Material::Aws(AwsAccess {
+                    access_key: aws.access_key_id,
+                    secret_key: Secret::new(&aws.secret_access_key),
+                    session_token: aws.session_token.as_deref().map(Secret::new),
+                    region: aws.region,
+                    service: aws.service,
+                })))
+            }
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (_, Some(_), Some(_)) => {
+                Err(ApiError::invalid("a credential is one of `key`, `aws` and `serviceAccount`"))
+            }
+        }
+    }
+}
+
+pub(crate) async fn list(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+) -> Result<Json<Vec<CredentialView>>, ApiError> {
+    let rows = state.credentials().list(access.org).await?;
+    Ok(Json(rows.into_iter().map(Into::into).collect()))
+}
+
+/// Keeps a secret; turns of its owner use it from now on.
+pub(crate) async fn add(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Body(mut request): Body<CredentialRequest>,
+) -> Result<Json<CredentialView>, ApiError> {
+    let material = request.material()?;
+    let material =
+        material.ok_or_else(|| ApiError::invalid("`key`, `aws` or `serviceAccount` is missing"))?;
+    let provider = request.provider.ok_or_else(|| ApiError::invalid("`provider` is missing"))?;
+    if request.active == Some(false) {
+        return Err(ApiError::invalid("a new credential is active; change it afterwards"));
+    }
+    let label = request.label.unwrap_or_else(|| "default".to_owned());
+    let owner = request.owner.unwrap_or_default();
+    let new = NewSecret { owner, provider, label, material };
+    Ok(Json(state.credentials().add(access.org, new).await?.into()))
+}
+
+/// Another label or secret, or whether it is used.
+pub(crate) async fn change(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(credential): Path<String>,
+    Body(mut request): Body<CredentialRequest>,
+) -> Result<Json<CredentialView>, ApiError> {
+    let material = request.material()?;
+    if request.provider.is_some() || request.owner.is_some() {
+        let message = "a credential keeps its provider and owner: add another one";
+        return Err(ApiError::invalid(message));
+    }
+    let change = SecretChange { label: request.label, active: request.active, material };
+    let changed = state.credentials().change(access.org, id(&credential)?, change);
+    Ok(Json(changed.await?.into()))
+}
+
+pub(crate) async fn remove(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(credential): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    state.credentials().remove(access.org, id(&credential)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,169 @@
+//! Rebuilds a request that was sent to a model, from rows alone, and proves it by its hash.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use domain::{ModelRef, OrgId, RecordedEvent, Seq, SessionEvent, TurnId};
+use history::{Components, rebuild_body};
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use store::AttemptRow;
+
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::surface::extract::{CanAdminister, Params};
+use crate::view::Usd;
+
+const PAGE: i64 = 1_000;
+const MAX_ID_CHARS: usize = 80;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ExplainQuery {
+    body: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExplainView {
+    attempt: String,
+    turn: String,
+    session: String,
+    ordinal: i32,
+    /// `provider/model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// The model's variant, where one was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    variant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+    body_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rebuilt_hash: Option<String>,
+    r#match: bool,
+    /// Why it could not be rebuilt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    wire_version: i32,
+    epoch: i32,
+    through: i64,
+    components: BTreeMap<String, String>,
+    /// Of a model with prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price: Option<PriceView>,
+}
+
+/// What a request costs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PriceView {
+    /// The table of prices, which was read when the request was made.
+    version: String,
+    /// The most that it was expected to cost, before it was sent.
+    estimate: Usd,
+    /// What it cost, once the provider has counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<Usd>,
+}
+
+/// Explains an attempt, or the last attempt of a turn. With `body=true`, the exact bytes that were sent;
+/// 409 when they cannot be proved.
+pub(crate) async fn show(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(id): Path<String>,
+    Params(query): Params<ExplainQuery>,
+) -> Result<Response, ApiError> {
+    if id.len() > MAX_ID_CHARS {
+        return Err(ApiError::invalid("explain takes the id of a turn or of an attempt"));
+    }
+    let attempt = state.store().attempt(access.org, id).await?;
+    let names: BTreeMap<String, String> =
+        serde_json::from_str(&attempt.components).map_err(ApiError::internal)?;
+    let mut components = BTreeMap::new();
+    for (name, hash) in &names {
+        components.insert(name.clone(), state.store().component(access.org, hash).await?);
+    }
+    let model = Components::read(&components).ok().map(|read| read.model);
+    let events = log(&state, access.org, &attempt).await?;
+    let variant = events.iter().rev().find_map(|recorded| chosen(&recorded.event, &attempt.turn));
+    let rebuilt = rebuild_body(&events, &components, attempt.wire_version, &attempt.turn);
+    let hash = rebuilt.as_ref().ok().map(|body| hex::encode(Sha256::digest(body)));
+    let matches = hash.as_deref() == Some(attempt.body_hash.as_str());
+    if query.body.unwrap_or(false) {
+        return match rebuilt {
+            Ok(body) if matches => {
+                let mut response = body.into_response();
+                let json = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(CONTENT_TYPE, json);
+                Ok(response)
+            }
+            Ok(_) => Err(ApiError::Conflict(
+                "the rebuilt body has another hash than the one that was sent".to_owned(),
+            )),
+            Err(error) => Err(ApiError::Conflict(error.to_string())),
+        };
+    }
+    let view = ExplainView {
+        attempt: attempt.id.into(),
+        turn: attempt.turn.into(),
+        session: attempt.session.into(),
+        ordinal: attempt.ordinal,
+        model: model.map(|model| format!("{}/{}", model.provider, model.id)),
+        variant: variant.and_then(|model| model.variant.clone()),
+        outcome: attempt.outcome,
+        body_hash: attempt.body_hash,
+        rebuilt_hash: hash,
+        r#match: matches,
+        problem: rebuilt.err().map(|error| error.to_string()),
+        wire_version: attempt.wire_version,
+        epoch: attempt.epoch,
+        through: attempt.through.0,
+        components: names,
+        price: attempt.estimate.map(|(version, nanos)| PriceView {
+            version,
+            estimate: Usd(nanos),
+            cost: attempt.cost.map(Usd),
+        }),
+    };
+    Ok(Json(view).into_response())
+}
+
+/// The model of a turn, a Compaction or a title, if the event begins it.
+fn chosen<'a>(event: &'a SessionEvent, of: &TurnId) -> Option<&'a ModelRef> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin requests")]
+    let (turn, model) = match event {
+        SessionEvent::TurnStarted(started) => (&started.turn, &started.model),
+        SessionEvent::CompactionStarted(started) => (&started.turn, &started.model),
+        SessionEvent::TitleStarted(started) => (&started.turn, &started.model),
+        _ => return None,
+    };
+    (turn == of).then_some(model)
+}
+
+/// The events that the attempt was made of.
+async fn log(
+    state: &ApiState,
+    org: OrgId,
+    attempt: &AttemptRow,
+) -> Result<Vec<RecordedEvent>, ApiError> {
+    let mut events: Vec<RecordedEvent> = Vec::new();
+    loop {
+        let known = events.last().map_or(Seq(0), |event| event.seq);
+        let left = attempt.through.0 - known.0;
+        if left <= 0 {
+            break;
+        }
+        let page =
+            state.store().events(org, attempt.session.clone(), known, left.min(PAGE)).await?;
+        if page.is_empty() {
+            break;
+        }
+        events.extend(page);
+    }
+    Ok(events)
+}

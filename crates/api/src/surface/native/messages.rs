@@ -1,0 +1,98 @@
+use axum::Json;
+use axum::extract::{Path, State};
+use domain::{OrgId, ProjectId, SessionId};
+use serde::Serialize;
+use store::AdmittedPrompt;
+
+use crate::ApiState;
+use crate::act::{AdmitRequest, admit, home, one, prompt_row, relearn, transcript};
+use crate::error::ApiError;
+use crate::surface::at::in_project;
+use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
+use crate::surface::limit::{Limit, MAX_MESSAGES};
+use crate::text::id;
+use crate::view::{MessageView, SessionContext, message};
+
+pub(crate) async fn list(
+    access: CanRead,
+    _large: LargeRead,
+    State(state): State<ApiState>,
+    Path((project, session)): Path<(String, String)>,
+    Params(limit): Params<Limit>,
+) -> Result<Json<Vec<MessageView>>, ApiError> {
+    let session = in_project(&state, access.org, &project, &session).await?;
+    Ok(Json(transcript(&state, &session, limit.within(MAX_MESSAGES, MAX_MESSAGES)).await?))
+}
+
+pub(crate) async fn show(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path((project, session, message)): Path<(String, String, String)>,
+) -> Result<Json<MessageView>, ApiError> {
+    let session = in_project(&state, access.org, &project, &session).await?;
+    Ok(Json(one(&state, &session, &message).await?))
+}
+
+/// An admitted prompt: the user message that it becomes, and its admission.
+#[derive(Debug, Serialize)]
+pub(crate) struct AdmittedView {
+    #[serde(flatten)]
+    message: MessageView,
+    admission: AdmissionView,
+}
+
+#[derive(Debug, Serialize)]
+struct AdmissionView {
+    seq: i64,
+    delivery: &'static str,
+    wake: bool,
+}
+
+/// Admits a prompt and answers at once. What it does not choose is shown as the service's default: the
+/// turn that answers it decides.
+pub(crate) async fn admit_and_show(
+    state: &ApiState,
+    org: OrgId,
+    session: SessionId,
+    request: AdmitRequest,
+) -> Result<Json<AdmittedView>, ApiError> {
+    let admitted = admit(state, org, session.clone(), request).await?;
+    Ok(Json(admitted_view(state, session, &admitted)))
+}
+
+fn admitted_view(state: &ApiState, session: SessionId, admitted: &AdmittedPrompt) -> AdmittedView {
+    let context = SessionContext {
+        session,
+        directory: String::new(), // a user message shows none
+        agent: state.settings().default_agent.clone(),
+        model: state.settings().default_model.clone(),
+    };
+    let admission = AdmissionView {
+        seq: admitted.seq.0,
+        delivery: admitted.prompt.delivery.as_str(),
+        wake: admitted.prompt.wake,
+    };
+    AdmittedView { message: message(&context, &prompt_row(admitted)), admission }
+}
+
+pub(crate) async fn post(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path((project, session)): Path<(String, String)>,
+    Body(request): Body<AdmitRequest>,
+) -> Result<Json<AdmittedView>, ApiError> {
+    let (project, session): (ProjectId, SessionId) = (id(&project)?, id(&session)?);
+    // A session changes its project only with a Move, so that admission stays one statement once it is known.
+    let mut at = home(&state, access.org, &session).await?;
+    if at.project != project {
+        at = relearn(&state, access.org, &session).await?;
+    }
+    if at.project != project {
+        return Err(ApiError::NotFound("session was"));
+    }
+    let admitted = admit(&state, access.org, session.clone(), request).await?;
+    if admitted.location != at.location {
+        state.homes().forget(access.org, &session); // it has moved, or was created anew elsewhere
+    }
+    Ok(Json(admitted_view(&state, session, &admitted)))
+}

@@ -1,0 +1,171 @@
+//! Sign-ins at model providers: begun, looked at, completed.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use credentials::{NewSignInRequest, NextStep, SignInMethod, SignInProgress, SignInState};
+use domain::OrgId;
+use http::StatusCode;
+use llm_client::Secret;
+use serde::{Deserialize, Serialize};
+
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::surface::extract::{Body, CanAdminister};
+use crate::text::id;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct BeginRequest {
+    method: Method,
+    #[serde(default)]
+    owner: String,
+    #[serde(default)]
+    label: Option<String>,
+    redirect_url: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Method {
+    Code,
+    Device,
+}
+
+/// What the browser came back with. No `Debug`: it is as good as a password.
+#[derive(Deserialize)]
+pub(crate) struct CompleteRequest {
+    code: String,
+    state: String,
+}
+
+/// A sign-in.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SignInView {
+    attempt: String,
+    provider: String,
+    method: &'static str,
+    status: &'static str,
+    expires: i64,
+    /// Where the browser goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+    /// What is typed in at `verificationUrl`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification_url_complete: Option<String>,
+    /// How often to look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credential: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+impl From<SignInProgress> for SignInView {
+    fn from(progress: SignInProgress) -> Self {
+        let SignInProgress { id, provider, method, state, expires_ms } = progress;
+        let base = Self {
+            attempt: id,
+            provider,
+            method: method.as_str(),
+            expires: expires_ms,
+            ..Self::default()
+        };
+        match state {
+            SignInState::Pending(NextStep::Open { url }) => {
+                Self { status: "pending", url: Some(url), ..base }
+            }
+            SignInState::Pending(NextStep::Type { user_code, url, complete_url, interval_ms }) => {
+                Self {
+                    status: "pending",
+                    user_code: Some(user_code),
+                    verification_url: Some(url),
+                    verification_url_complete: complete_url,
+                    interval_ms: Some(interval_ms),
+                    ..base
+                }
+            }
+            SignInState::Complete(credential) => {
+                Self { status: "complete", credential: Some(credential), ..base }
+            }
+            SignInState::Failed(message) => {
+                Self { status: "failed", message: Some(message), ..base }
+            }
+            SignInState::Expired => Self { status: "expired", ..base },
+        }
+    }
+}
+
+/// A sign-in, by its provider and id.
+#[derive(Debug, Deserialize)]
+pub(crate) struct AtSignIn {
+    provider: String,
+    attempt: String,
+}
+
+impl AtSignIn {
+    /// # Errors
+    /// There is none of this id at this provider.
+    async fn find(&self, state: &ApiState, org: OrgId) -> Result<SignInProgress, ApiError> {
+        let found = state.credentials().sign_in(org, id(&self.attempt)?).await?;
+        if found.provider == self.provider {
+            Ok(found)
+        } else {
+            Err(ApiError::NotFound("a sign-in of this id was"))
+        }
+    }
+}
+
+pub(crate) async fn begin(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(provider): Path<String>,
+    Body(request): Body<BeginRequest>,
+) -> Result<Json<SignInView>, ApiError> {
+    let BeginRequest { method, owner, label, redirect_url } = request;
+    let method = match method {
+        Method::Code => SignInMethod::Code,
+        Method::Device => SignInMethod::Device,
+    };
+    let label = label.unwrap_or_else(|| "default".to_owned());
+    let request = NewSignInRequest { provider, method, owner, label, redirect_url };
+    Ok(Json(state.credentials().begin_sign_in(access.org, request).await?.into()))
+}
+
+/// How far it is. That of a device asks the provider, as often as that allows.
+pub(crate) async fn show(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(at): Path<AtSignIn>,
+) -> Result<Json<SignInView>, ApiError> {
+    Ok(Json(at.find(&state, access.org).await?.into()))
+}
+
+/// With the code and the state that the browser came back with.
+pub(crate) async fn complete(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(at): Path<AtSignIn>,
+    Body(request): Body<CompleteRequest>,
+) -> Result<Json<SignInView>, ApiError> {
+    let found = at.find(&state, access.org).await?;
+    let (code, given) = (Secret::new(&request.code), request.state);
+    let sign_in = id(&found.id)?;
+    let done = state.credentials().complete_sign_in(access.org, sign_in, code, &given).await?;
+    Ok(Json(done.into()))
+}
+
+pub(crate) async fn remove(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(at): Path<AtSignIn>,
+) -> Result<StatusCode, ApiError> {
+    let found = at.find(&state, access.org).await?;
+    state.credentials().remove_sign_in(access.org, id(&found.id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,141 @@
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use domain::OrgId;
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use store::SessionRow;
+
+use super::log::{LogQuery, of_session};
+use super::messages::{AdmittedView, admit_and_show};
+use crate::ApiState;
+use crate::act::{AbortRequest, AdmitRequest, InterruptedView, aborted, missing, transcript};
+use crate::error::ApiError;
+use crate::surface::dialect::Dialect;
+use crate::surface::extract::{Body, CanAdminister, CanPrompt, CanRead, LargeRead, Params};
+use crate::surface::limit::{Limit, MAX_MESSAGES, MAX_SESSIONS};
+use crate::text::id;
+use crate::view::{MessageView, SessionView};
+
+async fn row(state: &ApiState, org: OrgId, session: &str) -> Result<SessionRow, ApiError> {
+    Ok(state.store().session(org, id(session)?).await?)
+}
+
+pub(crate) async fn sessions(
+    access: CanRead,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    Params(limit): Params<Limit>,
+) -> Result<Json<Vec<SessionView>>, ApiError> {
+    let limit = limit.within(100, MAX_SESSIONS);
+    let rows = state.store().sessions(access.org, None, limit).await?;
+    dialect.sessions(&state, rows).await
+}
+
+pub(crate) async fn messages(
+    access: CanRead,
+    _large: LargeRead,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Params(limit): Params<Limit>,
+) -> Result<Json<Vec<MessageView>>, ApiError> {
+    let row = row(&state, access.org, &session).await?;
+    Ok(Json(transcript(&state, &row, limit.within(MAX_MESSAGES, MAX_MESSAGES)).await?))
+}
+
+pub(crate) async fn post_message(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Body(request): Body<AdmitRequest>,
+) -> Result<Json<AdmittedView>, ApiError> {
+    admit_and_show(&state, access.org, id(&session)?, request).await
+}
+
+pub(crate) async fn log(
+    access: CanRead,
+    _large: LargeRead,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Params(query): Params<LogQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let row = row(&state, access.org, &session).await?;
+    of_session(&state, row, &headers, &query).await
+}
+
+pub(crate) async fn abort(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Body(request): Body<AbortRequest>,
+) -> Result<Json<InterruptedView>, ApiError> {
+    Ok(Json(aborted(&state, access.org, id(&session)?, &request).await?))
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct RebuildQuery {
+    check: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RebuildView {
+    session: String,
+    exact: bool,
+    events: usize,
+    missing: Vec<String>,
+    added: Vec<String>,
+}
+
+/// Folds the log into the projections anew; with `check=true`, only compares.
+pub(crate) async fn rebuild(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Params(query): Params<RebuildQuery>,
+) -> Result<Json<RebuildView>, ApiError> {
+    let check = query.check.unwrap_or(false);
+    let report = state.store().rebuild(access.org, id(&session)?, check).await?;
+    Ok(Json(RebuildView {
+        exact: report.is_exact(),
+        session: report.session.into(),
+        events: report.events,
+        missing: report.missing,
+        added: report.added,
+    }))
+}
+
+/// Missing blobs that are told at once.
+const MOST_MISSING: usize = 100;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct CheckQuery {
+    settled: Option<bool>,
+    blobs: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ViolationView {
+    invariant: String,
+    session: String,
+    found: String,
+}
+
+/// What the rows show of broken invariants; `settled=true` adds what holds once nothing runs, `blobs=true` looks whether
+/// all that rows name is there.
+pub(crate) async fn check(
+    access: CanAdminister,
+    State(state): State<ApiState>,
+    Params(query): Params<CheckQuery>,
+) -> Result<Json<Vec<ViolationView>>, ApiError> {
+    let mut found = state.store().violations(access.org, query.settled.unwrap_or(false)).await?;
+    if query.blobs.unwrap_or(false) {
+        found.extend(missing(&state, access.org, MOST_MISSING).await?);
+    }
+    let view = |violation: store::Violation| ViolationView {
+        invariant: violation.invariant,
+        session: violation.session,
+        found: violation.found,
+    };
+    Ok(Json(found.into_iter().map(view).collect()))
+}

@@ -1,0 +1,36 @@
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+
+use crate::ApiState;
+use crate::act::{location, workspace};
+use crate::error::ApiError;
+use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
+use crate::view::ProjectView;
+
+pub(crate) async fn list(
+    access: CanRead,
+    State(state): State<ApiState>,
+) -> Result<Json<Vec<ProjectView>>, ApiError> {
+    let rows = state.store().projects(access.org).await?;
+    Ok(Json(rows.into_iter().map(Into::into).collect()))
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Directory {
+    directory: Option<String>,
+}
+
+/// The project of a directory, made when it is new. Without a directory, the managed workspace.
+pub(crate) async fn init(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Params(query): Params<Directory>,
+    Body(body): Body<Directory>,
+) -> Result<Json<ProjectView>, ApiError> {
+    let directory = body.directory.or(query.directory);
+    let workspace = workspace(state.settings(), directory.as_deref()).await?;
+    let now = state.clock().now_ms();
+    let (project, _) = location(state.store(), access.org, workspace, now).await?;
+    Ok(Json(project.into()))
+}

@@ -1,0 +1,89 @@
+use axum::Json;
+use axum::extract::{Path, State};
+
+use crate::ApiState;
+use crate::act::{
+    AbortRequest, ChangeRequest, InterruptedView, NewSessionRequest, aborted, create,
+    delete_session, rename, workspace,
+};
+use crate::error::ApiError;
+use crate::surface::at::{At, in_project};
+use crate::surface::dialect::Dialect;
+use crate::surface::extract::{Body, CanPrompt, CanRead, Params};
+use crate::surface::limit::{Limit, MAX_SESSIONS};
+use crate::text::id;
+use crate::view::SessionView;
+
+pub(crate) async fn list(
+    access: CanRead,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    Path(project): Path<String>,
+    Params(limit): Params<Limit>,
+) -> Result<Json<Vec<SessionView>>, ApiError> {
+    let project = state.store().project(access.org, id(&project)?).await?;
+    let limit = limit.within(100, MAX_SESSIONS);
+    let rows = state.store().sessions(access.org, Some(project.id), limit).await?;
+    dialect.sessions(&state, rows).await
+}
+
+pub(crate) async fn create_route(
+    access: CanPrompt,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    Path(project): Path<String>,
+    Body(request): Body<NewSessionRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    let project = state.store().project(access.org, id(&project)?).await?;
+    let directory = request.directory.as_deref().unwrap_or(&project.worktree);
+    let place = workspace(state.settings(), Some(directory)).await?;
+    let now = state.clock().now_ms();
+    let location = state
+        .store()
+        .ensure_location(access.org, project.id, place.kind, place.directory, now)
+        .await?;
+    let row = create(&state, access.org, &location, request).await?;
+    dialect.session(&state, row).await
+}
+
+pub(crate) async fn show(
+    access: CanRead,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    dialect.session(&state, row).await
+}
+
+pub(crate) async fn change(
+    access: CanPrompt,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(request): Body<ChangeRequest>,
+) -> Result<Json<SessionView>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let row = rename(&state, row, request).await?;
+    dialect.session(&state, row).await
+}
+
+pub(crate) async fn remove(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+) -> Result<Json<bool>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    delete_session(&state, row).await?;
+    Ok(Json(true))
+}
+
+pub(crate) async fn abort(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path((project, session)): Path<(String, String)>,
+    Body(request): Body<AbortRequest>,
+) -> Result<Json<InterruptedView>, ApiError> {
+    let row = in_project(&state, access.org, &project, &session).await?;
+    Ok(Json(aborted(&state, access.org, row.at.session, &request).await?))
+}

@@ -1,0 +1,308 @@
+//! Waits for the work on a prompt to end, by its session's log.
+
+use std::sync::Arc;
+
+use domain::{
+    DrainOutcome, InterruptTarget, MessageId, OrgId, RecordedEvent, Seq, SessionError,
+    SessionEvent, SessionId, SessionRef, TurnOutcome,
+};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue};
+use store::{Admission, AdmittedPrompt, MessageRow};
+
+use crate::ApiState;
+use crate::act::{AdmitRequest, admit, home, relearn};
+use crate::error::ApiError;
+use crate::follow::{Cursor, HoldGuard, Step, Want};
+use crate::homes::Home;
+use crate::view::{Draft, MessageView, SessionContext, as_stock, message};
+
+/// How the work on a prompt ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    /// With this message of the assistant.
+    With(Box<MessageRow>),
+    /// Without any.
+    Without(String),
+}
+
+/// What is known of the work on one prompt. Pure.
+#[derive(Debug)]
+struct Awaited {
+    message: MessageId,
+    /// It woke the session, and not only was stored.
+    awake: bool,
+    promoted: bool,
+    /// The message of the newest turn, as far as it is written.
+    last: Option<Draft>,
+}
+
+impl Awaited {
+    fn new(message: MessageId, awake: bool) -> Self {
+        Self { message, awake, promoted: false, last: None }
+    }
+
+    fn note(&mut self, event: &RecordedEvent) -> Option<Ended> {
+        if let Some(draft) = &mut self.last {
+            draft.note(event);
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these say how work goes on")]
+        match &event.event {
+            SessionEvent::PromptPromoted(promoted) if promoted.message == self.message => {
+                self.promoted = true;
+            }
+            SessionEvent::TurnStarted(_) if self.promoted => self.last = Draft::begin(event),
+            SessionEvent::TurnSettled(turn)
+                if matches!(turn.outcome, TurnOutcome::Lost | TurnOutcome::Overflowed)
+                    && self.last.as_ref().map(Draft::message) == Some(&turn.message) =>
+            {
+                self.last = None;
+            }
+            SessionEvent::InterruptRequested(interrupt)
+                if interrupt.target == InterruptTarget::Parked && !self.promoted =>
+            {
+                return Some(Ended::Without("interrupted before the work began".to_owned()));
+            }
+            SessionEvent::InputCancelled(cancelled) if cancelled.message == self.message => {
+                return Some(Ended::Without("the prompt was cancelled".to_owned()));
+            }
+            // A drain that completes leaves what is awake and not promoted to the next one.
+            SessionEvent::DrainEnded(end)
+                if end.outcome == DrainOutcome::Completed && self.awake && !self.promoted => {}
+            // Any other has spent the wakes before its end: what it has not promoted stays put.
+            SessionEvent::DrainEnded(end) => {
+                return Some(match (self.last.take(), &end.error, end.outcome) {
+                    (Some(draft), ..) => Ended::With(Box::new(draft.into_row())),
+                    (None, Some(SessionError { message, .. }), _) => {
+                        Ended::Without(message.clone())
+                    }
+                    (None, None, DrainOutcome::Interrupted) => {
+                        Ended::Without("interrupted before the assistant answered".to_owned())
+                    }
+                    (None, None, DrainOutcome::Completed | DrainOutcome::Failed) => {
+                        Ended::Without("the work ended before the assistant answered".to_owned())
+                    }
+                });
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+/// The kind of client that sent a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// A released OpenCode client: it shows the events of its own stream, and stops listening when it is answered.
+    Released,
+    /// Any other, such as an SDK: it reads the answer.
+    Other,
+}
+
+impl Client {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let agent = headers.get(USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+        if agent.starts_with(b"opencode/") { Self::Released } else { Self::Other }
+    }
+}
+
+/// A request that waits for the answer to its prompt: the prompt is admitted, and its session followed from
+/// before that.
+pub(crate) struct Held {
+    awaited: Awaited,
+    log: Cursor,
+    session: SessionId,
+    home: Arc<Home>,
+    /// Of a released client only.
+    hold: Option<HoldGuard>,
+}
+
+impl Held {
+    /// Admits a prompt. Its session is followed first, so that nothing has to be read back.
+    pub(crate) async fn admit(
+        state: &ApiState,
+        org: OrgId,
+        session: SessionId,
+        request: AdmitRequest,
+        client: Client,
+    ) -> Result<Self, ApiError> {
+        let mut home = home(state, org, &session).await?;
+        let mut at = SessionRef { org, location: home.location.clone(), session };
+        let mut log = follow(state, &at).await?;
+        let mut hold =
+            (client == Client::Released).then(|| state.feeds().hold(&at, log.joined_at()));
+        let admitted = admit(state, org, at.session.clone(), request).await?;
+        let is_old = admitted.admission == Admission::First && admitted.seq <= log.joined_at();
+        if is_old || admitted.location != at.location {
+            // It has moved, or was deleted and created anew, since we learnt where it is or began to follow it.
+            state.hub().forget(&at);
+            home = relearn(state, org, &at.session).await?;
+            at.location = home.location.clone();
+            log = follow(state, &at).await?;
+            hold = hold.map(|_| state.feeds().hold(&at, Seq(admitted.seq.0 - 1)));
+        }
+        Ok(Self::new(&admitted, log, at.session, home, hold))
+    }
+
+    fn new(
+        admitted: &AdmittedPrompt,
+        log: Cursor,
+        session: SessionId,
+        home: Arc<Home>,
+        hold: Option<HoldGuard>,
+    ) -> Self {
+        let awaited = Awaited::new(admitted.prompt.message.clone(), admitted.prompt.wake);
+        Self { awaited, log: log.after(admitted.seq), session, home, hold }
+    }
+
+    /// The assistant's last message, once the work on the prompt has ended: made of the events that tell
+    /// so.
+    pub(crate) async fn answer(mut self, state: ApiState) -> Result<MessageView, ApiError> {
+        loop {
+            let event = match self.log.next().await? {
+                Step::Event(event) => event,
+                Step::Delta(_) => continue,
+                Step::Gone => {
+                    return Err(state.no_more_events());
+                }
+            };
+            let Some(ended) = self.awaited.note(&event) else { continue };
+            if self.hold.is_some() {
+                state.feeds().have_told(self.log.session(), event.seq).await;
+            }
+            return match ended {
+                Ended::With(row) => {
+                    // An assistant's message names its agent and model itself.
+                    let context = SessionContext {
+                        session: self.session,
+                        directory: self.home.directory.clone(),
+                        agent: state.settings().default_agent.clone(),
+                        model: state.settings().default_model.clone(),
+                    };
+                    Ok(as_stock(&context, message(&context, &row)))
+                }
+                Ended::Without(why) => Err(ApiError::Conflict(why)),
+            };
+        }
+    }
+}
+
+async fn follow(state: &ApiState, at: &SessionRef) -> Result<Cursor, ApiError> {
+    Cursor::join(state.hub(), state.store(), at.clone(), Want::Events).await
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{
+        DrainEnded, InputCancelled, InterruptRequested, ModelRef, PromptPromoted, TurnSettled,
+        TurnStarted, TurnUsage,
+    };
+
+    use super::*;
+
+    #[test]
+    fn only_a_released_client_is_one() {
+        let client = |agent: &str| {
+            let agent = HeaderValue::from_str(agent).expect("a header");
+            Client::of(&HeaderMap::from_iter([(USER_AGENT, agent)]))
+        };
+        assert_eq!(client("opencode/1.18.33"), Client::Released);
+        assert_eq!(client("my-opencode/1"), Client::Other);
+        assert_eq!(Client::of(&HeaderMap::new()), Client::Other);
+    }
+
+    fn awaited() -> Awaited {
+        Awaited::new("msg_u".parse().expect("an id"), true)
+    }
+
+    fn recorded(event: impl Into<SessionEvent>) -> RecordedEvent {
+        let id = "evt_a".parse().expect("an id");
+        RecordedEvent { seq: Seq(1), id, time: 1, claim: None, event: event.into() }
+    }
+
+    fn model() -> ModelRef {
+        ModelRef::new("p", "m")
+    }
+
+    fn promoted(message: &str) -> RecordedEvent {
+        recorded(PromptPromoted {
+            message: message.parse().expect("an id"),
+            parts: Vec::new(),
+            agent: "build".into(),
+            model: model(),
+            admitted: 0,
+            synthetic: None,
+        })
+    }
+
+    fn turn(message: &str) -> RecordedEvent {
+        recorded(TurnStarted {
+            turn: "trn_a".parse().expect("an id"),
+            message: message.parse().expect("an id"),
+            parent: "msg_u".parse().expect("an id"),
+            agent: "build".into(),
+            model: model(),
+            epoch: 1,
+            step: 1,
+            notice: None,
+        })
+    }
+
+    fn ended(outcome: DrainOutcome) -> RecordedEvent {
+        recorded(DrainEnded { outcome, error: None })
+    }
+
+    #[test]
+    fn the_answer_is_the_last_message_of_the_drain_that_promoted_the_prompt() {
+        let mut awaited = awaited();
+        for event in [turn("msg_0"), promoted("msg_u"), turn("msg_1"), turn("msg_2")] {
+            assert_eq!(awaited.note(&event), None);
+        }
+        let last = awaited.note(&ended(DrainOutcome::Completed));
+        assert!(matches!(last, Some(Ended::With(row)) if row.id.as_str() == "msg_2"));
+    }
+
+    #[test]
+    fn a_turn_that_was_lost_or_too_large_is_no_answer() {
+        let mut awaited = awaited();
+        awaited.note(&promoted("msg_u"));
+        awaited.note(&turn("msg_1"));
+        let lost = recorded(TurnSettled {
+            turn: "trn_a".parse().expect("an id"),
+            message: "msg_1".parse().expect("an id"),
+            outcome: TurnOutcome::Lost,
+            usage: TurnUsage::default(),
+            error: None,
+        });
+        assert_eq!(awaited.note(&lost), None);
+        assert!(matches!(awaited.note(&ended(DrainOutcome::Failed)), Some(Ended::Without(_))));
+    }
+
+    #[test]
+    fn a_drain_that_completes_leaves_an_awake_prompt_to_the_next() {
+        let mut awake = awaited();
+        for event in [ended(DrainOutcome::Completed), promoted("msg_u"), turn("msg_1")] {
+            assert_eq!(awake.note(&event), None);
+        }
+        assert!(matches!(awake.note(&ended(DrainOutcome::Completed)), Some(Ended::With(_))));
+        let mut stored = Awaited { awake: false, ..awaited() };
+        assert!(matches!(stored.note(&ended(DrainOutcome::Completed)), Some(Ended::Without(_))));
+    }
+
+    #[test]
+    fn a_cancelled_prompt_is_not_waited_for() {
+        let message = "msg_u".parse().expect("an id");
+        let cancelled = recorded(InputCancelled { message });
+        assert!(matches!(awaited().note(&cancelled), Some(Ended::Without(_))));
+    }
+
+    #[test]
+    fn a_parked_prompt_is_not_waited_for() {
+        let parked = recorded(InterruptRequested { target: InterruptTarget::Parked });
+        assert!(matches!(awaited().note(&parked), Some(Ended::Without(_))));
+        assert!(matches!(
+            awaited().note(&ended(DrainOutcome::Interrupted)),
+            Some(Ended::Without(_))
+        ));
+    }
+}

@@ -1,0 +1,93 @@
+//! What stock clients ask about the service before they begin.
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::catalog;
+use super::place::Named;
+use crate::ApiState;
+use crate::act::{ShownProvider, shown_models};
+use crate::error::ApiError;
+use crate::surface::extract::CanRead;
+use crate::view::ProjectView;
+
+pub(crate) async fn health(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
+    Json(json!({ "healthy": true, "version": state.settings().version }))
+}
+
+pub(crate) async fn config(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
+    let model = &state.settings().default_model;
+    Json(json!({
+        "model": format!("{}/{}", model.provider, model.model),
+        "default_agent": state.settings().default_agent,
+        "share": "disabled",
+        "autoupdate": false,
+    }))
+}
+
+/// The providers that are set up.
+pub(crate) async fn config_providers(
+    access: CanRead,
+    State(state): State<ApiState>,
+) -> Result<Json<Value>, ApiError> {
+    let shown = shown_models(&state, access.org).await?;
+    let connected: Vec<Value> = shown.connected().map(catalog::provider).collect();
+    Ok(Json(json!({ "providers": connected, "default": defaults(&state, shown.connected()) })))
+}
+
+/// All providers of the catalog.
+pub(crate) async fn providers(
+    access: CanRead,
+    State(state): State<ApiState>,
+) -> Result<Json<Value>, ApiError> {
+    let shown = shown_models(&state, access.org).await?;
+    let connected: Vec<&str> =
+        shown.connected().map(|provider| provider.entry.id.as_str()).collect();
+    let all: Vec<Value> = shown.providers.iter().map(catalog::provider).collect();
+    let default = defaults(&state, shown.providers.iter());
+    Ok(Json(json!({ "all": all, "default": default, "connected": connected })))
+}
+
+/// The model that a client begins with, by provider.
+fn defaults<'a>(state: &ApiState, of: impl Iterator<Item = &'a ShownProvider>) -> Value {
+    let default = &state.settings().default_model;
+    let model = |provider: &'a ShownProvider| {
+        let id = &provider.entry.id;
+        let model = if *id == default.provider {
+            default.model.as_str()
+        } else {
+            provider.default_model()?
+        };
+        Some((id.clone(), Value::from(model)))
+    };
+    of.filter_map(model).collect::<serde_json::Map<String, Value>>().into()
+}
+
+/// The directory that a request is about. The service's own folders are nobody's business.
+pub(crate) async fn path(
+    _: CanRead,
+    State(state): State<ApiState>,
+    named: Named,
+) -> Result<Json<Value>, ApiError> {
+    let directory = named.or_default(state.settings()).await?.directory;
+    Ok(Json(json!({
+        "home": "",
+        "state": "",
+        "config": "",
+        "worktree": directory,
+        "directory": directory,
+    })))
+}
+
+/// The project of the directory that a request is about; before its first session, one that has no id.
+pub(crate) async fn current_project(
+    access: CanRead,
+    State(state): State<ApiState>,
+    named: Named,
+) -> Result<Json<ProjectView>, ApiError> {
+    let worktree = named.or_default(state.settings()).await?.directory;
+    let projects = state.store().projects(access.org).await?;
+    let known = projects.into_iter().find(|project| project.worktree == worktree);
+    Ok(Json(known.map_or_else(|| ProjectView::unknown(worktree), Into::into)))
+}

@@ -1,0 +1,134 @@
+//! `/event` and `/global/event`: what happens in the organisation's sessions. Frames carry no ids, as
+//! stock clients know them: who needs every event uses a session's log.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use domain::{Clock, EventId, IdMint, Stamp};
+use futures::stream;
+use serde_json::{Value, json};
+use tasks::CancellationToken;
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+
+use super::place::Named;
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::follow::{StockFrame, sse_response};
+use crate::surface::extract::CanRead;
+
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
+
+/// Whose frames a client wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Of one directory, or of all.
+    Local,
+    /// Of all, each with its directory and project.
+    Global,
+}
+
+struct Listener {
+    /// Frames from before it listened, oldest first.
+    replayed: VecDeque<StockFrame>,
+    frames: broadcast::Receiver<StockFrame>,
+    directory: Option<String>,
+    reach: Reach,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    greeted: bool,
+}
+
+impl Listener {
+    async fn next(&mut self) -> Option<Bytes> {
+        if !self.greeted {
+            self.greeted = true;
+            return Some(self.own("server.connected"));
+        }
+        while let Some(frame) = self.replayed.pop_front() {
+            if let Some(bytes) = self.wanted(frame) {
+                return Some(bytes);
+            }
+        }
+        loop {
+            let received = tokio::select! {
+                () = self.stop.cancelled() => return None,
+                received = timeout(HEARTBEAT_EVERY, self.frames.recv()) => received,
+            };
+            match received {
+                Ok(Ok(frame)) => {
+                    if let Some(bytes) = self.wanted(frame) {
+                        return Some(bytes);
+                    }
+                }
+                // Too slow: the stream ends, rather than going on with a hole in it.
+                Ok(Err(_)) => return None,
+                Err(_) => return Some(self.own("server.heartbeat")),
+            }
+        }
+    }
+
+    fn wanted(&self, frame: StockFrame) -> Option<Bytes> {
+        match self.reach {
+            Reach::Global => Some(frame.global),
+            Reach::Local => {
+                let wanted = self.directory.as_deref();
+                wanted.is_none_or(|wanted| *wanted == *frame.directory).then_some(frame.local)
+            }
+        }
+    }
+
+    fn own(&self, kind: &str) -> Bytes {
+        let id = EventId::mint(&mut IdMint::after(Stamp::default(), self.clock.now_ms()));
+        let event: Value = json!({ "id": id, "type": kind, "properties": {} });
+        Bytes::from(match self.reach {
+            Reach::Local => format!("data: {event}\n\n"),
+            Reach::Global => format!("data: {}\n\n", json!({ "payload": event })),
+        })
+    }
+}
+
+async fn listen(
+    state: &ApiState,
+    access: CanRead,
+    directory: Option<String>,
+    reach: Reach,
+) -> Result<Response, ApiError> {
+    let share = state.streams().take(access.org.to_string())?;
+    let (replayed, frames) = state.feeds().subscribe(access.org).await?;
+    let listener = Listener {
+        replayed: replayed.into(),
+        frames,
+        directory,
+        reach,
+        clock: state.clock().clone(),
+        stop: state.feeds().streams_end(),
+        greeted: false,
+    };
+    Ok(sse_response(stream::unfold((listener, share), async |(mut listener, share)| {
+        let bytes = listener.next().await?;
+        Some((bytes, (listener, share)))
+    })))
+}
+
+/// The events of the directory that the request names, or of all.
+pub(crate) async fn show(
+    access: CanRead,
+    State(state): State<ApiState>,
+    named: Named,
+) -> Result<Response, ApiError> {
+    let directory = named.filter(state.settings()).await?;
+    listen(&state, access, directory, Reach::Local).await
+}
+
+/// The events of all directories, each with its own.
+pub(crate) async fn global(
+    access: CanRead,
+    State(state): State<ApiState>,
+) -> Result<Response, ApiError> {
+    listen(&state, access, None, Reach::Global).await
+}

@@ -1,0 +1,106 @@
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body as HttpBody;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::json;
+
+use super::answer::{Client, Held};
+use crate::ApiState;
+use crate::act::{AdmitRequest, admit, context, one, prompt_row, transcript};
+use crate::error::ApiError;
+use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
+use crate::surface::limit::{Limit, MAX_MESSAGES};
+use crate::text::id;
+use crate::view::{MessageView, as_stock, message};
+
+/// An answer that takes longer begins with white space, which JSON allows, so that no proxy on the way
+/// takes the connection for dead. From then on its status is 200.
+const SILENT_FOR: Duration = Duration::from_secs(10);
+
+pub(crate) async fn list(
+    access: CanRead,
+    _large: LargeRead,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Params(limit): Params<Limit>,
+) -> Result<Json<Vec<MessageView>>, ApiError> {
+    let row = state.store().session(access.org, id(&session)?).await?;
+    let messages = transcript(&state, &row, limit.within(MAX_MESSAGES, MAX_MESSAGES)).await?;
+    let context = context(&state, &row);
+    Ok(Json(messages.into_iter().map(|message| as_stock(&context, message)).collect()))
+}
+
+pub(crate) async fn show(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path((session, message)): Path<(String, String)>,
+) -> Result<Json<MessageView>, ApiError> {
+    let row = state.store().session(access.org, id(&session)?).await?;
+    let message = one(&state, &row, &message).await?;
+    Ok(Json(as_stock(&context(&state, &row), message)))
+}
+
+/// Admits a prompt and answers with the assistant message that ends the work on it. A client that goes
+/// away stops nothing.
+pub(crate) async fn post(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    headers: HeaderMap,
+    Body(request): Body<AdmitRequest>,
+) -> Result<Response, ApiError> {
+    let session = id(&session)?;
+    if request.no_reply.unwrap_or(false) {
+        let row = state.store().session(access.org, session).await?;
+        let admitted = admit(&state, access.org, row.at.session.clone(), request).await?;
+        let view = message(&context(&state, &row), &prompt_row(&admitted));
+        return Ok(Json(view).into_response());
+    }
+    let held = Held::admit(&state, access.org, session, request, Client::of(&headers)).await?;
+    let mut answer = Box::pin(held.answer(state));
+    match tokio::time::timeout(SILENT_FOR, &mut answer).await {
+        Ok(answered) => Ok(Json(answered?).into_response()),
+        Err(_) => Ok(slow(answer)),
+    }
+}
+
+/// White space while the answer is waited for, then the answer.
+fn slow(answer: impl Future<Output = Result<MessageView, ApiError>> + Send + 'static) -> Response {
+    let body = stream::unfold(Some(Box::pin(answer)), async |waiting| {
+        let mut waiting = waiting?;
+        let bytes = match tokio::time::timeout(SILENT_FOR, &mut waiting).await {
+            Err(_) => return Some((Ok(Bytes::from_static(b" ")), Some(waiting))),
+            Ok(Ok(view)) => serde_json::to_vec(&view).unwrap_or_default(),
+            Ok(Err(error)) => {
+                let failure = error.failure();
+                if let Some(cause) = &failure.cause {
+                    tracing::error!(error = %cause, "a held request failed");
+                }
+                let error =
+                    json!({ "name": "UnknownError", "data": { "message": failure.message } });
+                error.to_string().into_bytes()
+            }
+        };
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(bytes)), None))
+    });
+    let mut response = HttpBody::from_stream(body).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// Admits a prompt; what comes of it is told by the events.
+pub(crate) async fn post_async(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(session): Path<String>,
+    Body(request): Body<AdmitRequest>,
+) -> Result<StatusCode, ApiError> {
+    admit(&state, access.org, id(&session)?, request).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,80 @@
+//! Where a stock client's request is about: `?directory=`, else the header `x-opencode-directory`
+//! (percent-encoded).
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use serde::Deserialize;
+
+use crate::act::{Workspace, workspace};
+use crate::error::ApiError;
+use crate::settings::ApiSettings;
+use crate::surface::extract::Params;
+
+const HEADER: &str = "x-opencode-directory";
+
+/// The directory that a request names, decoded; `None` when it names none.
+pub(crate) struct Named(pub(crate) Option<String>);
+
+#[derive(Deserialize)]
+struct Query {
+    directory: Option<String>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Params(query) = Params::<Query>::from_request_parts(parts, state).await?;
+        let header = match parts.headers.get(HEADER) {
+            Some(value) => Some(percent_decode(value.as_bytes()).ok_or_else(|| {
+                ApiError::invalid("`x-opencode-directory` is a percent-encoded path")
+            })?),
+            None => None,
+        };
+        Ok(Self(query.directory.or(header).filter(|directory| !directory.is_empty())))
+    }
+}
+
+impl Named {
+    /// The workspace of a request that needs one: the directory named, else the service's default.
+    pub(crate) async fn or_default(&self, settings: &ApiSettings) -> Result<Workspace, ApiError> {
+        let default = settings.default_directory.as_deref().and_then(std::path::Path::to_str);
+        workspace(settings, self.0.as_deref().or(default)).await
+    }
+
+    /// The directory to filter by, as sessions have it; `None`: all of them.
+    pub(crate) async fn filter(&self, settings: &ApiSettings) -> Result<Option<String>, ApiError> {
+        match &self.0 {
+            Some(named) => Ok(Some(workspace(settings, Some(named)).await?.directory)),
+            None => Ok(None),
+        }
+    }
+}
+
+fn percent_decode(text: &[u8]) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter().copied();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+            let (high, low) = (digit()?, digit()?);
+            bytes.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_the_header_is_percent_encoded() {
+        assert_eq!(percent_decode(b"%2Ftmp%2Fa%20b").as_deref(), Some("/tmp/a b"));
+        assert_eq!(percent_decode(b"/plain").as_deref(), Some("/plain"));
+        assert_eq!(percent_decode(b"/%4"), None);
+        assert_eq!(percent_decode(b"/%ff"), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Stock clients ask for a compaction and wait for its end.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use domain::{
+    DrainOutcome, InterruptTarget, MessageId, RecordedEvent, SessionEvent, SideOutcome, TurnId,
+};
+
+use crate::ApiState;
+use crate::act::{CompactRequest, admit_compaction};
+use crate::error::ApiError;
+use crate::follow::{Cursor, Step, Want};
+use crate::surface::at::At;
+use crate::surface::extract::{Body, CanPrompt};
+
+/// What is known of a compaction that was asked for. Pure.
+#[derive(Debug)]
+struct Awaited {
+    input: MessageId,
+    turn: Option<TurnId>,
+    /// How the newest Compaction for it ended. Another one may follow at once: for the next piece of the conversation, or
+    /// with a smaller request.
+    ended: Option<Result<(), String>>,
+}
+
+impl Awaited {
+    /// How it ended, once it has: done, or why not.
+    fn note(&mut self, event: &RecordedEvent) -> Option<Result<(), String>> {
+        let not = |why: &str| Some(Err(why.to_owned()));
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only these say what became of it")]
+        match &event.event {
+            SessionEvent::CompactionStarted(started)
+                if started.input.as_ref() == Some(&self.input) =>
+            {
+                self.turn = Some(started.turn.clone());
+                self.ended = None;
+                None
+            }
+            SessionEvent::CompactionEnded(ended) if self.turn.as_ref() == Some(&ended.turn) => {
+                self.ended = match (ended.outcome, &ended.error) {
+                    (SideOutcome::Completed, _) => Some(Ok(())),
+                    (_, Some(error)) => not(&error.message),
+                    (SideOutcome::Failed, None) => not("the compaction failed"),
+                    (SideOutcome::Cancelled, None) => not("the compaction was cancelled"),
+                    (SideOutcome::Lost, None) => not("the compaction's worker died; ask again"),
+                };
+                None
+            }
+            // What stands between two Compactions of one request.
+            SessionEvent::EpochStarted(_) | SessionEvent::NoticeRecorded(_) => None,
+            _ if self.ended.is_some() => self.ended.take(),
+            SessionEvent::InputCancelled(cancelled) if cancelled.message == self.input => {
+                not("the compaction was cancelled")
+            }
+            SessionEvent::InterruptRequested(interrupt)
+                if interrupt.target == InterruptTarget::Parked && self.turn.is_none() =>
+            {
+                not("interrupted before the compaction began; it still waits")
+            }
+            // One that completes leaves what is awake to the next; others have spent the wakes before.
+            SessionEvent::DrainEnded(end) => match (end.outcome, &end.error) {
+                (DrainOutcome::Completed, _) => None,
+                (_, Some(error)) => not(&error.message),
+                (DrainOutcome::Interrupted | DrainOutcome::Failed, None) => {
+                    not("the work was stopped before the compaction began; it still waits")
+                }
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Compacts the session; held until that is done. Which model sums up is the session's business.
+pub(crate) async fn post(
+    access: CanPrompt,
+    State(state): State<ApiState>,
+    Path(at): Path<At>,
+    Body(_): Body<serde::de::IgnoredAny>,
+) -> Result<Json<bool>, ApiError> {
+    let row = at.find(&state, access.org).await?;
+    let (hub, store) = (state.hub(), state.store());
+    let log = Cursor::join(hub, store, row.at.clone(), Want::Events).await?;
+    let request = CompactRequest::default();
+    let admitted = admit_compaction(&state, &row, request).await?;
+    let mut log = log.after(admitted.seq);
+    let mut awaited = Awaited { input: admitted.control.message, turn: None, ended: None };
+    loop {
+        match log.next().await? {
+            Step::Event(event) => match awaited.note(&event) {
+                Some(Ok(())) => return Ok(Json(true)),
+                Some(Err(why)) => return Err(ApiError::Conflict(why)),
+                None => {}
+            },
+            Step::Delta(_) => {}
+            Step::Gone => {
+                return Err(state.no_more_events());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::{
+        CompactionEnded, CompactionReason, CompactionStarted, DrainEnded, InputCancelled,
+        InterruptRequested, ModelRef, Seq, TurnUsage,
+    };
+
+    use super::*;
+
+    fn recorded(event: impl Into<SessionEvent>) -> RecordedEvent {
+        let id = "evt_a".parse().expect("an id");
+        RecordedEvent { seq: Seq(1), id, time: 1, claim: None, event: event.into() }
+    }
+
+    fn awaited() -> Awaited {
+        Awaited { input: "msg_c".parse().expect("an id"), turn: None, ended: None }
+    }
+
+    fn started(input: &str, turn: &str) -> RecordedEvent {
+        recorded(CompactionStarted {
+            turn: turn.parse().expect("an id"),
+            message: "msg_k".parse().expect("an id"),
+            reason: CompactionReason::Manual,
+            input: Some(input.parse().expect("an id")),
+            continuing: false,
+            agent: "build".into(),
+            model: ModelRef::new("p", "m"),
+            epoch: 1,
+            prompt: String::new(),
+            keep_from: Seq(1),
+            cause: None,
+            scope: domain::SummaryScope::default(),
+        })
+    }
+
+    fn ended(turn: &str, outcome: SideOutcome) -> RecordedEvent {
+        recorded(CompactionEnded {
+            turn: turn.parse().expect("an id"),
+            message: "msg_k".parse().expect("an id"),
+            outcome,
+            checkpoint: None,
+            usage: TurnUsage::default(),
+            error: None,
+        })
+    }
+
+    #[test]
+    fn it_is_done_when_the_compaction_of_this_request_is() {
+        let mut awaited = awaited();
+        for event in [
+            started("msg_other", "trn_a"),
+            ended("trn_a", SideOutcome::Completed),
+            recorded(DrainEnded { outcome: DrainOutcome::Completed, error: None }),
+            started("msg_c", "trn_b"),
+        ] {
+            assert_eq!(awaited.note(&event), None);
+        }
+        assert_eq!(awaited.note(&ended("trn_b", SideOutcome::Completed)), None);
+        let over = recorded(DrainEnded { outcome: DrainOutcome::Completed, error: None });
+        assert_eq!(awaited.note(&over), Some(Ok(())));
+    }
+
+    #[test]
+    fn it_is_done_when_its_last_piece_is() {
+        let mut awaited = awaited();
+        for event in [
+            started("msg_c", "trn_a"),
+            ended("trn_a", SideOutcome::Failed),
+            started("msg_c", "trn_b"),
+            ended("trn_b", SideOutcome::Completed),
+            started("msg_c", "trn_c"),
+            ended("trn_c", SideOutcome::Completed),
+        ] {
+            assert_eq!(awaited.note(&event), None);
+        }
+        let over = recorded(DrainEnded { outcome: DrainOutcome::Completed, error: None });
+        assert_eq!(awaited.note(&over), Some(Ok(())));
+    }
+
+    #[test]
+    fn what_stops_it_before_its_end_is_told() {
+        let parked = recorded(InterruptRequested { target: InterruptTarget::Parked });
+        let cancelled = recorded(InputCancelled { message: "msg_c".parse().expect("an id") });
+        let over = recorded(DrainEnded { outcome: DrainOutcome::Interrupted, error: None });
+        for event in [parked, cancelled, over] {
+            assert!(matches!(awaited().note(&event), Some(Err(_))), "{event:?}");
+        }
+        let mut begun = awaited();
+        begun.note(&started("msg_c", "trn_b"));
+        assert_eq!(begun.note(&ended("trn_b", SideOutcome::Failed)), None);
+        let over = recorded(DrainEnded { outcome: DrainOutcome::Completed, error: None });
+        assert!(matches!(begun.note(&over), Some(Err(_))));
+    }
+}

@@ -1,0 +1,56 @@
+//! The table of routes, the router that is made of it, and what surrounds every request.
+
+mod native;
+mod route;
+mod scope;
+mod stock;
+mod wall;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
+use http::Method;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use self::route::Route;
+use self::scope::{authenticate, scope};
+use crate::ApiState;
+use crate::error::ApiError;
+use crate::surface::MAX_BODY_BYTES;
+
+fn table() -> Vec<Route> {
+    let mut routes = native::routes();
+    routes.extend(stock::routes());
+    routes
+}
+
+/// Every method and path that is served, path parameters in braces.
+#[must_use]
+pub fn route_table() -> Vec<(Method, &'static str)> {
+    table().into_iter().map(|route| (route.method, route.path)).collect()
+}
+
+/// The whole surface. A body has at most 1 MiB; every path wants a key but those of `exceptions.txt`,
+/// unknown ones too.
+pub fn router(state: ApiState) -> Router {
+    let mut router = Router::new();
+    for route in table() {
+        router = router.route(route.path, route.handler);
+    }
+    router
+        .fallback(async || ApiError::NotFound("this path was"))
+        .method_not_allowed_fallback(async || ApiError::Method)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn_with_state(state.clone(), authenticate))
+        .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
+            let message = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "a panic without a message".to_owned());
+            ApiError::internal(format!("a handler panicked: {message}")).into_response()
+        }))
+        .layer(from_fn_with_state(state.clone(), scope))
+        .with_state(state)
+}

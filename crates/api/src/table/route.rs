@@ -1,0 +1,33 @@
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use http::Method;
+
+use crate::ApiState;
+
+/// A line of the route table: the router is made of it, and the tests go through it.
+pub(crate) struct Route {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) handler: MethodRouter<ApiState>,
+}
+
+macro_rules! method {
+    ($name:ident, $method:ident) => {
+        pub(crate) fn $name<H, T>(path: &'static str, handler: H) -> Self
+        where
+            H: Handler<T, ApiState>,
+            T: 'static,
+        {
+            let handler = on(MethodFilter::$method, handler);
+            Self { method: Method::$method, path, handler }
+        }
+    };
+}
+
+impl Route {
+    method!(get, GET);
+    method!(post, POST);
+    method!(put, PUT);
+    method!(patch, PATCH);
+    method!(delete, DELETE);
+}

@@ -1,0 +1,157 @@
+//! What surrounds every request: its id, its span, its line in the log, and the body of its failure.
+
+use std::net::SocketAddr;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::json;
+use tracing::Instrument;
+
+use super::wall;
+use crate::ApiState;
+use crate::error::{ApiError, Failure};
+use crate::surface::Dialect;
+
+const REQUEST_ID: &str = "x-request-id";
+const MAX_REQUEST_ID: usize = 64;
+
+/// The paths that want no key: `exceptions.txt`, which only shrinks.
+const OPEN: &str = include_str!("exceptions.txt");
+
+/// The id of a request: the client's, if it is a plain word of at most 64 characters, else a random one.
+#[derive(Debug, Clone)]
+struct RequestId(String);
+
+impl RequestId {
+    fn of(headers: &HeaderMap) -> Self {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let given = headers
+            .get(REQUEST_ID)
+            .and_then(|value| value.to_str().ok())
+            .filter(|id| !id.is_empty() && id.len() <= MAX_REQUEST_ID && id.bytes().all(plain));
+        Self(given.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), str::to_owned))
+    }
+}
+
+/// Runs a request within its span. The log has its route (never its query, which may hold a key),
+/// status and duration; bodies are never logged.
+pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let id = RequestId::of(request.headers());
+    let dialect = Dialect::of(request.uri().path());
+    let method = request.method().clone();
+    let route =
+        request.extensions().get::<MatchedPath>().map_or("unknown", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!("request", request_id = %id.0, %method, route);
+    let is_browser = wall::is_browser(request.headers());
+    let began = state.clock().monotonic();
+    async move {
+        let mut response = next.run(request).await;
+        let took_ms = (state.clock().monotonic() - began).as_millis();
+        let status = response.status().as_u16();
+        if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+            match &failure.cause {
+                Some(cause) => tracing::error!(status, took_ms, error = %cause, "request failed"),
+                None => tracing::debug!(status, took_ms, code = failure.code, "request refused"),
+            }
+            response = render(&failure, dialect, &id, is_browser);
+        } else {
+            tracing::debug!(status, took_ms, "request answered");
+        }
+        if let Ok(value) = HeaderValue::from_str(&id.0) {
+            response.headers_mut().insert(REQUEST_ID, value);
+        }
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+fn render(failure: &Failure, dialect: Dialect, id: &RequestId, is_browser: bool) -> Response {
+    let mut body = match dialect {
+        Dialect::Native => json!({
+            "error": { "code": failure.code, "message": failure.message },
+            "request_id": id.0,
+        }),
+        Dialect::Stock => json!({
+            "name": stock_name(failure),
+            "data": { "message": failure.message },
+            "request_id": id.0,
+        }),
+    };
+    match (dialect, &failure.reason, &failure.busy) {
+        (Dialect::Native, Some(reason), _) => body["error"]["reason"] = json!(reason),
+        // Its clients look for the tag.
+        (Dialect::Stock, _, Some(session)) => {
+            body["_tag"] = json!("SessionBusyError");
+            body["sessionID"] = json!(session);
+            body["message"] = json!(failure.message);
+        }
+        _ => {}
+    }
+    let mut response = (failure.status, body.to_string()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // A browser would keep the key, and send it with the requests of any page.
+    if failure.status == StatusCode::UNAUTHORIZED && !is_browser {
+        let realm = HeaderValue::from_static(r#"Basic realm="Secure Area""#);
+        headers.insert(WWW_AUTHENTICATE, realm);
+    }
+    if matches!(failure.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// The released client's names, as far as it has them.
+fn stock_name(failure: &Failure) -> &'static str {
+    match failure.status {
+        StatusCode::NOT_FOUND => "NotFoundError",
+        StatusCode::UNAUTHORIZED => "Unauthorized",
+        StatusCode::FORBIDDEN => "Forbidden",
+        StatusCode::CONFLICT if failure.busy.is_some() => "SessionBusyError",
+        StatusCode::CONFLICT => "ConflictError",
+        status if status.is_client_error() => "BadRequest",
+        _ => "UnknownError",
+    }
+}
+
+/// Whether it is one that a browser's `EventSource` makes: that cannot send a header, so its key may be in the query.
+fn is_stream(request: &Request) -> bool {
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    request.method() == http::Method::GET && (path.ends_with("/event") || path.ends_with("/log"))
+}
+
+/// Lets a request in when it carries a valid key, or wants none; what it proved goes with it.
+pub(crate) async fn authenticate(
+    State(state): State<ApiState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Err(barred) = wall::check(request.method(), request.headers()) {
+        return barred.into_response();
+    }
+    let path = request.uri().path();
+    if !OPEN.lines().any(|open| open == path) {
+        let query = request.uri().query().filter(|_| is_stream(&request));
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+        let proved = state.authenticator().authenticate(request.headers(), query, peer);
+        match proved.await {
+            Ok(access) => {
+                request.extensions_mut().insert(access);
+            }
+            Err(_) if wall::is_foreign_name(request.headers()) => {
+                return ApiError::Barred {
+                    status: StatusCode::MISDIRECTED_REQUEST,
+                    code: "MISDIRECTED",
+                    message: "the service is not called so: open it by its address, or by localhost",
+                }
+                .into_response();
+            }
+            Err(error) => return ApiError::from(error).into_response(),
+        }
+    }
+    next.run(request).await
+}
