@@ -1,4 +1,4 @@
-//! The verbs that handlers share: each is done here once, whatever the dialect of the request.
+//! The verbs that handlers share, whatever the dialect of the request.
 
 mod admit;
 mod announce;

@@ -1,4 +1,4 @@
-//! Which changes of files count for a session, as its rows have them.
+//! Reads which changes of files count for a session.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,8 @@ use store::{ChangeRow, SessionRow, Store};
 use crate::error::ApiError;
 use crate::view::{DiffView, SummaryView};
 
-/// How much sessions of one organisation changed, counted step by step; none of one that changed nothing.
+/// Returns how much each session of one organisation changed, counted step by step. Sessions without changes are left
+/// out.
 pub(crate) async fn summaries(
     store: &Store,
     rows: &[SessionRow],
@@ -27,7 +28,7 @@ pub(crate) async fn summaries(
     Ok(summed.collect())
 }
 
-/// The changes that calls of the session made, without those that a staged Revert has taken back.
+/// Returns the changes that calls of the session made, without those that a staged Revert has taken back.
 pub(crate) async fn changes(
     store: &Store,
     row: &SessionRow,
@@ -39,7 +40,7 @@ pub(crate) async fn changes(
     Ok(changes)
 }
 
-/// Whether no staged Revert has taken back what the session did there.
+/// Returns whether a change at `seq` still stands: no staged Revert has taken it back.
 fn is_shown(row: &SessionRow, seq: Seq) -> bool {
     row.revert.as_ref().is_none_or(|staged| seq < staged.from)
 }

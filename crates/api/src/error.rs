@@ -10,65 +10,65 @@ use store::StoreError;
 
 type Cause = Box<dyn Error + Send + Sync>;
 
-/// Why a request was not answered as asked. What it says is for the client; a cause is only logged.
+/// The reason why a request failed. Its message is for the client; a cause is only logged.
 ///
-/// It becomes a body where the request id and the dialect are known: see `table/scope.rs`.
+/// The middleware in `table/scope.rs` turns it into a body, because that knows the request id and the dialect.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// Malformed body, path, query or header, and what to do about it.
+    /// Malformed body, path, query or header. The message says what to do.
     #[error("{0}")]
     Invalid(String),
-    /// No usable key.
+    /// No valid key.
     #[error("{0}")]
     Unauthenticated(String),
-    /// The key may not do this.
+    /// The key lacks this scope.
     #[error("the API key lacks the scope `{0}`")]
     Forbidden(&'static str),
-    /// Not there, or another organisation's.
+    /// Does not exist, or belongs to another organisation.
     #[error("{0} not found")]
     NotFound(&'static str),
-    /// The path is there, the method is not.
+    /// The path exists, but not with this method.
     #[error("this path does not take this method")]
     Method,
-    /// The id names something else.
+    /// The id belongs to something else.
     #[error("{0}")]
     Conflict(String),
-    /// The session has work, and what was asked for wants it idle.
+    /// The session has work, and the request needs it to be idle.
     #[error("the session is busy: interrupt it, or wait until it is idle")]
     Busy(SessionId),
-    /// The session cannot do it as it is; the code has a page in `docs/errors/`.
+    /// The session's state does not allow it. The code has a page in `docs/errors/`.
     #[error("{}", .0.message)]
     Refused(SessionError),
-    /// The body names what there is not; the code has a page in `docs/errors/`.
+    /// The body names something that does not exist. The code has a page in `docs/errors/`.
     #[error("{}", .0.message)]
     NoSuch(SessionError),
     /// The body is too large.
     #[error("{0}")]
     TooLarge(String),
-    /// It is not let in, whoever's it is, or not now.
+    /// Refused before it was authenticated or because of a limit.
     #[error("{message}")]
     Barred {
         /// 403, 415, 421 or 429.
         status: StatusCode,
-        /// For programs.
+        /// A code for programs.
         code: &'static str,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         message: &'static str,
     },
-    /// Not now: ask again.
+    /// A temporary failure; the client should retry.
     #[error("{message}")]
     Unavailable {
-        /// What is the matter.
+        /// The reason, for the client.
         message: &'static str,
-        /// For the log.
+        /// The cause, for the log.
         cause: Option<Cause>,
     },
-    /// Our fault.
+    /// A fault of the service.
     #[error("an internal error; tell the operator the request id")]
     Internal(Cause),
 }
 
-/// What a client is told.
+/// The content of an error response.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
@@ -78,7 +78,7 @@ pub(crate) struct Failure {
     /// The session that is busy.
     pub(crate) busy: Option<SessionId>,
     pub(crate) message: String,
-    /// For the log, once.
+    /// The cause, for the log. It is logged once.
     pub(crate) cause: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl ApiError {
         Self::Invalid(message.to_string())
     }
 
-    /// A fork is to have a copy of files that no snapshot has.
+    /// The error of a fork that needs a copy of files which no snapshot has.
     pub(crate) fn not_captured() -> Self {
         Self::Refused(SessionError {
             code: "workspace.not_captured".to_owned(),
@@ -97,7 +97,7 @@ impl ApiError {
         })
     }
 
-    /// The same, of the files as they were before the session's first snapshot.
+    /// The same error for files before the session's first snapshot.
     pub(crate) fn not_captured_then() -> Self {
         Self::Refused(SessionError {
             code: "workspace.not_captured".to_owned(),
@@ -107,7 +107,7 @@ impl ApiError {
         })
     }
 
-    /// What a control could not do.
+    /// The error for a control that could not be carried out.
     pub(crate) fn refused(error: SessionError, session: &SessionId) -> Self {
         match error.code.as_str() {
             "session.busy" => Self::Busy(session.clone()),
@@ -171,7 +171,7 @@ impl ApiError {
     }
 }
 
-/// An error and what it came from, in one line. Some errors say their causes themselves: none is said twice.
+/// Returns an error and its causes in one line. Skips a cause whose text an outer error already contains.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -187,7 +187,7 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
 }
 
 impl From<StoreError> for ApiError {
-    /// No wildcard arm: a new store error must be given a status here, or we do not compile.
+    /// There is no wildcard arm, so a new store error does not compile until it has a status here.
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NotFound => Self::NotFound("what the path names was"),

@@ -1,4 +1,4 @@
-//! Following a session: what is committed, in order and without a gap, and live text between commits.
+//! Streams of a session: its commits in order and without a gap, and live text between commits.
 //!
 //! ```text
 //! hints ─┐                      ┌─▶ stream of one client (catches up from Postgres, then joins)
@@ -6,11 +6,10 @@
 //!   own ─┘   (one per gateway)  └─▶ held requests (events alone)
 //! ```
 //!
-//! Invariant: a reader subscribes to hints, then reads Postgres, then trusts hints; with all of them lost
-//! the tick finds every commit within a second (I5). What this gateway has committed itself needs no read
-//! when it is the very next of the log, proved under the lock under which events are sent; else it is read
-//! like any other. A slow client is cut with an explicit `resync`,
-//! never skipped ahead.
+//! Invariant: a reader subscribes to hints, then reads Postgres, then relies on hints. If all hints are lost, the
+//! tick still finds every commit within a second (I5). A commit of this gateway needs no read if it is the very next
+//! of the log; that is proved under the lock under which events are sent. Any other commit is read. A slow client is
+//! cut off with an explicit `resync`; its stream never skips an event.
 
 mod cursor;
 mod followed;

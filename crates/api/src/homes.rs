@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use domain::{LocationId, OrgId, ProjectId, SessionId};
 use store::SessionRow;
 
-/// Sessions remembered; beyond it, all are forgotten and learnt anew.
+/// The most sessions to remember. Beyond that, all are forgotten and learnt again.
 const MAX_HOMES: usize = 100_000;
 
-/// Where a session is, until it moves.
+/// The Location of a session, until it moves.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) project: ProjectId,
@@ -16,8 +16,8 @@ pub(crate) struct Home {
     pub(crate) directory: String,
 }
 
-/// Where sessions are: it saves admission a query. May be stale, since a session can move, or be deleted and
-/// created anew elsewhere: only for what the next statement would find out, as admission does.
+/// A cache of sessions' homes, which saves admission a query. An entry may be stale, since a session can move, or be
+/// deleted and created again elsewhere. Only use it where the next statement notices that, as admission does.
 #[derive(Default)]
 pub(crate) struct Homes {
     known: Mutex<HashMap<(OrgId, SessionId), Arc<Home>>>,
@@ -44,7 +44,7 @@ impl Homes {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(OrgId, SessionId), Arc<Home>>> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,9 +6,9 @@
 //!                                     └──▶ waker ──hint──▶ worker           └─▶ follow hub ─SSE─▶ clients
 //! ```
 //!
-//! Invariants: no handler reads a row without the tenant that its key has proved; a hint is sent after its
-//! commit and may be lost; a public body never carries an internal cause. Stateless: what is kept here
-//! (holders, followed sessions, keys) can be lost at any moment at the cost of latency.
+//! Invariants: no handler reads a row without the tenant that its key has proved; a hint is sent after its commit and
+//! may be lost; a public body never carries an internal cause. The gateway is stateless: it can lose its caches
+//! (holders, followed sessions, keys) at any moment, which costs only latency.
 //! Absent on purpose: SQL (`store`), turns (`session`), binding and shutdown (`gateway`).
 
 mod act;

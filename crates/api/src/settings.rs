@@ -6,30 +6,30 @@ use std::time::Duration;
 use catalog::Feed;
 use domain::ModelRef;
 
-/// How the API answers.
+/// The settings of the API.
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
-    /// Whether a session may run in a directory of the machine. Only for a service on loopback.
+    /// Whether a session may run in a directory of this machine. Only for a service on loopback.
     pub allow_local_paths: bool,
-    /// Where a stock client's session runs when it names no directory; `None`: a managed workspace.
+    /// The directory of a stock client's session that names none; `None` means a managed workspace.
     pub default_directory: Option<PathBuf>,
-    /// The model of a session that has chosen none.
+    /// The model of a session that has not chosen one.
     pub default_model: ModelRef,
-    /// The agent of a session that has chosen none.
+    /// The agent of a session that has not chosen one.
     pub default_agent: String,
-    /// Our version, as clients are told.
+    /// Our version, shown to clients.
     pub version: String,
-    /// Whether answers come from the simulated model; clients are told.
+    /// Whether the simulated model answers, shown to clients.
     pub simulated: bool,
-    /// How long a request waits for its Revert or Move; the control stays where it is.
+    /// How long a request waits for its Revert or Move. After that the control stays in the inbox.
     pub hold: Duration,
 }
 
 /// The models that a gateway lists.
 #[derive(Debug, Clone, Default)]
 pub struct ModelList {
-    /// The catalog; none: only the default model is listed.
+    /// The catalog; without one, only the default model is listed.
     pub catalog: Option<Arc<Feed>>,
-    /// The names of the variables that the environment has for providers, for all organisations: keys, accounts, regions.
+    /// Names of the environment's variables for providers, for all organisations: keys, accounts, regions.
     pub keys: BTreeSet<String>,
 }

@@ -1,4 +1,4 @@
-//! What there is only so much of, and how much of it one organisation or key may hold.
+//! Scarce resources, and the share of them that one organisation or key may hold.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +9,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 
-/// Streams of one gateway, and of one organisation there.
+/// The most streams of one gateway, and of one organisation there.
 const STREAMS: usize = 10_000;
 const STREAMS_OF_ORG: usize = 5_000;
-/// Large answers that one key has made at once; more wait for one of them.
+/// The most large answers that one key may have in progress; further requests wait.
 const LARGE_READS_OF_KEY: usize = 4;
 /// How long such a request waits.
 const WAIT: Duration = Duration::from_secs(20);
-/// Keys that are remembered although they read nothing.
+/// The number of keys after which idle ones are forgotten.
 const IDLE_KEYS: usize = 1_000;
 
-/// Things that are counted, by who holds them.
+/// A counter of held places, by holder.
 pub(crate) struct Shares {
     most: usize,
     most_each: usize,
     held: Mutex<(usize, HashMap<String, usize>)>,
 }
 
-/// One of them, until it is dropped.
+/// One place, held until it is dropped.
 pub(crate) struct Share {
     shares: Arc<Shares>,
     who: String,
@@ -37,13 +37,15 @@ impl Shares {
         Arc::new(Self { most, most_each, held: Mutex::default() })
     }
 
-    /// Those of streams.
+    /// Returns the counter for streams.
     pub(crate) fn of_streams() -> Arc<Self> {
         Self::new(STREAMS, STREAMS_OF_ORG)
     }
 
+    /// Takes a place.
+    ///
     /// # Errors
-    /// 429: it holds as many as it may; 503: there are no more.
+    /// 429 when the holder has as many as it may; 503 when no place is left.
     pub(crate) fn take(self: &Arc<Self>, who: String) -> Result<Share, ApiError> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (total, by_who) = &mut *held;
@@ -77,15 +79,15 @@ impl Drop for Share {
     }
 }
 
-/// Bounds the large answers that are in memory at once, for each key.
+/// A limit on the large answers that each key has in memory.
 #[derive(Default)]
 pub(crate) struct LargeReads(Mutex<HashMap<String, Arc<Semaphore>>>);
 
 impl LargeReads {
-    /// Waits until the key may read one more. The answer is in memory for as long as the permit is held.
+    /// Waits until the key may read one more. Hold the permit for as long as the answer is in memory.
     ///
     /// # Errors
-    /// 429 when the others take too long.
+    /// 429 when the other reads take too long.
     pub(crate) async fn enter(&self, key: &str) -> Result<OwnedSemaphorePermit, ApiError> {
         self.enter_within(key, WAIT).await
     }
@@ -120,7 +122,7 @@ fn too_many(message: &'static str) -> ApiError {
 mod tests {
     use super::*;
 
-    // Finding security 12: one key filled what all organisations share.
+    // Finding security 12: one key used up a limit that all organisations share.
     #[test]
     fn one_organisation_leaves_room_for_others() {
         let shares = Shares::new(5, 3);
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!((held.0, held.1.len()), (0, 0));
     }
 
-    // Finding security 11: parallel reads of large logs had half a gigabyte each in memory.
+    // Finding security 11: parallel reads of large logs used half a gigabyte each.
     #[tokio::test]
     async fn a_key_reads_so_much_at_once_and_others_go_on() {
         let reads = LargeReads::default();

@@ -18,29 +18,29 @@ use crate::settings::{ApiSettings, ModelList};
 use crate::shares::{LargeReads, Shares};
 use crate::wake::Waker;
 
-/// What the API is made of.
+/// The parts of the API.
 pub struct ApiParts {
-    /// The truth.
+    /// The database.
     pub store: Store,
-    /// Hints to workers, and from them.
+    /// Hints to and from workers.
     pub signals: Arc<dyn Signals>,
-    /// Who runs what.
+    /// The assignment of Locations to workers.
     pub placement: Arc<dyn Placement>,
-    /// Where workers keep snapshots of files, if this gateway sees that: diffs are made of rows alone without.
+    /// The workers' snapshots of files, if this gateway can read them. Without them, diffs come from rows alone.
     pub blobs: Option<Blobs>,
-    /// What organisations prove themselves to model providers with.
+    /// Organisations' credentials at model providers.
     pub credentials: Credentials,
-    /// Which models are listed.
+    /// The models to list.
     pub models: ModelList,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Owns what runs beside the requests: readers of followed sessions, placements.
+    /// Owner of the background tasks: readers of followed sessions, requests to placement.
     pub tasks: TaskGroup,
-    /// How it answers.
+    /// The settings.
     pub settings: ApiSettings,
 }
 
-/// What handlers share. Cheap to clone.
+/// The state that handlers share. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiState {
     shared: Arc<Shared>,
@@ -65,7 +65,7 @@ struct Shared {
 }
 
 impl ApiState {
-    /// Starts what runs beside the requests; it ends with `parts.tasks`.
+    /// Starts the background tasks, which end with `parts.tasks`.
     #[must_use]
     pub fn start(parts: ApiParts) -> Self {
         let ApiParts {
@@ -85,7 +85,7 @@ impl ApiState {
         let authenticator = Authenticator::new(store.clone(), clock.clone());
         let serving = AtomicBool::new(true);
         let homes = Homes::default();
-        // Those that workers have: there are no others yet.
+        // Workers have the same agents; no others exist yet.
         let agents = Agents::default();
         Self {
             shared: Arc::new(Shared {
@@ -108,18 +108,18 @@ impl ApiState {
         }
     }
 
-    /// Makes `/readyz` answer 503 from now on, so that load balancers stop sending requests. What is
-    /// sent is still served.
+    /// Makes `/readyz` answer 503 from now on, so that load balancers stop sending requests. Requests that still
+    /// arrive are served.
     pub fn stop_being_ready(&self) {
         self.shared.serving.store(false, Ordering::Release);
     }
 
-    /// Ends every stream, telling its client to come back (to another gateway) within two seconds.
+    /// Ends every stream. Each client is told to reconnect within two seconds, to another gateway.
     pub fn end_streams(&self) {
         self.shared.hub.end_streams();
     }
 
-    /// Why a session that was followed has no more events for its follower.
+    /// Returns the error for a follower whose session has no more events.
     pub(crate) fn no_more_events(&self) -> ApiError {
         if self.is_serving() {
             return ApiError::NotFound("the session was deleted meanwhile: it was");

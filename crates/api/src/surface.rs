@@ -1,4 +1,4 @@
-//! Handlers: what a request may do, its parts parsed, one verb of `act` or one call of the store, the answer in its shape.
+//! Handlers. Each proves the permission, parses the request, calls one verb of `act` or the store, and answers.
 
 pub(crate) mod native;
 pub(crate) mod stock;

@@ -1,4 +1,4 @@
-//! The table of routes, the router that is made of it, and what surrounds every request.
+//! The table of routes, the router that is built from it, and the middleware around every request.
 
 mod native;
 mod route;
@@ -25,14 +25,14 @@ fn table() -> Vec<Route> {
     routes
 }
 
-/// Every method and path that is served, path parameters in braces.
+/// Returns every method and path, with path parameters in braces.
 #[must_use]
 pub fn route_table() -> Vec<(Method, &'static str)> {
     table().into_iter().map(|route| (route.method, route.path)).collect()
 }
 
-/// The whole surface. A body has at most 1 MiB; every path wants a key but those of `exceptions.txt`,
-/// unknown ones too.
+/// Builds the router. A body has at most 1 MiB. Every path needs a key except those in `exceptions.txt`; that
+/// includes unknown paths.
 pub fn router(state: ApiState) -> Router {
     let mut router = Router::new();
     for route in table() {

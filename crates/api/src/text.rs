@@ -1,4 +1,4 @@
-//! Text that clients send: ids parsed, control characters dropped, lengths bounded.
+//! Parses ids, and cleans and shortens other text that clients send.
 
 use std::str::FromStr;
 
@@ -6,17 +6,17 @@ use domain::IdError;
 
 use crate::error::ApiError;
 
-/// An id out of a path.
+/// Parses an id from a path.
 pub(crate) fn id<T: FromStr<Err = IdError>>(text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|error| ApiError::Invalid(format!("`{}`: {error}", shown(text))))
 }
 
-/// At most 80 characters of what a client sent, to show it what was not understood.
+/// Returns at most 80 characters of a client's text, without control characters, for an error message.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
-/// `text` as Postgres can hold it.
+/// Returns `text` without the NUL characters that Postgres refuses.
 pub(crate) fn plain(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }

@@ -1,4 +1,4 @@
-//! The shapes in which sessions and messages are shown: `{ info, parts }`, as stock clients know them.
+//! The shapes in which sessions and messages are shown: `{ info, parts }`, as stock clients expect.
 
 mod call;
 mod draft;

@@ -1,4 +1,4 @@
-//! Hints to the worker that holds a Location: wake, interrupt, resync. All of them may be lost.
+//! Hints to the worker that holds a Location: wake, interrupt, resync. Any of them may be lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,18 +10,18 @@ use signals::{Hint, SessionHint, Signals, Topic, WorkerHint};
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 
 const PLACE: TaskKind = TaskKind::new("place a Location", OnError::Log, OnCancel::Abort);
-/// How long a holder is believed without asking placement.
+/// How long a known holder is trusted without asking placement.
 const TRUSTED_FOR: Duration = Duration::from_secs(2);
-/// How long a holder is hinted at all; beyond it, only placement is asked.
+/// How long a known holder still gets hints. After that only placement is asked.
 const KEPT_FOR: Duration = Duration::from_secs(10);
-/// Locations remembered; when there are more, those that have run out go, then all.
+/// The most Locations to remember. At the bound, expired ones are dropped, and if that is not enough, all.
 const MAX_HOLDERS: usize = 50_000;
-/// Placements asked at once; what is beyond is found by placement's own sweep.
+/// The most requests to placement at a time. Placement's own sweep finds the rest.
 const MAX_ASKED: usize = 256;
-/// Hints that wait for one placement.
+/// The most hints that wait for one request to placement.
 const MAX_WAITING: usize = 64;
 
-/// Sends hints to holders, and asks placement who they are, beside the request.
+/// Sends hints to holders, and asks placement for unknown ones in the background.
 pub(crate) struct Waker {
     signals: Arc<dyn Signals>,
     placement: Arc<dyn Placement>,
@@ -33,7 +33,7 @@ pub(crate) struct Waker {
 #[derive(Default)]
 struct Known {
     holders: HashMap<LocationRef, (Incarnation, Duration)>,
-    /// Placements under way, with the hints to send once the holder is known.
+    /// Requests to placement in progress, with the hints to send to the holder.
     asked: HashMap<LocationRef, Vec<WorkerHint>>,
 }
 
@@ -47,22 +47,22 @@ impl Waker {
         Arc::new(Self { signals, placement, clock, tasks, known: Mutex::default() })
     }
 
-    /// A session has work. Returns at once.
+    /// Hints that a session has work. Returns at once.
     pub(crate) fn wake(self: &Arc<Self>, session: SessionRef) {
         self.send(WorkerHint::Wake { session: session.clone() }, session);
     }
 
-    /// A session has an interrupt. Returns at once.
+    /// Hints that a session has an interrupt. Returns at once.
     pub(crate) fn interrupt(self: &Arc<Self>, session: SessionRef) {
         self.send(WorkerHint::Interrupt { session: session.clone() }, session);
     }
 
-    /// Someone follows a session and lacks text. Returns at once.
+    /// Hints that a follower of the session lacks text. Returns at once.
     pub(crate) fn resync(self: &Arc<Self>, session: SessionRef) {
         self.send(WorkerHint::Resync { session: session.clone() }, session);
     }
 
-    /// The log of a session reaches to `seq`: for its followers, here and elsewhere.
+    /// Tells followers on all gateways that a session's log now reaches `seq`.
     pub(crate) fn committed(&self, at: &SessionRef, seq: Seq) {
         let topic = Topic::Session(at.org, at.session.clone());
         self.signals.publish(&topic, Hint::Session(SessionHint::Committed { seq, ends: true }));
@@ -84,8 +84,8 @@ impl Waker {
         }
     }
 
-    /// Asks placement in the background; it leases the Location if nobody holds it, and forwards the
-    /// session's wake. Then the hints go to whom it names.
+    /// Asks placement in the background, then sends the hints to the holder that it names. Placement leases the
+    /// Location if nobody holds it, and forwards the session's wake.
     fn ask(self: &Arc<Self>, location: LocationRef, session: SessionRef, hint: WorkerHint) {
         {
             let mut known = self.lock();
@@ -102,7 +102,7 @@ impl Waker {
         }
         let waker = self.clone();
         self.tasks.spawn(PLACE, async move {
-            let asked = waker.clock.monotonic(); // from before the request: never believed too long
+            let asked = waker.clock.monotonic(); // taken before the request, so that the answer is never trusted too long
             let request =
                 PlaceRequest { location: location.clone(), session: Some(session.session) };
             let answer = waker.placement.place(request).await;
@@ -120,7 +120,7 @@ impl Waker {
                 Err(error) => {
                     known.holders.remove(&location);
                     drop(known);
-                    // The work is durable and *ready*: placement's sweep finds it.
+                    // The work is durable and *ready*, so placement's sweep finds it.
                     tracing::warn!(%error, location = %location.location, "not placed yet");
                 }
             }
@@ -129,7 +129,7 @@ impl Waker {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // No code of others runs under this lock; a poisoned cache is still a right one.
+        // No foreign code runs under this lock, and a poisoned cache is still correct.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! From what a client sends to an admitted prompt: one store call, then hints.
+//! Turns a client's request into an admitted prompt: one call of the store, then hints.
 
 use domain::{
     Delivery, IdMint, MessageId, ModelRef, OrgId, PartId, PromptAdmitted, PromptPart, SessionId,
@@ -14,13 +14,13 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::{id, plain, shown};
 
-/// The largest prompt, all its texts together.
+/// The most bytes that all texts of a prompt may have together.
 const MAX_PROMPT_BYTES: usize = 512 * 1024;
 const MAX_PARTS: usize = 100;
-/// How far a client's clock may be ahead of ours, by the ids that it mints.
+/// How far a client's clock may be ahead of ours. The ids that it mints carry its time.
 const MAX_AHEAD_MS: TimestampMs = 60_000;
 
-/// A prompt as clients send it. Fields of stock clients that mean nothing here are passed over.
+/// A prompt as clients send it. Unknown fields of stock clients are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct AdmitRequest {
     #[serde(rename = "messageID", alias = "id")]
@@ -31,12 +31,12 @@ pub(crate) struct AdmitRequest {
     delivery: Option<Delivery>,
     agent: Option<String>,
     model: Option<ModelRequest>,
-    /// Of the model; without one, of the session's.
+    /// A variant of `model`, or of the session's model if there is no `model`.
     variant: Option<String>,
     resume: Option<bool>,
     #[serde(rename = "noReply")]
     pub(crate) no_reply: Option<bool>,
-    /// Set when no user wrote it: what it is, for people. Not a field of a prompt.
+    /// A description for people, set when no user wrote the prompt. Not a field of the request.
     #[serde(skip)]
     pub(crate) synthetic: Option<String>,
 }
@@ -45,12 +45,12 @@ pub(crate) struct AdmitRequest {
 struct PartRequest {
     r#type: String,
     text: Option<String>,
-    /// Clients may number their parts; we give ids of our own.
+    /// Ignored: clients may number their parts, but we mint the ids.
     #[serde(rename = "id")]
     _id: Option<serde::de::IgnoredAny>,
 }
 
-/// What tells an exact retry from another prompt: what the client sent, without what we add.
+/// The content that distinguishes an exact retry from another prompt: only the client's fields, not ours.
 #[derive(Serialize)]
 struct Digested<'a> {
     texts: &'a [String],
@@ -63,13 +63,13 @@ struct Digested<'a> {
 }
 
 impl AdmitRequest {
-    /// Whether it names a variant, and leaves the model to its session.
+    /// Returns whether the request names a variant but no model.
     fn varies_alone(&self) -> bool {
         self.model.is_none() && self.variant.as_deref().is_some_and(|name| !name.is_empty())
     }
 
-    /// The prompt to admit, with the ids that it keeps on every retry of the statement. `current`: the session's model, for
-    /// a variant without one.
+    /// Returns the prompt to admit. Its ids stay the same when the statement is retried. `current` is the session's
+    /// model, used for a variant without a model.
     fn into_prompt(
         self,
         now: TimestampMs,
@@ -117,7 +117,8 @@ impl AdmitRequest {
     }
 }
 
-/// Refuses an id whose time is more ahead of ours than clocks differ: the ids after it would have to be too.
+/// Refuses an id whose time is further ahead of ours than clocks differ. Every later id of the session would have to
+/// be ahead too.
 pub(super) fn ahead_of_us(message: &MessageId, now: TimestampMs) -> Result<(), ApiError> {
     match message.stamp(now) {
         Some(stamp) if stamp.millis() > now + MAX_AHEAD_MS => Err(ApiError::invalid(
@@ -156,7 +157,7 @@ fn texts(parts: &[PartRequest], text: Option<&str>) -> Result<Vec<String>, ApiEr
     Ok(texts)
 }
 
-/// Admits a prompt; when this returns, it is never lost. Who runs it is hinted at beside the answer.
+/// Admits a prompt. Once this returns, the prompt cannot be lost. Its worker gets a hint in parallel to the answer.
 pub(crate) async fn admit(
     state: &ApiState,
     org: OrgId,
@@ -181,7 +182,7 @@ pub(crate) async fn admit(
         other => other?,
     };
     let at = SessionRef { org, location: admitted.location.clone(), session };
-    // Before the hint, which then tells our own reader nothing new.
+    // Sent before the hint, so that the hint is no news to our own reader.
     state.hub().offer(&at, || admitted.recorded());
     if admitted.prompt.wake {
         state.waker().wake(at.clone());
@@ -293,7 +294,7 @@ mod tests {
         assert_ne!(plain, high);
         let fields = r#"{"text":"x","model":{"provider":"p","model":"m","variant":"high"}}"#;
         assert_eq!(digest(fields), high);
-        // Of the session, whatever its model is by then.
+        // The digest does not depend on the session's model.
         let alone = r#"{"text":"x","variant":"high"}"#;
         let later = request(alone).into_prompt(NOW, "own", None, &Agents::default());
         assert_eq!(digest(alone), later.expect("a prompt").digest);

@@ -2,7 +2,7 @@ use domain::SessionRef;
 
 use crate::ApiState;
 
-/// Tells of a change of a session's log: its followers here and elsewhere, and its worker if it is to run.
+/// Announces a change of a session's log to its followers on all gateways, and wakes its worker if `wake` is set.
 pub(crate) fn announce(state: &ApiState, at: &SessionRef, seq: domain::Seq, wake: bool) {
     if wake {
         state.waker().wake(at.clone());

@@ -1,4 +1,4 @@
-//! Rows whose blob is missing (I14), where this gateway sees the blobs.
+//! Finds rows whose blob is missing (I14), if this gateway can read the blobs.
 
 use blobs::{BlobError, BlobKey, Blobs};
 use domain::OrgId;
@@ -8,15 +8,15 @@ use store::{BlobUse, NamedBlob, Violation};
 use crate::ApiState;
 use crate::error::ApiError;
 
-/// Rows that are read at once.
+/// Rows in one read.
 const PAGE: i64 = 1_000;
-/// Blobs that are looked for at the same time.
+/// Blobs looked up at the same time.
 const PARALLEL: usize = 32;
 
-/// At most `most` of an organisation's rows that name a blob which is not there.
+/// Returns at most `most` rows of an organisation that name a missing blob.
 ///
 /// # Errors
-/// 400 when this gateway sees no blobs.
+/// 400 when this gateway cannot read the blobs.
 pub(crate) async fn missing(
     state: &ApiState,
     org: OrgId,

@@ -11,13 +11,13 @@ use crate::text::shown;
 
 const MAX_MODEL_CHARS: usize = 200;
 
-/// A model as `provider/model`, as the name alone (of the default provider), or as stock clients name it.
+/// A model: `provider/model`, a bare name of the default provider's, or the fields that stock clients send.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum ModelRequest {
-    /// `provider/model`, where the model's name may have slashes, or a name of the default provider.
+    /// `provider/model`, where the model's name may contain slashes, or a bare name of the default provider's.
     Text(String),
-    /// In two fields, or three.
+    /// Provider and model in two fields, with an optional variant.
     Fields {
         #[serde(rename = "providerID", alias = "provider")]
         provider_id: String,
@@ -51,7 +51,7 @@ fn is_name(name: &str) -> bool {
     (1..=MAX_MODEL_CHARS).contains(&chars) && !name.chars().any(char::is_control)
 }
 
-/// A variant's name; an empty one is none. Whether the model has it, its turn finds out.
+/// Returns a variant's name, or `None` for an empty one. Only the turn finds out whether the model has the variant.
 pub(super) fn variant(asked: Option<String>) -> Result<Option<String>, ApiError> {
     let variant = asked.filter(|name| !name.is_empty());
     if variant.as_deref().is_none_or(is_name) {
@@ -61,8 +61,8 @@ pub(super) fn variant(asked: Option<String>) -> Result<Option<String>, ApiError>
     }
 }
 
-/// Refuses a model that the simulated provider does not have: it answers for itself only, whatever name it is asked by.
-/// Real providers know their models better than a gateway does, so a turn asks them.
+/// Refuses a model that the simulated provider does not have, since that provider would answer for any name. Real
+/// providers know their models better than a gateway does, so the turn asks them.
 pub(crate) async fn has_model(
     state: &ApiState,
     org: OrgId,
@@ -73,7 +73,7 @@ pub(crate) async fn has_model(
     if !state.settings().simulated || model.model == own.model {
         return Ok(());
     }
-    // An organisation may have given it other names.
+    // The organisation's settings may add names.
     let listed = shown_models(state, org).await?;
     let mut known = listed.providers.iter().filter(|provider| provider.entry.id == own.provider);
     if known.any(|provider| provider.entry.models.contains_key(&model.model)) {
@@ -87,7 +87,7 @@ pub(crate) async fn has_model(
     Err(ApiError::NoSuch(SessionError { code: "model.unknown".into(), message }))
 }
 
-/// An agent's name, if there is such an agent.
+/// Returns the agent's name, or an error that lists the known agents.
 pub(crate) fn agent(agents: &Agents, asked: Option<String>) -> Result<Option<String>, ApiError> {
     let Some(name) = asked.filter(|name| !name.is_empty()) else { return Ok(None) };
     match agents.get(&name) {

@@ -7,7 +7,7 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::id;
 
-/// A request for a compaction at its place in the inbox.
+/// A request to put a compaction into the inbox.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct CompactRequest {
     #[serde(rename = "messageID", alias = "id")]
@@ -16,7 +16,7 @@ pub(crate) struct CompactRequest {
     resume: Option<bool>,
 }
 
-/// Admits a compaction; when this returns, it is never lost.
+/// Admits a compaction. Once this returns, it cannot be lost.
 pub(crate) async fn admit_compaction(
     state: &ApiState,
     row: &SessionRow,

@@ -1,4 +1,4 @@
-//! Controls, admitted, and waited for until they have been acted on, by their session's log.
+//! Admits controls, and waits until the session's log says how they ended.
 
 use domain::{
     Control, ControlAdmitted, Delivery, DrainOutcome, InterruptTarget, MessageId, RecordedEvent,
@@ -14,7 +14,7 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::follow::{Cursor, Step, Want};
 
-/// A control that is asked for.
+/// A control to admit.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) message: MessageId,
@@ -24,7 +24,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Admits it; when this returns, it is never lost.
+    /// Admits the control. Once this returns, it cannot be lost.
     pub(crate) async fn admit(
         self,
         state: &ApiState,
@@ -48,12 +48,13 @@ impl Asked {
         Ok(admitted)
     }
 
-    /// Admits it, and waits for its end: no longer than the settings say, and without a connection of the database.
+    /// Admits the control and waits for its end, at most as long as the settings allow. Holds no database connection
+    /// while it waits.
     ///
     /// # Errors
-    /// Why it was not done; 503 when that is not known in time.
+    /// The reason why the control failed; 503 when its end does not come in time.
     pub(crate) async fn done(self, state: &ApiState, row: &SessionRow) -> Result<(), ApiError> {
-        // Followed first, so that nothing has to be read back.
+        // Join before the admission, so that nothing has to be read again.
         let log = Cursor::join(state.hub(), state.store(), row.at.clone(), Want::Events).await?;
         let awaited = Awaited::new(&self, row.at.session.clone());
         let admitted = self.admit(state, row).await?;
@@ -61,12 +62,12 @@ impl Asked {
     }
 }
 
-/// What is known of a Move, a Revert or the undoing of one. Pure.
+/// The state of a Move, a Revert or an Unrevert, as its events tell it. Pure.
 #[derive(Debug)]
 struct Awaited {
     session: SessionId,
     input: MessageId,
-    /// Files are put back after it was delivered; the others are done by then.
+    /// Set for a Revert: it restores files after its delivery. The other controls are done with their delivery.
     goes_on: bool,
     delivered: bool,
 }
@@ -77,7 +78,7 @@ impl Awaited {
         Self { session, input: asked.message.clone(), goes_on, delivered: false }
     }
 
-    /// How it ended, once it has: done, or why not.
+    /// Returns how the control ended, once this event or an earlier one says so.
     fn note(&mut self, event: &RecordedEvent) -> Option<Result<(), ApiError>> {
         let refused = |error: &SessionError| Err(ApiError::refused(error.clone(), &self.session));
         let not = |why: &str| Some(Err(ApiError::Conflict(why.to_owned())));
@@ -105,7 +106,7 @@ impl Awaited {
             {
                 not("interrupted before it was taken up; it still waits")
             }
-            // One that completes leaves what is awake to the next, and a takeover goes on with what was begun.
+            // A completed drain leaves awake inputs to the next one, and a takeover finishes what was begun.
             SessionEvent::DrainEnded(end) => match (end.outcome, &end.error) {
                 (DrainOutcome::Completed, _) => None,
                 (_, Some(error)) => Some(refused(error)),

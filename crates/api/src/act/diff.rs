@@ -1,7 +1,7 @@
-//! What a session, or the work on one of its messages, changed in files.
+//! Computes which files a session, or the work on one of its messages, changed.
 //!
-//! From the rows alone a file that several steps changed is only counted; where this gateway sees the blobs, the
-//! trees before and after are compared instead.
+//! The rows only count a file that several steps changed. If this gateway can read the blobs, it compares the trees
+//! before and after instead.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::text::id;
 use crate::view::{DiffView, FileView};
 
-/// Locations whose packs are looked through: a copy of files begins with another's.
+/// The longest chain of Locations whose packs are read: a Location may begin with a copy of another's files.
 const MAX_SEEDS: usize = 16;
 
 #[derive(Debug, Deserialize)]
@@ -25,7 +25,7 @@ pub(crate) struct DiffQuery {
     message_id: Option<String>,
 }
 
-/// What was changed, and is not taken back.
+/// Returns the changes that no staged Revert has taken back.
 pub(crate) async fn diff(
     state: &ApiState,
     row: &SessionRow,
@@ -48,7 +48,7 @@ pub(crate) async fn diff(
     }
 }
 
-/// The trees before the first change and after the last.
+/// Returns the trees before the first change and after the last.
 fn ends(changes: &[ChangeRow]) -> Option<(TreeId, TreeId)> {
     let (first, last) = (changes.first()?, changes.last()?);
     Some((tree(first.parent.as_ref()?)?, tree(&last.tree)?))
@@ -58,7 +58,7 @@ fn tree(tree: &SnapshotTree) -> Option<TreeId> {
     tree.as_str().parse().ok()
 }
 
-/// Of a comparison of the whole Location: others work there too.
+/// Keeps the session's own files of a comparison of the whole Location, because other sessions work there too.
 fn only(changes: &[ChangeRow], whole: FileChanges) -> DiffView {
     let all = changes.iter().any(|change| change.more > 0);
     let paths: BTreeSet<&str> =
@@ -80,7 +80,7 @@ fn only(changes: &[ChangeRow], whole: FileChanges) -> DiffView {
     DiffView { files: files.filter(ours).collect(), more }
 }
 
-/// The packs of a Location, after those of the Locations whose files it began with.
+/// Returns the packs of a Location, and those of the Locations whose files it began with.
 async fn packs(
     state: &ApiState,
     org: OrgId,

@@ -1,4 +1,4 @@
-//! A session that begins with a copy of another's conversation.
+//! Makes a session that begins with a copy of another's conversation.
 
 use domain::{
     IdMint, LocationRef, MessageId, RecordedEvent, Seq, SessionCreated, SessionEvent,
@@ -13,37 +13,37 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::id;
 
-/// The longest log that is copied, in events and in bytes of their payloads.
+/// The longest log that can be copied, in events and in bytes of their payloads.
 const MAX_EVENTS: usize = 100_000;
 const MAX_BYTES: usize = 256 * 1024 * 1024;
 const PAGE: i64 = 1_000;
-/// The number of the first copied event: after those that say what the fork is, and of what.
+/// The number of the first copied event. The two events before it describe the fork and its parent.
 const FIRST: Seq = Seq(3);
 
-/// Whose files a fork works on.
+/// The files that a fork works on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Files {
-    /// The other session's: both are at one Location.
+    /// The parent's: both sessions share one Location.
     #[default]
     Shared,
-    /// Its own, which begin as the other's were at the cut.
+    /// A copy of the parent's files as they were at the cut.
     Copy,
 }
 
-/// Where to cut, and what becomes of the files.
+/// The place of the cut, and the treatment of the files.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ForkRequest {
-    /// The first message that is not copied; without one, all that is shown is.
+    /// The first message that is not copied; `None` copies all shown messages.
     #[serde(rename = "messageID")]
     message_id: Option<String>,
-    /// The fork's id.
+    /// The fork's id; `None` mints one.
     id: Option<String>,
     #[serde(default)]
     files: Files,
 }
 
-/// Makes a fork, or finds it when its id is one of the same session, cut and files.
+/// Makes a fork. A retry with the same id, session, cut and files returns the existing one.
 pub(crate) async fn forked(
     state: &ApiState,
     row: SessionRow,
@@ -99,7 +99,7 @@ pub(crate) async fn forked(
     };
     match store.fork(org, new).await? {
         Creation::Created => {}
-        // Made by another request since we looked.
+        // Another request made it after our check.
         Creation::Exists => {
             return earlier(state, &row, &fork, before.as_ref(), request.files)
                 .await?
@@ -114,10 +114,10 @@ pub(crate) async fn forked(
     Ok(row)
 }
 
-/// What an earlier request with this id has made.
+/// Returns the fork that an earlier request with this id made.
 ///
 /// # Errors
-/// 409 when that was something else.
+/// 409 when the id belongs to a different session, cut or choice of files.
 async fn earlier(
     state: &ApiState,
     row: &SessionRow,
@@ -146,7 +146,7 @@ async fn earlier(
     Err(StoreError::Conflict { what: "a session with this id" }.into())
 }
 
-/// The whole log of a session.
+/// Reads the whole log of a session.
 async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>, ApiError> {
     let mut log: Vec<RecordedEvent> = Vec::new();
     let mut bytes = 0;
@@ -170,10 +170,11 @@ async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>,
     }
 }
 
-/// The files as they were at the cut, where the session was then; as they are, when it has changed none there.
+/// Returns the files as they were at the cut, from the Location where the session was at that time. If the session
+/// changed none there, these are the Location's newest files.
 ///
 /// # Errors
-/// 409 when no snapshot has them.
+/// 409 when no snapshot has captured them.
 async fn begin(
     state: &ApiState,
     row: &SessionRow,
@@ -181,7 +182,7 @@ async fn begin(
     through: Seq,
 ) -> Result<Seed, ApiError> {
     let cut = log.partition_point(|event| event.seq <= through);
-    // What is captured after the next Move is elsewhere.
+    // After the next Move, snapshots are of another Location.
     let moved = log.iter().enumerate().skip(cut).find_map(|(n, event)| {
         if let SessionEvent::SessionMoved(moved) = &event.event {
             Some((n, &moved.from))
@@ -204,7 +205,7 @@ async fn begin(
         }
     });
     match first {
-        // What it has, no call has changed.
+        // A base snapshot has no changes by calls.
         Some(taken) if taken.base => return Ok(seed(taken.tree.clone())),
         Some(_) => return Err(ApiError::not_captured_then()),
         None => {}
@@ -214,7 +215,7 @@ async fn begin(
     Ok(seed(newest.ok_or_else(ApiError::not_captured)?.tree))
 }
 
-/// A new workspace with files to begin with. The same one when it is asked for again.
+/// Makes a new workspace that begins with these files. A retry returns the same one.
 async fn own_location(
     state: &ApiState,
     row: &SessionRow,
@@ -238,7 +239,7 @@ fn is_titled(log: &[RecordedEvent]) -> bool {
     })
 }
 
-/// `Title (fork #1)` of `Title`, `Title (fork #2)` of that.
+/// Returns `Title (fork #1)` for `Title`, and `Title (fork #2)` for that.
 fn forked_title(title: &str) -> String {
     let numbered = title.strip_suffix(')').and_then(|title| title.rsplit_once(" (fork #"));
     match numbered.and_then(|(title, number)| Some((title, number.parse::<u32>().ok()?))) {

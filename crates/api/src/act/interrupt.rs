@@ -6,23 +6,23 @@ use super::announce::announce;
 use crate::ApiState;
 use crate::error::ApiError;
 
-/// Whether what steers goes on after an interrupt.
+/// A request to interrupt a session. With `resume`, its steering inputs go on afterwards.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct AbortRequest {
     resume: Option<bool>,
 }
 
-/// What an interrupt did.
+/// The effect of an interrupt.
 #[derive(Debug, Serialize)]
 pub(crate) struct InterruptedView {
     /// Whether there was something to interrupt.
     pub(crate) interrupted: bool,
-    /// Whether something goes on, where that was asked for.
+    /// Whether something goes on; `None` unless the request set `resume`.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed: Option<bool>,
 }
 
-/// Makes an interrupt durable, then hints at it.
+/// Commits an interrupt, then hints at it.
 pub(crate) async fn interrupt(
     state: &ApiState,
     org: OrgId,
@@ -44,7 +44,7 @@ fn interrupted(state: &ApiState, at: &SessionRef, seq: Seq) {
     state.feeds().touch(at);
 }
 
-/// Interrupts as asked; with `resume`, what steers the session goes on, and a control that is next.
+/// Interrupts the session. With `resume`, its steering inputs and the next control go on.
 pub(crate) async fn aborted(
     state: &ApiState,
     org: OrgId,

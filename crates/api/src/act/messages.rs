@@ -1,4 +1,4 @@
-//! Messages of a session as they are shown.
+//! Reads messages in the shape in which they are shown.
 
 use domain::PromptPart;
 use store::{AdmittedPrompt, MessageRow, PartRow, SessionRow};
@@ -8,7 +8,7 @@ use crate::error::ApiError;
 use crate::text::id;
 use crate::view::{MessageView, SessionContext, message};
 
-/// What the views of a session's messages take from it.
+/// Returns the facts about a session that views of its messages need.
 pub(crate) fn context(state: &ApiState, row: &SessionRow) -> SessionContext {
     SessionContext {
         session: row.at.session.clone(),
@@ -18,7 +18,7 @@ pub(crate) fn context(state: &ApiState, row: &SessionRow) -> SessionContext {
     }
 }
 
-/// The newest messages of a session, oldest first.
+/// Returns the newest `limit` messages of a session, oldest first.
 pub(crate) async fn transcript(
     state: &ApiState,
     session: &SessionRow,
@@ -30,7 +30,7 @@ pub(crate) async fn transcript(
     Ok(transcript.messages.iter().map(|row| message(&context, row)).collect())
 }
 
-/// One message of a session. An admitted prompt is one once it is promoted.
+/// Returns one message of a session. An admitted prompt becomes one when it is promoted.
 pub(crate) async fn one(
     state: &ApiState,
     session: &SessionRow,
@@ -42,7 +42,7 @@ pub(crate) async fn one(
     Ok(message(&context(state, session), row))
 }
 
-/// The user message that an admitted prompt becomes.
+/// Returns the user message that an admitted prompt will become.
 pub(crate) fn prompt_row(admitted: &AdmittedPrompt) -> MessageRow {
     let part = |part: &PromptPart| match part {
         PromptPart::Text { id, text } => {

@@ -1,4 +1,4 @@
-//! Which models an organisation is shown, and whose providers it can reach.
+//! Lists the models that an organisation may see, and the providers that it can reach.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use tracing::warn;
 use crate::ApiState;
 use crate::error::ApiError;
 
-/// What an organisation is shown.
+/// The models and providers that an organisation sees.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// The catalog that it is from, if there is one.
+    /// The catalog that they are from; `None` without one.
     pub(crate) catalog: Option<ShownCatalog>,
-    /// The provider of the default model first.
+    /// The providers; the default model's comes first.
     pub(crate) providers: Vec<ShownProvider>,
-    /// The models of a provider that is shown whole which the organisation does not allow.
+    /// Models that the organisation does not allow, of the provider that is listed in full.
     pub(crate) not_allowed: BTreeSet<String>,
 }
 
-/// Which catalog, and how fresh it is.
+/// A catalog's version, and its freshness.
 #[derive(Debug)]
 pub(crate) struct ShownCatalog {
     pub(crate) version: String,
@@ -28,34 +28,34 @@ pub(crate) struct ShownCatalog {
     pub(crate) freshness: Freshness,
 }
 
-/// A provider, as an organisation has it.
+/// A provider with the organisation's settings.
 #[derive(Debug)]
 pub(crate) struct ShownProvider {
     pub(crate) entry: ProviderEntry,
-    /// How it is set up; none: it is not, and its models cannot be used yet.
+    /// How the provider is set up; `None` if it is not, so that its models cannot be used yet.
     pub(crate) source: Option<Source>,
 }
 
-/// How a provider is set up.
+/// The origin of a provider's set-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// By the flags of the service, or the organisation's settings.
+    /// The service's flags, or the organisation's settings.
     Config,
-    /// By a key that the process has.
+    /// A key in the process's environment.
     Env,
-    /// By a credential of the organisation.
+    /// A credential of the organisation.
     Api,
 }
 
 impl Shown {
-    /// Those that can be used.
+    /// Returns the providers that can be used.
     pub(crate) fn connected(&self) -> impl Iterator<Item = &ShownProvider> {
         self.providers.iter().filter(|provider| provider.source.is_some())
     }
 }
 
 impl ShownProvider {
-    /// The newest model that calls tools; none for a provider without a list.
+    /// Returns the newest model that calls tools; `None` for a provider without models.
     pub(crate) fn default_model(&self) -> Option<&str> {
         let models = self.entry.models.values().filter(|model| model.tool_call);
         let newest = models.max_by_key(|model| {
@@ -65,12 +65,12 @@ impl ShownProvider {
     }
 }
 
-/// What an organisation is shown. One or two round trips.
+/// Lists the models of an organisation. Takes one or two round trips.
 pub(crate) async fn shown_models(state: &ApiState, org: OrgId) -> Result<Shown, ApiError> {
     shown_with(state, org, None).await
 }
 
-/// The same, with all models of the provider `whole`: also those that are hidden or not allowed.
+/// Like [`shown_models`], with all models of the provider `whole`, even hidden and disallowed ones.
 pub(crate) async fn shown_with(
     state: &ApiState,
     org: OrgId,
@@ -89,7 +89,7 @@ pub(crate) async fn shown_with(
         warn!(provider, %error, "the settings of a provider cannot be read: its models are not shown");
     }
     let credentials = state.store().credentials(org).await?;
-    // API keys have no users: turns use what is the organisation's.
+    // API keys have no users, so turns use the organisation's credentials.
     let usable =
         credentials.iter().filter(|it| it.active && it.fault.is_none() && it.owner.is_empty());
     let credentialed: BTreeSet<&str> = usable.map(|it| it.provider.as_str()).collect();
@@ -99,7 +99,7 @@ pub(crate) async fn shown_with(
         if credentialed.contains(entry.id.as_str()) {
             return Some(Source::Api);
         }
-        // What the process has is for the catalog's addresses. Its values are the workers' business.
+        // The process's keys are only for the addresses in the catalog. Only workers read their values.
         let env = |name: &str| {
             let has = list.keys.contains(name) && may_read(&entry.id, &entry.env, name);
             has.then(|| "set".to_owned())
@@ -109,7 +109,7 @@ pub(crate) async fn shown_with(
         {
             return Some(Source::Env);
         }
-        // A server of its own may want no key, and one of which no variable is known wants none.
+        // An own server may need no key, and a provider without known variables needs none.
         let wants_none = settings.has_address(&entry.id) || entry.env.is_empty();
         wants_none.then_some(Source::Config)
     };
@@ -134,12 +134,12 @@ pub(crate) async fn shown_with(
     }
     let default = &state.settings().default_model;
     if settings.overrides.allows(&default.provider, &default.model) {
-        // Flags have set it up, if nothing else has.
+        // If nothing else has set it up, flags have.
         let source = of_catalog.as_ref().and_then(source).or(Some(Source::Config));
         let entry = own(state, of_catalog);
         providers.insert(0, ShownProvider { entry, source });
     } else if let Some(entry) = of_catalog {
-        // Others of its provider may be allowed.
+        // The organisation may allow other models of this provider.
         let source = source(&entry);
         providers.push(ShownProvider { entry, source });
     }
@@ -149,8 +149,8 @@ pub(crate) async fn shown_with(
     Ok(Shown { catalog, providers, not_allowed })
 }
 
-/// The provider of the default model, which flags have set up, as the catalog has it; with that model whatever the
-/// catalog says.
+/// Returns the catalog's entry of the default model's provider, or a new one. Adds the default model if the catalog
+/// does not have it.
 fn own(state: &ApiState, entry: Option<ProviderEntry>) -> ProviderEntry {
     let settings = state.settings();
     let default = &settings.default_model;

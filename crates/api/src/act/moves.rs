@@ -1,4 +1,4 @@
-//! A session goes on at another Location, at this place in its inbox.
+//! Moves a session to another Location at its turn in the inbox.
 
 use domain::{Control, Delivery, IdMint, MessageId, Stamp};
 use serde::Deserialize;
@@ -10,21 +10,21 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::id;
 
-/// Where to, and when.
+/// The destination of a Move, and its place in the inbox.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct MoveRequest {
     /// The control's id.
     pub(crate) id: Option<String>,
     pub(crate) directory: Option<String>,
     pub(crate) location: Option<String>,
-    /// Take the files along, to a new workspace.
+    /// Whether to copy the files to a new workspace.
     #[serde(default)]
     pub(crate) carry: bool,
     pub(crate) delivery: Option<Delivery>,
     pub(crate) resume: Option<bool>,
 }
 
-/// The control that a request asks for, with the Location that it names.
+/// Returns the control for a request, with its destination resolved.
 pub(crate) async fn asked(
     state: &ApiState,
     row: &SessionRow,
@@ -62,7 +62,7 @@ async fn destination(
             Ok(resolve::location(store, org, workspace, now).await?.1)
         }
         (None, Some(location), false) => Ok(store.location(org, id(location)?).await?),
-        // The same one when it is asked for again.
+        // A retry has the same message id, so it gets the same workspace.
         (None, None, true) => {
             let (project, kind) = (row.project.clone(), LocationKind::Managed);
             let directory = format!("{MANAGED}/{message}");

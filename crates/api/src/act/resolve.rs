@@ -1,4 +1,4 @@
-//! From the directory that a client names to the Location where a session runs.
+//! Finds the Location for the directory that a client names.
 
 use domain::{OrgId, TimestampMs};
 use store::{LocationKind, LocationRow, ProjectRow, Store};
@@ -7,19 +7,19 @@ use crate::error::ApiError;
 use crate::settings::ApiSettings;
 use crate::text::shown;
 
-/// What clients and models know a managed workspace by.
+/// The name of a managed workspace, for clients and models.
 pub(crate) const MANAGED: &str = "/workspace";
 const MAX_PATH_BYTES: usize = 4_096;
 
-/// Where files are.
+/// A directory, and how it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Workspace {
     pub(crate) kind: LocationKind,
     pub(crate) directory: String,
 }
 
-/// The workspace of a directory: a managed one without a directory or beneath `/workspace`, else a
-/// directory of this machine, if the service may use those.
+/// Returns the workspace of a directory: a managed one for none or one beneath `/workspace`, otherwise a directory of
+/// this machine if the service allows those.
 ///
 /// # Errors
 /// 400 that says what to do.
@@ -52,7 +52,7 @@ pub(crate) async fn workspace(
     }
 }
 
-/// The system's words without its number: `No such file or directory`.
+/// Returns the system's message without its number: `No such file or directory`.
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.rfind(" (os error ").map_or_else(|| text.clone(), |at| text[..at].to_owned())
@@ -70,7 +70,7 @@ fn no_local_paths(directory: &str) -> ApiError {
     ))
 }
 
-/// An absolute path without empty, `.` and `..` components.
+/// Returns an absolute path without empty and `.` components, and refuses `..`.
 fn normal(directory: &str) -> Result<String, ApiError> {
     let refuse = |why: &str| Err(ApiError::Invalid(format!("`{}`: {why}", shown(directory))));
     if directory.len() > MAX_PATH_BYTES {
@@ -90,7 +90,7 @@ fn normal(directory: &str) -> Result<String, ApiError> {
     Ok(format!("/{}", names.join("/")))
 }
 
-/// The project of a workspace and its Location there, made when they are new.
+/// Returns a workspace's project and Location, and creates them if they are new.
 pub(crate) async fn location(
     store: &Store,
     org: OrgId,

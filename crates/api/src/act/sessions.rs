@@ -1,4 +1,4 @@
-//! Sessions made, renamed, deleted, and found.
+//! Creates, renames, deletes and finds sessions.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::text::{id, plain};
 
 const MAX_TITLE_CHARS: usize = 200;
 
-/// What a new session is to be.
+/// A request for a new session.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct NewSessionRequest {
     pub(crate) id: Option<String>,
@@ -27,7 +27,7 @@ pub(crate) struct NewSessionRequest {
     pub(crate) model: Option<ModelRequest>,
 }
 
-/// Makes a session, or finds it when its id is there at the same Location.
+/// Makes a session. A retry with the same id and Location returns the existing one.
 pub(crate) async fn create(
     state: &ApiState,
     org: OrgId,
@@ -75,21 +75,21 @@ pub(crate) async fn create(
     Ok(row)
 }
 
-/// A title as it is kept, if it says something.
+/// Returns a title as it is stored, or `None` if it is blank.
 fn title(title: Option<&str>) -> Option<String> {
     let title = plain(title?);
     let title: String = title.trim().chars().take(MAX_TITLE_CHARS).collect();
     Some(title).filter(|title| !title.is_empty())
 }
 
-/// What a session is called until it has a title.
+/// Returns the name of a session that has no title yet.
 pub(crate) fn untitled(now: domain::TimestampMs) -> String {
     let at = jiff::Timestamp::from_millisecond(now);
     let at = at.map_or_else(|_| now.to_string(), |at| format!("{at:.3}"));
     format!("New session - {at}")
 }
 
-/// Where a session is, as far as is known here: only for what the next statement would find out.
+/// Returns the last known home of a session. Only use it if the next statement would notice that it is stale.
 pub(crate) async fn home(
     state: &ApiState,
     org: OrgId,
@@ -101,7 +101,7 @@ pub(crate) async fn home(
     }
 }
 
-/// Where a session is now.
+/// Reads the current home of a session from the store.
 pub(crate) async fn relearn(
     state: &ApiState,
     org: OrgId,
@@ -111,13 +111,13 @@ pub(crate) async fn relearn(
     Ok(state.homes().remember(row))
 }
 
-/// What is to change of a session. Other changes that stock clients know mean nothing here.
+/// A change of a session. Fields of stock clients that mean nothing here are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ChangeRequest {
     title: Option<String>,
 }
 
-/// Gives a session the title that is asked for; without one, it stays as it is.
+/// Sets a session's title. Without a title in the request, nothing changes.
 pub(crate) async fn rename(
     state: &ApiState,
     row: SessionRow,
@@ -134,7 +134,7 @@ pub(crate) async fn rename(
     Ok(state.store().session(at.org, at.session).await?)
 }
 
-/// Deletes the session and all below it; drains that have them are fenced by that, and told so.
+/// Deletes a session and its descendants. That fences their drains; an interrupt tells their workers.
 pub(crate) async fn delete_session(state: &ApiState, row: SessionRow) -> Result<(), ApiError> {
     let tree = state.store().session_tree(row.at.org, row.at.session.clone()).await?;
     match state.store().delete_session(row.at.org, row.at.session).await {

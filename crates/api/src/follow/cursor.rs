@@ -13,8 +13,8 @@ use crate::error::ApiError;
 
 const PAGE: i64 = 256;
 
-/// A session's log for our own use: every event after a sequence number, once and in order, with live
-/// text between them if that is wanted. Being behind costs a read, not the stream.
+/// A session's log for the gateway's own use: every event after a sequence number, once and in order, with live text
+/// in between if wanted. A slow user of the cursor pays with a read, not with a broken stream.
 pub(crate) struct Cursor {
     hub: Arc<Hub>,
     store: Store,
@@ -26,7 +26,7 @@ pub(crate) struct Cursor {
     catching_up: bool,
 }
 
-/// What a [`Cursor`] gives.
+/// One step of a [`Cursor`].
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// The next event.
@@ -38,7 +38,7 @@ pub(crate) enum Step {
 }
 
 impl Cursor {
-    /// Joins those who follow `session`, where its log ends now.
+    /// Joins the followers of `session` at the current end of its log.
     ///
     /// # Errors
     /// Those of [`Hub::follow`].
@@ -61,23 +61,22 @@ impl Cursor {
         })
     }
 
-    /// The session that it follows.
+    /// Returns the followed session.
     pub(crate) fn session(&self) -> &SessionRef {
         &self.session
     }
 
-    /// Where the log ended when it joined.
+    /// Returns the end of the log at the time of the join.
     pub(crate) fn joined_at(&self) -> Seq {
         self.following.tail
     }
 
-    /// Before its first step: begins after this number instead. What is older than the place where it
-    /// joined costs a read.
+    /// Lets the first step begin after `seen` instead. Events older than the join cost a read.
     pub(crate) fn after(self, seen: Seq) -> Self {
         Self { seen, ..self }
     }
 
-    /// The next step. After an error or [`Step::Gone`], there is none.
+    /// Returns the next step. There is none after an error or [`Step::Gone`].
     ///
     /// # Errors
     /// When the database fails.

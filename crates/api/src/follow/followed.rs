@@ -7,54 +7,54 @@ use tokio::sync::{Notify, broadcast, watch};
 use super::frame::{Frame, Framed};
 use super::live::{Added, Live};
 
-/// How far a client may be behind before it is cut with a `resync`.
+/// How many frames a client may be behind before it is cut off with a `resync`.
 const QUEUE: usize = 1_024;
-/// How far who wants events alone may be behind before it has to read them.
+/// How many events a follower without live text may be behind before it has to read them.
 const EVENT_QUEUE: usize = 128;
 
-/// What a follower is sent.
+/// The frames that a follower wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Events, and live text between them.
     Everything,
-    /// Events: who only waits for one is not woken by text.
+    /// Events only, so that live text does not wake the follower.
     Events,
 }
 
-/// A session as this gateway follows it: what its reader has seen, for those who join.
+/// A followed session: its reader's progress, and the channels to its followers.
 pub(super) struct Followed {
     pub(super) session: SessionRef,
     state: Mutex<State>,
-    /// Made for the first who wants it: its queue takes 40 KiB, and most only wait for an end.
+    /// Created for the first follower that wants it: the queue takes 40 KiB, and most followers only wait for an end.
     frames: OnceLock<broadcast::Sender<Frame>>,
-    /// The same without live text.
+    /// The channel without live text.
     events: broadcast::Sender<Frame>,
-    /// Read on: the log is longer than what was sent.
+    /// Wakes the reader when the log is longer than what it has sent.
     pub(super) poke: Notify,
     phase: watch::Sender<Phase>,
 }
 
-/// How far a reader has come.
+/// The phase of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Starting,
-    /// It knows where the log ends: followers may join.
+    /// The reader knows the end of the log, so followers may join.
     Reading,
     /// The session is gone, or the process stops.
     Ended,
 }
 
 struct State {
-    /// The session that its reader found: a later one with the same id is another.
+    /// The incarnation of the session. A later session with the same id has another one.
     incarnation: SessionIncarnation,
-    /// The last number that was sent.
+    /// The number of the last event sent.
     tail: Seq,
-    /// The highest number that was heard of.
+    /// The highest number that any hint has mentioned.
     heard: Seq,
     live: Live,
 }
 
-/// Where a follower joins: everything after `tail` comes as frames, after `live`.
+/// A follower's start: everything after `tail` comes as frames, after `live`.
 pub(crate) struct Following {
     pub(crate) incarnation: SessionIncarnation,
     pub(crate) tail: Seq,
@@ -80,7 +80,7 @@ impl Followed {
         })
     }
 
-    /// Joins, once the reader has started. `None` when it has ended.
+    /// Joins once the reader has started. Returns `None` if it has ended.
     pub(super) async fn join(&self, want: Want) -> Option<Following> {
         let mut phase = self.phase.subscribe();
         let now = *phase.wait_for(|phase| *phase != Phase::Starting).await.ok()?;
@@ -96,17 +96,17 @@ impl Followed {
             Want::Events => (Vec::new(), self.events.subscribe()),
         };
         if want == Want::Everything && state.heard > state.tail {
-            self.poke.notify_one(); // nobody has wanted it until now
+            self.poke.notify_one(); // nobody wanted it until now
         }
         Some(Following { incarnation: state.incarnation, tail: state.tail, live, frames })
     }
 
-    /// Counts as a follower from now on, before [`join`](Self::join) has come back.
+    /// Counts as a follower from now on, even before [`join`](Self::join) returns.
     pub(super) fn hold(&self) -> broadcast::Receiver<Frame> {
         self.events.subscribe()
     }
 
-    /// Whether someone is to see every event as soon as it is committed.
+    /// Returns whether a follower needs every event as soon as it is committed.
     pub(super) fn is_watched(&self) -> bool {
         self.watchers() > 0
     }
@@ -119,7 +119,7 @@ impl Followed {
         self.watchers() + self.events.receiver_count()
     }
 
-    /// The reader knows that the log reaches to `tail` and what is live there: followers may join.
+    /// Lets followers join: the log reaches to `tail`, and `live` is the text since then.
     pub(super) fn start(&self, incarnation: SessionIncarnation, tail: Seq, live: Vec<Delta>) {
         let mut state = self.lock();
         state.incarnation = incarnation;
@@ -136,30 +136,30 @@ impl Followed {
         });
     }
 
-    /// The session whose log is followed; `None` until the reader has found it.
+    /// Returns the incarnation of the followed session; `None` until the reader has found it.
     pub(super) fn incarnation(&self) -> Option<SessionIncarnation> {
         let found = self.lock().incarnation;
         (found != SessionIncarnation::default()).then_some(found)
     }
 
-    /// Whether nobody can join any more.
+    /// Returns whether nobody can join any more.
     pub(super) fn has_ended(&self) -> bool {
         *self.phase.borrow() == Phase::Ended
     }
 
-    /// The session is no more, or the process stops: who joins from now on is told so.
+    /// Ends: the session is deleted, or the process stops. A later join returns `None`.
     pub(super) fn end(&self) {
         self.phase.send_replace(Phase::Ended);
         self.send(Frame::Gone);
     }
 
-    /// The log reaches to `seq`.
+    /// Notes that the log reaches to `seq`.
     pub(super) fn hear(&self, seq: Seq) {
         let mut state = self.lock();
         state.heard = state.heard.max(seq);
     }
 
-    /// The log reaches to `seq`: the reader reads on, if that is news.
+    /// Notes that the log reaches to `seq`, and wakes the reader if that is news.
     pub(super) fn note_head(&self, seq: Seq) {
         self.hear(seq);
         if self.is_behind() {
@@ -167,18 +167,18 @@ impl Followed {
         }
     }
 
-    /// Whether the log is longer than what was sent, as far as is known.
+    /// Returns whether the log is known to be longer than what was sent.
     pub(super) fn is_behind(&self) -> bool {
         let state = self.lock();
         state.heard > state.tail
     }
 
-    /// The last number that was sent.
+    /// Returns the number of the last event sent.
     pub(super) fn tail(&self) -> Seq {
         self.lock().tail
     }
 
-    /// Nothing was there after `tail`, whatever was heard until then.
+    /// Notes that a read found nothing after `tail`, although hints had mentioned up to `heard`.
     pub(super) fn is_read_to(&self, tail: Seq, heard: Seq) {
         let mut state = self.lock();
         if state.tail == tail && state.heard == heard {
@@ -186,13 +186,13 @@ impl Followed {
         }
     }
 
-    /// The highest number that was heard of.
+    /// Returns the highest number that any hint has mentioned.
     pub(super) fn heard(&self) -> Seq {
         self.lock().heard
     }
 
-    /// Takes an event in that this gateway has committed. The very next of the log is sent at once; any
-    /// other is only heard of, and read in its order.
+    /// Accepts an event that this gateway has committed. Sends it at once if it is the very next of the log;
+    /// otherwise the reader will read it in its order.
     pub(super) fn offer(&self, event: RecordedEvent) {
         let mut state = self.lock();
         let is_next = *self.phase.borrow() == Phase::Reading && event.seq.0 == state.tail.0 + 1;
@@ -205,7 +205,7 @@ impl Followed {
         }
     }
 
-    /// Takes events in that follow the tail, in order; what was sent meanwhile is passed over.
+    /// Sends events that follow the tail in order, and skips those already sent.
     pub(super) fn extend(&self, page: Vec<RecordedEvent>) {
         for event in page {
             let mut state = self.lock();
@@ -215,7 +215,7 @@ impl Followed {
         }
     }
 
-    /// Under the lock, so that who joins has either the new tail or the frame.
+    /// Runs under the lock, so that a follower that joins gets either the new tail or the frame.
     fn send_event(&self, state: &mut State, event: RecordedEvent) {
         let added = state.live.note(&event.event);
         state.tail = event.seq;
@@ -223,12 +223,12 @@ impl Followed {
         self.send(Frame::Event(Arc::new(Framed::new(event))));
     }
 
-    /// Whether a piece of this message would be the first that is heard of it.
+    /// Returns whether no earlier delta or event has mentioned this message.
     pub(super) fn is_unknown(&self, message: &MessageId) -> bool {
         self.lock().live.is_unknown(message)
     }
 
-    /// Takes live text in. `false`: a piece before it is missing.
+    /// Sends live text. Returns `false` if a piece before it is missing.
     pub(super) fn take(&self, delta: Delta) -> bool {
         let mut state = self.lock();
         let added = state.live.extend(delta);
@@ -248,7 +248,7 @@ impl Followed {
     }
 
     fn send(&self, frame: Frame) {
-        // Errors mean that nobody follows just now: the next to join reads Postgres.
+        // An error means that nobody follows now; the next follower reads Postgres.
         let _ = self.events.send(frame.clone());
         if let Some(frames) = self.frames.get() {
             let _ = frames.send(frame);
@@ -256,7 +256,7 @@ impl Followed {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// The numbers of the events received so far; `None` for live text.
+    /// Returns the numbers of the received events; `None` for live text.
     fn received(frames: &mut broadcast::Receiver<Frame>) -> Vec<Option<i64>> {
         let mut seen = Vec::new();
         while let Ok(frame) = frames.try_recv() {
@@ -308,7 +308,7 @@ mod tests {
     #[tokio::test]
     async fn an_event_of_our_own_is_sent_when_it_is_the_next_and_else_only_heard_of() {
         let followed = followed();
-        followed.offer(event(6)); // the reader has not started: it may know 6 already, or not
+        followed.offer(event(6)); // the reader has not started, so it may or may not know 6
         followed.start(SessionIncarnation(1), Seq(5), Vec::new());
         assert!(followed.is_behind());
         let mut frames = followed.join(Want::Events).await.expect("it reads").frames;
@@ -318,7 +318,7 @@ mod tests {
         assert!(!followed.is_behind());
         followed.offer(event(8));
         followed.offer(event(8));
-        // A page that was read before the offer has it too.
+        // A page that was read before the offer contains it too.
         followed.extend(vec![event(8), event(9)]);
         assert_eq!(received(&mut frames), [6, 7, 8, 9].map(Some));
         assert_eq!(followed.tail(), Seq(9));
@@ -330,7 +330,7 @@ mod tests {
         followed.start(SessionIncarnation(1), Seq(5), Vec::new());
         followed.hear(Seq(9));
         assert!(followed.is_behind());
-        followed.is_read_to(Seq(5), Seq(8)); // 9 was heard of while the page was read
+        followed.is_read_to(Seq(5), Seq(8)); // a hint mentioned 9 while the page was read
         assert!(followed.is_behind());
         followed.is_read_to(Seq(5), Seq(9));
         assert!(!followed.is_behind());
@@ -395,7 +395,7 @@ mod tests {
                 while followed.tail() < Seq(LAST) {
                     let (tail, heard) = (followed.tail(), followed.heard());
                     let end = *committed.lock().expect("no panic under it");
-                    std::thread::yield_now(); // what is offered now is in the page too
+                    std::thread::yield_now(); // an event offered now is in the page too
                     let page: Vec<_> = (tail.0 + 1..=end).map(event).collect();
                     let last = page.last().map_or(tail, |event| event.seq);
                     followed.extend(page);

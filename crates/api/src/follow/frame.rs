@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use signals::Delta;
 
-/// What the followers of a session are sent, shared by all of them.
+/// A frame for a session's followers, shared by all of them.
 #[derive(Debug, Clone)]
 pub(crate) enum Frame {
     /// A durable event.
@@ -18,7 +18,7 @@ pub(crate) enum Frame {
     Gone,
 }
 
-/// Something with its text for clients: made when the first of them needs it, and only once.
+/// A value with its text for clients, which is rendered once, when the first client needs it.
 #[derive(Debug)]
 pub(crate) struct Framed<T> {
     what: T,
@@ -39,7 +39,7 @@ impl<T> Deref for Framed<T> {
     }
 }
 
-/// A durable event as clients see it.
+/// A durable event in the clients' shape.
 #[derive(Serialize)]
 struct EventView<'a> {
     seq: i64,
@@ -58,7 +58,7 @@ struct DeltaView<'a> {
     text: &'a str,
 }
 
-/// `{seq, id, time, type, data}`, with the stored payload's own bytes as `data`.
+/// Renders `{seq, id, time, type, data}`. `data` is the stored payload, byte for byte.
 pub(crate) fn data_of(event: &RecordedEvent) -> String {
     let payload = RawValue::from_string(event.event.payload());
     let view = EventView {
@@ -72,7 +72,7 @@ pub(crate) fn data_of(event: &RecordedEvent) -> String {
 }
 
 impl Framed<RecordedEvent> {
-    /// As a frame of server-sent events; its id is good for this session alone, and for no later one with its id.
+    /// Renders a server-sent event. Its id belongs to this incarnation, not to a later session with the same id.
     pub(crate) fn bytes(&self, incarnation: SessionIncarnation) -> Bytes {
         let frame = || {
             let (seq, kind) = (self.seq, self.event.kind());
@@ -87,7 +87,7 @@ impl Framed<RecordedEvent> {
 }
 
 impl Framed<Delta> {
-    /// As a frame of server-sent events.
+    /// Renders a server-sent event.
     pub(crate) fn bytes(&self) -> Bytes {
         let frame = || {
             let view = DeltaView {

@@ -17,13 +17,13 @@ use crate::wake::Waker;
 const TICK: TaskKind =
     TaskKind::new("look at followed sessions", OnError::StopRole, OnCancel::Abort);
 const READ: TaskKind = TaskKind::new("follow a session", OnError::Log, OnCancel::Abort);
-/// How late a commit is seen whose hint was lost.
+/// How late a commit is seen if its hint was lost.
 const TICK_EVERY: Duration = Duration::from_secs(1);
-/// Sessions followed by one gateway at once.
+/// The most sessions that one gateway follows.
 const MAX_FOLLOWED: usize = 10_000;
-/// And for one organisation: others find room.
+/// The most of one organisation, so that others have room.
 const MAX_FOLLOWED_OF_ORG: usize = MAX_FOLLOWED / 2;
-/// Ticks that a session is followed on after its last follower has left.
+/// How many ticks a session is still followed after its last follower left.
 const LINGER_TICKS: u32 = 5;
 
 type Key = (OrgId, SessionId);
@@ -34,7 +34,7 @@ struct Entry {
     idle_ticks: u32,
 }
 
-/// Every session that this gateway follows, with one reader each.
+/// All sessions that this gateway follows, with one reader each.
 pub(crate) struct Hub {
     store: Store,
     signals: Arc<dyn Signals>,
@@ -65,22 +65,22 @@ impl Hub {
         }
     }
 
-    /// Follows a session, together with everyone else who does here.
+    /// Follows a session, together with its other followers here.
     ///
     /// # Errors
-    /// 404 when it is gone, 503 when this gateway follows too many.
+    /// 404 when the session is gone; 503 or 429 when too many sessions are followed.
     pub(super) async fn follow(
         &self,
         session: &SessionRef,
         want: Want,
     ) -> Result<Following, ApiError> {
-        // Held before the reader has started, so that it is not taken for unfollowed meanwhile.
+        // Held before the reader starts, so that the session does not look unfollowed in the meantime.
         let (followed, _held) = self.entry(session)?;
         followed.join(want).await.ok_or(ApiError::NotFound("session"))
     }
 
-    /// Hands an event that this gateway has committed to those who follow its session here, if someone
-    /// does: it is made only then.
+    /// Passes an event that this gateway has committed to the session's followers here. Builds the event only if
+    /// there are any.
     pub(crate) fn offer(
         &self,
         session: &SessionRef,
@@ -93,7 +93,7 @@ impl Hub {
         }
     }
 
-    /// Ends the following of a session that is not what it was: deleted, perhaps created anew.
+    /// Ends the followers of a session that was deleted, and perhaps created again.
     pub(crate) fn forget(&self, session: &SessionRef) {
         let key = (session.org, session.session.clone());
         if let Some(entry) = self.lock().remove(&key) {
@@ -102,7 +102,7 @@ impl Hub {
         }
     }
 
-    /// Is cancelled when streams shall end: the process stops.
+    /// Returns the token that is cancelled when streams must end because the process stops.
     pub(crate) fn streams_end(&self) -> CancellationToken {
         self.streams.clone()
     }
@@ -117,7 +117,7 @@ impl Hub {
     ) -> Result<(Arc<Followed>, broadcast::Receiver<Frame>), ApiError> {
         let key = (session.org, session.session.clone());
         let mut entries = self.lock();
-        // One that has ended is of a session that was gone: it may have been made again since.
+        // An ended entry's session was gone, but it may have been created again since.
         if let Some(entry) = entries.get_mut(&key).filter(|entry| !entry.followed.has_ended()) {
             entry.idle_ticks = 0;
             return Ok((entry.followed.clone(), entry.followed.hold()));
@@ -156,7 +156,7 @@ impl Hub {
         Ok((followed, held))
     }
 
-    /// One query for all followed sessions: commits whose hints were lost, and sessions that are gone.
+    /// Finds commits whose hints were lost, and deleted sessions: one query for all followed sessions.
     async fn tick(&self) {
         let asked: Vec<(Key, Seq)> = {
             let mut entries = self.lock();
@@ -196,7 +196,7 @@ impl Hub {
                 {
                     entry.followed.note_head(*seq);
                 }
-                // Gone, made again since, or ended before: whoever asks next follows from the beginning.
+                // The session is gone, was created again, or had ended: the next follower starts afresh.
                 (_, Some(entry)) => {
                     entry.followed.end();
                     entry.stop.cancel();
@@ -208,7 +208,7 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

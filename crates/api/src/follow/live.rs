@@ -1,15 +1,14 @@
-//! The text of replies that are not settled yet, put together from pieces that may be lost, doubled or
-//! late. Pure: no I/O, no clock.
+//! The text of unsettled replies, assembled from deltas that may be lost, duplicated or late. Pure: no I/O, no clock.
 
 use std::collections::VecDeque;
 
 use domain::{MessageId, SessionEvent};
 use signals::{Delta, DeltaKind};
 
-/// Text kept per session for followers that join in the middle of a reply; a longer reply goes on live
+/// The most text kept per session for followers that join during a reply. The rest of a longer reply goes out live
 /// but is not repeated to them.
 const MAX_KEPT_BYTES: usize = 2 * 1024 * 1024;
-/// Messages whose late deltas are told apart.
+/// The number of ended messages whose late deltas are recognised.
 const MAX_ENDED: usize = 32;
 
 #[derive(Debug)]
@@ -19,32 +18,32 @@ struct LivePart {
     kind: DeltaKind,
     /// UTF-8 bytes known without a gap.
     len: u64,
-    /// All of them, unless the bound was met.
+    /// The text; `None` once the bound was exceeded.
     text: Option<String>,
 }
 
-/// What a piece adds.
+/// The effect of a delta.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// This, which followers have not seen.
+    /// New text for followers.
     New(Delta),
-    /// Nothing: it is known, or its message has ended.
+    /// Nothing: the text is known, or its message has ended.
     Nothing,
-    /// A piece before it is missing: ask for the text from the start.
+    /// A piece before it is missing, so the whole text must be requested.
     Gap,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Live {
     parts: Vec<LivePart>,
-    /// The message whose turn was seen to start last.
+    /// The message of the turn that started last.
     begun: Option<MessageId>,
     ended: VecDeque<MessageId>,
     kept: usize,
 }
 
 impl Live {
-    /// Takes a piece in.
+    /// Adds a delta.
     pub(super) fn extend(&mut self, delta: Delta) -> Added {
         if self.ended.contains(&delta.message) {
             return Added::Nothing;
@@ -83,7 +82,7 @@ impl Live {
         Added::New(Delta { offset, text, ..delta })
     }
 
-    /// What is known so far, for a follower that joins: one piece per part.
+    /// Returns the text so far for a new follower, one delta per part.
     pub(super) fn snapshot(&self) -> Vec<Delta> {
         let known = |live: &LivePart| {
             let text = live.text.clone().filter(|text| !text.is_empty())?;
@@ -98,14 +97,14 @@ impl Live {
         self.parts.iter().filter_map(known).collect()
     }
 
-    /// Whether a piece of this message would be the first that is heard of it.
+    /// Returns whether no earlier delta or event has mentioned this message.
     pub(super) fn is_unknown(&self, message: &MessageId) -> bool {
         self.begun.as_ref() != Some(message)
             && !self.ended.contains(message)
             && !self.parts.iter().any(|live| live.message == *message)
     }
 
-    /// Takes a durable event in. A checkpoint may hold text whose deltas were lost: that is given back.
+    /// Applies a durable event. A checkpoint may hold text whose deltas were lost; that text is returned.
     pub(super) fn note(&mut self, event: &SessionEvent) -> Added {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these concern live text")]
         match event {
@@ -114,7 +113,7 @@ impl Live {
                 Added::Nothing
             }
             SessionEvent::TextCheckpointed(checkpoint) => {
-                // Its message is known only from the part's deltas; its text is in the event anyway.
+                // Only deltas tell the part's message. The event has the text anyway.
                 let Some(live) = self.parts.iter().find(|live| live.part == checkpoint.part) else {
                     return Added::Nothing;
                 };

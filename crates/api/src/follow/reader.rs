@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use super::followed::Followed;
 use crate::wake::Waker;
 
-/// Events read at once.
+/// The most events in one read.
 const PAGE: i64 = 256;
-/// Hints taken together before the log is read for them.
+/// The most hints handled before the log is read for them.
 const BUNCH: usize = 256;
-/// The holder is asked for the text so far at most this often.
+/// The shortest time between two requests to the holder for the text so far.
 const RESYNC_EVERY: Duration = Duration::from_millis(500);
 
-/// Reads one session for all who follow it here.
+/// The reader of one session, for all its followers here.
 pub(super) struct Reader {
     pub(super) store: Store,
     pub(super) signals: Arc<dyn Signals>,
@@ -24,20 +24,20 @@ pub(super) struct Reader {
     pub(super) followed: Arc<Followed>,
 }
 
-/// What a reader has heard since it read.
+/// The news since the last read.
 struct Heard {
     hints: Subscription,
     listening: bool,
-    /// Hints were lost: what they said may be in the log.
+    /// Whether hints were lost, so that the log may hold more.
     lost: bool,
-    /// Work may have ended.
+    /// Whether work may have ended.
     ends: bool,
     last_resync: Option<Instant>,
 }
 
 impl Reader {
-    /// Subscribes, finds where the log ends, then reads on with what hints and pokes tell. Ends only with
-    /// its task; an error is told once and mended by the next tick.
+    /// Subscribes, finds the end of the log, then reads on when hints and pokes say so. Only ends with its task. An
+    /// error is logged once, and the next tick makes up for it.
     pub(super) async fn run(self) {
         let at = &self.followed.session;
         let topic = Topic::Session(at.org, at.session.clone());
@@ -59,8 +59,8 @@ impl Reader {
         }
     }
 
-    /// Waits for news, takes in all that is there at once, then reads the log at most once for it: not at
-    /// all when what is told of was sent already, or when all who follow wait for the work to end.
+    /// Waits for news, handles all that is there, then reads the log at most once. Does not read if the events were
+    /// already sent, or if all followers wait for the end of the work.
     async fn step(&self, heard: &mut Heard) -> Result<(), StoreError> {
         let mut news = tokio::select! {
             () = self.followed.poke.notified() => None,
@@ -80,7 +80,7 @@ impl Reader {
                 Some(Some(Received::Hint(Hint::Worker(_)))) => {}
                 Some(Some(Received::Lagged)) => heard.lost = true,
                 Some(None) => {
-                    heard.listening = false; // signals are shut down: the tick still finds commits
+                    heard.listening = false; // signals are shut down, but the tick still finds commits
                     break;
                 }
             }
@@ -97,13 +97,13 @@ impl Reader {
 
     async fn start(&self) -> Result<(), StoreError> {
         let at = &self.followed.session;
-        // Before the session is read: when it is made again between the two, the tick finds another incarnation.
+        // Read before the session: if the session is created again in between, the tick finds another incarnation.
         let heads = self.store.heads(&[(at.org, at.session.clone())]).await?;
         let incarnation = heads.first().ok_or(StoreError::NotFound)?.incarnation;
         let session = self.store.session(at.org, at.session.clone()).await?;
         let mut seed = Vec::new();
         if session.busy {
-            // In the middle of a reply: what was checkpointed, until the holder sends what it has.
+            // During a reply, start with the checkpointed text until the holder sends the rest.
             let last = self.store.transcript(at.org, at.session.clone(), None, 1).await?;
             for message in last.messages {
                 if message.role == "assistant" && message.finish.is_none() {
@@ -116,7 +116,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what is committed after the tail and sends it.
+    /// Reads and sends all events after the tail.
     async fn read(&self) -> Result<(), StoreError> {
         let at = &self.followed.session;
         loop {
@@ -140,7 +140,7 @@ impl Reader {
         last_resync: &mut Option<Instant>,
     ) -> Result<(), StoreError> {
         if self.followed.is_unknown(&delta.message) {
-            self.read().await?; // its turn's start may not have been hinted
+            self.read().await?; // the hint of its turn's start may be lost
         }
         let is_whole = self.followed.take(delta);
         if !is_whole && last_resync.is_none_or(|at| at.elapsed() >= RESYNC_EVERY) {

@@ -21,23 +21,23 @@ use super::hub::Hub;
 use crate::error::ApiError;
 use crate::shares::Share;
 
-/// Below the 55 s of the least patient proxy, with room for two lost ones.
+/// The time between pings: below the 55 s of the least patient proxy, with room for two lost ones.
 const PING_EVERY: Duration = Duration::from_secs(15);
-/// A stream is ended after this and up to a third more, so that connections spread over gateways anew
-/// and a revoked key ends.
+/// The age at which a stream ends, plus up to a third at random, so that connections spread over gateways again and a
+/// revoked key stops working.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 const PAGE: i64 = 256;
 const GONE: &[u8] = b"event: gone\ndata: {\"reason\":\"session deleted\"}\n\n";
 const SHUTDOWN: &[u8] = b"event: reconnect\ndata: {\"reason\":\"shutdown\"}\n\n";
 
-/// One client's view of a session's log: everything after a sequence number, then live.
+/// One client's stream of a session's log: everything after a sequence number, then live frames.
 pub(crate) struct LogStream {
     store: Store,
     session: SessionRef,
-    /// The last number that was sent.
+    /// The number of the last event sent.
     sent: Seq,
     following: Following,
-    /// The log is behind the point where live frames begin, as far as is known.
+    /// Whether the log may have events before the point where live frames begin.
     catching_up: bool,
     ready: std::collections::VecDeque<Bytes>,
     stop: CancellationToken,
@@ -46,7 +46,7 @@ pub(crate) struct LogStream {
 }
 
 impl LogStream {
-    /// Follows `session` from `after` on. With `expected`, `after` is a number of that incarnation's log: when another
+    /// Follows `session` after the number `after`. `expected` is the incarnation that `after` belongs to: if another
     /// session has the id now, the stream says that the expected one is gone, and ends.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl LogStream {
         })
     }
 
-    /// The answer that streams it, which holds `share` until it ends.
+    /// Returns the streaming response. It holds `share` until the stream ends.
     pub(crate) fn into_response(self, share: Share) -> Response {
         sse_response(stream::unfold((self, share), async |(mut log, share)| {
             let bytes = log.next().await?;
@@ -102,7 +102,7 @@ impl LogStream {
         }
     }
 
-    /// Reads the next page between what was sent and where live frames begin.
+    /// Reads the next page between the last event sent and the point where live frames begin.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         if self.sent < self.following.tail {
             let at = (self.session.org, self.session.session.clone());
@@ -111,7 +111,7 @@ impl LogStream {
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             for event in page {
                 if event.seq > self.following.tail {
-                    break; // comes live
+                    break; // comes as a live frame
                 }
                 self.sent = event.seq;
                 self.ready.push_back(Framed::new(event).bytes(of));
@@ -127,7 +127,7 @@ impl LogStream {
         Ok(())
     }
 
-    /// The next live frame, or a ping; `None`: look again.
+    /// Returns the next live frame or a ping; `None` means that the caller must look again.
     async fn live(&mut self) -> Option<Bytes> {
         let ping = Instant::now() + PING_EVERY;
         let received = tokio::select! {
@@ -186,7 +186,7 @@ impl LogStream {
     }
 }
 
-/// An event stream that no proxy buffers, compresses or caches.
+/// Builds an event stream that no proxy buffers, compresses or caches.
 pub(crate) fn sse_response(
     stream: impl futures::Stream<Item = Bytes> + Send + 'static,
 ) -> Response {

@@ -6,7 +6,7 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::id;
 
-/// The session that a path names: below its project, or alone (`/platform/session/…`, the stock dialect).
+/// The session in a path: below its project, or alone (`/platform/session/…` and the stock dialect).
 #[derive(Debug, Deserialize)]
 pub(crate) struct At {
     project: Option<String>,
@@ -14,7 +14,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    /// The session, if it is the organisation's and of the project that the path names.
+    /// Returns the session if it belongs to the organisation, and to the project in the path if there is one.
     pub(crate) async fn find(&self, state: &ApiState, org: OrgId) -> Result<SessionRow, ApiError> {
         let session: SessionId = id(&self.session)?;
         let project = self.project.as_deref().map(id::<ProjectId>).transpose()?;
@@ -26,7 +26,7 @@ impl At {
     }
 }
 
-/// The session, if it belongs to the project that the path names.
+/// Returns the session if it belongs to the organisation and the project.
 pub(crate) async fn in_project(
     state: &ApiState,
     org: OrgId,

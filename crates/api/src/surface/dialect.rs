@@ -1,4 +1,4 @@
-//! The two shapes of what is served, told apart by the path: the service's own, and that of stock clients.
+//! The two dialects, our own and that of stock clients. The path decides which one a request uses.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use crate::changes::summaries;
 use crate::error::ApiError;
 use crate::view::SessionView;
 
-/// Whose shapes an answer has. A handler that takes it serves routes of both.
+/// The dialect of an answer. A handler that takes it serves routes of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Native,
@@ -36,7 +36,7 @@ impl Dialect {
         if native && path != "/project/current" { Self::Native } else { Self::Stock }
     }
 
-    /// A session, with how much it changed in files.
+    /// Returns the view of a session, with a summary of its changes of files.
     pub(crate) async fn session(
         self,
         state: &ApiState,
@@ -47,7 +47,7 @@ impl Dialect {
         Ok(Json(self.view(row, state).summed(summary)))
     }
 
-    /// Sessions of one organisation, each as it is alone.
+    /// Returns the views of several sessions of one organisation.
     pub(crate) async fn sessions(
         self,
         state: &ApiState,

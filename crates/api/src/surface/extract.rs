@@ -1,4 +1,4 @@
-//! What handlers take: permissions, parsed ids, bounded bodies. Each fails with an [`ApiError`].
+//! Extractors for handlers: permissions, queries, bounded bodies. Each fails with an [`ApiError`].
 
 use auth::{Access, Scope};
 use axum::extract::rejection::BytesRejection;
@@ -14,12 +14,12 @@ use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::shown;
 
-/// The largest body that is read.
+/// The largest body, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 fn permitted(parts: &Parts, scope: Scope) -> Result<OrgId, ApiError> {
     let access = parts.extensions.get::<Access>().ok_or_else(|| {
-        ApiError::Unauthenticated("an API key is needed".to_owned()) // a route outside of `authenticate`
+        ApiError::Unauthenticated("an API key is needed".to_owned()) // the route is outside of `authenticate`
     })?;
     if access.may(scope) { Ok(access.org) } else { Err(ApiError::Forbidden(scope.as_str())) }
 }
@@ -29,7 +29,7 @@ macro_rules! permission {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy)]
         pub(crate) struct $name {
-            /// The tenant: every store call takes it.
+            /// The organisation of the key. Every call of the store takes it.
             pub(crate) org: OrgId,
         }
 
@@ -43,14 +43,15 @@ macro_rules! permission {
     };
 }
 
-permission!(/// May see what the organisation has.
+permission!(/// Permission to read everything of the organisation.
     CanRead, Scope::Read);
-permission!(/// May create sessions, prompt and interrupt.
+permission!(/// Permission to create sessions, prompt and interrupt.
     CanPrompt, Scope::Prompt);
-permission!(/// May rebuild, check and explain.
+permission!(/// Permission to administer: rebuild, check, explain, set up providers.
     CanAdminister, Scope::Administer);
 
-/// A place among the large answers that a key has made at once; waited for, and held until the handler is done.
+/// A place among the large answers that a key may have in progress. The request waits for it, and holds it until the
+/// handler returns.
 pub(crate) struct LargeRead {
     _permit: tokio::sync::OwnedSemaphorePermit,
 }
@@ -65,7 +66,7 @@ impl FromRequestParts<ApiState> for LargeRead {
     }
 }
 
-/// The query, parsed.
+/// The parsed query.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -79,9 +80,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// A JSON body of at most [`MAX_BODY_BYTES`]; an empty one is an empty object. The content type is not
-/// asked for: some clients send none. A native body with a field that means nothing is refused: a misspelt
-/// `directory` would otherwise work elsewhere than was asked. Stock clients may send what we do not know.
+/// A JSON body of at most [`MAX_BODY_BYTES`]. An empty body is an empty object. The content type is ignored, since
+/// some clients send none. In a native body an unknown field is an error: a misspelt `directory` would otherwise run
+/// the session elsewhere. Stock clients may send unknown fields.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {

@@ -1,9 +1,9 @@
 use serde::Deserialize;
 
-/// Sessions in one answer.
+/// The most sessions in one answer.
 pub(crate) const MAX_SESSIONS: i64 = 1_000;
 
-/// Messages in one answer.
+/// The most messages in one answer.
 pub(crate) const MAX_MESSAGES: i64 = 10_000;
 
 #[derive(Debug, Deserialize)]
@@ -12,7 +12,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// At least 1, at most `most`.
+    /// Returns the limit of the query, or `usual` without one: at least 1, at most `most`.
     pub(crate) fn within(&self, usual: i64, most: i64) -> i64 {
         self.limit.unwrap_or(usual).clamp(1, most)
     }

@@ -1,4 +1,4 @@
-//! The service's own routes.
+//! Handlers of the service's own routes.
 
 pub(crate) mod agents;
 pub(crate) mod credentials;

@@ -1,13 +1,13 @@
-//! What settings hold that only providers are to see: values of headers, and keys among options. They are shown to
-//! nobody, and what was shown in their place is put back when settings are written as they were read.
+//! Hides secrets in providers' settings: values of headers, and keys among options. Nobody can read them. A client
+//! may write back settings that it has read: the hidden values are then restored.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Stands for a value that is kept.
+/// The placeholder for a hidden value.
 const REDACTED: &str = "[redacted]";
-/// Options that are keys, in lower case.
+/// Names of options that hold keys, in lower case.
 const KEYS: [&str; 5] = ["apikey", "api_key", "authtoken", "auth_token", "accesstoken"];
 
 /// Hides the values of headers and keys, at any depth.
@@ -15,12 +15,12 @@ pub(crate) fn hide(settings: &mut Map<String, Value>) {
     walk(settings, &mut |value, _| *value = REDACTED.into(), &Map::new());
 }
 
-/// The same of headers alone.
+/// Returns the headers with their values hidden.
 pub(crate) fn hidden(headers: &BTreeMap<String, String>) -> BTreeMap<String, &'static str> {
     headers.keys().map(|name| (name.clone(), REDACTED)).collect()
 }
 
-/// Puts the values of `before` where [`hide`] has hidden them; a value that is not known goes.
+/// Restores values that [`hide`] has hidden from `before`. A placeholder without a known value becomes null.
 pub(crate) fn restore(settings: &mut Map<String, Value>, before: &Map<String, Value>) {
     let mut put_back = |value: &mut Value, known: Option<&Value>| {
         if value == REDACTED {
@@ -69,7 +69,7 @@ mod tests {
         value.as_object().expect("an object").clone()
     }
 
-    // Finding security 17: keys in headers were shown to whoever may read.
+    // Finding security 17: anybody who could read saw keys in headers.
     #[test]
     fn headers_and_keys_are_hidden_and_put_back() {
         let settings = map(&json!({

@@ -1,5 +1,5 @@
-//! The dialect of released OpenCode clients: `opencode run --attach`, the SDK, and most of `attach`.
-//! Same store calls as the native routes, where the request is the same also the same handler; other shapes; where that contract says "this process", we
+//! Handlers for released OpenCode clients: `opencode run --attach`, the SDK, and most of `attach`. They call the same
+//! verbs as the native handlers and answer in other shapes. Where the clients' contract says "this process", we
 //! answer for the cluster.
 
 pub(crate) mod config;

@@ -1,5 +1,5 @@
-//! The service's own routes: FEAT-0006's under `/project`, those of operators and of our CLI under `/platform`, and
-//! the two probes.
+//! The service's own routes: FEAT-0006's under `/project`, those of operators and our CLI under `/platform`, and the
+//! two probes.
 
 use super::route::Route;
 use crate::surface::native::{
@@ -48,7 +48,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/platform/oauth/{provider}/{attempt}", oauth::show),
         Route::delete("/platform/oauth/{provider}/{attempt}", oauth::remove),
         Route::post("/platform/oauth/{provider}/{attempt}/complete", oauth::complete),
-        // Of one session, below its project and alone.
+        // Routes of one session exist twice: below its project and alone.
         Route::patch("/project/{project}/session/{session}", sessions::change),
         Route::patch("/platform/session/{session}", sessions::change),
         Route::delete("/platform/session/{session}", sessions::remove),

@@ -4,7 +4,7 @@ use http::Method;
 
 use crate::ApiState;
 
-/// A line of the route table: the router is made of it, and the tests go through it.
+/// A line of the route table. The router is built from these lines, and tests walk through them.
 pub(crate) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,

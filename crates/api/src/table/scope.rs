@@ -1,4 +1,4 @@
-//! What surrounds every request: its id, its span, its line in the log, and the body of its failure.
+//! Middleware around every request: its id, its span, its line in the log, and the body of an error.
 
 use std::net::SocketAddr;
 
@@ -18,10 +18,10 @@ use crate::surface::Dialect;
 const REQUEST_ID: &str = "x-request-id";
 const MAX_REQUEST_ID: usize = 64;
 
-/// The paths that want no key: `exceptions.txt`, which only shrinks.
+/// The paths that need no key. `exceptions.txt` only ever shrinks.
 const OPEN: &str = include_str!("exceptions.txt");
 
-/// The id of a request: the client's, if it is a plain word of at most 64 characters, else a random one.
+/// The id of a request: the client's if it is a plain word of at most 64 characters, otherwise a random one.
 #[derive(Debug, Clone)]
 struct RequestId(String);
 
@@ -36,8 +36,8 @@ impl RequestId {
     }
 }
 
-/// Runs a request within its span. The log has its route (never its query, which may hold a key),
-/// status and duration; bodies are never logged.
+/// Runs a request within its span. Logs its route (never its query, which may contain a key), its status and its
+/// duration. Bodies are never logged.
 pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let id = RequestId::of(request.headers());
     let dialect = Dialect::of(request.uri().path());
@@ -83,7 +83,7 @@ fn render(failure: &Failure, dialect: Dialect, id: &RequestId, is_browser: bool)
     };
     match (dialect, &failure.reason, &failure.busy) {
         (Dialect::Native, Some(reason), _) => body["error"]["reason"] = json!(reason),
-        // Its clients look for the tag.
+        // Stock clients look for this tag.
         (Dialect::Stock, _, Some(session)) => {
             body["_tag"] = json!("SessionBusyError");
             body["sessionID"] = json!(session);
@@ -94,7 +94,7 @@ fn render(failure: &Failure, dialect: Dialect, id: &RequestId, is_browser: bool)
     let mut response = (failure.status, body.to_string()).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    // A browser would keep the key, and send it with the requests of any page.
+    // A browser would store the key and send it with any page's requests.
     if failure.status == StatusCode::UNAUTHORIZED && !is_browser {
         let realm = HeaderValue::from_static(r#"Basic realm="Secure Area""#);
         headers.insert(WWW_AUTHENTICATE, realm);
@@ -105,7 +105,7 @@ fn render(failure: &Failure, dialect: Dialect, id: &RequestId, is_browser: bool)
     response
 }
 
-/// The released client's names, as far as it has them.
+/// Returns the stock clients' name for the error, if they have one.
 fn stock_name(failure: &Failure) -> &'static str {
     match failure.status {
         StatusCode::NOT_FOUND => "NotFoundError",
@@ -118,13 +118,14 @@ fn stock_name(failure: &Failure) -> &'static str {
     }
 }
 
-/// Whether it is one that a browser's `EventSource` makes: that cannot send a header, so its key may be in the query.
+/// Returns whether the request may come from a browser's `EventSource`. That cannot set a header, so its key may be
+/// in the query.
 fn is_stream(request: &Request) -> bool {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     request.method() == http::Method::GET && (path.ends_with("/event") || path.ends_with("/log"))
 }
 
-/// Lets a request in when it carries a valid key, or wants none; what it proved goes with it.
+/// Lets a request pass if it has a valid key or needs none, and attaches the proven access.
 pub(crate) async fn authenticate(
     State(state): State<ApiState>,
     mut request: Request,

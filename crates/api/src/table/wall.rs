@@ -1,9 +1,9 @@
-//! What a browser may send: nothing that a page of another site has made it send.
+//! Refuses requests that a page of another site made a browser send.
 //!
-//! A browser adds cookies, passwords of Basic and the way into a private network to the requests of any page that it
-//! shows. Tools do not, and say nothing of where they come from: they pass, with their key. A request is a browser's if
-//! it has a cookie, `Origin`, `Sec-Fetch-Site` or `Sec-Fetch-Dest`; a page cannot leave those out. (Node's `fetch` sends
-//! `Sec-Fetch-Mode` alone: it is no browser.)
+//! A browser adds cookies, Basic passwords and its access to private networks to requests of any page. A request
+//! comes from a browser if it has a cookie, `Origin`, `Sec-Fetch-Site` or `Sec-Fetch-Dest`; a page cannot leave those
+//! out. Tools send none of these: they pass with their key. (Node's `fetch` sends only `Sec-Fetch-Mode`, so it counts
+//! as a tool.)
 
 use std::net::IpAddr;
 
@@ -15,15 +15,15 @@ use crate::error::ApiError;
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Whether a browser has sent it.
+/// Returns whether a browser sent the request.
 pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
     [COOKIE, ORIGIN, SITE, DEST].iter().any(|name| headers.contains_key(name))
 }
 
-/// Lets a request through that no other site's page has sent.
+/// Passes a request unless a page of another site sent it.
 ///
 /// # Errors
-/// 403 for a page of another site, 415 for a body that a form could have.
+/// 403 for a page of another site, 415 for a body that a form could send.
 pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     if !is_browser(headers) {
         return Ok(());
@@ -52,8 +52,8 @@ pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError
     Ok(())
 }
 
-/// Whether a browser that is not authenticated asks for a name that may lead to us by a trick: any name but this
-/// machine's. An address is no trick.
+/// Returns whether a browser used a host name that an attacker may have pointed at us: any name except this
+/// machine's. Addresses are safe. Only matters for a request without a valid key.
 pub(crate) fn is_foreign_name(headers: &HeaderMap) -> bool {
     if !is_browser(headers) {
         return false;
@@ -68,7 +68,7 @@ pub(crate) fn is_foreign_name(headers: &HeaderMap) -> bool {
     !is_own && name.parse::<IpAddr>().is_err()
 }
 
-/// Older browsers say where a page is from, and nothing more.
+/// Compares origins for older browsers, which send nothing more.
 fn is_origin_of(origin: &str, headers: &HeaderMap) -> bool {
     let Some(host) = text(headers, &HOST) else { return false };
     let authority = origin.split_once("://").map(|(_, authority)| authority);
@@ -102,7 +102,7 @@ mod tests {
         judged.map_or_else(|error| error.failure().status.as_u16(), |()| 200)
     }
 
-    // Finding security 14: a page of another site could send forms with what the browser had kept.
+    // Finding security 14: a page of another site could submit forms with the password that the browser had stored.
     #[test]
     fn a_page_of_another_site_is_refused_and_a_tool_is_not() {
         let post = Method::POST;
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(status(&post, &[("sec-fetch-site", "same-origin"), json, length]), 200);
         assert_eq!(status(&post, &[("origin", "http://127.0.0.1:4096"), json, length]), 200);
         assert_eq!(status(&Method::GET, &[("sec-fetch-site", "none")]), 200);
-        // curl sends a form's type with `-d`, or none; Node's fetch says its mode.
+        // curl sends a form's content type with `-d`, or none; Node's fetch sends its mode.
         for tool in [
             &[("content-type", "application/x-www-form-urlencoded"), length][..],
             &[length],

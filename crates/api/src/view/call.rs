@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 use store::CallRow;
 
-/// The state of a tool part: `pending`, `running`, `completed` or `error`.
+/// Returns the state of a tool part: `pending`, `running`, `completed` or `error`.
 pub(crate) fn call_state(call: &CallRow) -> Value {
     let input = input(&call.arguments);
     let start = call.started_ms.unwrap_or(call.called_ms);
@@ -31,7 +31,7 @@ pub(crate) fn call_state(call: &CallRow) -> Value {
     }
 }
 
-/// The arguments, if the model sent an object; clients show nothing else.
+/// Returns the arguments if the model sent an object. Clients show nothing else.
 fn input(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(fields)) => Value::Object(fields),

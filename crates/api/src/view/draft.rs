@@ -4,18 +4,18 @@ use domain::{
 };
 use store::{CallRow, MessageRow, PartRow};
 
-/// The place of a call that no reply names.
+/// The place of a call that no reply mentions.
 const UNPLACED: usize = 1_000_000;
 
-/// The assistant's message that one turn writes, put together from the log as the projector does it: who
-/// has seen the whole turn need not read its rows. Pure.
+/// The assistant's message of one turn, built from events like the projector builds its rows. A reader that has seen
+/// the whole turn need not query them. Pure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Draft {
     row: MessageRow,
     parts: Vec<Placed>,
 }
 
-/// A part with what orders it in its message, before its id.
+/// A part, with its order in the message before its id.
 #[derive(Debug, PartialEq, Eq)]
 struct Placed {
     place: usize,
@@ -24,7 +24,7 @@ struct Placed {
 }
 
 impl Draft {
-    /// The message of the turn that this event starts, if it does.
+    /// Returns an empty message if this event starts a turn.
     pub(crate) fn begin(event: &RecordedEvent) -> Option<Self> {
         let SessionEvent::TurnStarted(turn) = &event.event else { return None };
         let row = MessageRow {
@@ -50,7 +50,7 @@ impl Draft {
         &self.row.id
     }
 
-    /// Takes in the next event of the log; those of other turns change nothing.
+    /// Applies the next event of the log. Events of other turns change nothing.
     pub(crate) fn note(&mut self, event: &RecordedEvent) {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these are of a turn's message")]
         match &event.event {
@@ -152,7 +152,7 @@ impl Draft {
         self.parts.iter_mut().filter_map(|placed| placed.part.call.as_mut()).find(|c| c.id == *id)
     }
 
-    /// The message as its rows have it.
+    /// Returns the message as its rows have it.
     pub(crate) fn into_row(mut self) -> MessageRow {
         self.parts.sort_by(|a, b| {
             (a.place, a.seq, a.part.id.as_str()).cmp(&(b.place, b.seq, b.part.id.as_str()))
@@ -162,7 +162,7 @@ impl Draft {
     }
 }
 
-/// A call as it was made at `time`.
+/// Returns the row of a call made at `time`.
 pub(crate) fn called_row(called: &ToolCalled, time: TimestampMs) -> CallRow {
     CallRow {
         id: called.intent.call.clone(),
@@ -183,7 +183,7 @@ pub(crate) fn called_row(called: &ToolCalled, time: TimestampMs) -> CallRow {
     }
 }
 
-/// Ends a call.
+/// Marks a call as ended.
 pub(crate) fn settle(call: &mut CallRow, settled: &ToolSettled) {
     call.state = state(ToolState::Settled).into();
     call.outcome = Some(outcome(settled.outcome).into());

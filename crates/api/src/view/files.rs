@@ -4,30 +4,30 @@ use domain::{FileChange, FileStatus};
 use serde::Serialize;
 use store::ChangeRow;
 
-/// What became of a file.
+/// The change of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FileView {
     pub(crate) file: String,
-    /// A unified diff; absent for what is no text, and for what is too large.
+    /// A unified diff; `None` for binary files and for large ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) patch: Option<String>,
     pub(crate) additions: i64,
     pub(crate) deletions: i64,
     pub(crate) status: FileStatus,
-    /// Added up from several steps: lines may count more than once, and there is no patch.
+    /// Whether the counts were added up over several steps: lines may count twice, and there is no patch.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) partial: bool,
 }
 
-/// What became of files. Stock clients know the list alone.
+/// The changes of files. Stock clients only get the list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DiffView {
     pub(crate) files: Vec<FileView>,
-    /// Files beyond those that are listed.
+    /// The number of changed files that are not listed.
     pub(crate) more: i64,
 }
 
-/// How much was changed.
+/// The number of changed files and lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct SummaryView {
     additions: i64,
@@ -36,7 +36,7 @@ pub(crate) struct SummaryView {
 }
 
 impl SummaryView {
-    /// Whether there were no changes.
+    /// Returns whether nothing changed.
     pub(crate) fn is_nothing(self) -> bool {
         self.files == 0
     }
@@ -56,18 +56,18 @@ impl From<FileChange> for FileView {
 }
 
 impl DiffView {
-    /// What changes of a session, one after the other, come to.
+    /// Adds up changes of a session that follow one another.
     pub(crate) fn of_changes(changes: &[ChangeRow]) -> Self {
         Self::of_steps(changes.iter().map(|change| (change.files.clone(), change.more)))
     }
 
-    /// Whether a file's lines were added up from several steps, or files are missing.
+    /// Returns whether a file's counts were added up over several steps, or files are missing.
     pub(crate) fn is_partial(&self) -> bool {
         self.more > 0 || self.files.iter().any(|file| file.partial)
     }
 
-    /// What steps, one after the other, have changed together. A file that several of them changed is counted,
-    /// and has no patch; one that came and went is left out.
+    /// Adds up steps that follow one another. A file that several steps changed is only counted and has no patch. A
+    /// file that was added and deleted again is left out.
     pub(crate) fn of_steps(steps: impl IntoIterator<Item = (Vec<FileChange>, i64)>) -> Self {
         let mut files: BTreeMap<String, Option<FileView>> = BTreeMap::new();
         let mut more = 0_i64;
@@ -75,7 +75,7 @@ impl DiffView {
             more = more.max(unlisted);
             for change in changes {
                 let path = change.path.clone();
-                // One that came and went begins anew.
+                // A file that was added and deleted starts afresh.
                 let now = match files.remove(&path).flatten() {
                     Some(before) => after(&before, change),
                     None => Some(change.into()),
@@ -97,7 +97,7 @@ impl DiffView {
     }
 }
 
-/// What two changes of a file come to; none when it is as it was before the first, which had added it.
+/// Combines two changes of a file. Returns `None` when a file is deleted that the first change had added.
 fn after(before: &FileView, change: FileChange) -> Option<FileView> {
     let status = match (before.status, change.status) {
         (FileStatus::Added, FileStatus::Deleted) => return None,

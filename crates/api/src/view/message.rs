@@ -7,7 +7,7 @@ use super::call::call_state;
 use super::session::TimeView;
 use super::tokens::{TokensView, Usd};
 
-/// What a message's view takes from its session.
+/// The session's facts that a message's view needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionContext {
     pub(crate) session: SessionId,
@@ -41,14 +41,14 @@ impl From<&ModelRef> for ModelView {
     }
 }
 
-/// Where a message's tools ran.
+/// The directory where a message's tools ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct PathView {
     cwd: String,
     root: String,
 }
 
-/// When a message began and was complete.
+/// The times when a message began and was complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RunView {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub(crate) struct RunView {
     created: TimestampMs,
 }
 
-/// When a part began and ended.
+/// The times when a part began and ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct SpanView {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub(crate) struct SpanView {
     start: TimestampMs,
 }
 
-/// What a message is.
+/// The kind of a message, with its own fields.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub(crate) enum MessageInfo {
@@ -77,7 +77,7 @@ pub(crate) enum MessageInfo {
         agent: String,
         model: ModelView,
     },
-    /// What one Provider Turn answered.
+    /// The answer of one Provider Turn.
     Assistant {
         id: String,
         #[serde(rename = "sessionID")]
@@ -109,7 +109,7 @@ pub(crate) enum MessageInfo {
         kind: String,
         time: TimeView,
     },
-    /// What stands in place of an older part of the conversation: a summary of it.
+    /// A summary that replaces an older part of the conversation.
     Checkpoint {
         id: String,
         #[serde(rename = "sessionID")]
@@ -154,7 +154,7 @@ pub(crate) enum PartBody {
         tool: String,
         state: Value,
     },
-    /// A compaction, as stock clients know it.
+    /// A compaction, in the stock shape.
     Compaction {
         auto: bool,
     },
@@ -166,7 +166,7 @@ pub(crate) enum PartBody {
     },
 }
 
-/// A message as clients see it. An assistant's has its step's start and, once it is complete, its finish.
+/// Shows a message. An assistant's message gets a step-start part and, once it is complete, a step-finish part.
 pub(crate) fn message(context: &SessionContext, row: &MessageRow) -> MessageView {
     MessageView { info: info(context, row), parts: parts(context, row) }
 }
@@ -225,7 +225,7 @@ fn message_error(row: &MessageRow, model: &ModelRef) -> Option<Value> {
     }
 }
 
-/// An error under the stock clients' names, with our code beside it.
+/// Shows an error under its stock name, with our code beside it.
 pub(crate) fn error_view(error: &SessionError, provider: &str) -> Value {
     let (code, message) = (&error.code, &error.message);
     if code.contains("interrupt") {
@@ -292,12 +292,12 @@ fn tail(message: &MessageId) -> &str {
     text.get(MessageId::PREFIX.len() + 1..).unwrap_or(text)
 }
 
-/// Sorts before the message's other parts, which are minted after the message.
+/// Returns an id that sorts before the message's other parts, which were minted after the message.
 fn step_start_id(message: &MessageId) -> String {
     format!("{}_{}", PartId::PREFIX, tail(message))
 }
 
-/// Sorts after the message's other parts, and is the same from events and from rows.
+/// Returns an id that sorts after the message's other parts. Events and rows give the same one.
 fn step_finish_id(message: &MessageId, completed: TimestampMs) -> String {
     let last = Stamp::at(completed.saturating_add(1)).0 - 1;
     let tail = tail(message);

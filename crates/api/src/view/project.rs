@@ -3,7 +3,7 @@ use store::ProjectRow;
 
 use super::session::TimeView;
 
-/// A project, in the shape that stock clients know too.
+/// A project, in a shape that stock clients also understand.
 #[derive(Debug, Serialize)]
 pub(crate) struct ProjectView {
     id: String,
@@ -20,7 +20,7 @@ impl From<ProjectRow> for ProjectView {
 }
 
 impl ProjectView {
-    /// A directory that is no project yet, as stock clients know it.
+    /// Shows a directory that is not a project yet.
     pub(crate) fn unknown(worktree: String) -> Self {
         let time = TimeView::created(0);
         Self { id: "global".to_owned(), worktree, time, sandboxes: [] }

@@ -25,13 +25,13 @@ pub(crate) struct SessionView {
     pub(crate) cost: Usd,
     pub(crate) tokens: TokensView,
     pub(crate) time: TimeView,
-    /// What is taken back, and can be brought back.
+    /// The staged Revert, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revert: Option<RevertView>,
-    /// How much it changed in files, where that was asked for.
+    /// The size of its changes of files; `None` where nobody asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) summary: Option<SummaryView>,
-    /// What stock clients do not know.
+    /// Fields that stock clients do not have.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) more: Option<MoreView>,
 }
@@ -52,15 +52,15 @@ pub(crate) struct MoreView {
     seq: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<String>,
-    /// The session whose conversation it began with.
+    /// The session whose conversation it copied.
     #[serde(rename = "forkOf", skip_serializing_if = "Option::is_none")]
     fork_of: Option<String>,
-    /// What its user should know of the models that it has used.
+    /// Notices for the user about models that the session used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notices: Vec<NoticeView>,
 }
 
-/// What the user of a model should know: that it is deprecated, say.
+/// A notice about a model: that it is deprecated, for example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct NoticeView {
     #[serde(rename = "providerID")]
@@ -68,7 +68,7 @@ struct NoticeView {
     #[serde(rename = "modelID")]
     model_id: String,
     message: String,
-    /// When the session first used the model.
+    /// The time when the session first used the model, in milliseconds since 1970.
     time: i64,
 }
 
@@ -83,21 +83,21 @@ impl From<ModelNotice> for NoticeView {
     }
 }
 
-/// A Revert that is staged.
+/// A staged Revert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RevertView {
     #[serde(rename = "messageID")]
     message_id: String,
-    /// The files as they were before it.
+    /// The snapshot of the files before the Revert.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<String>,
-    /// What it changed in files, as one patch.
+    /// The Revert's changes of files, as one patch.
     #[serde(skip_serializing_if = "Option::is_none")]
     diff: Option<String>,
-    /// The same, file by file.
+    /// The same changes, file by file.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<Vec<FileView>>,
-    /// Files that the reverted turns may have changed, and that are as those turns left them. Stock clients do not know it.
+    /// Files that the reverted turns may have changed and that the Revert left alone. Not a field of stock clients.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<LeftFileView>,
 }
@@ -134,7 +134,7 @@ pub(crate) struct TimeView {
     pub(crate) created: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) updated: Option<i64>,
-    /// When the compaction that runs began.
+    /// The time when the running compaction began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) compacting: Option<i64>,
 }
@@ -152,7 +152,7 @@ impl From<ModelRef> for SessionModelView {
 }
 
 impl SessionView {
-    /// In the stock shape.
+    /// Shows a session in the stock shape.
     pub(crate) fn stock(row: SessionRow, version: &str) -> Self {
         Self {
             slug: row.at.session.to_string(),
@@ -168,7 +168,7 @@ impl SessionView {
             cost: Usd(row.usage.cost),
             tokens: TurnUsage::into(row.usage),
             time: TimeView {
-                // What a fork has copied is older than it.
+                // Events that a fork copied are older than the fork.
                 updated: Some(row.updated_ms.max(row.created_ms)),
                 compacting: row.compacting_ms,
                 ..TimeView::created(row.created_ms)
@@ -179,7 +179,7 @@ impl SessionView {
         }
     }
 
-    /// With what stock clients do not know.
+    /// Shows a session with our own fields.
     pub(crate) fn native(row: SessionRow, version: &str) -> Self {
         let more = MoreView {
             location: row.at.location.to_string(),
@@ -193,7 +193,7 @@ impl SessionView {
         Self { more: Some(more), revert, ..Self::stock(row, version) }
     }
 
-    /// With how much it changed in files; a session that changed none is shown without.
+    /// Adds the summary of changed files. A session without changes has none.
     pub(crate) fn summed(self, summary: SummaryView) -> Self {
         Self { summary: Some(summary).filter(|summary| !summary.is_nothing()), ..self }
     }

@@ -1,7 +1,8 @@
 use super::message::{MessageInfo, MessageView, PartBody, SessionContext};
 
-/// Shows a notice as stock clients know such texts: a user's message whose text is synthetic. And a
-/// checkpoint as a user's message whose one part is the compaction; its text is the model's.
+/// Turns messages that stock clients do not have into ones that they do: a notice into a user's message with a
+/// synthetic text, and a checkpoint into a user's message with one compaction part. The checkpoint's text is only for
+/// the model.
 pub(crate) fn as_stock(context: &SessionContext, mut view: MessageView) -> MessageView {
     let (agent, model) = (context.agent.clone(), (&context.model).into());
     match view.info {

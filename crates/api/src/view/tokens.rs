@@ -13,14 +13,14 @@ impl Serialize for Usd {
     }
 }
 
-/// USD per million tokens.
+/// Converts pico-USD per token to USD per million tokens.
 pub(crate) fn usd(pico: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "prices have some nine digits")]
     let pico = pico as f64;
     pico / 1e6
 }
 
-/// Token counts as stock clients add them up: parts that do not overlap.
+/// Token counts as stock clients add them up: no part overlaps another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct TokensView {
     total: i64,
@@ -37,7 +37,7 @@ struct CacheView {
 }
 
 impl From<TurnUsage> for TokensView {
-    /// Ours are inclusive: input holds what was cached, output holds reasoning.
+    /// Our counts overlap: input includes cached tokens, and output includes reasoning.
     fn from(usage: TurnUsage) -> Self {
         Self {
             total: usage.input + usage.output,

@@ -1,4 +1,4 @@
-//! What a session's model is told beside the conversation: entries, and the organisation's instructions.
+//! The context of a session's model besides the conversation: entries, and the organisation's instructions.
 
 use anyhow::Result;
 use axum::body::Body;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::native::session;
 use crate::world::{World, call, ok, request, send};
 
-/// Sends bytes as they are.
+/// Sends the bytes unchanged.
 async fn put(world: &World, gateway: &axum::Router, path: &str, body: &str) -> StatusCode {
     let request = Request::put(path)
         .header("authorization", format!("Bearer {}", world.key))
@@ -17,7 +17,7 @@ async fn put(world: &World, gateway: &axum::Router, path: &str, body: &str) -> S
     send(gateway, request).await.status()
 }
 
-/// The answer's bytes.
+/// Returns the bytes of the answer.
 async fn text(world: &World, gateway: &axum::Router, path: &str) -> Result<String> {
     let response = send(gateway, request("GET", path, &world.key, None)).await;
     assert_eq!(response.status(), StatusCode::OK);

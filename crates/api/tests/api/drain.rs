@@ -1,4 +1,4 @@
-//! Writes what a worker would, through the store: promotion, a turn, its reply, the end of the drain.
+//! Plays a worker through the store: promotion, a turn, its reply, the end of the drain.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use store::{Append, DrainEnd, Hold, Started};
 
 use crate::world::World;
 
-/// A turn under way: started and committed, its reply not.
+/// A turn in progress: its start is committed, its reply is not.
 pub(crate) struct Turn {
     at: SessionRef,
     claim: domain::Claim,
@@ -53,7 +53,7 @@ fn components() -> Components {
     }
 }
 
-/// The session's reference, as its row has it.
+/// Returns the session's reference from its row.
 pub(crate) async fn at(world: &World, session: &str) -> Result<SessionRef> {
     let id: SessionId = session.parse()?;
     Ok(world.store.session(world.org, id).await?.at)
@@ -64,12 +64,12 @@ fn hint(world: &World, at: &SessionRef, seq: Seq) {
     world.signals.publish(&topic, Hint::Session(SessionHint::Committed { seq, ends: true }));
 }
 
-/// Claims the session, promotes what waits, starts a turn.
+/// Claims the session, promotes its inputs, and starts a turn.
 pub(crate) async fn begin(world: &World, at: &SessionRef) -> Result<Turn> {
     begin_with(world, at, None).await
 }
 
-/// The same with a model of which something is to be known.
+/// Like `begin`, with notices about the model.
 pub(crate) async fn begin_with(
     world: &World,
     at: &SessionRef,
@@ -182,7 +182,7 @@ pub(crate) async fn begin_with(
     Ok(turn)
 }
 
-/// Starts the compaction that waits, and ends it so.
+/// Starts the waiting compaction, and ends it with this outcome.
 pub(crate) async fn compact(
     world: &World,
     at: &SessionRef,
@@ -244,7 +244,7 @@ pub(crate) async fn compact(
     Ok(())
 }
 
-/// Acts on the control that waits: writes it as delivered, then what `make` says of its id, and ends the drain.
+/// Handles the waiting control: writes its delivery, then the events of `make`, and ends the drain.
 pub(crate) async fn deliver(
     world: &World,
     at: &SessionRef,
@@ -273,7 +273,7 @@ pub(crate) async fn deliver(
     Ok(())
 }
 
-/// Waits until a control waits in the session's inbox.
+/// Waits until the session's inbox has a control.
 pub(crate) async fn asked(world: &World, at: &SessionRef) -> Result<()> {
     let look = async {
         loop {
@@ -288,17 +288,17 @@ pub(crate) async fn asked(world: &World, at: &SessionRef) -> Result<()> {
 }
 
 impl Turn {
-    /// Bytes of live text so far.
+    /// Returns how many bytes of live text were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Live text, as a hint.
+    /// Sends live text as a hint.
     pub(crate) fn say(&mut self, world: &World, text: &str) {
         self.say_on(&*world.signals, text);
     }
 
-    /// Live text, through signals of the test's choice.
+    /// Sends live text through the given signals.
     pub(crate) fn say_on(&mut self, signals: &dyn Signals, text: &str) {
         let delta = Delta {
             message: self.message.clone(),
@@ -323,12 +323,12 @@ impl Turn {
         Ok(())
     }
 
-    /// Any event, in a commit of its own.
+    /// Commits one event.
     pub(crate) async fn write(&self, world: &World, event: impl Into<SessionEvent>) -> Result<()> {
         self.commit(world, &[event.into()], DrainEnd::Keep).await
     }
 
-    /// Calls a tool, and settles it.
+    /// Calls a tool and settles the call.
     pub(crate) async fn tool(&self, world: &World) -> Result<CallId> {
         let now = SystemClock::new().now_ms();
         let mut mint = domain::IdMint::after(domain::Stamp::default(), now);

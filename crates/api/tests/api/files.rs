@@ -1,4 +1,4 @@
-//! What sessions changed in files.
+//! The changes of files that sessions make.
 
 use std::fs;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::native::session;
 use crate::reverts::{held, stages};
 use crate::world::{SseReader, World, call, ok, request, send};
 
-/// A workspace and its snapshots, as a worker has them.
+/// A workspace and its snapshots, as a worker keeps them.
 struct Files {
     root: tempfile::TempDir,
     _cache: tempfile::TempDir,
@@ -47,7 +47,7 @@ impl Files {
         Ok(fs::write(self.root.path().join(name), text)?)
     }
 
-    /// Captures all, as an event.
+    /// Captures all files, as an event.
     async fn capture(&self, turn: Option<domain::TurnId>) -> Result<WorkspaceSnapshotted> {
         let captured = self.shadow.capture(&Touched::Anything).await?.context("it has changed")?;
         self.shadow.committed(&captured).await;
@@ -85,7 +85,7 @@ fn event(captured: Captured, turn: Option<domain::TurnId>) -> WorkspaceSnapshott
     }
 }
 
-/// A prompt, and a turn that leaves the workspace with these files.
+/// Admits a prompt, and runs a turn that leaves these files in the workspace.
 async fn work(
     world: &World,
     gateway: &axum::Router,
@@ -107,7 +107,7 @@ async fn work(
     turn.finish(world, "done", None).await
 }
 
-/// Name, status and counted lines of each file, and whether that is partial.
+/// Returns name, status, counted lines and `partial` of each file.
 fn told(files: &Value) -> Vec<(String, String, i64, i64, bool)> {
     let one = |file: &Value| {
         (
@@ -160,7 +160,7 @@ async fn a_diff_is_of_one_message_or_of_all_and_exact_where_the_blobs_are_seen()
     assert_eq!(told(&steps["files"]), expected);
     assert_eq!(steps["files"][0]["patch"], Value::Null);
 
-    // Stock clients know the list alone.
+    // Stock clients only get the list.
     let stock = ok(&gateway, "GET", &format!("/session/{session}/diff"), &world.key, None).await;
     assert_eq!(stock, whole["files"]);
     for path in [own.as_str(), &format!("/session/{session}")] {
@@ -171,7 +171,7 @@ async fn a_diff_is_of_one_message_or_of_all_and_exact_where_the_blobs_are_seen()
         call(&gateway, "GET", &format!("{diff}?messageID=ses_a"), &world.key, None).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
 
-    // What is taken back is not the session's, nor what was taken back for good.
+    // A reverted change is not the session's, even before the Revert is final.
     let body = json!({ "messageID": "msg_two" });
     let (revert, commit) = (format!("{own}/revert"), format!("{own}/revert/commit"));
     held(&world, &gateway, &revert, body, &session, stages).await?;
@@ -186,7 +186,7 @@ async fn a_diff_is_of_one_message_or_of_all_and_exact_where_the_blobs_are_seen()
     Ok(())
 }
 
-/// As the session is in every list that has it, and alone, in the same dialect.
+/// Asserts that the session looks the same in every list as alone, in the same dialect.
 async fn is_listed_as_it_is_alone(
     world: &World,
     gateway: &axum::Router,

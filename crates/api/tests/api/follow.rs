@@ -57,7 +57,7 @@ async fn followers_get_each_event_once_with_live_text_between() -> Result<()> {
     turn.say(&world, "two ");
     let mut frames = early.until(|sse| sse.event == "delta" && sse.data["offset"] == 4).await;
     assert_eq!(text(&frames), "one two ");
-    // Who joins in the middle has the text so far as one piece, after the log.
+    // A late follower gets the text so far as one piece, after the log.
     let mut late = follow(&world, &gateway, &id, None).await;
     let mut joined = late.until(|sse| sse.event == "delta").await;
     assert_eq!(text(&joined), "one two ");
@@ -88,7 +88,7 @@ async fn a_stream_goes_on_at_another_gateway_though_every_hint_is_lost() -> Resu
     prompt(&world, &one, &id, "hello").await;
     let turn = begin(&world, &at(&world, &id).await?).await?;
     let mut seen = durable(&stream.until(|sse| sse.event == "turn.started").await);
-    drop(stream); // cut in the middle of a turn
+    drop(stream); // ended during a turn
     turn.finish(&world, "done", None).await?;
     prompt(&world, &two, &id, "again").await;
     let last = seen.last().map(|(seq, _)| *seq);
@@ -130,7 +130,7 @@ async fn a_stream_of_a_session_that_is_made_anew_is_told_that_it_is_gone() -> Re
     Ok(())
 }
 
-// Finding store 4: followers spliced two sessions with one id, or stayed silent.
+// Finding store 4: followers mixed up two sessions with one id, or stayed silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_tell_a_session_from_an_earlier_one() -> Result<()> {
     let world = World::new().await?;
@@ -143,19 +143,19 @@ async fn streams_tell_a_session_from_an_earlier_one() -> Result<()> {
     let path = format!("/project/{project}/session");
     ok(&there, "DELETE", &format!("{path}/{id}"), &world.key, None).await;
     ok(&there, "POST", &path, &world.key, Some(json!({ "id": id }))).await;
-    // Its log is longer than the one that was followed.
+    // Its log is longer than the followed one.
     for text in ["one", "two", "three"] {
         prompt(&world, &there, &id, text).await;
     }
     let spliced = stream.until(|sse| sse.event == "gone").await;
     assert_eq!(durable(&spliced), [], "events of another session");
-    // Who follows again at once follows the session that is there now, from its first event.
+    // A new follower gets the new session from its first event.
     let mut again = follow(&world, &here, &id, None).await;
     let frames = again.until(|sse| sse.id == Some(4)).await;
     assert_eq!(durable(&frames).first(), Some(&(1, "session.created".to_owned())));
     let new = frames.iter().find_map(|sse| sse.incarnation.clone()).expect("an id");
     assert_ne!(new, old);
-    // An id of the earlier session is told that it is gone; one of this session goes on.
+    // An id of the earlier session gets `gone`; an id of this one resumes.
     let path = format!("/platform/session/{id}/log?follow=true");
     let resumed = async |event_id: String| {
         let mut request = request("GET", &path, &world.key, None);

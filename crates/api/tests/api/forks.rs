@@ -13,7 +13,7 @@ use crate::moves::moves;
 use crate::native::session;
 use crate::world::{SseReader, World, call, ok, request, send};
 
-/// Texts of a list of messages.
+/// Returns the texts of a list of messages.
 fn texts(messages: &Value) -> Vec<String> {
     let parts = messages.as_array().expect("a list").iter().flat_map(|message| {
         message["parts"].as_array().expect("parts").iter().filter_map(|part| part["text"].as_str())
@@ -21,7 +21,7 @@ fn texts(messages: &Value) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-/// A session of two exchanges, of which the first has a tool call.
+/// Makes a session of two exchanges, of which the first has a tool call.
 async fn two_exchanges(world: &World, gateway: &Router) -> Result<String> {
     let (_, session) = session(world, gateway).await;
     let post = format!("/platform/session/{session}/message");
@@ -68,7 +68,7 @@ async fn a_fork_has_the_conversation_up_to_the_cut_and_nothing_of_what_it_cost()
     assert_eq!(state(&ours)["output"], "hello", "{ours}");
     assert_eq!(state(&ours)["output"], state(&theirs)["output"]);
 
-    // An exact retry is the same session; anything else under its id is none.
+    // An exact retry returns the same session; a different request with its id is refused.
     assert_eq!(ok(&gateway, "POST", &path, &world.key, body()).await, fork);
     for other in [
         json!({ "id": "ses_fork", "messageID": "msg_one" }),
@@ -84,7 +84,7 @@ async fn a_fork_has_the_conversation_up_to_the_cut_and_nothing_of_what_it_cost()
         assert_eq!(status, StatusCode::NOT_FOUND, "{answer}");
     }
 
-    // It needs the other one no more, and can be forked itself.
+    // The fork no longer needs its parent, and can be forked itself.
     assert_eq!(ok(&gateway, "DELETE", &own, &world.key, None).await, json!(true));
     let stock = ok(&gateway, "POST", "/session/ses_fork/fork", &world.key, None).await;
     assert_eq!((&stock["title"], &stock["forkOf"]), (&json!("Numbers (fork #2)"), &Value::Null));
@@ -114,7 +114,7 @@ fn tree(digit: &str) -> SnapshotTree {
     SnapshotTree::try_from(digit.repeat(64)).expect("a tree")
 }
 
-/// Another prompt, `id`, whose turn has changed a file: the snapshot after it is `digit`'s, the one before `parent`'s.
+/// Admits the prompt `id`, whose turn changes a file from snapshot `parent` to snapshot `digit`.
 async fn changes(
     world: &World,
     gateway: &Router,
@@ -149,7 +149,7 @@ async fn changes(
     turn.finish(world, "gone", None).await
 }
 
-/// What the Location of a session begins with.
+/// Returns the files that a session's Location begins with.
 async fn seed(world: &World, session: &str) -> Result<Option<store::Seed>> {
     let location = at(world, session).await?.location;
     Ok(world.store.location(world.org, location).await?.seed)
@@ -188,9 +188,9 @@ async fn a_fork_with_files_of_its_own_begins_with_those_at_the_cut() -> Result<(
     assert_eq!(seed(&world, "ses_copy").await?, of(&here, "b"));
     ok(&gateway, "POST", &path, &world.key, before("ses_then", "msg_more_2")).await;
     assert_eq!(seed(&world, "ses_then").await?, of(&here, "a"));
-    // What was there before the first snapshot nobody knows.
+    // Nobody knows the files before the first snapshot.
     refused(before("ses_first", "msg_more_1")).await;
-    // It goes on elsewhere, and what it had changed here stays here.
+    // The session continues elsewhere, and its changes here stay here.
     let elsewhere = tempfile::tempdir()?;
     let body = Some(json!({ "directory": elsewhere.path().canonicalize()? }));
     ok(&gateway, "POST", &format!("/platform/session/{session}/move"), &world.key, body).await;

@@ -1,4 +1,4 @@
-//! What may be done with an input that waits, and with a session that waits for it.
+//! Waiting inputs, and sessions that wait for them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::drain::{at, begin, compact};
 use crate::native::session;
 use crate::world::{World, call, ok};
 
-/// The ids that wait, in order.
+/// Returns the ids of the waiting inputs, in order.
 fn ids(inbox: &Value) -> Vec<&str> {
     inbox
         .as_array()
@@ -21,7 +21,7 @@ fn ids(inbox: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// A request that is held while the test goes on.
+/// Sends a request that is held while the test continues.
 #[expect(clippy::disallowed_methods, reason = "a test waits for what it started")]
 pub(crate) fn beside<T: Send + 'static>(
     request: impl Future<Output = T> + Send + 'static,
@@ -88,7 +88,7 @@ async fn a_synthetic_input_is_shown_as_no_users() -> Result<()> {
     let first = ok(&gateway, "POST", &post, &world.key, Some(body.clone())).await;
     assert_eq!(first["parts"][0]["synthetic"], true, "{first}");
     assert_eq!(first, ok(&gateway, "POST", &post, &world.key, Some(body)).await);
-    // A user's prompt with this id and text is another.
+    // A user's prompt with the same id and text is a different prompt.
     let body = Some(json!({ "id": "msg_s", "text": "a.rs has changed" }));
     let (status, _) = call(&gateway, "POST", &format!("{path}/message"), &world.key, body).await;
     assert_eq!(status, StatusCode::CONFLICT);
@@ -218,7 +218,7 @@ async fn a_session_is_waited_for_until_it_is_idle_and_no_longer_than_asked() -> 
     Ok(())
 }
 
-/// Finding cluster 11: one answer, 503, was given for a session that is gone and for a gateway that stops.
+/// Finding cluster 11: a deleted session and a stopping gateway got the same answer, 503.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_waits_for_a_session_is_told_that_it_was_deleted() -> Result<()> {
     let world = World::new().await?;
@@ -230,7 +230,8 @@ async fn who_waits_for_a_session_is_told_that_it_was_deleted() -> Result<()> {
         ok(&gateway, "POST", &format!("{path}/message"), &world.key, prompt).await;
         let (router, key, wait) = (gateway.clone(), world.key.clone(), format!("{path}/wait"));
         let waiting = beside(async move { call(&router, "POST", &wait, &key, None).await });
-        // Nothing tells that it waits already; where it does not, it finds no session, and the next one has longer.
+        // Nothing shows that the request already waits. If it does not wait yet, it finds no session, and the next
+        // attempt gets more time.
         tokio::time::sleep(Duration::from_millis(25 * patience)).await;
         ok(&gateway, "DELETE", &path, &world.key, None).await;
         let (status, body) = tokio::time::timeout(Duration::from_secs(60), waiting).await??;

@@ -1,11 +1,11 @@
-//! The folders of this crate, from the table of routes down to errors. Arrows go down only, and no two files use each
+//! The folders of this crate, from the table of routes down to errors. Arrows only go down, and no two files use each
 //! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, iter};
 
-/// The modules of the crate's root, from the top. A module may use those of the layers below its own.
+/// The modules of the crate's root, from the top. A module may use those of lower layers.
 const LAYERS: [&[&str]; 9] = [
     &["table"],
     &["surface"],
@@ -44,7 +44,7 @@ fn modules() -> Modules {
     modules
 }
 
-/// The paths of the `use` statements in `code`: one for each name, aliases left out.
+/// Returns the paths of the `use` statements in `code`, one per name, without aliases.
 fn uses(code: &str) -> Vec<Vec<String>> {
     let statements = code.split(';').filter_map(|statement| {
         let start = statement.rfind("use ").filter(|at| {
@@ -67,7 +67,7 @@ fn uses(code: &str) -> Vec<Vec<String>> {
     names.map(segments).collect()
 }
 
-/// The module that defines what `path` names. A name that a parent exports is its child's.
+/// Returns the module that defines the name `path`. A name that a parent re-exports is its child's.
 fn definer(modules: &Modules, path: &[String]) -> Option<String> {
     let mut at = String::new();
     for segment in path {
@@ -88,7 +88,7 @@ fn definer(modules: &Modules, path: &[String]) -> Option<String> {
     Some(at)
 }
 
-/// Which module uses which, by their `use` statements.
+/// Returns which module uses which, according to their `use` statements.
 fn arrows(modules: &Modules) -> BTreeSet<(String, String)> {
     let mut arrows = BTreeSet::new();
     for (from, code) in modules {
@@ -116,7 +116,7 @@ fn layer(module: &str) -> usize {
     layer.unwrap_or_else(|| panic!("{root} has no layer; give it one in LAYERS"))
 }
 
-/// Why: 26 files that used each other in a circle could be understood only together.
+/// Why: 26 files that used each other in a circle could only be understood together.
 #[test]
 fn folders_use_only_those_below_them() {
     let modules = modules();
@@ -132,7 +132,7 @@ fn folders_use_only_those_below_them() {
     }
 }
 
-/// A name within the code can go up as well as one that is imported.
+/// A path within the code can go up just like an import.
 #[test]
 fn paths_within_the_code_go_down_too() {
     for (from, code) in modules().iter().filter(|(from, _)| *from != "lib") {
@@ -154,7 +154,7 @@ fn paths_within_the_code_go_down_too() {
 #[test]
 fn no_two_files_use_each_other() {
     let mut left = arrows(&modules());
-    // Leaves go, until only circles and the arrows to them remain.
+    // Remove leaves until only circles and the arrows to them remain.
     loop {
         let sources: BTreeSet<String> = left.iter().map(|(from, _)| from.clone()).collect();
         let before = left.len();

@@ -1,7 +1,7 @@
-//! The HTTP surface through its router, on a real Postgres, with a drain that writes what a worker would.
+//! The HTTP surface through its router, on a real Postgres, with a drain that writes like a worker.
 //!
-//! Several threads, always: dropping the database blocks the test's own thread, and a connection that is
-//! just being opened must still be able to answer the server, or both wait for a minute.
+//! Tests need several threads: dropping the database blocks the test's own thread, and a connection that is just
+//! being opened must still answer the server, or both wait for a minute.
 
 mod context;
 mod drain;

@@ -1,4 +1,4 @@
-//! The catalog, as clients are shown it.
+//! The catalog that clients see.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn stock_clients_see_the_catalog_and_what_is_set_up_of_it() -> Result<()> 
     let expected = ["simulated", "anthropic", "groq", "acme"].map(str::to_owned);
     assert_eq!(connected, BTreeSet::from(expected));
     assert_eq!(ids(&all["all"]).len(), 120 + 2);
-    // Others see neither.
+    // Other organisations see neither.
     let strangers = ok(&gateway, "GET", "/provider", &world.stranger, None).await;
     assert_eq!(strangers["connected"], json!(["simulated", "anthropic"]));
     assert!(!ids(&strangers["all"]).contains(&"acme"));
@@ -78,7 +78,7 @@ async fn models_are_listed_with_what_they_cost_and_only_those_that_are_allowed()
     assert_eq!(model["variants"], json!(["high", "low", "medium", "minimal"]));
     let all = ok(&gateway, "GET", "/platform/model?all=true", key, None).await;
     assert_eq!(ids(&all["models"]).len(), listed.len() + 1);
-    // Of one provider, all are those that may not be called too, and those that are hidden.
+    // A single provider's full list includes its disallowed and hidden models.
     let whole = ok(&gateway, "GET", "/platform/model?provider=openai&all=true", key, None).await;
     let models = whole["models"].as_array().expect("a list");
     let marked = |id: &str| {
@@ -92,14 +92,14 @@ async fn models_are_listed_with_what_they_cost_and_only_those_that_are_allowed()
     assert!(listed.iter().all(|id| models.iter().any(|model| model["id"] == *id)));
     let nobody = ok(&gateway, "GET", "/platform/model?provider=nobody&all=true", key, None).await;
     assert_eq!(nobody["models"], json!([]));
-    // A default model that is not allowed hides no other of its provider.
+    // A disallowed default model hides no other model of its provider.
     let own = json!({ "overrides": { "api": "http://127.0.0.1:9/v1", "models": { "other": {} } } });
     ok(&gateway, "PUT", "/platform/provider/simulated", key, Some(own)).await;
     let some = json!({ "overrides": { "deny": ["simulated/echo"] } });
     ok(&gateway, "PUT", "/platform/provider/*", key, Some(some)).await;
     let usable = ok(&gateway, "GET", "/platform/model?provider=simulated", key, None).await;
     assert_eq!(ids(&usable["models"]), ["simulated/other"]);
-    // Finding trial 13: any name was taken for the simulated model.
+    // Finding trial 13: any name was accepted for the simulated model.
     let project = ok(&gateway, "POST", "/project/init", key, Some(json!({}))).await;
     let sessions = format!("/project/{}/session", project["id"].as_str().expect("an id"));
     let (status, refused) =
@@ -140,7 +140,7 @@ async fn only_what_can_be_called_is_listed_as_such() -> Result<()> {
     let connected = ok(&gateway, "GET", "/provider", key, None).await["connected"].take();
     assert_eq!(connected, json!(["simulated", "free", "keyed"]));
 
-    // The same in the newer shape, newest first.
+    // The same list in the newer shape, newest first.
     let listed = ok(&gateway, "GET", "/api/model?location[directory]=/workspace", key, None).await;
     assert_eq!(
         listed["location"],
@@ -167,7 +167,7 @@ async fn only_what_can_be_called_is_listed_as_such() -> Result<()> {
     let api = json!({ "type": "aisdk", "package": "@ai-sdk/openai-compatible", "url": "http://127.0.0.1:9/v1" });
     assert_eq!(providers["data"][2]["api"], api);
 
-    // Where an organisation sends its requests elsewhere, the process's key does not go with them.
+    // The process's key is not for an organisation's own address.
     let own = json!({ "env": { "KEYED_REGION": "x" } });
     ok(&gateway, "PUT", "/platform/provider/keyed", key, Some(own)).await;
     let own = json!({ "overrides": { "api": "http://127.0.0.1:9/own" } });

@@ -1,4 +1,4 @@
-//! Sessions go on at another Location, and after an interrupt.
+//! Sessions that move to another Location, or continue after an interrupt.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::inbox::beside;
 use crate::native::session;
 use crate::world::{SseReader, World, call, ok, request, send};
 
-/// What a worker writes of a Move.
+/// Returns the events that a worker writes for a Move.
 pub(crate) fn moves(
     from: domain::LocationId,
 ) -> impl FnOnce(&PendingControl, &History) -> Vec<SessionEvent> {
@@ -58,7 +58,7 @@ async fn a_move_waits_at_its_place_and_takes_the_session_to_its_directory() -> R
     let moved = ok(&gateway, "GET", &own, &world.key, None).await;
     assert_eq!(moved["directory"], json!(elsewhere));
     assert_ne!(moved["location"], json!(from.location));
-    // Both directories' clients are told; from now on, the new one's.
+    // Listeners at both directories get the move; later events only go to the new directory.
     let is_told =
         |sse: &crate::world::Sse| sse.data["properties"]["info"]["directory"] == json!(elsewhere);
     here.until(is_told).await;
@@ -67,7 +67,7 @@ async fn a_move_waits_at_its_place_and_takes_the_session_to_its_directory() -> R
     ok(&gateway, "POST", &format!("{own}/message"), &world.key, prompt).await;
     begin(&world, &at(&world, &session).await?).await?.finish(&world, "hi", None).await?;
     there.until(|sse| sse.data["type"] == "session.idle").await;
-    // Below its old project, it is not any more.
+    // The session is no longer below its old project.
     let listed = ok(&gateway, "GET", "/session", &world.key, None).await;
     assert_eq!(listed[0]["projectID"], moved["projectID"]);
     Ok(())

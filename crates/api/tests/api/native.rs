@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::drain::{at, begin};
 use crate::world::{World, call, ok};
 
-/// A session in the world's directory.
+/// Makes a session in the world's directory.
 pub(crate) async fn session(world: &World, gateway: &axum::Router) -> (String, String) {
     let body = Some(json!({ "directory": world.path() }));
     let project = ok(gateway, "POST", "/project/init", &world.key, body.clone()).await;
@@ -15,7 +15,7 @@ pub(crate) async fn session(world: &World, gateway: &axum::Router) -> (String, S
     (project, session["id"].as_str().expect("an id").to_owned())
 }
 
-/// `value` with what differs in every run made plain.
+/// Replaces the parts of `value` that differ between runs.
 #[expect(clippy::wildcard_enum_match_arm, reason = "JSON has no more kinds")]
 fn plain(world: &World, value: &Value) -> Value {
     match value {
@@ -99,7 +99,7 @@ async fn a_project_is_its_directory_and_knows_only_its_own_sessions() -> Result<
         let (status, answer) = call(&gateway, method, &path, &world.key, body).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{method} {path}: {answer}");
     }
-    // Finding trial 18: a misspelt field was passed over, and work went to the managed workspace.
+    // Finding trial 18: a misspelt field was ignored, and work went to the managed workspace.
     let misspelt = Some(json!({ "dirctory": "/tmp" }));
     let (status, body) = call(&gateway, "POST", "/project/init", &world.key, misspelt).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
@@ -124,7 +124,7 @@ async fn a_session_id_is_taken_once_per_location() -> Result<()> {
     let elsewhere = Some(json!({ "id": "ses_mine", "directory": "/workspace" }));
     let (status, body) = call(&gateway, "POST", &sessions, &world.key, elsewhere).await;
     assert_eq!((status, &body["error"]["code"]), (StatusCode::CONFLICT, &json!("CONFLICT")));
-    // Another organisation's ids are its own.
+    // Another organisation has its own ids.
     let theirs = ok(&gateway, "POST", "/project/init", &world.stranger, None).await;
     let theirs = format!("/project/{}/session", theirs["id"].as_str().expect("an id"));
     let body = Some(json!({ "id": "ses_mine" }));

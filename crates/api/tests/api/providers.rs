@@ -25,7 +25,7 @@ fn setup() -> Value {
     })
 }
 
-/// A provider that is set up, a credential for it, and a sign-in under way: the ids of both.
+/// Sets up a provider, a credential for it and a sign-in, and returns the ids of the latter two.
 pub(crate) async fn every_kind(gateway: &Router, key: &str) -> (String, String) {
     ok(gateway, "PUT", "/platform/provider/acme", key, Some(setup())).await;
     let new = json!({ "provider": "acme", "label": "team", "key": KEY });
@@ -50,7 +50,7 @@ async fn a_provider_is_set_up_and_its_clients_secret_is_never_shown() -> Result<
     expected["updated"] = set["updated"].clone();
     assert_eq!(set, expected);
     assert_eq!(ok(&gateway, "GET", path, key, None).await, expected);
-    // What was read can be written: the secret stays, until it is removed.
+    // A client can write back what it read: the secret stays until it is removed.
     let mut read = expected.clone();
     for name in ["provider", "hasClientSecret", "updated"] {
         read.as_object_mut().expect("an object").remove(name);
@@ -176,7 +176,7 @@ async fn a_sign_in_is_begun_looked_at_and_completed_only_by_its_own_browser() ->
     let forged = Some(json!({ "code": "c", "state": "forged" }));
     let (status, body) = call(&gateway, "POST", &complete, key, forged).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
-    // Its own browser, but the provider is not there: it may be tried again.
+    // It is its own browser, but the provider is down: it may try again.
     let state =
         url.split(['?', '&']).find_map(|pair| pair.strip_prefix("state=")).expect("a state");
     let back = Some(json!({ "code": "the-code", "state": state }));
@@ -208,7 +208,7 @@ async fn only_who_administers_sees_and_changes_them() -> Result<()> {
     Ok(())
 }
 
-// Finding security 4: only `overrides.api` was looked at; every other member led anywhere.
+// Finding security 4: only `overrides.api` was checked; every other member could lead anywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_member_of_settings_leads_into_a_private_network() -> Result<()> {
     let mut world = World::new().await?;
@@ -238,7 +238,7 @@ async fn no_member_of_settings_leads_into_a_private_network() -> Result<()> {
             oauth("authorizeUrl"),
         ];
         for settings in all {
-            // One that asks for a value which is missing leads nowhere, and is told when it is used.
+            // A URL with a missing value leads nowhere. The error comes when it is used.
             if url.contains("${") && !settings.to_string().contains("oauth") {
                 continue;
             }
@@ -251,7 +251,7 @@ async fn no_member_of_settings_leads_into_a_private_network() -> Result<()> {
     Ok(())
 }
 
-// Finding security 6: a client's secret that is kept went to whatever host `tokenUrl` named.
+// Finding security 6: a stored client secret went to whatever host `tokenUrl` named.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clients_secret_does_not_follow_to_another_host() -> Result<()> {
     let world = World::new().await?;
@@ -266,7 +266,7 @@ async fn a_clients_secret_does_not_follow_to_another_host() -> Result<()> {
     assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
     let message = body["error"]["message"].as_str().expect("a message");
     assert!(message.contains("send `oauth.clientSecret` again"), "{message}");
-    // What is there stays, and goes on with what it was entered for.
+    // The stored secret stays, and is still used where it was entered for.
     assert_eq!(ok(&gateway, "PUT", path, key, Some(same)).await["hasClientSecret"], true);
     moved["oauth"]["clientSecret"] = json!(CLIENT_SECRET);
     assert_eq!(ok(&gateway, "PUT", path, key, Some(moved)).await["hasClientSecret"], true);

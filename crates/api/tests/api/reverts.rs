@@ -1,4 +1,4 @@
-//! Sessions go back to before a message, and forward again.
+//! Sessions that go back to before a message, and forward again.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::inbox::beside;
 use crate::native::session;
 use crate::world::{SseReader, World, call, ok, request, send};
 
-/// A session of two exchanges.
+/// Makes a session of two exchanges.
 async fn two_exchanges(world: &World, gateway: &Router) -> Result<String> {
     let (_, session) = session(world, gateway).await;
     let post = format!("/platform/session/{session}/message");
@@ -30,7 +30,7 @@ async fn two_exchanges(world: &World, gateway: &Router) -> Result<String> {
     Ok(session)
 }
 
-/// What a worker writes of a Revert that touches one file.
+/// Returns the events that a worker writes for a Revert of one file.
 pub(crate) fn stages(control: &PendingControl, history: &History) -> Vec<SessionEvent> {
     let domain::Control::Revert { message, files } = &control.control else {
         panic!("{control:?}")
@@ -72,7 +72,7 @@ fn refuses(code: &'static str) -> impl FnOnce(&PendingControl, &History) -> Vec<
     }
 }
 
-/// Posts, and acts on the control as its worker would; the answer.
+/// Posts a request, handles its control like a worker, and returns the answer.
 pub(crate) async fn held(
     world: &World,
     gateway: &Router,
@@ -109,7 +109,7 @@ async fn a_revert_is_held_until_it_is_staged_and_can_be_undone() -> Result<()> {
             "patch": "--- a/a.txt\n+++ b/a.txt\n" }],
     });
     assert_eq!(staged["revert"], expected);
-    // The same request again finds it done, and asks for nothing more.
+    // The same request again finds it done.
     assert_eq!(ok(&gateway, "POST", &revert, &world.key, Some(body)).await, staged);
     let other = json!({ "id": "msg_r", "messageID": "msg_one" });
     let (status, _) = call(&gateway, "POST", &revert, &world.key, Some(other)).await;
@@ -237,7 +237,7 @@ async fn many_wait_for_their_reverts_no_longer_than_set_and_without_a_connection
             (response.status(), response.headers().get("retry-after").cloned())
         }));
     }
-    // More than there are connections; others are served before the first of them gives up.
+    // More requests than connections: others are served before the first of them gives up.
     let one = at(&world, &first).await?;
     asked(&world, &one).await?;
     let served = tokio::time::timeout(hold * 3 / 4, async {
@@ -249,7 +249,7 @@ async fn many_wait_for_their_reverts_no_longer_than_set_and_without_a_connection
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(after.as_ref().map(|value| value.as_bytes()), Some(b"1".as_slice()));
     }
-    // It still waits: the same request waits on, and is answered.
+    // The control still waits: the same request waits on, and gets its answer.
     let path = format!("/platform/session/{first}/revert");
     let body = json!({ "id": "msg_r0", "messageID": "msg_two" });
     let (status, staged) = held(&world, &gateway, &path, body, &first, stages).await?;

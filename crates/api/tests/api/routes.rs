@@ -1,4 +1,4 @@
-//! Tables over all routes: who is let in, and what a stranger sees.
+//! Tables over all routes: who may use them, and what another organisation sees.
 
 use anyhow::Result;
 use api::route_table;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::world::{World, call, ok, request, send};
 
-/// The paths that want no key. Only shrinks.
+/// The paths that need no key. The list only shrinks.
 const OPEN: &str = include_str!("../../src/table/exceptions.txt");
 
-/// `path` with its parameters filled in.
+/// Returns `path` with its parameters filled in.
 fn filled(path: &str, ids: &[(&str, &str)]) -> String {
     ids.iter().fold(path.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
 }
@@ -77,7 +77,7 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
     for (method, path) in route_table() {
         let own =
             [("PUT", "/platform/provider/{provider}"), ("POST", "/platform/oauth/{provider}")];
-        // The ids of providers are everybody's: what a stranger does there is their own.
+        // Ids of providers are the same for everybody, so a stranger changes only their own settings.
         if !path.contains('{') || own.contains(&(method.as_str(), path)) {
             continue;
         }
@@ -87,7 +87,7 @@ async fn a_stranger_sees_nothing_of_ours_on_any_route() -> Result<()> {
         let body = has_body.then(|| match path {
             "/platform/credential/{credential}" => json!({ "label": "theirs" }),
             "/platform/oauth/{provider}/{attempt}/complete" => json!({ "code": "c", "state": "s" }),
-            // Of stock clients all fields are taken, of ours only those that the route knows.
+            // Stock routes accept all fields, ours only those that they know.
             path if path.starts_with("/session") => {
                 json!({ "text": "hi", "directory": "/workspace", "title": "x", "delivery": "queue" })
             }
@@ -146,7 +146,8 @@ async fn a_key_comes_in_three_ways_and_a_typo_is_told() -> Result<()> {
     let mut header = request("GET", "/session", "", None);
     header.headers_mut().insert("authorization", format!("Basic {basic}").parse()?);
     assert_eq!(send(&gateway, header).await.status(), StatusCode::OK);
-    // Finding security 21: queries end up in logs, so only what a browser cannot give a header to takes a key there.
+    // Finding security 21: queries end up in logs, so a key in the query only works where a browser cannot send a
+    // header.
     let token = basic.replace('+', "%2B").replace('=', "%3D");
     let at = |path: &str| request("GET", &format!("{path}?auth_token={token}"), "", None);
     assert_eq!(send(&gateway, at("/event")).await.status(), StatusCode::OK);

@@ -101,7 +101,7 @@ async fn a_turn_shows_on_event_in_the_order_that_stock_clients_expect() -> Resul
         elsewhere.until(idle).await;
     });
     assert!(quiet.await.is_err(), "another directory's events are not ours");
-    // What the events said is what the rows say.
+    // The rows say the same as the events.
     let listed = ok(&gateway, "GET", &format!("/session/{id}/message"), &world.key, None).await;
     let told = frames.iter().rfind(|sse| sse.data["type"] == "message.updated");
     assert_eq!(Some(&listed[1]["info"]), told.map(|sse| &sse.data["properties"]["info"]));
@@ -124,7 +124,7 @@ async fn a_session_used_through_another_gateway_is_found() -> Result<()> {
         let path = format!("/session/{id}/prompt_async");
         let body = Some(json!({ "parts": [{ "type": "text", "text": "hi" }] }));
         call(&there, "POST", &path, &world.key, body).await;
-        // Over before the next look.
+        // It ends before the next look.
         begin(&world, &at(&world, id).await?).await?.finish(&world, "hello", None).await?;
     }
     let mut told = std::collections::BTreeMap::new();
@@ -183,7 +183,7 @@ async fn a_posted_message_is_held_open_until_its_turn_has_ended() -> Result<()> 
     assert_eq!(answer["parts"][1]["text"], "hello");
     let listed = ok(&gateway, "GET", &path, &world.key, None).await;
     assert_eq!(listed[1], answer);
-    // A prompt that is parked by an interrupt is not waited for.
+    // A request does not wait for a prompt that an interrupt has parked.
     let body = Some(json!({ "parts": [{ "type": "text", "text": "again" }] }));
     let held = call(&gateway, "POST", &path, &world.key, body);
     let abort = async {
@@ -225,7 +225,7 @@ async fn what_a_client_asks_before_it_begins_is_answered() -> Result<()> {
     Ok(())
 }
 
-// Issue 11, point 0: admission waits for nobody, and a released client still misses nothing.
+// Issue 11, point 0: admission never waits, and a released client still misses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_opens_after_a_short_turn_has_its_events() -> Result<()> {
     let world = World::new().await?;
@@ -254,8 +254,8 @@ async fn a_stream_that_opens_after_a_short_turn_has_its_events() -> Result<()> {
     Ok(())
 }
 
-/// Posts a prompt to a session and answers as its worker would; what the client gets. The worker learns of
-/// it through the gateway `beside`.
+/// Posts a prompt, answers it like a worker that learns of it through the gateway `beside`, and returns the client's
+/// response.
 async fn held(
     world: &World,
     gateway: &axum::Router,
@@ -277,7 +277,7 @@ async fn held(
             turn.write(world, TextCheckpointed { turn: turn_id, part, offset, text }).await?;
         }
         let first = turn.tool(world).await?;
-        turn.tool(world).await?; // no reply names it
+        turn.tool(world).await?; // no reply mentions it
         turn.finish(world, "one two three", Some(first)).await
     };
     let ((status, answer), worked) = tokio::join!(held, work);
@@ -311,7 +311,7 @@ async fn a_held_answer_is_made_of_events_as_its_rows_have_it() -> Result<()> {
 async fn a_session_deleted_and_made_anew_at_another_gateway_is_the_new_one() -> Result<()> {
     let world = World::new().await?;
     let (here, there) = (world.gateway(), world.gateway());
-    // Who posts listens too, so that no prompt waits for that.
+    // The client that posts also listens, so that no prompt waits for a listener.
     let _events = listen(&world, &here, "/event").await;
     let old = json!({ "id": "ses_again", "directory": "/workspace/old" });
     ok(&here, "POST", "/session", &world.key, Some(old)).await;
@@ -333,7 +333,7 @@ async fn a_session_deleted_and_made_anew_at_another_gateway_is_the_new_one() -> 
     Ok(())
 }
 
-/// A search that its provider ran, and what it said then.
+/// Returns a search that the provider ran, and its text after that.
 fn searched() -> Vec<ReplyPart> {
     let part = |part: serde_json::Value| serde_json::from_value(part).expect("a part");
     vec![

@@ -1,4 +1,4 @@
-//! Names, parents, and what a tree of sessions used.
+//! Names, parents, and the usage of a tree of sessions.
 
 use anyhow::Result;
 use http::StatusCode;
@@ -46,7 +46,7 @@ async fn children_are_listed_counted_with_their_parent_and_deleted_with_it() -> 
     let child = ok(&gateway, "POST", &sessions, &world.key, Some(body.clone())).await;
     assert_eq!(child["parentID"], root.as_str());
     assert_eq!(child, ok(&gateway, "POST", &sessions, &world.key, Some(body)).await);
-    // The same id with another parent, or none, is another session.
+    // The same id with another parent, or none, is a conflict.
     let body = Some(json!({ "id": "ses_child", "directory": world.path() }));
     let (status, _) = call(&gateway, "POST", &sessions, &world.key, body).await;
     assert_eq!(status, StatusCode::CONFLICT);

@@ -24,7 +24,7 @@ use tasks::TaskGroup;
 use testkit::TestDatabase;
 use tower::ServiceExt;
 
-/// Holds everything itself, and remembers what it was asked.
+/// A placement that assigns everything to one worker, and remembers the requests.
 pub(crate) struct OneWorker {
     pub(crate) incarnation: Incarnation,
     pub(crate) asked: Mutex<Vec<PlaceRequest>>,
@@ -59,10 +59,10 @@ pub(crate) struct World {
     pub(crate) key: String,
     pub(crate) stranger: String,
     pub(crate) directory: tempfile::TempDir,
-    /// What workers and gateways see.
+    /// The blobs that workers and gateways share.
     pub(crate) blobs: Blobs,
     secrets_key: String,
-    /// Where organisations may send the service.
+    /// The addresses that organisations may send the service to.
     pub(crate) rules: Rules,
     _blobs: tempfile::TempDir,
     _database: TestDatabase,
@@ -113,14 +113,14 @@ impl World {
         }
     }
 
-    /// A gateway with hints of its own choice.
+    /// Starts a gateway with its own signals.
     pub(crate) fn gateway_on(&self, signals: Arc<dyn Signals>) -> (Router, ApiState) {
         let parts = ApiParts { signals, ..self.parts() };
         let state = ApiState::start(parts);
         (router(state.clone()), state)
     }
 
-    /// What a gateway is made of.
+    /// Returns the parts of a gateway.
     pub(crate) fn parts(&self) -> ApiParts {
         ApiParts {
             store: self.store.clone(),
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Credentials, sealed with the one key of all gateways.
+    /// Returns credentials sealed with the key that all gateways share.
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials::new(CredentialsParts {
             store: self.store.clone(),
@@ -178,7 +178,7 @@ pub(crate) async fn json(response: Response<Body>) -> Value {
     serde_json::from_slice(&bytes).expect("the body is JSON")
 }
 
-/// One call: status and body.
+/// Makes one call, and returns status and body.
 pub(crate) async fn call(
     router: &Router,
     method: &str,
@@ -190,7 +190,7 @@ pub(crate) async fn call(
     (response.status(), json(response).await)
 }
 
-/// A call that must succeed.
+/// Makes a call that must succeed, and returns its body.
 pub(crate) async fn ok(
     router: &Router,
     method: &str,
@@ -207,13 +207,13 @@ pub(crate) async fn ok(
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sse {
     pub(crate) id: Option<i64>,
-    /// The session that the id is of.
+    /// The incarnation in the frame's id.
     pub(crate) incarnation: Option<String>,
     pub(crate) event: String,
     pub(crate) data: Value,
 }
 
-/// Reads server-sent events off an answer.
+/// A reader of server-sent events.
 pub(crate) struct SseReader {
     stream: std::pin::Pin<Box<dyn futures::Stream<Item = Result<Bytes, axum::Error>> + Send>>,
     rest: String,
@@ -228,7 +228,7 @@ impl SseReader {
         Self { stream: Box::pin(response.into_body().into_data_stream()), rest: String::new() }
     }
 
-    /// The next frame with data; `None` at the end of the stream.
+    /// Returns the next frame with data; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Sse> {
         loop {
             while let Some((frame, rest)) = self.rest.split_once("\n\n") {
@@ -259,7 +259,7 @@ impl SseReader {
         }
     }
 
-    /// All frames up to and with the first that `is_last`.
+    /// Returns all frames up to and including the first for which `is_last` holds.
     pub(crate) async fn until(&mut self, is_last: impl Fn(&Sse) -> bool) -> Vec<Sse> {
         let mut frames = Vec::new();
         let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -1,9 +1,9 @@
-//! What happens in an organisation's sessions, as stock events: one reader per organisation and gateway,
-//! for all clients of `/event` here.
+//! The events of an organisation's sessions in the stock shape: one reader per organisation and gateway, for all its
+//! clients of `/event`.
 //!
-//! A session is followed from the moment that it is touched through this gateway, or that a look at the
-//! organisation (every second) finds that it has moved. A session that is neither among the newest nor
-//! busy at a look, and was touched only through another gateway, shows when it moves the next time.
+//! A session is followed once this gateway touches it, or once a look at the organisation (every second) finds new
+//! events in it. A session that only another gateway touches, and that is neither busy nor among the newest, appears
+//! with its next change.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -32,28 +32,28 @@ use crate::settings::ApiSettings;
 use crate::view::{DiffView, SessionContext};
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
-/// How far a client may be behind before its stream is ended.
+/// How many frames a client may be behind before its stream ends.
 const QUEUE: usize = 2_048;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A session that is idle for longer is followed no more, until it moves again.
+/// A session that is idle for this long is no longer followed until it changes again.
 const IDLE_FOR: Duration = Duration::from_secs(60);
-/// Sessions looked at: the newest, and those with work.
+/// The most sessions in one look: the newest, and those with work.
 const NEWEST: i64 = 200;
 const BUSY: i64 = 500;
-/// Sessions of one organisation followed at once.
+/// The most followed sessions of one organisation.
 const MAX_FOLLOWED: usize = 512;
-/// Sessions whose last number is remembered; beyond it, those that are not followed are forgotten.
+/// The most sessions whose last number is remembered. Beyond that, unfollowed ones are forgotten.
 const MAX_SEEN: usize = 20_000;
-/// Looks without a client after which a feed ends.
+/// How many looks without a client end a feed.
 const LINGER_LOOKS: u32 = 5;
-/// The longest wait of a released client's answer for the events before it.
+/// How long the answer to a released client waits at most for the events before it.
 const TOLD_WITHIN: Duration = Duration::from_millis(250);
-/// How long before an answer the events before it are sent: they have another connection, and a client on a busy machine
-/// that finds both readable at once may read its answer first, and show nothing.
+/// The time between the last events and the answer. They use different connections: a client on a busy machine that
+/// finds both readable may read its answer first, and show nothing.
 const HEAD_START: Duration = Duration::from_millis(100);
-/// Events read at once.
+/// The most events in one read.
 const PAGE: i64 = 1_000;
-/// Newest messages from which an open one is taken up.
+/// How many of the newest messages are searched for an unfinished one.
 const NEWEST_MESSAGES: i64 = 4;
 
 struct Entry {
@@ -62,7 +62,7 @@ struct Entry {
     told: Arc<Told>,
 }
 
-/// The feeds of this gateway.
+/// All feeds of this gateway.
 pub(crate) struct Feeds {
     store: Store,
     hub: Arc<Hub>,
@@ -71,7 +71,7 @@ pub(crate) struct Feeds {
     settings: ApiSettings,
     entries: Mutex<HashMap<OrgId, Entry>>,
     held: Arc<HeldPrompts>,
-    /// A client that did not listen before has begun to.
+    /// Notified when a new client starts to listen.
     came: Notify,
 }
 
@@ -88,35 +88,35 @@ impl Feeds {
         Arc::new(Self { store, hub, clock, tasks, settings, entries, held, came })
     }
 
-    /// A session was created, prompted or interrupted through this gateway. Returns at once.
+    /// Notes that this gateway created, prompted or interrupted a session. Returns at once.
     pub(crate) fn touch(&self, session: &SessionRef) {
         if let Some(entry) = self.lock().get(&session.org) {
-            // A full queue or an ending feed: the next look finds the session.
+            // If the queue is full or the feed is ending, the next look finds the session.
             let _ = entry.touched.try_send(session.clone());
         }
     }
 
-    /// Keeps the frames of a session until the guard is dropped, for a released client that has sent a prompt and is only
-    /// opening its event stream. `before` is the end of the session's log before the prompt.
+    /// Keeps a session's frames until the guard is dropped, for a released client that has sent a prompt while its
+    /// event stream is still opening. `before` is the end of the session's log before the prompt.
     pub(crate) fn hold(&self, at: &SessionRef, before: Seq) -> HoldGuard {
         self.held.hold(at, before)
     }
 
-    /// Returns when a client listens here and has been sent the events of `session` up to `seq`, or after a quarter of a
-    /// second: the released client stops listening when its held request is answered.
+    /// Returns once a client here has received the events of `session` up to `seq`, at the latest after a quarter of
+    /// a second. The released client stops listening when its held request is answered.
     pub(crate) async fn have_told(&self, session: &SessionRef, seq: Seq) {
         let told = async {
             self.listener(session.org).await.reaches(&session.session, seq).await;
-            // The frames are on their way on another connection.
+            // The frames still have to travel over another connection.
             tokio::time::sleep(HEAD_START).await;
         };
         let _nobody_listens_or_is_slow = tokio::time::timeout(TOLD_WITHIN, told).await;
     }
 
-    /// Waits until a client listens to `org` here. Returns how far its clients have been told.
+    /// Waits until a client listens to `org` here. Returns the progress of its clients.
     async fn listener(&self, org: OrgId) -> Arc<Told> {
         loop {
-            let came = self.came.notified(); // from before the look: nothing is missed
+            let came = self.came.notified(); // registered before the look, so that no client is missed
             let told = self
                 .lock()
                 .get(&org)
@@ -128,13 +128,13 @@ impl Feeds {
         }
     }
 
-    /// Is cancelled when streams shall end.
+    /// Returns the token that is cancelled when streams must end.
     pub(crate) fn streams_end(&self) -> CancellationToken {
         self.hub.streams_end()
     }
 
-    /// Everything that happens in `org` from now on, after the frames of prompts that were admitted a moment ago and are held
-    /// here for a released client.
+    /// Subscribes to all events in `org` from now on. First come the frames of prompts that were admitted a moment
+    /// ago and that a released client waits for here.
     ///
     /// # Errors
     /// When the database fails.
@@ -182,7 +182,7 @@ impl Feeds {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<OrgId, Entry>> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -197,7 +197,7 @@ struct Followed {
     stop: CancellationToken,
 }
 
-/// One organisation's feed: owned by its task.
+/// One organisation's feed, owned by its task.
 struct Feed {
     feeds: Arc<Feeds>,
     org: OrgId,
@@ -228,7 +228,7 @@ impl Feed {
         }
     }
 
-    /// Whether nobody came back: then the feed is gone from the gateway.
+    /// Removes the feed from the gateway if it has no clients, and returns whether it did.
     fn leave(&self) -> bool {
         let mut entries = self.feeds.lock();
         let alone = self.frames.receiver_count() == 0;
@@ -238,7 +238,7 @@ impl Feed {
         alone
     }
 
-    /// Follows what has moved, and leaves what has long been idle.
+    /// Follows sessions that have changed, and drops those that have long been idle.
     async fn look(&mut self) {
         let heads = match self.feeds.store.org_heads(self.org, NEWEST, BUSY).await {
             Ok(heads) => heads,
@@ -287,7 +287,7 @@ impl Feed {
         let row = store.session(at.org, at.session.clone()).await?;
         let after = match self.told.of(&at.session) {
             Some(seq) => seq,
-            // All of it is new, though a fork's copies have the times that they had.
+            // All events are new, although those that a fork copied keep their old times.
             None if row.created_ms >= self.began => Seq(0),
             None => store.seq_before(at.org, at.session.clone(), self.began).await?,
         };
@@ -369,8 +369,8 @@ impl Feed {
         }
     }
 
-    /// Tells those who listen at either directory. The row of a session that is just being followed may have its new
-    /// directory already, so the old one is that of its old Location.
+    /// Sends a move to the listeners at both directories. The row may already have the new directory, so the old one
+    /// comes from the old Location.
     async fn moved(&mut self, session: &SessionId, from: &LocationId, events: &[StockEvent]) {
         let before = self.feeds.store.location(self.org, from.clone()).await;
         let Some(followed) = self.followed.get_mut(session) else { return };
@@ -388,7 +388,7 @@ impl Feed {
         self.send(followed, &followed.directory, events);
     }
 
-    /// Tells what became of files and messages that an event is about, which takes a read.
+    /// Sends the changes of files and messages that follow from an event. They take a read.
     async fn files(&mut self, session: &SessionId, event: &RecordedEvent) -> Result<(), ApiError> {
         #[expect(
             clippy::wildcard_enum_match_arm,
@@ -441,7 +441,7 @@ impl Followed {
     }
 }
 
-/// The messages that began with the events from `from` on, before `end`.
+/// Returns the messages that began with events from `from` up to `end`, `end` excluded.
 async fn begun_between(
     store: &Store,
     row: &SessionRow,

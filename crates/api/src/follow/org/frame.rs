@@ -8,9 +8,9 @@ use super::translate::StockEvent;
 #[derive(Debug, Clone)]
 pub(crate) struct StockFrame {
     pub(crate) directory: Arc<str>,
-    /// As on `/event`.
+    /// The frame for `/event`.
     pub(crate) local: Bytes,
-    /// As on `/global/event`.
+    /// The frame for `/global/event`.
     pub(crate) global: Bytes,
 }
 

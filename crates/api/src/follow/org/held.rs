@@ -1,8 +1,8 @@
-//! Prompts that a released client waits for, and the events that it may have missed meanwhile.
+//! Prompts that a released client waits for, and the frames that it may have missed.
 //!
-//! `opencode run` opens its event stream and sends its prompt at the same time, on two connections. A short turn can be
-//! over before the stream is open. The stream therefore begins with the frames of the prompts that are held here
-//! and that were admitted a moment ago; admission itself waits for nobody.
+//! `opencode run` opens its event stream and sends its prompt at the same time, on two connections. A short turn can
+//! end before the stream is open. The stream therefore begins with the frames of recently admitted prompts that are
+//! held here. Admission itself never waits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::frame::StockFrame;
 
-/// How long after admission a stream that begins still gets a prompt's frames.
+/// How long after its admission a new stream still gets a prompt's frames.
 const REPLAYED_FOR: Duration = Duration::from_secs(2);
-/// Frames kept of one held prompt; a stream that begins later than that goes on without the rest.
+/// The most frames kept for one held prompt. A later stream continues without the rest.
 const MAX_FRAMES: usize = 512;
 
 #[derive(Debug)]
@@ -37,14 +37,14 @@ struct Prompts {
 }
 
 impl Prompts {
-    /// The prompts of `org` that were admitted a moment ago.
+    /// Returns the recently admitted prompts of `org`.
     fn recent(&self, org: OrgId) -> impl Iterator<Item = &HeldPrompt> {
         let recent = move |it: &&HeldPrompt| it.since.elapsed() < self.replayed_for;
         self.held.values().filter(move |it| it.org == org).filter(recent)
     }
 }
 
-/// The prompts of released clients that are held at this gateway.
+/// The prompts of released clients that this gateway holds.
 #[derive(Debug)]
 pub(super) struct HeldPrompts(Mutex<Prompts>);
 
@@ -59,7 +59,7 @@ impl HeldPrompts {
         Self(Mutex::new(Prompts { next: 0, held: HashMap::new(), replayed_for }))
     }
 
-    /// Keeps the frames of `at` until the guard is dropped. `before` is the end of its log as it is now.
+    /// Keeps the frames of `at` until the guard is dropped. `before` is the current end of its log.
     pub(super) fn hold(self: &Arc<Self>, at: &SessionRef, before: Seq) -> HoldGuard {
         let mut prompts = self.lock();
         prompts.next += 1;
@@ -75,7 +75,7 @@ impl HeldPrompts {
         HoldGuard { prompts: self.clone(), number }
     }
 
-    /// Sends `frame` to those who listen, and keeps it for a stream that is only opening.
+    /// Sends `frame` to the listeners, and keeps it for a stream that is still opening.
     pub(super) fn send(
         &self,
         org: OrgId,
@@ -83,7 +83,7 @@ impl HeldPrompts {
         frames: &broadcast::Sender<StockFrame>,
         frame: StockFrame,
     ) {
-        // Under the lock: a stream that begins now has this frame once, from here or from its receiver.
+        // Under the lock, a new stream gets this frame exactly once: from here or from its receiver.
         let mut prompts = self.lock();
         let replayed_for = prompts.replayed_for;
         let held = prompts.held.values_mut().filter(|it| it.org == org && it.session == *session);
@@ -94,11 +94,11 @@ impl HeldPrompts {
                 prompt.frames.push(frame.clone());
             }
         }
-        // An error means that nobody listens just now.
+        // An error means that nobody listens at the moment.
         let _ = frames.send(frame);
     }
 
-    /// A receiver of all frames from now on, and the frames before it of prompts that were admitted a moment ago.
+    /// Returns a receiver of all frames from now on, and the earlier frames of recently admitted prompts.
     pub(super) fn subscribe(
         &self,
         org: OrgId,
@@ -107,7 +107,7 @@ impl HeldPrompts {
         let prompts = self.lock();
         let mut replayed: HashMap<&SessionId, &HeldPrompt> = HashMap::new();
         for prompt in prompts.recent(org) {
-            // Two prompts of one session: the older one has the frames of both.
+            // Of two prompts of one session, the older one has the frames of both.
             let longest = replayed.entry(&prompt.session).or_insert(prompt);
             if prompt.before < longest.before {
                 *longest = prompt;
@@ -117,7 +117,7 @@ impl HeldPrompts {
         (replayed, frames.subscribe())
     }
 
-    /// Where a feed that begins now takes up the sessions of prompts that were admitted a moment ago.
+    /// Returns where a new feed must resume the sessions of recently admitted prompts.
     pub(super) fn taken_up(&self, org: OrgId) -> HashMap<SessionId, Seq> {
         let mut from = HashMap::new();
         for prompt in self.lock().recent(org) {
@@ -133,7 +133,7 @@ impl HeldPrompts {
     }
 }
 
-/// Ends the keeping of a held prompt's frames when it is dropped.
+/// A guard that keeps a held prompt's frames until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HoldGuard {
     prompts: Arc<HeldPrompts>,

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use domain::{Seq, SessionId};
 use tokio::sync::Notify;
 
-/// How far an organisation's clients have been told of each session.
+/// The number of the last event of each session that an organisation's clients have received.
 #[derive(Debug)]
 pub(super) struct Told {
     sessions: Mutex<HashMap<SessionId, Seq>>,
@@ -20,7 +20,7 @@ impl Told {
         self.lock().get(session).copied()
     }
 
-    /// Clients have been told of everything up to `seq`.
+    /// Notes that clients have everything up to `seq`.
     pub(super) fn note(&self, session: &SessionId, seq: Seq) {
         self.lock().insert(session.clone(), seq);
         self.news.notify_waiters();
@@ -30,7 +30,7 @@ impl Told {
         self.lock().remove(session);
     }
 
-    /// Keeps those that `keep` names when there are more than `most`.
+    /// Forgets the sessions that `keep` rejects, if there are more than `most`.
     pub(super) fn shrink(&self, most: usize, keep: impl Fn(&SessionId) -> bool) {
         let mut sessions = self.lock();
         if sessions.len() > most {
@@ -38,10 +38,10 @@ impl Told {
         }
     }
 
-    /// Waits until clients have been told of everything up to `seq`.
+    /// Waits until clients have everything up to `seq`.
     pub(super) async fn reaches(&self, session: &SessionId, seq: Seq) {
         loop {
-            let news = self.news.notified(); // from before the look: nothing is missed
+            let news = self.news.notified(); // registered before the look, so that no change is missed
             if self.of(session).is_some_and(|told| told >= seq) {
                 return;
             }
@@ -50,7 +50,7 @@ impl Told {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Seq>> {
-        // No code of others runs under this lock but `keep`, which only compares.
+        // The only foreign code under this lock is `keep`, which only compares.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

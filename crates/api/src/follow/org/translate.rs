@@ -1,4 +1,4 @@
-//! From our durable events to the stock clients' events, in the order that those expect. Pure.
+//! Translates our durable events into stock events, in the order that stock clients expect. Pure.
 
 use std::collections::HashSet;
 
@@ -19,28 +19,28 @@ use crate::view::{
 /// An event in the stock shape.
 pub(super) type StockEvent = Value;
 
-/// Follows one session and says in the stock dialect what happens.
+/// The translator of one session's events.
 pub(super) struct Translator {
     session: SessionRow,
     context: SessionContext,
     version: String,
     /// The assistant message that is being written.
     open: Option<MessageRow>,
-    /// Parts of it that clients have been told of.
+    /// Its parts that clients know of.
     announced: HashSet<PartId>,
     busy: bool,
-    /// Why the compaction that runs began.
+    /// The reason of the running compaction.
     compacting: Option<CompactionReason>,
-    /// Its last failure, which the drain's end would tell again.
+    /// The last failure sent, so that the drain's end does not repeat it.
     told: Option<SessionError>,
-    /// Up to here, the log is a copy of another's: nothing runs.
+    /// Up to this number the log is a fork's copy, so nothing runs.
     copied: Seq,
-    /// How much was changed in files.
+    /// The summary of changed files.
     summary: SummaryView,
 }
 
 impl Translator {
-    /// Goes on with a session as it is, of which `newest` are the newest messages.
+    /// Starts with a session's current row and its `newest` messages.
     pub(super) fn new(
         session: SessionRow,
         context: SessionContext,
@@ -55,12 +55,12 @@ impl Translator {
         Self { session, context, version, open, announced, busy, compacting, told, copied, summary }
     }
 
-    /// The session, as far as its events were told.
+    /// Returns the session as its translated events left it.
     pub(super) fn session(&self) -> &SessionRow {
         &self.session
     }
 
-    /// Whether the event that was just told is a copy.
+    /// Returns whether the event with this number is a fork's copy.
     pub(super) fn is_copy(&self, seq: Seq) -> bool {
         seq <= self.copied
     }
@@ -73,7 +73,7 @@ impl Translator {
         self.session.project.as_str()
     }
 
-    /// What a durable event means.
+    /// Translates a durable event.
     pub(super) fn event(&mut self, event: &RecordedEvent) -> Vec<StockEvent> {
         let mut out = Out::at(self.context.session.to_string(), event.time);
         match &event.event {
@@ -204,7 +204,7 @@ impl Translator {
                 self.session.revert = None;
                 self.touch(&mut out, event.time);
             }
-            // A checkpoint's text comes as a delta; the rest has no counterpart.
+            // Clients get a checkpoint's text as deltas. The others have no stock event.
             SessionEvent::TextCheckpointed(_)
             | SessionEvent::EntrySet(_)
             | SessionEvent::EntryRemoved(_)
@@ -226,7 +226,7 @@ impl Translator {
         out.events
     }
 
-    /// What it has changed in files is this now.
+    /// Announces the session's current changes of files.
     pub(super) fn changed(&mut self, diff: &DiffView, time: TimestampMs) -> Vec<StockEvent> {
         let mut out = Out::at(self.context.session.to_string(), time);
         self.summary = diff.summary();
@@ -235,7 +235,7 @@ impl Translator {
         out.events
     }
 
-    /// These messages are no more.
+    /// Announces that these messages were removed.
     pub(super) fn removed(&self, messages: &[MessageId], time: TimestampMs) -> Vec<StockEvent> {
         let mut out = Out::at(self.context.session.to_string(), time);
         for message in messages {
@@ -244,18 +244,18 @@ impl Translator {
         out.events
     }
 
-    /// The session is no more.
+    /// Announces that the session was deleted.
     pub(super) fn deleted(&self, now: TimestampMs) -> Vec<StockEvent> {
         let mut out = Out::at(self.context.session.to_string(), now);
         out.push("session.deleted", json!({ "info": self.session_view() }));
         out.events
     }
 
-    /// What live text means.
+    /// Translates live text.
     pub(super) fn delta(&mut self, delta: &Delta, now: TimestampMs) -> Vec<StockEvent> {
         let mut out = Out::at(self.context.session.to_string(), now);
         let Some(open) = self.open.as_mut().filter(|open| open.id == delta.message) else {
-            return out.events; // its turn has ended, or has not been seen to start
+            return out.events; // its turn has ended, or its start was not seen
         };
         if self.announced.insert(delta.part.clone()) {
             let kind = match delta.kind {
@@ -378,7 +378,7 @@ impl Translator {
         self.touch(out, event.time);
     }
 
-    /// Counts what was used; clients are told with the session's next update.
+    /// Adds up usage. Clients get it with the session's next update.
     fn use_up(&mut self, used: TurnUsage) {
         let usage = &mut self.session.usage;
         usage.input += used.input;
@@ -447,7 +447,7 @@ impl Translator {
     }
 }
 
-/// The events that one of ours becomes.
+/// The stock events for one of ours.
 struct Out {
     session: String,
     time: TimestampMs,
@@ -466,7 +466,7 @@ impl Out {
         self.events.push(json!({ "id": id, "type": kind, "properties": properties }));
     }
 
-    /// What stock clients show for a moment. It is of no session.
+    /// Adds a toast, which belongs to no session.
     fn toast(&mut self, message: &str) {
         let id = EventId::mint(&mut self.mint);
         let properties = json!({ "message": message, "variant": "warning" });

@@ -1,4 +1,4 @@
-//! The agents that a prompt may choose: the same in every project so far.
+//! The agents that a prompt may choose. So far they are the same in every project.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::surface::extract::CanRead;
 use crate::text::id;
 
-/// For stock clients, whatever directory they name.
+/// Lists the agents for stock clients. The directory does not matter.
 pub(crate) async fn agents(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
     Json(state.agents().iter().map(shown).collect())
 }
@@ -36,7 +36,7 @@ fn shown(agent: &Agent) -> Value {
     })
 }
 
-/// Rules of the stock kind, of which the last that matches counts.
+/// Returns permission rules in the stock shape. The last rule that matches wins.
 fn permissions(tools: &Permitted) -> Vec<Value> {
     let rule =
         |tool: &str, action: &str| json!({ "permission": tool, "pattern": "*", "action": action });

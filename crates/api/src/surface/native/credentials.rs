@@ -1,4 +1,4 @@
-//! What an organisation and its people prove themselves to model providers with. Secrets come in, and never go out.
+//! Credentials of an organisation and its people at model providers. Secrets come in and never go out.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -12,24 +12,24 @@ use crate::error::ApiError;
 use crate::surface::extract::{Body, CanAdminister};
 use crate::text::id;
 
-/// The longest key.
+/// The largest secret, in bytes.
 const MAX_SECRET_BYTES: usize = 16 * 1024;
 
-/// The only shape a credential is shown in.
+/// The only shape in which a credential is shown.
 #[derive(Debug, Serialize)]
 pub(crate) struct CredentialView {
     id: String,
     provider: String,
-    /// Empty: the organisation's.
+    /// The owner; empty means the organisation.
     owner: String,
     label: String,
     kind: &'static str,
-    /// Its last four characters.
+    /// The last four characters.
     hint: String,
     active: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<i64>,
-    /// Why its provider does not take it any more.
+    /// The reason why the provider no longer accepts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
     created: i64,
@@ -54,7 +54,7 @@ impl From<CredentialRow> for CredentialView {
     }
 }
 
-/// A secret: `key`, `aws` or `serviceAccount`. No `Debug`: it is one.
+/// A request with a secret: `key`, `aws` or `serviceAccount`. It has no `Debug`, so that no log shows the secret.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct CredentialRequest {
@@ -64,7 +64,7 @@ pub(crate) struct CredentialRequest {
     active: Option<bool>,
     key: Option<String>,
     aws: Option<AwsRequest>,
-    /// The JSON that Google's console has written.
+    /// The JSON file that Google's console writes.
     service_account: Option<serde_json::Value>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) async fn list(
     Ok(Json(rows.into_iter().map(Into::into).collect()))
 }
 
-/// Keeps a secret; turns of its owner use it from now on.
+/// Stores a credential. Its owner's turns use it from now on.
 pub(crate) async fn add(
     access: CanAdminister,
     State(state): State<ApiState>,
@@ -159,7 +159,7 @@ pub(crate) async fn add(
     Ok(Json(state.credentials().add(access.org, new).await?.into()))
 }
 
-/// Another label or secret, or whether it is used.
+/// Changes a credential's label or secret, or whether it is used.
 pub(crate) async fn change(
     access: CanAdminister,
     State(state): State<ApiState>,

@@ -1,4 +1,4 @@
-//! Context that clients set on a session: JSON values by key, which the model is told at its next boundary.
+//! Context entries that clients set on a session: JSON values by key. The model gets them at its next boundary.
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ use crate::surface::at::At;
 use crate::surface::extract::{CanPrompt, CanRead};
 use crate::text::shown;
 
-/// The largest value of an entry.
+/// The largest value of an entry, in bytes.
 const MAX_VALUE_BYTES: usize = 8 * 1024;
 const MAX_KEY_CHARS: usize = 64;
 
-/// The key that a path names, beside its session.
+/// The key in a path, after the session.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Key {
     key: String,
@@ -41,12 +41,12 @@ impl Key {
     }
 }
 
-/// JSON text as it is stored: the client's bytes.
+/// Answers with JSON text as it is stored, byte for byte.
 fn raw(json: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], json).into_response()
 }
 
-/// All entries of a session, as one object.
+/// Lists all entries of a session as one object.
 pub(crate) async fn list(
     access: CanRead,
     State(state): State<ApiState>,
@@ -57,7 +57,7 @@ pub(crate) async fn list(
     let mut object = String::from("{");
     for (n, (key, value)) in entries.iter().enumerate() {
         let comma = if n == 0 { "" } else { "," };
-        // A key needs no escape.
+        // A key needs no escaping.
         write!(object, "{comma}\"{key}\":{value}").map_err(ApiError::internal)?;
     }
     object.push('}');
@@ -78,7 +78,7 @@ pub(crate) async fn show(
         .ok_or(ApiError::NotFound("a context entry with this key was"))
 }
 
-/// Sets an entry to the JSON of the body. `null` is a value.
+/// Sets an entry to the JSON of the body. `null` is a value too.
 pub(crate) async fn set(
     access: CanPrompt,
     State(state): State<ApiState>,
@@ -116,7 +116,7 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// It wakes nobody.
+/// Announces the change. It wakes no worker.
 fn told(state: &ApiState, at: &SessionRef, seq: Seq) {
     announce(state, at, seq, false);
 }

@@ -1,4 +1,4 @@
-//! Rebuilds a request that was sent to a model, from rows alone, and proves it by its hash.
+//! Rebuilds a request to a model from rows alone, and proves it by its hash.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ struct ExplainView {
     /// `provider/model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// The model's variant, where one was chosen.
+    /// The model's variant, if one was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     variant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,33 +45,33 @@ struct ExplainView {
     #[serde(skip_serializing_if = "Option::is_none")]
     rebuilt_hash: Option<String>,
     r#match: bool,
-    /// Why it could not be rebuilt.
+    /// The reason why the request cannot be rebuilt.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     wire_version: i32,
     epoch: i32,
     through: i64,
     components: BTreeMap<String, String>,
-    /// Of a model with prices.
+    /// The price, for a model with prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     price: Option<PriceView>,
 }
 
-/// What a request costs.
+/// The price of a request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PriceView {
-    /// The table of prices, which was read when the request was made.
+    /// The version of the price table at the time of the request.
     version: String,
-    /// The most that it was expected to cost, before it was sent.
+    /// The highest expected cost, estimated before the request.
     estimate: Usd,
-    /// What it cost, once the provider has counted.
+    /// The actual cost, once the provider has reported usage.
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<Usd>,
 }
 
-/// Explains an attempt, or the last attempt of a turn. With `body=true`, the exact bytes that were sent;
-/// 409 when they cannot be proved.
+/// Explains an attempt, or the last attempt of a turn. With `body=true` it returns the exact bytes that were sent, or
+/// 409 if the hash does not prove them.
 pub(crate) async fn show(
     access: CanAdminister,
     State(state): State<ApiState>,
@@ -133,7 +133,7 @@ pub(crate) async fn show(
     Ok(Json(view).into_response())
 }
 
-/// The model of a turn, a Compaction or a title, if the event begins it.
+/// Returns the model of the turn, Compaction or title that this event begins, if its id is `of`.
 fn chosen<'a>(event: &'a SessionEvent, of: &TurnId) -> Option<&'a ModelRef> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin requests")]
     let (turn, model) = match event {
@@ -145,7 +145,7 @@ fn chosen<'a>(event: &'a SessionEvent, of: &TurnId) -> Option<&'a ModelRef> {
     (turn == of).then_some(model)
 }
 
-/// The events that the attempt was made of.
+/// Reads the events that the attempt was made of.
 async fn log(
     state: &ApiState,
     org: OrgId,

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use crate::ApiState;
 use crate::error::ApiError;
 
-/// A probe that hangs is worth less than one that fails.
+/// How long `readyz` waits for the database. A probe must fail rather than hang.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The process answers.
+/// Answers as long as the process runs.
 pub(crate) async fn healthz(State(state): State<ApiState>) -> Json<Value> {
     Json(json!({ "healthy": true, "version": state.settings().version }))
 }
 
-/// Requests may come: the database answers and nobody asked us to stop.
+/// Succeeds while the database answers and the gateway is not shutting down.
 pub(crate) async fn readyz(State(state): State<ApiState>) -> Result<Json<Value>, ApiError> {
     if !state.is_serving() {
         let message = "this gateway is shutting down; ask another";

@@ -1,4 +1,4 @@
-//! What waits in a session's inbox, and controls that wait there like prompts.
+//! The inputs that wait in a session's inbox: prompts and controls.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -15,7 +15,7 @@ use crate::surface::at::At;
 use crate::surface::extract::{Body, CanPrompt, CanRead};
 use crate::text::{id, plain};
 
-/// Inputs in one answer.
+/// The most inputs in one answer.
 const MAX_INBOX: i64 = 1_000;
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
@@ -81,13 +81,13 @@ pub(crate) async fn list(
     Ok(Json(inbox.into_iter().map(Into::into).collect()))
 }
 
-/// The input that a path names, beside its session.
+/// The input in a path, after the session.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Input {
     message: String,
 }
 
-/// Takes an input out of the inbox. One that has left it is no error: it is not there, as asked.
+/// Takes an input out of the inbox. It is no error if the input has already left.
 pub(crate) async fn cancel(
     access: CanPrompt,
     State(state): State<ApiState>,
@@ -107,7 +107,7 @@ pub(crate) struct ChangeRequest {
     delivery: Option<Delivery>,
 }
 
-/// What an input's delivery is now.
+/// The new delivery of an input.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChangedView {
     id: String,
@@ -141,20 +141,20 @@ pub(crate) async fn change(
     Ok(Json(ChangedView { id: input.into(), delivery: to.as_str() }))
 }
 
-/// Tells of a change of the inbox, if there was one.
+/// Announces a change of the inbox, if there was one.
 fn changed(state: &ApiState, at: SessionRef, change: InboxChange, wake: bool) {
     if let InboxChange::Done { seq, location } = change {
         announce(state, &SessionRef { location, ..at }, seq, wake);
     }
 }
 
-/// Whether a session had something to take up.
+/// Whether the session had something to resume.
 #[derive(Debug, Serialize)]
 pub(crate) struct ResumedView {
     resumed: bool,
 }
 
-/// Wakes a session for what waits, and for a prompt that has no answer.
+/// Wakes a session for its waiting inputs, and for a prompt without an answer.
 pub(crate) async fn resume(
     access: CanPrompt,
     State(state): State<ApiState>,
@@ -168,7 +168,7 @@ pub(crate) async fn resume(
     Ok(Json(ResumedView { resumed }))
 }
 
-/// A text that no user wrote, for the model.
+/// A text for the model that no user wrote.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct SyntheticRequest {
     #[serde(flatten)]
@@ -194,13 +194,13 @@ pub(crate) async fn synthetic(
     admit_and_show(&state, access.org, row.at.session, prompt).await
 }
 
-/// A control that waits, or has waited.
+/// A control that waits or has waited.
 #[derive(Debug, Serialize)]
 pub(crate) struct ControlView {
     id: String,
     seq: i64,
     delivery: &'static str,
-    /// Whether this request made it; else it is an exact retry's, or the compaction that waits already.
+    /// Whether this request admitted it. Otherwise an identical earlier request did, or a compaction already waits.
     first: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::error::ApiError;
 use crate::surface::extract::{Body, CanAdminister};
 use crate::text::plain;
 
-/// The largest text.
+/// The largest text, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Deserialize)]
@@ -16,7 +16,7 @@ pub(crate) struct InstructionsRequest {
     text: String,
 }
 
-/// An organisation's instructions; an empty text when there are none.
+/// An organisation's instructions; an empty text if it has none.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct InstructionsView {
     text: String,
@@ -38,8 +38,8 @@ pub(crate) async fn show(
     Ok(Json(found.map(Into::into).unwrap_or_default()))
 }
 
-/// Sets what the models of all the organisation's sessions are told, from their next boundaries on. An
-/// empty text removes it.
+/// Sets the instructions that all sessions of the organisation get at their next boundary. An empty text removes
+/// them.
 pub(crate) async fn set(
     access: CanAdminister,
     State(state): State<ApiState>,

@@ -13,7 +13,7 @@ use crate::follow::{LogStream, data_of};
 use crate::surface::at::in_project;
 use crate::surface::extract::{CanRead, LargeRead, Params};
 
-/// Events in one answer.
+/// The most events in one answer.
 const MAX_EVENTS: i64 = 1_000;
 
 #[derive(Debug, Deserialize)]
@@ -23,8 +23,8 @@ pub(crate) struct LogQuery {
     limit: Option<i64>,
 }
 
-/// A session's log after a sequence number: a page of it, or with `follow=true` all of it and what comes,
-/// as server-sent events. `Last-Event-ID` wins over `after`, so that a cut stream goes on by itself.
+/// Returns one page of a session's log after a sequence number, or with `follow=true` the whole rest and new events,
+/// as server-sent events. `Last-Event-ID` takes precedence over `after`, so that a broken stream resumes by itself.
 pub(crate) async fn of_session(
     state: &ApiState,
     session: SessionRow,
@@ -58,7 +58,7 @@ pub(crate) async fn of_session(
     Ok(Json(views).into_response())
 }
 
-/// A sequence number, and the session that it is of: `SEQ.INCARNATION` as the stream writes it, or a bare number.
+/// Parses an event id: `SEQ.INCARNATION` as the stream writes it, or a bare number.
 fn event_id(text: &str) -> Option<(i64, Option<SessionIncarnation>)> {
     match text.split_once('.') {
         Some((seq, incarnation)) => {

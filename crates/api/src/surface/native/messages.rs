@@ -33,7 +33,7 @@ pub(crate) async fn show(
     Ok(Json(one(&state, &session, &message).await?))
 }
 
-/// An admitted prompt: the user message that it becomes, and its admission.
+/// An admitted prompt: its future user message, and its admission.
 #[derive(Debug, Serialize)]
 pub(crate) struct AdmittedView {
     #[serde(flatten)]
@@ -48,8 +48,8 @@ struct AdmissionView {
     wake: bool,
 }
 
-/// Admits a prompt and answers at once. What it does not choose is shown as the service's default: the
-/// turn that answers it decides.
+/// Admits a prompt and answers at once. An agent or model that the prompt does not choose is shown as the service's
+/// default; the turn decides.
 pub(crate) async fn admit_and_show(
     state: &ApiState,
     org: OrgId,
@@ -63,7 +63,7 @@ pub(crate) async fn admit_and_show(
 fn admitted_view(state: &ApiState, session: SessionId, admitted: &AdmittedPrompt) -> AdmittedView {
     let context = SessionContext {
         session,
-        directory: String::new(), // a user message shows none
+        directory: String::new(), // not shown for a user message
         agent: state.settings().default_agent.clone(),
         model: state.settings().default_model.clone(),
     };
@@ -82,7 +82,7 @@ pub(crate) async fn post(
     Body(request): Body<AdmitRequest>,
 ) -> Result<Json<AdmittedView>, ApiError> {
     let (project, session): (ProjectId, SessionId) = (id(&project)?, id(&session)?);
-    // A session changes its project only with a Move, so that admission stays one statement once it is known.
+    // Only a Move changes a session's project, so for a known session admission stays one statement.
     let mut at = home(&state, access.org, &session).await?;
     if at.project != project {
         at = relearn(&state, access.org, &session).await?;
@@ -92,7 +92,7 @@ pub(crate) async fn post(
     }
     let admitted = admit(&state, access.org, session.clone(), request).await?;
     if admitted.location != at.location {
-        state.homes().forget(access.org, &session); // it has moved, or was created anew elsewhere
+        state.homes().forget(access.org, &session); // the session has moved, or was deleted and created again elsewhere
     }
     Ok(Json(admitted_view(&state, session, &admitted)))
 }

@@ -1,4 +1,4 @@
-//! Which models may be used, and what they are.
+//! The list of models that an organisation may use.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,41 +11,43 @@ use crate::error::ApiError;
 use crate::surface::extract::{CanRead, Params};
 use crate::view::usd;
 
-/// Which are asked for.
+/// The filter of the list.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Query {
-    /// Those of a provider.
+    /// Only models of this provider.
     provider: Option<String>,
-    /// Also those of providers that are not set up; of one provider, also those that are hidden or not allowed.
+    /// Whether to include providers that are not set up; for a single provider, also its hidden and disallowed
+    /// models.
     all: bool,
 }
 
 /// The models that may be used.
 #[derive(Debug, Serialize)]
 pub(crate) struct ModelsView {
-    /// The catalog's version, which is that of its prices; none without one.
+    /// The version of the catalog and its prices; `None` without a catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
-    /// Where that is from, and how fresh.
+    /// The catalog's origin and freshness.
     #[serde(skip_serializing_if = "Option::is_none")]
     catalog: Option<CatalogView>,
-    /// The one of a session that chose none.
+    /// The model of a session that has not chosen one.
     default: String,
     models: Vec<ModelView>,
 }
 
 #[derive(Debug, Serialize)]
 struct CatalogView {
-    /// When the newest thing in it was last changed, `2026-05-01`.
+    /// The date of the catalog's newest change, `2026-05-01`.
     updated: String,
-    /// Its URL without the query, which may hold a token; none: it was shipped with the service.
+    /// The catalog's URL without its query, which may contain a token; `None` for the catalog shipped with the
+    /// service.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    /// When it was last seen there, in milliseconds since 1970.
+    /// The time of the last successful fetch, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen: Option<i64>,
-    /// Why this gateway could not renew it when it last tried.
+    /// The reason why this gateway's last fetch failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
@@ -62,13 +64,13 @@ impl From<ShownCatalog> for CatalogView {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ModelView {
-    /// `provider/model`, as it is chosen.
+    /// `provider/model`, as a prompt chooses it.
     id: String,
     name: String,
     status: ModelStatus,
-    /// Whether its provider is set up.
+    /// Whether the provider is set up.
     connected: bool,
-    /// Whether the organisation allows it; others are listed on request.
+    /// Whether the organisation allows it. Disallowed models are listed on request only.
     #[serde(skip_serializing_if = "is_true")]
     allowed: bool,
     tool_call: bool,
@@ -100,7 +102,7 @@ struct PricesView {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TierView {
-    /// It is the price of requests with more input tokens than so many.
+    /// The number of input tokens above which this price applies.
     above_tokens: u64,
     #[serde(flatten)]
     rates: RatesView,

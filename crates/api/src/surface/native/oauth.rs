@@ -1,4 +1,4 @@
-//! Sign-ins at model providers: begun, looked at, completed.
+//! Sign-ins at model providers: begin, poll, complete.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -31,14 +31,14 @@ enum Method {
     Device,
 }
 
-/// What the browser came back with. No `Debug`: it is as good as a password.
+/// The values that the browser came back with. It has no `Debug`, because they are as good as a password.
 #[derive(Deserialize)]
 pub(crate) struct CompleteRequest {
     code: String,
     state: String,
 }
 
-/// A sign-in.
+/// The state of a sign-in.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SignInView {
@@ -47,17 +47,17 @@ pub(crate) struct SignInView {
     method: &'static str,
     status: &'static str,
     expires: i64,
-    /// Where the browser goes.
+    /// The page for the browser to open.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// What is typed in at `verificationUrl`.
+    /// The code to type in at `verificationUrl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     user_code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verification_url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verification_url_complete: Option<String>,
-    /// How often to look.
+    /// How often to poll.
     #[serde(skip_serializing_if = "Option::is_none")]
     interval_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ impl From<SignInProgress> for SignInView {
     }
 }
 
-/// A sign-in, by its provider and id.
+/// The sign-in in a path: its provider and its id.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AtSignIn {
     provider: String,
@@ -110,7 +110,7 @@ pub(crate) struct AtSignIn {
 
 impl AtSignIn {
     /// # Errors
-    /// There is none of this id at this provider.
+    /// 404 if this provider has no sign-in with this id.
     async fn find(&self, state: &ApiState, org: OrgId) -> Result<SignInProgress, ApiError> {
         let found = state.credentials().sign_in(org, id(&self.attempt)?).await?;
         if found.provider == self.provider {
@@ -137,7 +137,7 @@ pub(crate) async fn begin(
     Ok(Json(state.credentials().begin_sign_in(access.org, request).await?.into()))
 }
 
-/// How far it is. That of a device asks the provider, as often as that allows.
+/// Returns the state of a sign-in. For a device sign-in it asks the provider, as often as the provider allows.
 pub(crate) async fn show(
     access: CanAdminister,
     State(state): State<ApiState>,
@@ -146,7 +146,7 @@ pub(crate) async fn show(
     Ok(Json(at.find(&state, access.org).await?.into()))
 }
 
-/// With the code and the state that the browser came back with.
+/// Completes a sign-in with the code and the state that the browser came back with.
 pub(crate) async fn complete(
     access: CanAdminister,
     State(state): State<ApiState>,

@@ -87,7 +87,7 @@ pub(crate) struct RebuildView {
     added: Vec<String>,
 }
 
-/// Folds the log into the projections anew; with `check=true`, only compares.
+/// Rebuilds a session's projections from its log; with `check=true` it only compares.
 pub(crate) async fn rebuild(
     access: CanAdminister,
     State(state): State<ApiState>,
@@ -105,7 +105,7 @@ pub(crate) async fn rebuild(
     }))
 }
 
-/// Missing blobs that are told at once.
+/// The most missing blobs in one answer.
 const MOST_MISSING: usize = 100;
 
 #[derive(Debug, Deserialize)]
@@ -121,8 +121,8 @@ pub(crate) struct ViolationView {
     found: String,
 }
 
-/// What the rows show of broken invariants; `settled=true` adds what holds once nothing runs, `blobs=true` looks whether
-/// all that rows name is there.
+/// Lists broken invariants that the rows show. `settled=true` adds those that hold only once nothing runs;
+/// `blobs=true` also looks for missing blobs.
 pub(crate) async fn check(
     access: CanAdminister,
     State(state): State<ApiState>,

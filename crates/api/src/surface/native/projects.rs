@@ -21,7 +21,7 @@ pub(crate) struct Directory {
     directory: Option<String>,
 }
 
-/// The project of a directory, made when it is new. Without a directory, the managed workspace.
+/// Returns the project of a directory, or of the managed workspace without one. Creates it if it is new.
 pub(crate) async fn init(
     access: CanPrompt,
     State(state): State<ApiState>,

@@ -1,4 +1,4 @@
-//! What an organisation has set up about model providers.
+//! An organisation's settings for model providers.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -14,7 +14,7 @@ use crate::error::ApiError;
 use crate::surface::extract::{Body, CanAdminister};
 use crate::surface::redacted;
 
-/// Settings as they were set, but for the secret of an OAuth client, and values of headers.
+/// A provider's settings without the OAuth client's secret and without values of headers.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SetupView {
@@ -53,8 +53,8 @@ pub(crate) async fn show(
         .ok_or(ApiError::NotFound("settings of this provider were"))
 }
 
-/// Sets a provider up, or with the id `*` what holds for all. `oauth.clientSecret` is kept when it is absent, and
-/// removed by null.
+/// Sets up a provider, or with the id `*` all of them. An absent `oauth.clientSecret` keeps the stored one; null
+/// removes it.
 pub(crate) async fn set(
     access: CanAdminister,
     State(state): State<ApiState>,
@@ -92,7 +92,7 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What the catalog will read must be what it can read.
+/// Refuses overrides that the catalog could not read.
 fn check_overrides(provider: &str, overrides: &Map<String, Value>) -> Result<(), ApiError> {
     let value = Value::Object(overrides.clone());
     let named = |error: serde_json::Error| ApiError::invalid(format!("`overrides`: {error}"));

@@ -1,5 +1,5 @@
-//! A session goes back to before a message, and forward again. Held until that is done: what it is about are files
-//! on the worker that has them.
+//! Takes a session back to before a message, and forward again. The request is held until that is done, because only
+//! the worker can restore the files.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -16,7 +16,7 @@ use crate::surface::extract::{Body, CanPrompt};
 use crate::text::id;
 use crate::view::SessionView;
 
-/// What is taken back.
+/// The part of the session to take back.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RevertRequest {
     /// The control's id.
@@ -28,14 +28,14 @@ pub(crate) struct RevertRequest {
     files: Option<bool>,
 }
 
-/// What is brought back: all that is taken back.
+/// A request to bring back everything that was taken back.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct UnrevertRequest {
     /// The control's id.
     id: Option<String>,
 }
 
-/// Takes back everything from a message on; the session as it is then.
+/// Takes back everything from a message on, and returns the session afterwards.
 pub(crate) async fn revert(
     access: CanPrompt,
     dialect: Dialect,
@@ -57,7 +57,7 @@ pub(crate) async fn revert(
     dialect.session(&state, row).await
 }
 
-/// Brings back what is taken back; the session as it is then.
+/// Brings back everything that was taken back, and returns the session afterwards.
 pub(crate) async fn unrevert(
     access: CanPrompt,
     dialect: Dialect,
@@ -86,7 +86,7 @@ async fn act(
     Ok(state.store().session(row.at.org, row.at.session).await?)
 }
 
-/// Makes what is taken back final; nothing changes when nothing is.
+/// Makes a staged Revert final. Nothing changes if none is staged.
 pub(crate) async fn commit(
     access: CanPrompt,
     dialect: Dialect,

@@ -1,4 +1,4 @@
-//! Sessions below a session, and what all of them used.
+//! A session's descendants, and the usage of the whole tree.
 
 use std::collections::BTreeSet;
 
@@ -26,16 +26,16 @@ pub(crate) async fn children(
     dialect.sessions(&state, children).await
 }
 
-/// What was used, and what it cost.
+/// Tokens used, and their cost.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UsedView {
     tokens: TokensView,
     cost: Usd,
-    /// The most that its requests were expected to cost, before they were sent; more than `cost` where answers are shorter
-    /// than they may be, or caches are read.
+    /// The highest expected cost of all requests, in nano-USD shown as USD. It exceeds `cost` when answers are
+    /// shorter than their limit or caches are read.
     estimate: Usd,
-    /// The tables of prices that they are paid with.
+    /// The versions of the price tables used.
     price_versions: BTreeSet<String>,
 }
 
@@ -50,12 +50,12 @@ impl UsedView {
     }
 }
 
-/// What a session used, alone and with all sessions below it.
+/// The usage of a session alone, and of its whole tree.
 #[derive(Debug, Serialize)]
 pub(crate) struct UsageView {
     session: UsedView,
     tree: UsedView,
-    /// Sessions of the tree, this one included.
+    /// The number of sessions in the tree, with this one.
     sessions: i64,
 }
 

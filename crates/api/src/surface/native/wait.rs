@@ -15,7 +15,7 @@ use crate::follow::{Cursor, Step, Want};
 use crate::surface::at::At;
 use crate::surface::extract::{Body, CanRead};
 
-/// The longest wait, and how long it is when the request does not say.
+/// The longest wait, and the default.
 const LONGEST_SECONDS: u64 = 600;
 
 #[derive(Debug, Default, Deserialize)]
@@ -23,12 +23,12 @@ pub(crate) struct WaitRequest {
     seconds: Option<u64>,
 }
 
-/// How a session is at the end of the wait.
+/// The state of a session at the end of the wait.
 #[derive(Debug, Serialize)]
 pub(crate) struct WaitedView {
-    /// Whether it still has work: the time was up.
+    /// Whether it still has work, because the time was up.
     busy: bool,
-    /// How its last drain ended; none when there was none.
+    /// The outcome of its last drain; `None` if it never had one.
     outcome: Option<String>,
     seq: i64,
 }
@@ -39,8 +39,8 @@ impl From<SessionRow> for WaitedView {
     }
 }
 
-/// Answers once nothing runs or waits to run, at the latest after the time asked for. What waits for a
-/// wake is no work. Holds no connection of the database meanwhile.
+/// Answers once nothing runs or is about to run, or when the requested time is up. An input that waits for a wake is
+/// no work. Holds no database connection while it waits.
 pub(crate) async fn wait(
     access: CanRead,
     State(state): State<ApiState>,
@@ -54,7 +54,7 @@ pub(crate) async fn wait(
         return Ok(Json(row.into()));
     }
     let mut log = Cursor::join(state.hub(), state.store(), row.at.clone(), Want::Events).await?;
-    // It may have ended before it was followed.
+    // The work may have ended before the cursor joined.
     row = at.find(&state, access.org).await?;
     while row.busy {
         let event = match timeout_at(until, log.next()).await {
@@ -73,7 +73,7 @@ pub(crate) async fn wait(
     Ok(Json(row.into()))
 }
 
-/// Whether a session may have nothing to do after this.
+/// Returns whether a session may have nothing to do after this event.
 fn may_end_work(event: &SessionEvent) -> bool {
     matches!(
         event,

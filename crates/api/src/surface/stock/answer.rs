@@ -1,4 +1,4 @@
-//! Waits for the work on a prompt to end, by its session's log.
+//! Waits until the session's log says that the work on a prompt has ended.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use crate::follow::{Cursor, HoldGuard, Step, Want};
 use crate::homes::Home;
 use crate::view::{Draft, MessageView, SessionContext, as_stock, message};
 
-/// How the work on a prompt ended.
+/// The end of the work on a prompt.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
-    /// With this message of the assistant.
+    /// The assistant's last message.
     With(Box<MessageRow>),
-    /// Without any.
+    /// The reason why there is no message.
     Without(String),
 }
 
-/// What is known of the work on one prompt. Pure.
+/// The state of the work on one prompt, as its events tell it. Pure.
 #[derive(Debug)]
 struct Awaited {
     message: MessageId,
-    /// It woke the session, and not only was stored.
+    /// Whether the prompt woke the session, rather than only being stored.
     awake: bool,
     promoted: bool,
     /// The message of the newest turn, as far as it is written.
@@ -66,10 +66,10 @@ impl Awaited {
             SessionEvent::InputCancelled(cancelled) if cancelled.message == self.message => {
                 return Some(Ended::Without("the prompt was cancelled".to_owned()));
             }
-            // A drain that completes leaves what is awake and not promoted to the next one.
+            // A completed drain leaves awake prompts that it has not promoted to the next drain.
             SessionEvent::DrainEnded(end)
                 if end.outcome == DrainOutcome::Completed && self.awake && !self.promoted => {}
-            // Any other has spent the wakes before its end: what it has not promoted stays put.
+            // Any other end has spent the wakes: prompts that are not promoted stay in the inbox.
             SessionEvent::DrainEnded(end) => {
                 return Some(match (self.last.take(), &end.error, end.outcome) {
                     (Some(draft), ..) => Ended::With(Box::new(draft.into_row())),
@@ -93,9 +93,9 @@ impl Awaited {
 /// The kind of client that sent a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Client {
-    /// A released OpenCode client: it shows the events of its own stream, and stops listening when it is answered.
+    /// A released OpenCode client. It shows events from its stream, and stops listening when it gets its answer.
     Released,
-    /// Any other, such as an SDK: it reads the answer.
+    /// Any other client, such as an SDK. It reads the answer.
     Other,
 }
 
@@ -106,19 +106,18 @@ impl Client {
     }
 }
 
-/// A request that waits for the answer to its prompt: the prompt is admitted, and its session followed from
-/// before that.
+/// A request that waits for the answer to its prompt. It joined the session's log before it admitted the prompt.
 pub(crate) struct Held {
     awaited: Awaited,
     log: Cursor,
     session: SessionId,
     home: Arc<Home>,
-    /// Of a released client only.
+    /// Set for a released client only.
     hold: Option<HoldGuard>,
 }
 
 impl Held {
-    /// Admits a prompt. Its session is followed first, so that nothing has to be read back.
+    /// Admits a prompt. Joins the session's log first, so that nothing has to be read again.
     pub(crate) async fn admit(
         state: &ApiState,
         org: OrgId,
@@ -134,7 +133,7 @@ impl Held {
         let admitted = admit(state, org, at.session.clone(), request).await?;
         let is_old = admitted.admission == Admission::First && admitted.seq <= log.joined_at();
         if is_old || admitted.location != at.location {
-            // It has moved, or was deleted and created anew, since we learnt where it is or began to follow it.
+            // The session has moved, or was deleted and created again, since we learnt its home or joined its log.
             state.hub().forget(&at);
             home = relearn(state, org, &at.session).await?;
             at.location = home.location.clone();
@@ -155,8 +154,7 @@ impl Held {
         Self { awaited, log: log.after(admitted.seq), session, home, hold }
     }
 
-    /// The assistant's last message, once the work on the prompt has ended: made of the events that tell
-    /// so.
+    /// Returns the assistant's last message once the work on the prompt has ended. Builds it from events.
     pub(crate) async fn answer(mut self, state: ApiState) -> Result<MessageView, ApiError> {
         loop {
             let event = match self.log.next().await? {
@@ -172,7 +170,7 @@ impl Held {
             }
             return match ended {
                 Ended::With(row) => {
-                    // An assistant's message names its agent and model itself.
+                    // An assistant's message names its own agent and model.
                     let context = SessionContext {
                         session: self.session,
                         directory: self.home.directory.clone(),

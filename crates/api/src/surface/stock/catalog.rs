@@ -7,7 +7,7 @@ use crate::act::{ShownProvider, Source};
 use crate::surface::redacted::{hidden, hide};
 use crate::view::usd;
 
-/// A provider with its models. Limits and prices that are not known are zero, as in the stock catalog.
+/// Shows a provider with its models. Unknown limits and prices are zero, as in the stock catalog.
 pub(crate) fn provider(shown: &ShownProvider) -> Value {
     let ShownProvider { entry, source } = shown;
     let source = match source {
@@ -74,7 +74,7 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
     shown
 }
 
-/// In the words of stock clients.
+/// Returns the status under its stock name.
 pub(crate) fn status(status: ModelStatus) -> &'static str {
     match status {
         ModelStatus::Available | ModelStatus::Hidden => "active",
@@ -82,7 +82,8 @@ pub(crate) fn status(status: ModelStatus) -> &'static str {
     }
 }
 
-/// What is asked of a model, as one object: a client shows that there is something, and sends back the name.
+/// Merges a model's options into one object. A client only shows that there are options and sends back the variant's
+/// name.
 pub(crate) fn options(asked: &Domains) -> Value {
     let mut options = asked.body.clone();
     for (namespace, members) in &asked.request_options {

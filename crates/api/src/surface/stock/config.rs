@@ -1,4 +1,4 @@
-//! What stock clients ask about the service before they begin.
+//! The service's configuration, which stock clients read before they begin.
 
 use axum::Json;
 use axum::extract::State;
@@ -26,7 +26,7 @@ pub(crate) async fn config(_: CanRead, State(state): State<ApiState>) -> Json<Va
     }))
 }
 
-/// The providers that are set up.
+/// Lists the providers that are set up.
 pub(crate) async fn config_providers(
     access: CanRead,
     State(state): State<ApiState>,
@@ -36,7 +36,7 @@ pub(crate) async fn config_providers(
     Ok(Json(json!({ "providers": connected, "default": defaults(&state, shown.connected()) })))
 }
 
-/// All providers of the catalog.
+/// Lists all providers of the catalog.
 pub(crate) async fn providers(
     access: CanRead,
     State(state): State<ApiState>,
@@ -49,7 +49,7 @@ pub(crate) async fn providers(
     Ok(Json(json!({ "all": all, "default": default, "connected": connected })))
 }
 
-/// The model that a client begins with, by provider.
+/// Returns each provider's default model.
 fn defaults<'a>(state: &ApiState, of: impl Iterator<Item = &'a ShownProvider>) -> Value {
     let default = &state.settings().default_model;
     let model = |provider: &'a ShownProvider| {
@@ -64,7 +64,7 @@ fn defaults<'a>(state: &ApiState, of: impl Iterator<Item = &'a ShownProvider>) -
     of.filter_map(model).collect::<serde_json::Map<String, Value>>().into()
 }
 
-/// The directory that a request is about. The service's own folders are nobody's business.
+/// Shows the directory of a request. The service's own folders are not shown.
 pub(crate) async fn path(
     _: CanRead,
     State(state): State<ApiState>,
@@ -80,7 +80,7 @@ pub(crate) async fn path(
     })))
 }
 
-/// The project of the directory that a request is about; before its first session, one that has no id.
+/// Shows the project of the request's directory. Before its first session it has the id `global`.
 pub(crate) async fn current_project(
     access: CanRead,
     State(state): State<ApiState>,

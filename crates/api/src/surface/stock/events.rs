@@ -1,5 +1,5 @@
-//! `/event` and `/global/event`: what happens in the organisation's sessions. Frames carry no ids, as
-//! stock clients know them: who needs every event uses a session's log.
+//! `/event` and `/global/event`: a stream of the organisation's events. The frames have no ids, as stock clients
+//! expect. A client that needs every event reads a session's log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::surface::extract::CanRead;
 
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
 
-/// Whose frames a client wants.
+/// The frames that a client wants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Of one directory, or of all.
+    /// Those of one directory, or of all.
     Local,
-    /// Of all, each with its directory and project.
+    /// Those of all directories, each with its directory and project.
     Global,
 }
 
 struct Listener {
-    /// Frames from before it listened, oldest first.
+    /// Frames from before the stream opened, oldest first.
     replayed: VecDeque<StockFrame>,
     frames: broadcast::Receiver<StockFrame>,
     directory: Option<String>,
@@ -65,7 +65,7 @@ impl Listener {
                         return Some(bytes);
                     }
                 }
-                // Too slow: the stream ends, rather than going on with a hole in it.
+                // The client is too slow: end the stream rather than leave a gap in it.
                 Ok(Err(_)) => return None,
                 Err(_) => return Some(self.own("server.heartbeat")),
             }
@@ -115,7 +115,7 @@ async fn listen(
     })))
 }
 
-/// The events of the directory that the request names, or of all.
+/// Streams the events of the request's directory, or of all.
 pub(crate) async fn show(
     access: CanRead,
     State(state): State<ApiState>,
@@ -125,7 +125,7 @@ pub(crate) async fn show(
     listen(&state, access, directory, Reach::Local).await
 }
 
-/// The events of all directories, each with its own.
+/// Streams the events of all directories, each with its directory.
 pub(crate) async fn global(
     access: CanRead,
     State(state): State<ApiState>,

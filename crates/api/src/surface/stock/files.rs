@@ -1,4 +1,4 @@
-//! Stock clients look at what a session changed in files, and let it go on in another directory.
+//! Shows stock clients a session's changes of files, and moves a session to another directory.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -37,7 +37,7 @@ struct Destination {
     directory: String,
 }
 
-/// Held until the session has moved.
+/// Moves a session. The request is held until the move is done.
 pub(crate) async fn move_route(
     access: CanPrompt,
     State(state): State<ApiState>,

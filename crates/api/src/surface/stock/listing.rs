@@ -1,4 +1,4 @@
-//! The catalog in the newer shape of stock clients: `/api/model` and `/api/provider`. What can be used, and no more.
+//! The usable part of the catalog in the newer shape of stock clients: `/api/model` and `/api/provider`.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
@@ -19,7 +19,7 @@ use crate::surface::extract::{CanRead, Params};
 use crate::surface::redacted::hidden;
 use crate::view::usd;
 
-/// `?location[directory]=`, else what [`Named`] takes.
+/// The directory from `?location[directory]=`, otherwise from [`Named`].
 pub(crate) struct At(Named);
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ impl<S: Send + Sync> FromRequestParts<S> for At {
     }
 }
 
-/// The models that can be used, newest first.
+/// Lists the models that can be used, newest first.
 pub(crate) async fn models(
     access: CanRead,
     State(state): State<ApiState>,
@@ -54,7 +54,7 @@ pub(crate) async fn models(
     located(&state, access.org, &named, data).await
 }
 
-/// The providers that can be used.
+/// Lists the providers that can be used.
 pub(crate) async fn providers(
     access: CanRead,
     State(state): State<ApiState>,
@@ -65,7 +65,7 @@ pub(crate) async fn providers(
     located(&state, access.org, &named, data).await
 }
 
-/// With where it holds: everywhere, but it is told for the directory that was asked about.
+/// Adds the request's directory and its project. The list is the same in every directory.
 async fn located(
     state: &ApiState,
     org: OrgId,
@@ -131,13 +131,13 @@ fn model(provider: &ProviderEntry, model: &CatalogModel) -> Value {
     shown
 }
 
-/// The day's first moment; zero when nobody knows the day.
+/// Returns the first millisecond of the day, or zero for an unknown day.
 fn released_ms(date: &str) -> i64 {
     let day = date.parse::<Date>().ok().and_then(|day| day.to_zoned(TimeZone::UTC).ok());
     day.map_or(0, |day| day.timestamp().as_millisecond())
 }
 
-/// The base price, then its tiers.
+/// Returns the base price, then its tiers.
 fn cost(prices: Option<&Prices>) -> Value {
     let rates = |rates: &Rates| {
         json!({ "input": usd(rates.input), "output": usd(rates.output),

@@ -19,8 +19,8 @@ use crate::surface::limit::{Limit, MAX_MESSAGES};
 use crate::text::id;
 use crate::view::{MessageView, as_stock, message};
 
-/// An answer that takes longer begins with white space, which JSON allows, so that no proxy on the way
-/// takes the connection for dead. From then on its status is 200.
+/// After this time the answer begins with white space, which JSON allows, so that no proxy closes the connection.
+/// From then on its status is 200.
 const SILENT_FOR: Duration = Duration::from_secs(10);
 
 pub(crate) async fn list(
@@ -46,8 +46,8 @@ pub(crate) async fn show(
     Ok(Json(as_stock(&context(&state, &row), message)))
 }
 
-/// Admits a prompt and answers with the assistant message that ends the work on it. A client that goes
-/// away stops nothing.
+/// Admits a prompt and answers with the assistant message that ends the work on it. The work continues if the client
+/// disconnects.
 pub(crate) async fn post(
     access: CanPrompt,
     State(state): State<ApiState>,
@@ -70,7 +70,7 @@ pub(crate) async fn post(
     }
 }
 
-/// White space while the answer is waited for, then the answer.
+/// Streams white space until the answer is there, then the answer.
 fn slow(answer: impl Future<Output = Result<MessageView, ApiError>> + Send + 'static) -> Response {
     let body = stream::unfold(Some(Box::pin(answer)), async |waiting| {
         let mut waiting = waiting?;
@@ -94,7 +94,7 @@ fn slow(answer: impl Future<Output = Result<MessageView, ApiError>> + Send + 'st
     response
 }
 
-/// Admits a prompt; what comes of it is told by the events.
+/// Admits a prompt. Its outcome comes with the events.
 pub(crate) async fn post_async(
     access: CanPrompt,
     State(state): State<ApiState>,

@@ -1,5 +1,5 @@
-//! Where a stock client's request is about: `?directory=`, else the header `x-opencode-directory`
-//! (percent-encoded).
+//! The directory of a stock client's request: `?directory=`, otherwise the percent-encoded header
+//! `x-opencode-directory`.
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
@@ -12,7 +12,7 @@ use crate::surface::extract::Params;
 
 const HEADER: &str = "x-opencode-directory";
 
-/// The directory that a request names, decoded; `None` when it names none.
+/// The decoded directory of a request; `None` if it names none.
 pub(crate) struct Named(pub(crate) Option<String>);
 
 #[derive(Deserialize)]
@@ -36,13 +36,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 }
 
 impl Named {
-    /// The workspace of a request that needs one: the directory named, else the service's default.
+    /// Returns the workspace of the named directory, otherwise of the service's default.
     pub(crate) async fn or_default(&self, settings: &ApiSettings) -> Result<Workspace, ApiError> {
         let default = settings.default_directory.as_deref().and_then(std::path::Path::to_str);
         workspace(settings, self.0.as_deref().or(default)).await
     }
 
-    /// The directory to filter by, as sessions have it; `None`: all of them.
+    /// Returns the directory to filter by, in the form in which sessions have it; `None` selects all.
     pub(crate) async fn filter(&self, settings: &ApiSettings) -> Result<Option<String>, ApiError> {
         match &self.0 {
             Some(named) => Ok(Some(workspace(settings, Some(named)).await?.directory)),

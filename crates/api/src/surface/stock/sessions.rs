@@ -13,7 +13,7 @@ use crate::surface::limit::MAX_SESSIONS;
 use crate::text::id;
 use crate::view::SessionView;
 
-/// Busy sessions in one answer.
+/// The most busy sessions in one answer.
 const MAX_BUSY: i64 = 1_000;
 
 #[derive(Debug, Deserialize)]
@@ -24,7 +24,7 @@ pub(crate) struct ListQuery {
     roots: Option<bool>,
 }
 
-/// The newest sessions; of a directory, if one is named.
+/// Lists the newest sessions, or those of the named directory.
 pub(crate) async fn list(
     access: CanRead,
     dialect: Dialect,
@@ -62,7 +62,7 @@ pub(crate) async fn create_route(
     dialect.session(&state, row).await
 }
 
-/// `true`, whether there was something to abort or not, as stock clients know it.
+/// Interrupts a session. Answers `true` even if there was nothing to interrupt, as stock clients expect.
 pub(crate) async fn abort(
     access: CanPrompt,
     State(state): State<ApiState>,
@@ -72,7 +72,7 @@ pub(crate) async fn abort(
     Ok(Json(true))
 }
 
-/// The sessions that are busy.
+/// Lists the busy sessions.
 pub(crate) async fn status(
     access: CanRead,
     State(state): State<ApiState>,

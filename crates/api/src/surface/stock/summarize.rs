@@ -1,4 +1,4 @@
-//! Stock clients ask for a compaction and wait for its end.
+//! Compacts a session for a stock client, and waits for the end.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,18 +13,18 @@ use crate::follow::{Cursor, Step, Want};
 use crate::surface::at::At;
 use crate::surface::extract::{Body, CanPrompt};
 
-/// What is known of a compaction that was asked for. Pure.
+/// The state of a requested compaction, as its events tell it. Pure.
 #[derive(Debug)]
 struct Awaited {
     input: MessageId,
     turn: Option<TurnId>,
-    /// How the newest Compaction for it ended. Another one may follow at once: for the next piece of the conversation, or
-    /// with a smaller request.
+    /// The result of the newest Compaction for this request. Another one may follow at once: for the next piece of
+    /// the conversation, or with a smaller request.
     ended: Option<Result<(), String>>,
 }
 
 impl Awaited {
-    /// How it ended, once it has: done, or why not.
+    /// Returns the result, once this event or an earlier one says so.
     fn note(&mut self, event: &RecordedEvent) -> Option<Result<(), String>> {
         let not = |why: &str| Some(Err(why.to_owned()));
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these say what became of it")]
@@ -46,7 +46,7 @@ impl Awaited {
                 };
                 None
             }
-            // What stands between two Compactions of one request.
+            // These events come between two Compactions of one request.
             SessionEvent::EpochStarted(_) | SessionEvent::NoticeRecorded(_) => None,
             _ if self.ended.is_some() => self.ended.take(),
             SessionEvent::InputCancelled(cancelled) if cancelled.message == self.input => {
@@ -57,7 +57,7 @@ impl Awaited {
             {
                 not("interrupted before the compaction began; it still waits")
             }
-            // One that completes leaves what is awake to the next; others have spent the wakes before.
+            // A completed drain leaves awake inputs to the next one. Any other end has spent the wakes.
             SessionEvent::DrainEnded(end) => match (end.outcome, &end.error) {
                 (DrainOutcome::Completed, _) => None,
                 (_, Some(error)) => not(&error.message),
@@ -70,7 +70,7 @@ impl Awaited {
     }
 }
 
-/// Compacts the session; held until that is done. Which model sums up is the session's business.
+/// Compacts the session. The request is held until that is done. The session chooses the model.
 pub(crate) async fn post(
     access: CanPrompt,
     State(state): State<ApiState>,
