@@ -15,6 +15,6 @@ pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
 };
 pub(crate) use project::ProjectView;
-pub(crate) use session::{SessionView, TimeView};
+pub(crate) use session::SessionView;
 pub(crate) use stock::as_stock;
 pub(crate) use tokens::{TokensView, Usd, usd};

@@ -22,14 +22,14 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "opencode-cloud", version, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands. Each one's module has its arguments and its `execute`.
+/// The subcommands. The module of each has its arguments and its `execute`.
 ///
-/// [`TOOL_SUPERVISOR`](crate::TOOL_SUPERVISOR) is not among them: it is answered before this is parsed.
+/// [`TOOL_SUPERVISOR`](crate::TOOL_SUPERVISOR) is missing here: `main` handles it before it parses this.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start the service: all roles in one process, with a Postgres of its own
@@ -84,11 +84,11 @@ pub enum Command {
     DevCluster(Box<cluster::ClusterCommand>),
 }
 
-/// Parses the command line and does what it says. A wrong one exits with 2 and says what is right.
+/// Parses the command line and runs the subcommand. A wrong command line exits with 2 and says what is right.
 #[must_use]
 pub fn main() -> ExitCode {
-    // Several crates bring a TLS provider; without a choice the first handshake would panic. Only fails
-    // when one is installed already, which is as good.
+    // Several crates bring a TLS provider; without a choice the first handshake would panic. This call only fails if
+    // one is already installed, which is just as good.
     let _already_installed = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match config::expand(std::env::args_os().collect(), |name| std::env::var_os(name)) {
         Ok(words) => dispatch(Cli::parse_from(words).command),
@@ -161,7 +161,7 @@ fn manual(dir: Option<&Path>, screen: &mut Screen) -> Result<u8, CliError> {
 /// Arguments of `key`.
 #[derive(Debug, clap::Args)]
 pub struct KeyArgs {
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -177,7 +177,7 @@ fn key(args: &KeyArgs, screen: &mut Screen) -> Result<u8, CliError> {
 }
 
 fn failed(screen: &mut Screen, error: &CliError) -> ExitCode {
-    // Nowhere is left to tell of a standard error that cannot be written.
+    // If standard error cannot be written, there is nowhere left to say so.
     let word = match screen.err.style() {
         Style::Plain => "error:",
         Style::Fancy => "\x1b[1;31merror:\x1b[0m",
@@ -186,17 +186,16 @@ fn failed(screen: &mut Screen, error: &CliError) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
-/// What is logged unless `OPENCODE_CLOUD_LOG` says otherwise.
-/// openraft logs each failed message to a member that is away, several lines a second; placement has lines of its own
-/// for that, and for the error that ends Raft.
+/// The filter of the log, unless `OPENCODE_CLOUD_LOG` sets another. openraft logs several lines a second while a
+/// member is away; placement logs that itself, as well as the error that ends Raft.
 const LOG_FILTER: &str = "warn,opencode_cloud=info,worker=info,placement=info,openraft=off";
-/// The same of `up`, whose terminal is for people: it says itself how far it is.
+/// The filter for `up`, whose terminal is for people: it reports its progress itself.
 const QUIET_LOG_FILTER: &str = "warn,openraft=off";
-/// `json` for machines; anything else is for people.
+/// The variable for the log's format: `json` for machines, anything else for people.
 const LOG_FORMAT: &str = "OPENCODE_CLOUD_LOG_FORMAT";
 
-/// Runs a server subcommand: logs to standard error, and a token that SIGINT and SIGTERM cancel. Its memory and its
-/// environment, which hold secrets, are closed to other processes first.
+/// Runs a server subcommand: logs to standard error, and cancels the token on SIGINT and SIGTERM. Before that it
+/// closes its memory and environment, which hold secrets, to other processes.
 fn server<F>(work: impl FnOnce(CancellationToken) -> F) -> Result<u8, CliError>
 where
     F: Future<Output = Result<u8, ServeError>>,
@@ -224,7 +223,7 @@ where
     Ok(runtime.block_on(work(stop))?)
 }
 
-/// Runs a client subcommand: it waits for one service, so one thread is enough.
+/// Runs a client subcommand. It waits for one service, so one thread is enough.
 fn client(work: impl Future<Output = Result<u8, CliError>>) -> Result<u8, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Io { doing: "cannot start", source })?;
@@ -294,7 +293,7 @@ mod tests {
         }
     }
 
-    // Against `up --help`, which had 30 options in one list.
+    // `up --help` used to show 30 options in one list.
     #[test]
     fn the_options_of_up_are_in_groups() {
         let mut cli = Cli::command();
@@ -319,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_wrong_id_is_a_usage_error() {
-        // Finding trial 17: the message named turns only, though attempts are taken too.
+        // Finding trial 17: the message named only turns, although attempts are accepted too.
         let error = Cli::try_parse_from(["opencode-cloud", "explain", "ses_1"]);
         let error = error.expect_err("not a request's id").to_string();
         assert!(error.contains("trn_") && error.contains("att_"), "{error}");

@@ -1,7 +1,7 @@
-//! Settings of servers from a file and from secret files: one TOML < `OPENCODE_CLOUD_*` < flags.
+//! Settings of servers from a file and from secret files: a TOML file < `OPENCODE_CLOUD_*` < flags.
 //!
-//! A key of the file is a flag without its dashes: `data-dir = "/srv/oc"`. Each becomes that flag in front of
-//! what was typed, so that clap alone knows which keys there are, and an unknown one is refused.
+//! A key of the file is a flag without its dashes: `data-dir = "/srv/oc"`. Each becomes that flag, in front of the
+//! typed arguments. So only clap knows the valid keys, and it refuses unknown ones.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::CliError;
 const PREFIX: &str = "OPENCODE_CLOUD_";
 const CONFIG: &str = "--config";
 
-/// Secrets that may be given as a file: `OPENCODE_CLOUD_MODEL_KEY_FILE=/run/secrets/model-key`.
+/// Secrets that a file may hold: `OPENCODE_CLOUD_MODEL_KEY_FILE=/run/secrets/model-key`.
 const SECRETS: [&str; 8] = [
     "bootstrap-key",
     "cluster-secret",
@@ -25,17 +25,17 @@ const SECRETS: [&str; 8] = [
     "serve-password",
 ];
 
-/// Those of them that `credentials …` takes: it has no other setting of servers.
+/// The secrets that `credentials …` takes. It takes no other server settings.
 const SEALING: [&str; 2] = ["database-url", "secrets-key"];
 
 /// The subcommands that take settings.
 const SERVERS: [&str; 7] =
     ["up", "serve", "gateway", "worker", "placement", "dev-cluster", "migrate"];
 
-/// Adds the settings of `--config FILE` and of secret files to the command line of a server.
+/// Adds the settings of `--config FILE` and of secret files to a server's command line.
 ///
 /// # Errors
-/// [`CliError::Usage`] when a file cannot be read or holds something else than plain settings.
+/// [`CliError::Usage`] when a file cannot be read or holds anything but plain settings.
 pub(crate) fn expand(
     mut args: Vec<OsString>,
     env: impl Fn(&str) -> Option<OsString>,
@@ -65,7 +65,7 @@ pub(crate) fn expand(
     Ok(args)
 }
 
-/// Those of these secrets that are in files, as flags.
+/// Returns the secrets that are in files, as flags.
 fn secrets(
     keys: &[&str],
     env: impl Fn(&str) -> Option<OsString>,
@@ -98,7 +98,7 @@ fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('-', "_"))
 }
 
-/// Takes `--config FILE` or `--config=FILE` out of the command line.
+/// Removes `--config FILE` or `--config=FILE` from the command line.
 fn take_config(args: &mut Vec<OsString>) -> Result<Option<OsString>, CliError> {
     let joined = format!("{CONFIG}=");
     let place = args.iter().position(|word| {
@@ -124,7 +124,7 @@ fn read(file: &Path) -> Result<Table, CliError> {
     })
 }
 
-/// A setting as a flag; `true` is a flag without a value, `false` none.
+/// Returns a setting as a flag. `true` is a flag without a value, `false` is no flag.
 fn flag(key: &str, value: &Value) -> Result<Option<OsString>, CliError> {
     let text = match value {
         Value::Boolean(true) => return Ok(Some(format!("--{key}").into())),
@@ -193,7 +193,7 @@ mod tests {
         let (_folder, path) = file("k2:b,k1:a\n");
         let env = [
             ("OPENCODE_CLOUD_SECRETS_KEY_FILE", path.as_str()),
-            // Of the servers beside it.
+            // The server's variable.
             ("OPENCODE_CLOUD_MODEL_KEY_FILE", path.as_str()),
         ];
         for what in ["rewrap", "reset-key"] {

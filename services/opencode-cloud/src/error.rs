@@ -3,13 +3,13 @@ use std::io;
 use crate::client::ClientError;
 use crate::serve::ServeError;
 
-/// Why a subcommand ended without its answer. Printed as one line.
+/// The reason why a subcommand failed. Printed as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The command line cannot be followed; says what to write instead.
+    /// A wrong command line. The message says what to write instead.
     #[error("{0}")]
     Usage(String),
-    /// The service was not reached, or did not do it.
+    /// The service was not reached, or refused.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// A server did not start, or had to stop.
@@ -18,7 +18,7 @@ pub enum CliError {
     /// Reading or printing failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// The attempted action.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -26,7 +26,7 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// The exit code: 2 for a wrong use, 1 for a failure.
+    /// Returns the exit code: 2 for wrong usage, 1 for a failure.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

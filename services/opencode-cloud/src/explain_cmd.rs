@@ -1,4 +1,4 @@
-//! `opencode-cloud explain`: what a model was sent, rebuilt from rows.
+//! `opencode-cloud explain`: a request to a model, rebuilt from rows.
 
 use std::fmt::Write as _;
 
@@ -19,12 +19,12 @@ pub struct ExplainArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
 
-/// Runs the subcommand; answers its exit code: 1 when the body cannot be rebuilt to the byte.
+/// Runs the subcommand and returns its exit code: 1 if the body cannot be rebuilt byte for byte.
 ///
 /// # Errors
 /// [`CliError`].

@@ -1,4 +1,5 @@
-//! The client side of the executable `opencode-cloud`, as a library, so that journeys can drive it too.
+//! The executable `opencode-cloud` as a library, so that journeys can drive it too: the client's commands and the
+//! roles of a server.
 //!
 //! ```text
 //! cli ─▶ run ──────────┐
@@ -10,8 +11,8 @@
 //!     ─▶ simulated: the simulated model as a process of its own
 //! ```
 //!
-//! Invariant: a client never prints a text twice and never loses one, whatever happens to its
-//! connection: the log is gap-free by `seq`, live text is addressed by (part, byte offset).
+//! Invariant: whatever happens to its connection, a client never prints a text twice and never loses one. The log has
+//! no gaps in `seq`, and live text is addressed by (part, byte offset).
 
 pub mod cli;
 pub mod client;
@@ -35,5 +36,5 @@ mod table;
 
 pub use error::CliError;
 
-/// The hidden subcommand that runs a tool's supervisor: what `sandbox::ProcessSandbox` is to call.
+/// The hidden subcommand that runs a tool's supervisor. `sandbox::ProcessSandbox` calls it.
 pub const TOOL_SUPERVISOR: &str = "tool-supervisor";

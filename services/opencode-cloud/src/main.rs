@@ -1,4 +1,4 @@
-//! The executable of OpenCode Cloud. All of it is in the library beside this file.
+//! The executable of OpenCode Cloud. Its code is in the library.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
-    // Before anything else of the process is set up: a supervisor starts as often as a tool does.
+    // Checked before the process is set up, because every tool call starts a supervisor.
     if args.nth(1).is_some_and(|word| word == opencode_cloud::TOOL_SUPERVISOR) {
         return sandbox::supervisor::main(args);
     }

@@ -1,4 +1,4 @@
-//! `opencode-cloud models`: which models can be chosen, what they take and cost.
+//! `opencode-cloud models`: the models that can be chosen, with their limits and prices.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ pub struct ModelsArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -67,7 +67,7 @@ struct ModelView {
     variants: Vec<String>,
 }
 
-/// What services do not say of a model that may be called.
+/// The default of fields that a service omits for an allowed model.
 fn yes() -> bool {
     true
 }
@@ -86,7 +86,7 @@ struct RatesView {
     output: f64,
 }
 
-/// Runs `models`; answers its exit code: 1 when there is none.
+/// Runs `models` and returns its exit code: 1 if the list is empty.
 ///
 /// # Errors
 /// [`CliError`].
@@ -168,7 +168,7 @@ fn tokens(count: Option<u64>) -> String {
     count.map_or("-".to_owned(), |count| count.to_string())
 }
 
-/// Which catalog it is, and how fresh.
+/// Describes the catalog and its freshness.
 fn origin(view: &ModelsView) -> String {
     let (Some(version), Some(catalog)) = (&view.version, &view.catalog) else {
         return "no catalog: only the model of the service's flags is listed".to_owned();

@@ -1,9 +1,9 @@
-//! Where commands print: a reader that goes away (`… | head`) is no error.
+//! The output of commands. A reader that goes away (`… | head`) is no error.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
-/// How things look.
+/// The look of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// ASCII marks, no colour: for files, pipes, `NO_COLOR` and dumb terminals.
@@ -21,21 +21,21 @@ pub struct Output {
 }
 
 impl Output {
-    /// Our standard output.
+    /// Returns our standard output.
     #[must_use]
     pub fn stdout() -> Self {
         let is_terminal = io::stdout().is_terminal();
         Self::new(Box::new(io::stdout()), is_terminal)
     }
 
-    /// Our standard error.
+    /// Returns our standard error.
     #[must_use]
     pub fn stderr() -> Self {
         let is_terminal = io::stderr().is_terminal();
         Self::new(Box::new(io::stderr()), is_terminal)
     }
 
-    /// Prints to `to`, in the look that fits.
+    /// Prints to `to`, in a style that suits it.
     #[must_use]
     pub fn new(to: Box<dyn Write + Send>, is_terminal: bool) -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -45,62 +45,62 @@ impl Output {
         Self { to, style, is_terminal, is_closed: false }
     }
 
-    /// How things look here.
+    /// Returns the style of the output.
     #[must_use]
     pub fn style(&self) -> Style {
         self.style
     }
 
-    /// Whether people see it as it is: then text of others is shown without control characters.
+    /// Returns whether it goes to a terminal, where foreign text is shown without control characters.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Columns of the terminal; `None` where there is none.
+    /// Returns the terminal's columns; `None` without a terminal.
     #[must_use]
     pub fn width(&self) -> Option<usize> {
         let size = self.is_terminal.then(terminal_size::terminal_size)??;
         Some(usize::from(size.0.0))
     }
 
-    /// Prints a long text through the pager (`PAGER`, else `less`) where people see it and it does not fit; else as
-    /// [`Output::print`].
+    /// Prints a long text through the pager (`PAGER`, otherwise `less`) if it does not fit the terminal. Otherwise
+    /// prints it like [`Output::print`].
     ///
     /// # Errors
-    /// As [`Output::print`].
+    /// Those of [`Output::print`].
     pub fn print_paged(&mut self, text: &str) -> io::Result<()> {
         let size = if self.is_terminal { terminal_size::terminal_size() } else { None };
         let is_long = size.is_some_and(|(_, height)| text.lines().count() > usize::from(height.0));
         if is_long && paged(text) { Ok(()) } else { self.print(text) }
     }
 
-    /// Whether the reader has gone away.
+    /// Returns whether the reader has gone away.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Prints and flushes. Once the reader has gone away it does nothing, without an error.
+    /// Prints and flushes. Does nothing once the reader has gone away.
     ///
     /// # Errors
-    /// When it cannot be written for another reason, such as a full disk.
+    /// When writing fails for another reason, such as a full disk.
     pub fn print(&mut self, text: &str) -> io::Result<()> {
         self.write(text.as_bytes())
     }
 
-    /// As [`Output::print`], with a line feed after it.
+    /// Prints a text and a line feed.
     ///
     /// # Errors
-    /// As [`Output::print`].
+    /// Those of [`Output::print`].
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         self.write(format!("{text}\n").as_bytes())
     }
 
-    /// As [`Output::print`], for bytes that must arrive as they are.
+    /// Prints bytes unchanged.
     ///
     /// # Errors
-    /// As [`Output::print`].
+    /// Those of [`Output::print`].
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.is_closed || bytes.is_empty() {
             return Ok(());
@@ -115,7 +115,7 @@ impl Output {
     }
 }
 
-/// Shows a text in the pager; false where there is none.
+/// Shows a text in the pager. Returns `false` if there is no pager.
 fn paged(text: &str) -> bool {
     let chosen = std::env::var_os("PAGER").filter(|pager| !pager.is_empty());
     let pager = chosen.unwrap_or_else(|| "less -FRX".into());
@@ -123,23 +123,23 @@ fn paged(text: &str) -> bool {
     command.arg("-c").arg(pager).stdin(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return false };
     if let Some(mut stdin) = child.stdin.take() {
-        // A pager that is left early has shown enough.
+        // The user may quit the pager before the end.
         let _left_early = stdin.write_all(text.as_bytes());
     }
-    // 127: the shell found no such program.
+    // 127 means that the shell found no such program.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
 
 /// Both streams of a command.
 pub struct Screen {
-    /// What was asked for.
+    /// The result.
     pub out: Output,
-    /// What people should know besides.
+    /// Messages for people.
     pub err: Output,
 }
 
 impl Screen {
-    /// Our own.
+    /// Returns our own standard streams.
     #[must_use]
     pub fn standard() -> Self {
         Self { out: Output::stdout(), err: Output::stderr() }

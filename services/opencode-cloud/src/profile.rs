@@ -1,11 +1,11 @@
 //! The client profile: the services that this user's commands know, and the key of each.
 //!
-//! One TOML file that only its owner can read. `up` writes it, every client command reads it:
+//! It is one TOML file that only its owner can read. `up` writes it, and every client command reads it:
 //!
 //! ```toml
 //! url = "http://127.0.0.1:4096"            # the service of a command that names none
 //!
-//! [services."http://127.0.0.1:4096"]       # a key goes to the service that it belongs to, and to no other
+//! [services."http://127.0.0.1:4096"]       # a key only goes to its own service
 //! key = "oc_…"
 //! ```
 
@@ -23,13 +23,13 @@ pub const PROFILE_VARIABLE: &str = "OPENCODE_CLOUD_PROFILE";
 
 const HEADER: &str = "# Written by `opencode-cloud up`. It holds API keys: keep it to yourself.\n";
 
-/// Why the profile cannot be used.
+/// The reason why the profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// There is no home to keep it in.
+    /// There is no home directory for it.
     #[error("no client profile: HOME is not set; set it, or name a file in {PROFILE_VARIABLE}")]
     NoHome,
-    /// The system refuses.
+    /// The system refused.
     #[error("cannot {action} the client profile {}: {source}; fix that, or name another file in {PROFILE_VARIABLE}", path.display())]
     Io {
         /// `read` or `write`.
@@ -40,12 +40,12 @@ pub enum ProfileError {
         #[source]
         source: io::Error,
     },
-    /// It is not what we write.
+    /// The file is not a profile.
     #[error("the client profile {} is not valid ({why}); correct it, or remove it and start the service again", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What the parser says.
+        /// The parser's message.
         why: String,
     },
 }
@@ -72,23 +72,23 @@ impl std::fmt::Debug for KnownService {
 }
 
 impl Profile {
-    /// The key of the service at `url`, which has no slash at its end.
+    /// Returns the key of the service at `url`, which has no trailing slash.
     #[must_use]
     pub fn key(&self, url: &str) -> Option<&str> {
         self.services.get(url)?.key.as_deref()
     }
 }
 
-/// A profile's file and the user it belongs to.
+/// A profile's file, and the user that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileFile {
     path: PathBuf,
-    /// Set where we are root and act for another user: that user must be able to read the file.
+    /// Set if we are root and act for another user, who must be able to read the file.
     owner: Option<(u32, u32)>,
 }
 
 impl ProfileFile {
-    /// The file of the user who called us. Under `sudo` that is the user who typed it, not root.
+    /// Returns the profile of the calling user. Under `sudo` that is the user who typed the command, not root.
     ///
     /// # Errors
     /// [`ProfileError::NoHome`].
@@ -122,29 +122,29 @@ impl ProfileFile {
         Some(Self { path: below(&config), owner: None })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads it. A file that does not exist is an empty profile.
+    /// Reads the profile. A missing file is an empty profile.
     ///
     /// # Errors
-    /// It cannot be read, or is not ours.
+    /// When the file cannot be read, or is not a profile.
     pub fn read(&self) -> Result<Profile, ProfileError> {
         let text = self.text()?;
         toml::from_str(&text).map_err(|error| self.invalid(&error))
     }
 
-    /// Notes the key of the service at each of `urls`. The first becomes the service of commands that name
-    /// none, unless they already have one on another machine. Everything else in the file stays.
+    /// Stores the key of the service at each of `urls`. The first URL becomes the default service, unless the default
+    /// is on another machine. The rest of the file stays.
     ///
     /// # Errors
-    /// The old file is not ours, or the new one cannot be written.
+    /// When the old file is not a profile, or the new one cannot be written.
     pub fn remember(&self, urls: &[String], key: &str) -> Result<(), ProfileError> {
         self.make_folder().map_err(|source| self.io("write", source))?;
-        // Two services that start at once each keep what the other wrote.
+        // The lock lets two services that start at once keep each other's keys.
         let lock = self.path.with_added_extension("lock");
         let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(&lock);
         let lock = lock.and_then(|file| {
@@ -197,7 +197,7 @@ impl ProfileFile {
         missing.into_iter().try_for_each(|made| self.hand_over(made))
     }
 
-    /// Readers see the old file or the new one, and nobody else sees either.
+    /// Replaces the file in one step. Only its owner can read the old or the new one.
     fn replace(&self, text: &str) -> io::Result<()> {
         let fresh = self.path.with_added_extension("new");
         match fs::remove_file(&fresh) {
@@ -223,7 +223,7 @@ impl ProfileFile {
     }
 
     fn invalid(&self, error: &toml::de::Error) -> ProfileError {
-        // Not the text around it, which may hold a key.
+        // The surrounding text may contain a key.
         ProfileError::Invalid { path: self.path.clone(), why: error.message().to_owned() }
     }
 }
@@ -232,7 +232,7 @@ fn below(config: &Path) -> PathBuf {
     config.join("opencode-cloud/profile.toml")
 }
 
-/// Group and home of a user in the text of an `/etc/passwd` (`name:password:uid:gid:comment:home:shell`).
+/// Returns the group and home of a user from an `/etc/passwd` (`name:password:uid:gid:comment:home:shell`).
 fn user_of(passwd: &str, uid: u32) -> Option<(u32, PathBuf)> {
     passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();

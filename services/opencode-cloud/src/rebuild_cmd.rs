@@ -1,5 +1,5 @@
-//! `opencode-cloud rebuild` and `opencode-cloud check`: are the projections what the log says, and do the
-//! invariants hold?
+//! `opencode-cloud rebuild` and `opencode-cloud check`: compare the projections with the log, and check the
+//! invariants.
 
 use domain::SessionId;
 
@@ -23,7 +23,7 @@ pub struct RebuildArgs {
     /// The organisation's sessions (the newest 1000); what --check does unless --session is given
     #[arg(long)]
     pub all: bool,
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -37,12 +37,12 @@ pub struct CheckArgs {
     /// Also whether every blob that a row names is there
     #[arg(long)]
     pub blobs: bool,
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
 
-/// Runs `rebuild`; answers its exit code: 1 when a projection was not what the events give.
+/// Runs `rebuild` and returns its exit code: 1 if a projection differed from its events.
 ///
 /// # Errors
 /// [`CliError`].
@@ -79,7 +79,7 @@ pub(crate) async fn execute(args: RebuildArgs, screen: &mut Screen) -> Result<u8
     Ok(u8::from(differing > 0))
 }
 
-/// Runs `check`; answers its exit code: 1 when an invariant is broken.
+/// Runs `check` and returns its exit code: 1 if an invariant is broken.
 ///
 /// # Errors
 /// [`CliError`].

@@ -1,4 +1,4 @@
-//! `opencode-cloud run`: one prompt, from its admission to the end of the work that it started.
+//! `opencode-cloud run`: one prompt, from its admission to the end of its work.
 
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -23,16 +23,16 @@ use crate::render::{Printed, Renderer, printable};
 use crate::run_state::{RunOutcome, RunState};
 use crate::serve::program;
 
-/// How often a run looks whether something takes long.
+/// How often a run checks whether something takes long.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The largest prompt that is read, in bytes: the service's own bound.
+/// The largest prompt, in bytes. The service has the same bound.
 const MAX_PROMPT: u64 = 512 * 1024;
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// What to do; `-` or nothing reads it from standard input
+    /// The prompt; `-` or nothing reads it from standard input
     #[arg(value_name = "PROMPT")]
     pub prompt: Vec<String>,
     /// Directory to work in [default: this one; with --session, the session's]
@@ -71,11 +71,11 @@ pub struct RunReport {
     pub session: SessionId,
     /// The turns that answered the prompt, in order.
     pub turns: Vec<TurnId>,
-    /// How it ended.
+    /// The end of the run.
     pub outcome: RunOutcome,
 }
 
-/// How a run is shown.
+/// The way a run is shown.
 enum View {
     Text(Renderer),
     Json,
@@ -90,7 +90,7 @@ pub struct Run<'a> {
     screen: &'a mut Screen,
 }
 
-/// Runs the subcommand; answers its exit code.
+/// Runs the subcommand and returns its exit code.
 ///
 /// # Errors
 /// [`CliError`] when there is no outcome to report.
@@ -114,7 +114,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     if !args.json {
         screen.err.line(&format!("session {session}"))?;
     }
-    // Until here Ctrl-C ends the process: nothing was asked of the session yet.
+    // Until here Ctrl-C just ends the process, since the session has not got the prompt yet.
     let interrupts = interrupts()?;
     let mut run =
         Run::new(client.clone(), session.clone(), prompt.message.clone(), args.json, screen);
@@ -133,10 +133,11 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
     Ok(ended?.exit_code())
 }
 
-/// How long a beginning may take without a word.
+/// How long the start may take before a message appears.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Does the calls before a prompt, which are repeated where the service is not ready, and says so when that takes long.
+/// Makes the calls before a prompt, which are retried while the service is not ready. Prints a message if that takes
+/// long.
 async fn patiently<T>(
     screen: &mut Screen,
     work: impl Future<Output = Result<T, CliError>>,
@@ -152,7 +153,7 @@ async fn patiently<T>(
 }
 
 impl<'a> Run<'a> {
-    /// A run of the prompt with the id `message`, shown on `screen`.
+    /// Runs the prompt with the id `message`, and shows it on `screen`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -169,11 +170,11 @@ impl<'a> Run<'a> {
         Self { client, session, state: RunState::new(message), view, screen }
     }
 
-    /// Sends the prompt and shows what happens until its work has ended. The first of `interrupts`
-    /// interrupts the session, which then settles; the second ends this at once.
+    /// Sends the prompt and shows the events until its work has ended. The first of `interrupts` interrupts the
+    /// session, which then settles; the second ends this function at once.
     ///
     /// # Errors
-    /// When the prompt is refused, the log is lost or nothing can be printed.
+    /// When the prompt is refused, the log is lost, or nothing can be printed.
     pub async fn follow(
         &mut self,
         mut log: LogFollower,
@@ -208,7 +209,7 @@ impl<'a> Run<'a> {
                 }
                 aborted = pending_unless(&mut abort), if !is_aborted => {
                     aborted?;
-                    is_aborted = true; // the log tells how it settles
+                    is_aborted = true; // the log says how it settles
                 }
                 item = log.next() => {
                     self.show(&item?)?;
@@ -243,13 +244,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is known now, for a run that ended with `outcome`.
+    /// Returns a report of the run, which ended with `outcome`.
     #[must_use]
     pub fn report(&self, outcome: RunOutcome) -> RunReport {
         RunReport { session: self.session.clone(), turns: self.state.turns().to_vec(), outcome }
     }
 
-    /// Whether nothing came of the run: the service refused its prompt, or no turn was begun for it.
+    /// Returns whether the run had no effect: the service refused its prompt, or no turn began for it.
     fn is_void(&self, ended: &Result<RunOutcome, CliError>) -> bool {
         match ended {
             Ok(outcome) => *outcome == RunOutcome::Failed && self.state.turns().is_empty(),
@@ -316,7 +317,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The work, or an endless wait while there is none.
+/// Awaits the work, or waits forever if there is none.
 async fn pending_unless<T>(work: &mut Option<LocalBoxFuture<'_, T>>) -> T {
     match work {
         Some(work) => work.await,
@@ -324,7 +325,7 @@ async fn pending_unless<T>(work: &mut Option<LocalBoxFuture<'_, T>>) -> T {
     }
 }
 
-/// The chosen model with its provider: the service's default one when none was named.
+/// Returns the chosen model with its provider. A choice without one gets the service's default provider.
 async fn model(
     client: &Client,
     choice: Option<&ModelChoice>,
@@ -345,9 +346,9 @@ async fn model(
 /// The session to use.
 struct Opened {
     session: SessionId,
-    /// Where its log is to be read from.
+    /// The number after which to read its log.
     after: Seq,
-    /// Whether this run made it.
+    /// Whether this run created it.
     is_new: bool,
 }
 
@@ -357,10 +358,10 @@ impl Opened {
     }
 }
 
-/// The newest sessions, among which the last one of a directory is looked for.
+/// How many of the newest sessions are searched for the last one of a directory.
 const NEWEST: u32 = 1_000;
 
-/// The last session of a directory that is nobody's child.
+/// Returns the newest session of the directory that is not a child.
 async fn last_session(client: &Client, args: &RunArgs) -> Result<Opened, CliError> {
     let directory = directory(args.directory.as_deref(), client.is_local())?;
     let sessions: Vec<SessionView> =
@@ -392,7 +393,7 @@ async fn open_session(
         }
         return Ok(Opened::existing(session));
     }
-    // A service on another machine does not have this directory: without --directory it keeps a workspace.
+    // A service on another machine does not have this directory. Without --directory it uses a workspace.
     let directory = match (&args.directory, client.is_local()) {
         (None, false) => None,
         (given, is_local) => Some(directory(given.as_deref(), is_local)?),
@@ -405,7 +406,7 @@ async fn open_session(
     Ok(Opened { session: session.id, after: Seq(0), is_new: true })
 }
 
-/// Refuses a directory that is not the session's: it works where it is until it is moved.
+/// Refuses a directory other than the session's. Only a Move changes that.
 fn stays(session: &SessionView, given: &Path, is_local: bool) -> Result<(), CliError> {
     let own = Path::new(&session.directory);
     if given == own || Path::new(&directory(Some(given), is_local)?) == own {
@@ -419,8 +420,8 @@ fn stays(session: &SessionView, given: &Path, is_local: bool) -> Result<(), CliE
     )))
 }
 
-/// What a new session is called: as it was said, or by how its prompt begins. A model that is asked for a title
-/// would answer after most runs have ended.
+/// Returns the title of a new session: the given one, or the beginning of the prompt. A model's title would come
+/// after most runs have ended.
 fn title(args: &RunArgs, prompt: &str) -> Option<String> {
     const BOUND: usize = 60;
     if args.title.is_some() {
@@ -430,8 +431,8 @@ fn title(args: &RunArgs, prompt: &str) -> Option<String> {
     Some(line.chars().take(BOUND).collect())
 }
 
-/// The directory as the service is to know it. On this machine it must be there; then links are
-/// resolved, so that one directory is one Location.
+/// Returns the directory for the service. On this machine it must exist, and links are resolved, so that one
+/// directory is one Location.
 fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
     let given = given.unwrap_or(Path::new("."));
     let wrong = |why: String| {
@@ -448,7 +449,7 @@ fn directory(given: Option<&Path>, is_local: bool) -> Result<String, CliError> {
     path.into_os_string().into_string().map_err(|_| wrong("not UTF-8".into()))
 }
 
-/// The prompt out of the arguments, or out of standard input for none or `-`.
+/// Returns the prompt from the arguments, or from standard input if they are empty or `-`.
 fn prompt_text(words: &[String]) -> Result<String, CliError> {
     let text = match words {
         [] if std::io::stdin().is_terminal() => String::new(),
@@ -476,7 +477,7 @@ fn piped(from: impl Read) -> Result<String, CliError> {
     Ok(text.strip_suffix('\n').map_or(text.clone(), str::to_owned))
 }
 
-/// Each SIGINT from here on.
+/// Returns a stream of the SIGINTs from now on.
 fn interrupts() -> Result<BoxStream<'static, ()>, CliError> {
     let mut signal = signal(SignalKind::interrupt())
         .map_err(|source| CliError::Io { doing: "cannot listen for Ctrl-C", source })?;

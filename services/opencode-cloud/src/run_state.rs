@@ -1,9 +1,9 @@
-//! What a run waits for, told from the log alone. Pure.
+//! The state of a run, derived from the log alone. Pure.
 
 use domain::{DrainOutcome, InterruptTarget, MessageId, SessionEvent, TurnId};
 use serde::Serialize;
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunOutcome {
@@ -11,12 +11,12 @@ pub enum RunOutcome {
     Completed,
     /// It stopped on an error.
     Failed,
-    /// Someone stopped it.
+    /// Somebody stopped it.
     Interrupted,
 }
 
 impl RunOutcome {
-    /// The exit code of `run`: 0, 1 or 130.
+    /// Returns the exit code of `run`: 0, 1 or 130.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -37,17 +37,17 @@ impl From<DrainOutcome> for RunOutcome {
     }
 }
 
-/// How far our prompt has come.
+/// The progress of our prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// Its admission has not been seen.
+    /// Its admission has not been seen yet.
     Sent,
     Admitted,
     Promoted,
     Ended(RunOutcome),
 }
 
-/// One prompt's way through a session that others may use too.
+/// The path of one prompt through a session that others may use too.
 #[derive(Debug)]
 pub struct RunState {
     message: MessageId,
@@ -57,17 +57,17 @@ pub struct RunState {
 }
 
 impl RunState {
-    /// Waits for the prompt with this id.
+    /// Starts to wait for the prompt with this id.
     #[must_use]
     pub fn new(message: MessageId) -> Self {
         Self { message, progress: Progress::Sent, was_promoted: false, turns: Vec::new() }
     }
 
-    /// Takes the next event of the log, in order.
+    /// Applies the next event of the log.
     ///
-    /// The run is over with the first `drain.ended` after our promotion. Without a promotion, a drain
-    /// that fails or is interrupted after our admission spends our wake, and so does an interrupt of
-    /// parked wakes: the prompt stays in the session and nothing will run it by itself.
+    /// The run is over with the first `drain.ended` after our promotion. Before the promotion, a drain that fails or
+    /// is interrupted after our admission spends our wake, and so does an interrupt of parked wakes: the prompt stays
+    /// in the session, and nothing runs it by itself.
     pub fn observe(&mut self, event: &SessionEvent) {
         match event {
             SessionEvent::PromptAdmitted(admitted) if admitted.message == self.message => {
@@ -135,25 +135,25 @@ impl RunState {
         }
     }
 
-    /// Whether what the log tells now belongs to this run: our prompt is promoted and its drain runs.
+    /// Returns whether the current events belong to this run: our prompt is promoted and its drain runs.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         matches!(self.progress, Progress::Promoted)
     }
 
-    /// Whether the log has our prompt.
+    /// Returns whether the log has our prompt.
     #[must_use]
     pub fn was_admitted(&self) -> bool {
         !matches!(self.progress, Progress::Sent)
     }
 
-    /// Whether our prompt became history.
+    /// Returns whether our prompt was promoted into the history.
     #[must_use]
     pub fn was_promoted(&self) -> bool {
         self.was_promoted
     }
 
-    /// How the run ended; `None` while it goes on.
+    /// Returns the end of the run; `None` while it continues.
     #[must_use]
     pub fn outcome(&self) -> Option<RunOutcome> {
         match self.progress {
@@ -162,7 +162,7 @@ impl RunState {
         }
     }
 
-    /// The turns of this run, in order.
+    /// Returns the turns of this run, in order.
     #[must_use]
     pub fn turns(&self) -> &[TurnId] {
         &self.turns

@@ -1,4 +1,4 @@
-//! `opencode-cloud session rename|compact|inbox|…`: one call each, told in a line or as JSON.
+//! `opencode-cloud session rename|compact|inbox|…`: one call each, reported in one line or as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Delivery {
     }
 }
 
-/// What changes a session, or asks more of it.
+/// The subcommands that change a session, or show more of it.
 #[derive(Debug, Subcommand)]
 pub enum SessionChange {
     /// Delete sessions with their logs, for good; their files stay
@@ -98,7 +98,7 @@ pub enum SessionChange {
         /// The session
         #[arg(value_name = "ID")]
         id: SessionId,
-        /// At most so long
+        /// Seconds to wait at most
         #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
@@ -153,7 +153,7 @@ struct InboxTime {
 struct UsedView {
     tokens: TokensView,
     cost: f64,
-    /// A service before this one does not say.
+    /// Older services omit it.
     #[serde(default)]
     estimate: f64,
     #[serde(default)]
@@ -167,7 +167,7 @@ struct UsageView {
     sessions: i64,
 }
 
-/// Does it and tells of it; answers the exit code.
+/// Runs the subcommand, prints its result, and returns the exit code.
 ///
 /// # Errors
 /// [`CliError`].
@@ -278,7 +278,7 @@ pub(crate) async fn execute(
     Ok(code)
 }
 
-/// Where an entry is; its key must not change the path.
+/// Returns the path of an entry. Its key must not change the path.
 fn entry_path(key: &str) -> Result<String, CliError> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if key.is_empty() || !key.chars().all(good) {

@@ -1,4 +1,4 @@
-//! `opencode-cloud session list|show|log` and `opencode-cloud abort`; what changes a session is
+//! `opencode-cloud session list|show|log` and `opencode-cloud abort`. The other subcommands are in
 //! [`crate::session_change`] and [`crate::session_files`].
 
 use std::fmt::Write as _;
@@ -19,23 +19,23 @@ use crate::table::{ago, fitted, local_time};
 /// Arguments of `session`.
 #[derive(Debug, clap::Args)]
 pub struct SessionArgs {
-    /// What about them.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: SessionCommand,
     /// Print JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
 
-/// What to do with sessions.
+/// The subcommands of `session`.
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
     /// The newest sessions of the organisation
     List {
-        /// At most so many
+        /// Number of sessions at most
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
     },
@@ -60,10 +60,10 @@ pub enum SessionCommand {
         #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
         after: i64,
     },
-    /// What changes a session, or asks more of it.
+    /// The subcommands that change a session, or show more of it.
     #[command(flatten)]
     Change(SessionChange),
-    /// Where it goes on from, and what became of its files.
+    /// The subcommands for forks, Moves, Reverts and files.
     #[command(flatten)]
     Files(SessionFiles),
 }
@@ -77,12 +77,12 @@ pub struct AbortArgs {
     /// Let it continue with steering prompts, or with a control that is next; other input stays parked
     #[arg(long)]
     pub resume: bool,
-    /// Which service.
+    /// The service.
     #[command(flatten)]
     pub client: ClientOptions,
 }
 
-/// Runs `session …`; answers its exit code.
+/// Runs `session …` and returns its exit code.
 ///
 /// # Errors
 /// [`CliError`].
@@ -125,7 +125,7 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
         }
         SessionCommand::Log { id, follow: true, after } => {
             let mut log = LogFollower::open(&client, id, Seq(after)).await?;
-            // Ends when whoever reads this has seen enough, or with Ctrl-C.
+            // Ends when the reader goes away, or with Ctrl-C.
             while !screen.out.is_closed() {
                 match log.next().await? {
                     item if args.json => screen.out.line(&item.json_line())?,
@@ -154,14 +154,14 @@ pub(crate) async fn execute(args: SessionArgs, screen: &mut Screen) -> Result<u8
     Ok(0)
 }
 
-/// Runs `abort`; answers its exit code.
+/// Runs `abort` and returns its exit code.
 ///
 /// # Errors
 /// [`CliError`].
 pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, CliError> {
     let client = Client::new(&args.client)?;
     let (interrupted, resumed) = if args.resume {
-        // Not repeated: it would interrupt what goes on.
+        // Not retried: a second abort would interrupt the resumed work.
         let (body, limit) = (json!({ "resume": true }), client.pace().answer);
         let abort = client.of_session(&args.id, Method::POST, "/abort", Some(&body), limit);
         let answer = abort.await?;
@@ -178,7 +178,7 @@ pub(crate) async fn abort(args: AbortArgs, screen: &mut Screen) -> Result<u8, Cl
     Ok(0)
 }
 
-/// Sessions as a table, which fits the terminal and has relative times there.
+/// Formats sessions as a table. On a terminal it fits the width and has relative times.
 pub(crate) fn list(sessions: &[SessionView], to: &Output) -> String {
     let now = to.is_terminal().then(|| SystemClock::new().now_ms());
     list_at(sessions, now, to.width())
@@ -203,12 +203,12 @@ fn list_at(sessions: &[SessionView], now: Option<TimestampMs>, width: Option<usi
     fitted(&rows, width)
 }
 
-/// Relative for people, absolute for files and scripts.
+/// Formats a time: relative for people, absolute for files and scripts.
 fn when(time: TimestampMs, now: Option<TimestampMs>) -> String {
     now.map_or_else(|| local_time(time), |now| ago(time, now))
 }
 
-/// What a session's answer says of a revert that is staged.
+/// Describes a staged Revert in a session's answer.
 fn staged(answer: &Value) -> Option<String> {
     let revert = answer.get("revert").filter(|revert| !revert.is_null())?;
     let message = printable::line(revert["messageID"].as_str().unwrap_or_default(), 80);
@@ -217,7 +217,7 @@ fn staged(answer: &Value) -> Option<String> {
     ))
 }
 
-/// The conversation, a heading and its texts for each message.
+/// Formats a conversation: for each message a heading and its texts.
 fn conversation(answer: &Value, style: Style) -> String {
     let mut text = String::new();
     for message in answer.as_array().into_iter().flatten() {
@@ -348,7 +348,7 @@ mod tests {
         assert!(text.contains("cost       0.5000 USD\nparent     ses_0\n"), "{text}");
     }
 
-    // Finding trial 10: nothing told where a message's id comes from, or that a revert is staged.
+    // Finding trial 10: no command showed a message's id, or that a Revert was staged.
     #[test]
     fn a_conversation_has_the_ids_that_other_commands_take() {
         let answer = json!([

@@ -1,4 +1,4 @@
-//! `opencode-cloud session fork|move|revert|unrevert|diff`: where a session goes on from, and what became of its
+//! `opencode-cloud session fork|move|revert|unrevert|diff`: copies of sessions, other directories, and changes of
 //! files.
 
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use crate::render::printable;
 use crate::session_change::Delivery;
 use crate::table::{count, table};
 
-/// Where a session goes on from, and what became of its files.
+/// The subcommands for forks, Moves, Reverts and files.
 #[derive(Debug, Subcommand)]
 pub enum SessionFiles {
     /// Begin a new session with a copy of a session's conversation
@@ -96,7 +96,7 @@ pub struct MoveArgs {
     pub delivery: Delivery,
 }
 
-/// Where a session goes on.
+/// The destination of a Move.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct Destination {
@@ -127,7 +127,7 @@ struct FileView {
     partial: bool,
 }
 
-/// Does it and tells of it; answers the exit code.
+/// Runs the subcommand, prints its result, and returns the exit code.
 ///
 /// # Errors
 /// [`CliError`].
@@ -211,7 +211,7 @@ pub(crate) async fn execute(
     Ok(0)
 }
 
-/// The last prompt of a user that is not taken back already.
+/// Returns the user's last prompt that is not reverted.
 async fn last_prompt(client: &Client, id: &SessionId) -> Result<MessageId, CliError> {
     let session = client.session_json(id).await?;
     let messages = client.messages_json(id).await?;
@@ -227,7 +227,7 @@ fn last_of(messages: &Value, staged: Option<&str>) -> Option<MessageId> {
     left.filter(|info| info["role"] == "user").last()?["id"].as_str()?.parse().ok()
 }
 
-/// What a session's view says of a revert that is staged.
+/// Describes a staged Revert in a session's view.
 fn reverted(session: &Value) -> String {
     let files = session["revert"]["files"].as_array().map_or(0, Vec::len);
     let mut text = format!("reverted, with {}", count(files as u64, "file"));
@@ -239,7 +239,7 @@ fn reverted(session: &Value) -> String {
     text
 }
 
-/// A patch as it is read: added lines green and removed ones red, on a terminal.
+/// Colours a patch for a terminal: added lines green, removed ones red.
 fn coloured(patch: &str, style: Style) -> String {
     let patch = printable::block(patch);
     if style == Style::Plain {
@@ -256,7 +256,7 @@ fn coloured(patch: &str, style: Style) -> String {
     lines.collect()
 }
 
-/// A diff as people read it: patches, or a line for each file, and what they add up to.
+/// Formats a diff for people: patches or one line per file, and a total.
 fn diff(diff: &DiffView, stat: bool, style: Style) -> String {
     if diff.files.is_empty() {
         return "no files were changed\n".to_owned();
@@ -286,7 +286,8 @@ fn diff(diff: &DiffView, stat: bool, style: Style) -> String {
                 None => {
                     let (status, plus, minus) = (&file.status, file.additions, file.deletions);
                     let status = printable::line(status, 20);
-                    // Several steps, or files of several directories after a move, make no single patch.
+                    // A file that several steps changed, or files of several directories after a Move, have no single
+                    // patch.
                     let why = if file.partial { " (no patch: counted step by step)" } else { "" };
                     writeln!(text, "{name}: {status}, {plus} added, {minus} removed{why}")
                         .expect("writing to a string cannot fail");
@@ -355,7 +356,7 @@ mod tests {
         assert!(text.contains("\x1b[31m-one\x1b[0m\n\x1b[32m+t[2Jwo\x1b[0m\n"), "{text:?}");
     }
 
-    // Finding trial 10: nothing told which message to revert.
+    // Finding trial 10: no command showed which message to revert.
     #[test]
     fn the_last_prompt_is_found_before_what_is_taken_back_already() {
         let message = |id: &str, role: &str| json!({ "info": { "id": id, "role": role } });

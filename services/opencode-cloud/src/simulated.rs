@@ -1,4 +1,4 @@
-//! `opencode-cloud simulated-model`: the deterministic stand-in for a model, as a process of its own.
+//! `opencode-cloud simulated-model`: the deterministic replacement for a model, as its own process.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -25,12 +25,12 @@ pub struct SimulatedArgs {
     pub input_limit: Option<u64>,
 }
 
-/// Serves until SIGINT or SIGTERM; answers the exit code.
+/// Serves until SIGINT or SIGTERM, and returns the exit code.
 ///
 /// # Errors
-/// [`CliError`] when the port cannot be had.
+/// [`CliError`] when the port is taken.
 pub(crate) fn execute(args: &SimulatedArgs, screen: &mut Screen) -> Result<u8, CliError> {
-    // One thread: an answer is little work, and what is measured beside it needs the cores.
+    // One thread is enough for these answers, and leaves the cores to the measured service.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Io { doing: "cannot start", source })?;
     runtime.block_on(serve(args, screen))

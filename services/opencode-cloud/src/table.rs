@@ -1,7 +1,7 @@
-//! Columns for people.
+//! Tables for people.
 
-/// Rows with their columns aligned by characters, the first row being the heading. The last column is
-/// not padded. No row: nothing.
+/// Aligns the columns of rows by characters. The first row is the heading. The last column is not padded. No rows
+/// give an empty text.
 pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -19,10 +19,10 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]]) -> String {
     text
 }
 
-/// The narrowest that a column is cut to.
+/// The narrowest width that a column is cut to.
 const NARROWEST: usize = 12;
 
-/// As [`table`], within `width` columns: the widest columns but the first, which has ids, are cut.
+/// Formats like [`table`], within `width` columns. Cuts the widest columns except the first, which has ids.
 pub(crate) fn fitted<const N: usize>(rows: &[[String; N]], width: Option<usize>) -> String {
     let Some(width) = width else { return table(rows) };
     let widest =
@@ -49,12 +49,12 @@ fn shortened(cell: &str, width: usize) -> String {
     short
 }
 
-/// A number of things: `1 file`, `2 files`.
+/// Formats a number of things: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
-/// How long ago something happened, for people: `3 min ago`.
+/// Formats how long ago something happened: `3 min ago`.
 pub(crate) fn ago(ms: domain::TimestampMs, now: domain::TimestampMs) -> String {
     let seconds = now.saturating_sub(ms) / 1_000;
     match seconds {
@@ -66,13 +66,13 @@ pub(crate) fn ago(ms: domain::TimestampMs, now: domain::TimestampMs) -> String {
     }
 }
 
-/// A time of an event, in this machine's time zone.
+/// Formats an event's time in this machine's time zone.
 pub(crate) fn local_time(ms: domain::TimestampMs) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(at) => {
             at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
         }
-        Err(_) => "-".to_owned(), // outside of the calendar: no clock of ours wrote it
+        Err(_) => "-".to_owned(), // outside the calendar: no clock of ours wrote it
     }
 }
 

@@ -1,4 +1,4 @@
-//! One method per route that we use.
+//! One method for each route that the client uses.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::wire::{
 };
 use super::{Client, ClientError, LogEvent};
 
-/// A rebuild or a check reads a whole log or a whole organisation.
+/// The time limit of a rebuild or a check, which read a whole log or a whole organisation.
 const LONG_ANSWER: Duration = Duration::from_secs(600);
 
 impl Client {
     /// Finds or creates the project of a directory.
     ///
     /// # Errors
-    /// As every call: [`ClientError`] says what to do.
+    /// [`ClientError`], as for every call.
     pub async fn init_project(&self, directory: Option<&str>) -> Result<ProjectView, ClientError> {
         self.persist_opening(async || {
             let request = self.request(Method::POST, "/project/init");
@@ -31,11 +31,11 @@ impl Client {
         .await
     }
 
-    /// Creates a session with an id that the caller minted, so that it may be repeated: repeated as
-    /// [`Client::prompt`] is. Without a title its model gives it one; without an agent it has the service's default.
+    /// Creates a session with an id that the caller minted, so that it is retried like [`Client::prompt`]. Without a
+    /// title, its model chooses one; without an agent, it gets the service's default.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn create_session(
         &self,
         id: &SessionId,
@@ -65,32 +65,32 @@ impl Client {
     /// Deletes a session with its log.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn delete_session(&self, id: &SessionId) -> Result<(), ClientError> {
         let limit = self.pace().answer;
         self.of_session(id, Method::DELETE, "", None, limit).await.map(drop)
     }
 
-    /// The messages of a session, oldest first, as the service shows them.
+    /// Returns the messages of a session, oldest first, as the service sends them.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn messages_json(&self, id: &SessionId) -> Result<Value, ClientError> {
         self.of_session(id, Method::GET, "/message", None, self.pace().answer).await
     }
 
-    /// One session.
+    /// Returns a session.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn session(&self, id: &SessionId) -> Result<SessionView, ClientError> {
         parsed(&self.session_json(id).await?, &session_name(id))
     }
 
-    /// One session, as the service tells it.
+    /// Returns a session, as the service sends it.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn session_json(&self, id: &SessionId) -> Result<Value, ClientError> {
         self.persist_opening(async || {
             let request = self.request(Method::GET, &format!("/platform/session/{id}"));
@@ -99,10 +99,10 @@ impl Client {
         .await
     }
 
-    /// The organisation's newest sessions, as the service tells them: a list.
+    /// Returns the organisation's newest sessions as a list, as the service sends them.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn sessions_json(&self, limit: u32) -> Result<Value, ClientError> {
         self.persist_opening(async || {
             let request = self.request(Method::GET, "/platform/session").query(&[("limit", limit)]);
@@ -111,10 +111,10 @@ impl Client {
         .await
     }
 
-    /// Admits a prompt. Repeated until the service has said yes or no: the prompt's id makes that safe.
+    /// Admits a prompt. Retries until the service accepts or refuses it; the prompt's id makes that safe.
     ///
     /// # Errors
-    /// As every call; a transient one only after [`Pace::patience`](super::Pace::patience).
+    /// As for every call; a transient error only after [`Pace::patience`](super::Pace::patience).
     pub async fn prompt(
         &self,
         session: &SessionId,
@@ -129,11 +129,11 @@ impl Client {
         Ok(prompt.message.clone())
     }
 
-    /// Asks a session to stop. Durable when it returns; safe to repeat, and repeated as
-    /// [`Client::prompt`] is.
+    /// Asks a session to stop. The interrupt is durable when this returns. It is safe to repeat, and retried like
+    /// [`Client::prompt`].
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn abort(&self, session: &SessionId) -> Result<AbortView, ClientError> {
         self.persist(async || {
             let request = self.request(Method::POST, &format!("/platform/session/{session}/abort"));
@@ -142,11 +142,11 @@ impl Client {
         .await
     }
 
-    /// A call about one session, below its path: the answer as it came, `null` when it has no body. Not
-    /// repeated.
+    /// Makes a call about one session, on a path below its own. Returns the answer unchanged, or `null` for an empty
+    /// body. Does not retry.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn of_session(
         &self,
         session: &SessionId,
@@ -167,11 +167,10 @@ impl Client {
         serde_json::from_slice(&answer).map_err(|error| unreadable(&what, &error))
     }
 
-    /// A call about one session that carries an id of its own, so that it may be repeated: repeated as
-    /// [`Client::prompt`] is.
+    /// Makes a call about one session whose body has an id, so that it is retried like [`Client::prompt`].
     ///
     /// # Errors
-    /// As every call; a transient one only after [`Pace::patience`](super::Pace::patience).
+    /// As for every call; a transient error only after [`Pace::patience`](super::Pace::patience).
     pub async fn persist_of_session(
         &self,
         session: &SessionId,
@@ -185,29 +184,29 @@ impl Client {
         .await
     }
 
-    /// What a wire request was made of, and whether it can be rebuilt to the byte.
+    /// Returns the components of a wire request, and whether its body can be rebuilt byte for byte.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn explain_json(&self, id: &RequestId) -> Result<Value, ClientError> {
         let request = self.request(Method::GET, &format!("/platform/explain/{id}"));
         self.typed(request, &id.to_string(), self.pace().answer).await
     }
 
-    /// The body of a wire request, rebuilt from rows.
+    /// Returns the body of a wire request, rebuilt from rows.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn explain_body(&self, id: &RequestId) -> Result<Bytes, ClientError> {
         let request = self.request(Method::GET, &format!("/platform/explain/{id}"));
         let request = request.query(&[("body", true)]);
         Ok(self.answer(request, &id.to_string(), self.pace().answer).await?.1)
     }
 
-    /// Rebuilds a session's projections from its events; with `check`, only compares.
+    /// Rebuilds a session's projections from its events; with `check` it only compares.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn rebuild(
         &self,
         session: &SessionId,
@@ -217,11 +216,11 @@ impl Client {
         self.typed(request.query(&[("check", check)]), &session_name(session), LONG_ANSWER).await
     }
 
-    /// Checks the invariants that the organisation's rows show; `settled` adds those that hold only
-    /// while nothing runs, `blobs` those that name a blob which is not there.
+    /// Checks the invariants that the organisation's rows show. `settled` adds those that hold only while nothing
+    /// runs; `blobs` looks for missing blobs.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn check(
         &self,
         settled: bool,
@@ -233,10 +232,11 @@ impl Client {
         self.typed(request, "the check", LONG_ANSWER).await
     }
 
-    /// The models that may be used, as the service tells them; of a provider, also where it is not set up.
+    /// Returns the models that may be used, as the service sends them. With `provider`, includes it even if it is not
+    /// set up.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn models_json(
         &self,
         provider: Option<&str>,
@@ -252,10 +252,10 @@ impl Client {
         self.typed(request, "the list of models", self.pace().answer).await
     }
 
-    /// The provider of the service's default model: where a model without a provider is looked for.
+    /// Returns the provider of the service's default model. A model without a provider belongs to it.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn default_provider(&self) -> Result<Option<String>, ClientError> {
         let config: Value = self
             .persist_opening(async || {
@@ -267,10 +267,10 @@ impl Client {
         Ok(model.and_then(|model| model.split_once('/')).map(|(provider, _)| provider.to_owned()))
     }
 
-    /// The next events of a session's log after `after`, some at a time; none at its end.
+    /// Returns a page of a session's log after `after`; an empty one at its end.
     ///
     /// # Errors
-    /// As every call.
+    /// As for every call.
     pub async fn log_page(
         &self,
         session: &SessionId,
@@ -284,7 +284,7 @@ impl Client {
         page.into_iter().map(LogEvent::interpreted).collect()
     }
 
-    /// As [`Client::open_log`], for the first time.
+    /// Opens the log like [`Client::open_log`], with the retries of a first call.
     pub(super) async fn open_first_log(
         &self,
         session: &SessionId,
@@ -324,7 +324,7 @@ impl Client {
     }
 }
 
-/// Reads a view out of an answer that is also told on as it came.
+/// Reads a view from an answer.
 pub(crate) fn parsed<T: DeserializeOwned>(answer: &Value, what: &str) -> Result<T, ClientError> {
     T::deserialize(answer).map_err(|error| unreadable(what, &error))
 }

@@ -8,21 +8,21 @@ use serde_json::Value;
 use super::KeySource;
 use crate::profile::ProfileError;
 
-/// Why a call to the service did not do what was asked. Each prints as one line that says what to do.
+/// The reason why a call to the service failed. Each prints as one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// `--url` is not a URL that we can use.
+    /// `--url` is not a usable URL.
     #[error("`{url}` is not a usable --url ({why}); it looks like http://127.0.0.1:4096")]
     BadUrl {
-        /// What was given.
+        /// The given URL.
         url: String,
-        /// What is wrong with it.
+        /// The parser's reason.
         why: String,
     },
-    /// `--key` cannot be sent.
+    /// `--key` cannot be sent as a header.
     #[error("the key holds characters that no key has; pass it with --key or OPENCODE_CLOUD_KEY")]
     BadKey,
-    /// Nobody answers there.
+    /// Nobody answers at the URL.
     #[error("cannot reach the service at {url} ({why}); {}", start_hint(.url))]
     Unreachable {
         /// The service's URL.
@@ -30,7 +30,7 @@ pub enum ClientError {
         /// The system's reason.
         why: String,
     },
-    /// It took the call and did not answer in time. Whether it took effect is not known.
+    /// The service took the call and did not answer in time. The call may have had its effect.
     #[error("the service at {url} did not answer within {} s; try again", .limit.as_secs())]
     Silent {
         /// The service's URL.
@@ -43,15 +43,15 @@ pub enum ClientError {
     Unauthorized {
         /// The service's URL.
         url: String,
-        /// Where the key came from.
+        /// The origin of the key.
         source_of_key: KeySource,
     },
-    /// 401 for no key.
+    /// 401 without a key.
     #[error("no API key for {url}: {}", without_key(.url, .profile.as_deref()))]
     NoKey {
         /// The service's URL.
         url: String,
-        /// Where the client profile would be.
+        /// The path where the client profile would be.
         profile: Option<PathBuf>,
     },
     /// The client profile cannot be used.
@@ -60,13 +60,13 @@ pub enum ClientError {
     /// 403.
     #[error("this key may not do that{}; use one with the right scope", colon(.message))]
     Forbidden {
-        /// What the service said, possibly nothing.
+        /// The service's message, possibly empty.
         message: String,
     },
     /// 404.
     #[error("{what} was not found; `opencode-cloud session list` shows what this key can see")]
     NotFound {
-        /// What was asked for.
+        /// The missing thing.
         what: String,
     },
     /// Any other refusal.
@@ -74,39 +74,39 @@ pub enum ClientError {
     Refused {
         /// Its status.
         status: StatusCode,
-        /// Its code, when it gave one.
+        /// The service's code, if it gave one.
         code: Option<String>,
-        /// What it said, possibly nothing.
+        /// The service's message, possibly empty.
         message: String,
-        /// Names the request in the service's log.
+        /// The request's id in the service's log.
         request_id: Option<String>,
-        /// How long it asks us to wait.
+        /// How long the service asks us to wait.
         retry_after: Option<Duration>,
     },
-    /// It answered with something that this build does not understand.
+    /// The service's answer is not understood by this build.
     #[error(
         "cannot read the service's answer to {what} ({why}); is this build as new as the service?"
     )]
     Unreadable {
-        /// What was asked.
+        /// The requested thing.
         what: String,
-        /// What the reader said.
+        /// The reader's reason.
         why: String,
     },
-    /// The log was cut and could not be opened again.
+    /// The log's stream broke and could not be reopened.
     #[error("lost the session's log after event {last} and could not resume it for {} s ({why}); the session goes on: see `opencode-cloud session log`", .patience.as_secs())]
     LogLost {
-        /// The last event that was seen.
+        /// The last event that was received.
         last: domain::Seq,
         /// How long we tried.
         patience: Duration,
-        /// Why the last try failed.
+        /// The reason of the last failure.
         why: String,
     },
 }
 
 impl ClientError {
-    /// Whether the same call may work a moment later.
+    /// Returns whether the same call may work a moment later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -126,7 +126,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the service said no: what was asked for did not happen.
+    /// Returns whether the service refused, so that the call had no effect.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match self {
@@ -147,13 +147,13 @@ impl ClientError {
         }
     }
 
-    /// How long the service asked us to wait, if it did.
+    /// Returns how long the service asked us to wait, if it did.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if let Self::Refused { retry_after, .. } = self { *retry_after } else { None }
     }
 
-    /// What a failure to send or to read means.
+    /// Returns the error for a failure to send or to read.
     pub(crate) fn transport(url: &str, limit: Duration, error: &reqwest::Error) -> Self {
         if error.is_timeout() && !error.is_connect() {
             return Self::Silent { url: url.to_owned(), limit };
@@ -161,7 +161,7 @@ impl ClientError {
         Self::Unreachable { url: url.to_owned(), why: reason(error) }
     }
 
-    /// The service wants a key, or another one.
+    /// Returns the error for a missing or wrong key.
     pub(crate) fn unauthorized(url: &str, key: &KeySource) -> Self {
         let url = url.to_owned();
         match key {
@@ -172,7 +172,7 @@ impl ClientError {
         }
     }
 
-    /// What an answer that is no success means. `what` names the thing asked for.
+    /// Returns the error for an unsuccessful answer. `what` names the requested thing.
     pub(crate) fn refused(
         status: StatusCode,
         retry_after: Option<Duration>,
@@ -194,7 +194,7 @@ impl ClientError {
     }
 }
 
-/// What the service says about a refusal, in either of its dialects.
+/// The service's reason for a refusal, in either dialect.
 struct Refusal {
     code: Option<String>,
     message: String,
@@ -202,7 +202,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Reads a JSON body; a body that is none (a proxy's page) says nothing worth showing.
+    /// Reads a JSON body. Any other body, such as a proxy's page, has nothing worth showing.
     fn read(body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let text = |pointers: &[&str]| {
@@ -262,7 +262,7 @@ fn request(id: &Option<String>) -> String {
     id.as_ref().map(|id| format!(" (request {id})")).unwrap_or_default()
 }
 
-/// The innermost cause, which is what people can act on; the layers between only repeat it.
+/// Returns the innermost cause, which people can act on. The layers in between only repeat it.
 pub(crate) fn reason(error: &(dyn Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
@@ -271,7 +271,7 @@ pub(crate) fn reason(error: &(dyn Error + 'static)) -> String {
     cause_text(cause)
 }
 
-/// A cause without the number that the system has for it: `Permission denied`, not `… (os error 13)`.
+/// Returns a cause without the system's number: `Permission denied`, not `… (os error 13)`.
 pub(crate) fn cause_text(cause: &(dyn Error + 'static)) -> String {
     let text = cause.to_string();
     match text.rfind(" (os error ") {

@@ -5,27 +5,27 @@ use serde_json::value::RawValue;
 use super::ClientError;
 use super::sse::Frame;
 
-/// A durable event as the service tells it: `{seq, id, time, type, data}`.
+/// A durable event as the service sends it: `{seq, id, time, type, data}`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogEvent {
-    /// Its place in the log.
+    /// Its number in the log.
     pub seq: Seq,
     /// Its id.
     pub id: EventId,
-    /// When it was written.
+    /// The time when it was written.
     pub time: TimestampMs,
     /// Its kind, such as `turn.started`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its payload, to the byte.
+    /// Its payload, byte for byte.
     pub data: Box<RawValue>,
-    /// The payload read; `None` for a kind that a newer service has and this build does not know.
+    /// The parsed payload; `None` for a kind from a newer service that this build does not know.
     #[serde(skip)]
     pub event: Option<SessionEvent>,
 }
 
 impl LogEvent {
-    /// The event with its payload read.
+    /// Parses the payload of the event.
     pub(crate) fn interpreted(self) -> Result<Self, ClientError> {
         let event = match SessionEvent::read(&self.kind, 1, self.data.get()) {
             Ok(known) => Some(known),
@@ -39,7 +39,7 @@ impl LogEvent {
     }
 }
 
-/// What a delta extends.
+/// The kind of text that a delta extends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeltaKind {
@@ -47,27 +47,27 @@ pub enum DeltaKind {
     Text,
     /// Reasoning that the model shows.
     Reasoning,
-    /// A kind that a newer service has.
+    /// A kind of a newer service.
     #[serde(other)]
     Other,
 }
 
-/// A piece of a part that is not settled yet. Not durable: pieces may be missing, or come twice.
+/// A piece of an unsettled part. Not durable: pieces may be missing, or come twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
     /// The assistant message.
     pub message: MessageId,
     /// The part.
     pub part: PartId,
-    /// What kind of part it is.
+    /// The kind of the part.
     pub kind: DeltaKind,
     /// UTF-8 bytes of the part before `text`.
     pub offset: u64,
-    /// The piece.
+    /// The text.
     pub text: String,
 }
 
-/// What a log yields.
+/// An item of a log.
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "one at a time is on its way, and most are events")]
 pub enum LogItem {
@@ -78,7 +78,7 @@ pub enum LogItem {
 }
 
 impl LogItem {
-    /// The item as one line of JSON, without a line feed: an event as the service sent it, a delta as
+    /// Returns the item as one line of JSON, without a line feed: an event as the service sent it, a delta as
     /// `{"type":"delta", …}`.
     #[must_use]
     pub fn json_line(&self) -> String {
@@ -99,22 +99,21 @@ impl LogItem {
                 serde_json::to_string(&DeltaLine { tag, message, part, kind, offset, text })
             }
         };
-        // Within JSON, a raw line feed is only ever white space between tokens.
+        // Within JSON, a raw line feed can only be white space between tokens.
         line.expect("ids, numbers and strings serialise").replace('\n', " ")
     }
 }
 
-/// What one frame of the stream means.
+/// The meaning of one frame of the stream.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time, taken apart at once")]
 pub(crate) enum LogFrame {
     Item(LogItem),
-    /// The gateway ends the stream on purpose (`resync`, `reconnect`): open it again after the last
-    /// event seen.
+    /// The gateway ends the stream on purpose (`resync`, `reconnect`). Open it again after the last event.
     Reopen(String),
     /// The session was deleted.
     Gone,
-    /// A kind of frame that a newer service has.
+    /// An unknown kind of frame from a newer service.
     Other,
 }
 

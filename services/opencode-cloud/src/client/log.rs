@@ -1,4 +1,4 @@
-//! Follows a session's log across cuts: every durable event once and in order, whatever happens to the
+//! Follows a session's log across broken connections: every durable event once and in order, whatever happens to the
 //! connection or the gateway.
 
 use std::collections::VecDeque;
@@ -23,28 +23,28 @@ struct Connection {
     body: Body,
     decoder: Decoder,
     opened: Instant,
-    /// When bytes last came, pings included.
+    /// The time of the last bytes, pings included.
     heard: Instant,
 }
 
-/// A session's log from some point on.
+/// A session's log from some number on.
 pub struct LogFollower {
     client: Client,
     session: SessionId,
     last: Seq,
     connection: Option<Connection>,
-    /// A connection that is being made.
+    /// A connection in progress.
     connecting: Option<Connecting>,
     ready: VecDeque<LogItem>,
     failures: u32,
     failing_since: Option<Instant>,
     retry_at: Option<Instant>,
-    /// Why the connection was cut last.
+    /// The reason why the last connection broke.
     why: String,
 }
 
 impl LogFollower {
-    /// Opens the log after `after`. It goes on with what happens and never ends by itself.
+    /// Opens the log after `after`. It continues with new events and never ends by itself.
     ///
     /// # Errors
     /// When the service is not there, or refuses the log.
@@ -70,18 +70,18 @@ impl LogFollower {
         Ok(follower)
     }
 
-    /// The last event that was handed out or waits to be.
+    /// Returns the number of the last event that was received.
     #[must_use]
     pub fn last(&self) -> Seq {
         self.last
     }
 
-    /// The next event or delta. Resumes after a cut, with growing pauses. Cancel safe, and a call that is dropped loses
-    /// no time: the next one goes on with its wait or its connection.
+    /// Returns the next event or delta. Resumes a broken connection, with growing pauses. Cancel safe, and a dropped
+    /// call loses no time: the next call continues its wait or its connection.
     ///
     /// # Errors
-    /// [`ClientError::LogLost`] after [`Pace::patience`] without progress; at once when the service
-    /// refuses, e.g. because the session is deleted.
+    /// [`ClientError::LogLost`] after [`Pace::patience`] without progress; at once when the service refuses, for
+    /// example because the session is deleted.
     pub async fn next(&mut self) -> Result<LogItem, ClientError> {
         loop {
             if let Some(item) = self.ready.pop_front() {
@@ -92,7 +92,7 @@ impl LogFollower {
                 self.reconnect().await?;
                 continue;
             };
-            // Counted from what was heard last, so that a caller who looks at other things meanwhile prolongs nothing.
+            // Counted from the last bytes, so that a caller that is busy elsewhere does not prolong it.
             match timeout_at(connection.heard + silence, connection.body.next()).await {
                 Ok(Some(Ok(bytes))) => self.take(&bytes)?,
                 Ok(Some(Err(error))) => self.cut(reason(&error), None)?,
@@ -102,7 +102,7 @@ impl LogFollower {
         }
     }
 
-    /// Why there is no connection now, if there is none.
+    /// Returns the reason why there is no connection, if there is none.
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
         self.connection.is_none().then_some(self.why.as_str())
@@ -123,7 +123,7 @@ impl LogFollower {
             sleep_until(at).await;
             self.retry_at = None;
         }
-        // Kept, so that a caller who looks at other things meanwhile does not begin it again.
+        // Kept, so that a caller that is busy elsewhere does not start it again.
         let connecting = self.connecting.get_or_insert_with(|| {
             let (client, session, last) = (self.client.clone(), self.session.clone(), self.last);
             Box::pin(async move { client.open_log(&session, last).await })
@@ -151,11 +151,11 @@ impl LogFollower {
             match LogFrame::read(&frame)? {
                 LogFrame::Item(LogItem::Event(event)) if event.seq <= self.last => {}
                 LogFrame::Item(LogItem::Event(event)) if event.seq.0 > self.last.0 + 1 => {
-                    // The log has no holes: what is between is only lost on the way.
+                    // The log has no gaps, so the events in between were lost on the way.
                     return self.cut(format!("event {} did not arrive", self.last.0 + 1), None);
                 }
                 LogFrame::Item(item) => {
-                    // Only the log is progress: live text may come again with each connection.
+                    // Only events are progress. Live text may come again with each connection.
                     if let LogItem::Event(event) = &item {
                         self.last = event.seq;
                         self.failures = 0;
@@ -175,11 +175,11 @@ impl LogFollower {
         Ok(())
     }
 
-    /// Drops the connection and says when to try again, or that it is over.
+    /// Drops the connection and plans the next try, or gives up.
     fn cut(&mut self, why: String, retry_after: Option<Duration>) -> Result<(), ClientError> {
         let pace = self.pace();
         let now = Instant::now();
-        // A stream that has lived for a while, even if only pings came, was no failure.
+        // A stream that lived for a while, even with pings only, was no failure.
         let was_steady = |was: &Connection| was.heard - was.opened > pace.max_delay * 2;
         if self.connection.take().as_ref().is_some_and(was_steady) {
             self.failures = 0;

@@ -1,13 +1,12 @@
-//! The service's HTTP interface as a typed client: what `run`, the other client subcommands and the
-//! journeys call.
+//! The service's HTTP interface as a typed client, for `run`, the other client subcommands and the journeys.
 //!
 //! ```text
 //! ClientOptions ─▶ Client ─calls──▶ one answer each (views in `wire`)
 //!                     └──LogFollower─▶ events and deltas, resumed across cuts
 //! ```
 //!
-//! Invariant: whatever is retried is safe to repeat, since its id is minted here.
-//! Absent on purpose: printing, and knowledge of the service's own crates but `domain`.
+//! Invariant: every retried call is safe to repeat, because its id is minted here.
+//! Absent on purpose: printing, and the service's own crates except `domain`.
 
 mod calls;
 mod error;
@@ -40,14 +39,14 @@ pub use wire::{
     RebuildView, RequestId, SessionModelView, SessionView, TimesView, TokensView, ViolationView,
 };
 
-/// How long a connection may take to be made.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The largest answer that is read, in bytes; a model's request body fits.
+/// The largest answer, in bytes. A model's request body fits.
 const MAX_ANSWER: usize = 128 * 1024 * 1024;
-/// The largest body of a refusal that is read, in bytes.
+/// The largest body of a refusal, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
 
-/// A connection to one service as one key. Cheap to clone.
+/// A connection to one service with one key. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -55,14 +54,14 @@ pub struct Client {
 
 struct Inner {
     http: reqwest::Client,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     url: String,
     key: KeySource,
     pace: Pace,
 }
 
 impl Client {
-    /// A client for the service that the options name, or else the client profile. Connects to nothing yet.
+    /// Returns a client for the service in the options, otherwise in the client profile. Does not connect yet.
     ///
     /// # Errors
     /// [`ClientError::BadUrl`], [`ClientError::BadKey`] and [`ClientError::Profile`].
@@ -70,10 +69,10 @@ impl Client {
         Self::with_pace(options, Pace::default())
     }
 
-    /// As [`Client::new`], with other patience.
+    /// Like [`Client::new`], with another pace.
     ///
     /// # Errors
-    /// As [`Client::new`].
+    /// Those of [`Client::new`].
     pub fn with_pace(options: &ClientOptions, pace: Pace) -> Result<Self, ClientError> {
         let ServiceAccess { url, key, source } = options.resolve()?;
         let bad_url = |why: String| ClientError::BadUrl { url: url.clone(), why };
@@ -103,19 +102,19 @@ impl Client {
         Ok(Self { inner: Arc::new(Inner { http, url, key: source, pace }) })
     }
 
-    /// Where the service is, without a slash at the end.
+    /// Returns the service's URL without a trailing slash.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.inner.url
     }
 
-    /// How patient this client is.
+    /// Returns the pace of this client.
     #[must_use]
     pub fn pace(&self) -> Pace {
         self.inner.pace
     }
 
-    /// Whether the service is on this machine, so that its paths are ours.
+    /// Returns whether the service is on this machine, so that it shares our paths.
     #[must_use]
     pub fn is_local(&self) -> bool {
         is_loopback(&self.inner.url)
@@ -125,8 +124,7 @@ impl Client {
         self.inner.http.request(method, format!("{}{path}", self.inner.url))
     }
 
-    /// Sends and reads the answer of a call that is to be answered within `limit`. `what` names what is
-    /// asked for, for errors.
+    /// Sends a request and reads its answer within `limit`. `what` names the requested thing, for errors.
     async fn answer(
         &self,
         request: RequestBuilder,
@@ -142,7 +140,7 @@ impl Client {
         Ok((headers, body))
     }
 
-    /// Sends, and turns every answer but a success into an error.
+    /// Sends a request, and turns an unsuccessful answer into an error.
     async fn send(
         &self,
         request: RequestBuilder,
@@ -164,7 +162,7 @@ impl Client {
         Err(ClientError::refused(status, retry_after.map(Duration::from_secs), what, &body))
     }
 
-    /// A body of at most `max` bytes; `None` when it is larger.
+    /// Reads a body of at most `max` bytes; returns `None` if it is larger.
     async fn read(
         &self,
         response: Response,
@@ -184,7 +182,7 @@ impl Client {
         Ok(Some(body.freeze()))
     }
 
-    /// Repeats a call that is safe to repeat until it works, is refused, or patience runs out.
+    /// Retries a call that is safe to repeat until it succeeds, is refused, or patience runs out.
     async fn persist<T>(
         &self,
         call: impl AsyncFnMut() -> Result<T, ClientError>,
@@ -192,8 +190,8 @@ impl Client {
         self.persist_while(ClientError::is_transient, call).await
     }
 
-    /// The same for a command's first calls: a service that answers "not now" is asked again, one that is not there at
-    /// all is an error at once, since somebody has to start it.
+    /// Retries a command's first calls. A service that says "not now" is asked again. If no service is there, this
+    /// fails at once, since somebody has to start it.
     async fn persist_opening<T>(
         &self,
         call: impl AsyncFnMut() -> Result<T, ClientError>,
@@ -223,7 +221,7 @@ impl Client {
     }
 }
 
-/// Whether a URL's host is this machine.
+/// Returns whether a URL's host is this machine.
 pub(crate) fn is_loopback(url: &str) -> bool {
     let url = Url::parse(url).ok();
     let Some(host) = url.as_ref().and_then(Url::host_str) else { return false };

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use super::ClientError;
 use crate::profile::{ProfileError, ProfileFile};
 
-/// The service of a command that names none and has no profile.
+/// The URL for a command without `--url` and without a profile.
 const DEFAULT_URL: &str = "http://127.0.0.1:4096";
 
-/// Which service a command talks to, and with which key. Every client subcommand takes these.
+/// The service and the key of a command. Every client subcommand has these options.
 #[derive(Clone, clap::Args)]
 #[command(next_help_heading = "Service")]
 pub struct ClientOptions {
@@ -26,31 +26,31 @@ pub struct ClientOptions {
     pub key: Option<String>,
 }
 
-/// Where the key of a client came from, for the error that says how to correct it.
+/// The origin of a client's key, for the error that says how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
     /// `--key` or `OPENCODE_CLOUD_KEY`.
     Given,
-    /// The client profile, in this file.
+    /// The client profile in this file.
     Profile(PathBuf),
-    /// There is no key. The profile would be this file.
+    /// There is no key. The profile would be in this file.
     None(Option<PathBuf>),
 }
 
-/// The service and key that the options and the profile lead to.
+/// The service and the key to use.
 #[derive(Clone)]
 pub(crate) struct ServiceAccess {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub(crate) url: String,
     pub(crate) key: Option<String>,
     pub(crate) source: KeySource,
 }
 
 impl ClientOptions {
-    /// Fills in from the client profile what was not given.
+    /// Completes the options from the client profile.
     ///
     /// # Errors
-    /// The profile is needed and cannot be read.
+    /// When the profile is needed and cannot be read.
     pub(crate) fn resolve(&self) -> Result<ServiceAccess, ClientError> {
         self.resolve_with(ProfileFile::of_caller())
     }
@@ -62,7 +62,7 @@ impl ClientOptions {
         let text = |given: &Option<String>| given.clone().filter(|text| !text.trim().is_empty());
         let (url, key) = (text(&self.url), text(&self.key));
         let plain = |url: String| url.trim_end_matches('/').to_owned();
-        // The profile is not read where nothing of it is used.
+        // The profile is not read if nothing of it is needed.
         if let (Some(url), Some(key)) = (&url, &key) {
             let (url, key) = (plain(url.clone()), Some(key.clone()));
             return Ok(ServiceAccess { url, key, source: KeySource::Given });

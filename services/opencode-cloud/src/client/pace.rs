@@ -2,18 +2,18 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-/// How patiently the client tries again.
+/// The timing of retries.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// The pause before the first retry; each further one doubles it.
     pub first_delay: Duration,
     /// The longest pause.
     pub max_delay: Duration,
-    /// After so long without progress we give up.
+    /// How long we try without progress.
     pub patience: Duration,
-    /// A stream that is silent for so long is dead. The service pings every 15 s.
+    /// How long a stream may be silent before it counts as dead. The service pings every 15 s.
     pub silence: Duration,
-    /// The longest that an answer to an ordinary call may take.
+    /// How long the answer to an ordinary call may take.
     pub answer: Duration,
 }
 
@@ -30,8 +30,8 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The pause after the `failures`-th failure in a row (1 for the first): exponential, bounded, with
-    /// jitter so that the clients of a restarted gateway do not come back as one.
+    /// Returns the pause after the `failures`-th failure in a row, counted from 1: exponential, bounded, with jitter
+    /// so that the clients of a restarted gateway do not all return at once.
     #[must_use]
     pub fn delay(&self, failures: u32) -> Duration {
         let doubled = self.first_delay.saturating_mul(1 << failures.saturating_sub(1).min(16));

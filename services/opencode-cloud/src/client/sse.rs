@@ -1,6 +1,6 @@
-//! Server-sent events with their names and ids: bytes in, frames out (WHATWG HTML §9.2.6).
+//! Decodes server-sent events with their names (WHATWG HTML §9.2.6).
 //!
-//! `llm-protocol` has a reader for providers, which keeps data only; the log needs `id` and `event` too.
+//! `llm-protocol` has a reader for providers that keeps the data only; the log also needs `event`.
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -11,29 +11,29 @@ pub(crate) struct Frame {
     pub(crate) data: String,
 }
 
-/// A frame is larger than [`Decoder::MAX_FRAME_BYTES`]: the stream cannot be read on.
+/// The error for a frame larger than [`Decoder::MAX_FRAME_BYTES`]. The stream cannot be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event of the log exceeds {} bytes", Decoder::MAX_FRAME_BYTES)]
 pub(crate) struct FrameTooLarge;
 
-/// Cuts a byte stream into frames. Any split of the bytes gives the same frames.
+/// A decoder from bytes to frames. Any split of the bytes gives the same frames.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// The start of a line whose end has not arrived.
+    /// The start of an unfinished line.
     line: Vec<u8>,
     frame: Frame,
     has_data: bool,
-    /// The last byte was a carriage return: a line feed right after it belongs to it.
+    /// Whether the last byte was a carriage return. A line feed right after it belongs to it.
     after_cr: bool,
     started: bool,
 }
 
 impl Decoder {
-    /// The bound on one frame: far above what the service writes as one event.
+    /// The largest frame, in bytes: far above the service's largest event.
     pub(crate) const MAX_FRAME_BYTES: usize = 32 * 1024 * 1024;
 
-    /// Takes the next bytes and returns the frames that they complete, in order. Comments (the pings
-    /// of the service) and frames that the stream leaves open give nothing.
+    /// Adds bytes and returns the frames that they complete, in order. Comments (the service's pings) and unfinished
+    /// frames give nothing.
     ///
     /// # Errors
     /// [`FrameTooLarge`]; drop the stream.
@@ -73,7 +73,7 @@ impl Decoder {
         if line.is_empty() {
             let had_data = std::mem::take(&mut self.has_data);
             let frame = std::mem::take(&mut self.frame);
-            // The standard drops frames without data; `event: resync` needs none to be understood.
+            // The standard drops frames without data, but `event: resync` has none and is needed.
             return (had_data || !frame.event.is_empty()).then_some(frame);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
@@ -86,7 +86,7 @@ impl Decoder {
                 }
                 self.frame.data.push_str(value);
             }
-            // `id` repeats the event's own `seq`; comments and `retry` say nothing to us.
+            // `id` repeats the event's own `seq`. Comments and `retry` have no meaning here.
             _ => {}
         }
         None

@@ -1,5 +1,5 @@
-//! What goes over the wire, as far as the client looks into it. Unknown fields are ignored, so that an
-//! older client can talk to a newer service.
+//! The JSON of the service, as far as the client reads it. Unknown fields are ignored, so that an older client can
+//! talk to a newer service.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct ProjectView {
     pub id: ProjectId,
 }
 
-/// Tokens, as providers reported them.
+/// Tokens that providers reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
 pub struct TokensView {
@@ -25,12 +25,12 @@ pub struct TokensView {
     pub output: i64,
 }
 
-/// When something happened to a session.
+/// The times of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct TimesView {
-    /// When it was created.
+    /// The time of its creation.
     pub created: TimestampMs,
-    /// When a turn last changed it.
+    /// The time of the last change by a turn.
     pub updated: Option<TimestampMs>,
 }
 
@@ -42,15 +42,15 @@ pub struct SessionModelView {
     /// The provider.
     #[serde(rename = "providerID")]
     pub provider: String,
-    /// Its variant, where one was chosen.
+    /// Its variant, if one was chosen.
     #[serde(default)]
     pub variant: Option<String>,
 }
 
-/// What the user of a model should know of it.
+/// A notice for the user about a model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct NoticeView {
-    /// For people.
+    /// The text, for people.
     pub message: String,
 }
 
@@ -68,44 +68,44 @@ pub struct SessionView {
     pub title: String,
     /// Its agent.
     pub agent: String,
-    /// The model used last, or chosen.
+    /// The model used last, or chosen since.
     #[serde(default)]
     pub model: Option<SessionModelView>,
     /// Whether it has work.
     pub busy: bool,
-    /// How its last Session Drain ended; `None` before the first.
+    /// The outcome of its last Session Drain; `None` before the first.
     #[serde(default)]
     pub outcome: Option<String>,
     /// The highest number of its log.
     pub seq: domain::Seq,
-    /// When it was created and changed.
+    /// The times of its creation and last change.
     pub time: TimesView,
-    /// What it has used.
+    /// The tokens that it has used.
     #[serde(default)]
     pub tokens: TokensView,
-    /// What that cost, in USD.
+    /// The cost, in USD.
     #[serde(default)]
     pub cost: f64,
-    /// The session that it is a child of.
+    /// The parent session, if there is one.
     #[serde(default, rename = "parentID")]
     pub parent: Option<SessionId>,
-    /// What its user should know of the models that it has used.
+    /// Notices for the user about models that it has used.
     #[serde(default)]
     pub notices: Vec<NoticeView>,
 }
 
-/// The model that a user asked for: `PROVIDER/NAME`, or `NAME` at the service's default provider.
+/// A model that a user chose: `PROVIDER/NAME`, or `NAME` at the service's default provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelChoice(String);
 
 impl ModelChoice {
-    /// Whether it names its provider.
+    /// Returns whether it names its provider.
     #[must_use]
     pub fn has_provider(&self) -> bool {
         self.0.contains('/')
     }
 
-    /// The same model at `provider`.
+    /// Returns the same model at `provider`.
     #[must_use]
     pub fn at(&self, provider: &str) -> Self {
         Self(format!("{provider}/{}", self.0))
@@ -133,21 +133,21 @@ impl Serialize for ModelChoice {
     }
 }
 
-/// A prompt to be admitted. Sending the same one again is safe: its id tells that it is a retry.
+/// A prompt to admit. Sending it again is safe, because its id shows that it is a retry.
 #[derive(Debug, Clone, Serialize)]
 pub struct PromptRequest {
-    /// The message that it becomes, minted by the client.
+    /// The id of its message, minted by the client.
     #[serde(rename = "messageID")]
     pub message: MessageId,
-    /// What the user says.
+    /// The content of the prompt.
     pub parts: Vec<PromptPartRequest>,
-    /// The agent for it; `None`: the session's.
+    /// The agent; `None` keeps the session's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The model for it, with its provider; `None`: the session's.
+    /// The model with its provider; `None` keeps the session's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelChoice>,
-    /// The model's variant; `None`: the model as it is, or, without a model, as the session has it.
+    /// The model's variant; `None` means the plain model, or, without a model, the session's variant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }
@@ -158,13 +158,13 @@ pub struct PromptRequest {
 pub enum PromptPartRequest {
     /// Plain text.
     Text {
-        /// What the user wrote.
+        /// The user's text.
         text: String,
     },
 }
 
 impl PromptRequest {
-    /// A prompt of one text, for the session's agent.
+    /// Returns a prompt of one text, for the session's agent.
     #[must_use]
     pub fn text(message: MessageId, text: String, model: Option<ModelChoice>) -> Self {
         let parts = vec![PromptPartRequest::Text { text }];
@@ -172,14 +172,14 @@ impl PromptRequest {
     }
 }
 
-/// What an interrupt did.
+/// The effect of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct AbortView {
     /// Whether there was something to interrupt.
     pub interrupted: bool,
 }
 
-/// What explains a wire request: its own id, or its turn's, which means the turn's last attempt.
+/// The id of a wire request: its own, or its turn's, which stands for the turn's last attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestId {
     /// A Provider Turn.
@@ -209,7 +209,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// What a wire request was made of, and whether its body can be rebuilt.
+/// The components of a wire request, and whether its body can be rebuilt.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainView {
@@ -221,73 +221,73 @@ pub struct ExplainView {
     pub session: SessionId,
     /// 1 for the turn's first attempt.
     pub ordinal: i32,
-    /// The model, as `provider/model`, when the service says so.
+    /// The model as `provider/model`, if the service sends it.
     #[serde(default)]
     pub model: Option<String>,
-    /// The model's variant, where one was chosen.
+    /// The model's variant, if one was chosen.
     #[serde(default)]
     pub variant: Option<String>,
-    /// How it ended, if it has.
+    /// Its outcome, if it has ended.
     #[serde(default)]
     pub outcome: Option<String>,
     /// SHA-256 (hex) of the body that was sent.
     pub body_hash: String,
-    /// SHA-256 (hex) of the body rebuilt from rows; `None` when it could not be rebuilt.
+    /// SHA-256 (hex) of the body rebuilt from rows; `None` if it cannot be rebuilt.
     #[serde(default)]
     pub rebuilt_hash: Option<String>,
     /// Whether both are the same.
     #[serde(rename = "match")]
     pub matches: bool,
-    /// Why it could not be rebuilt.
+    /// The reason why it cannot be rebuilt.
     #[serde(default)]
     pub problem: Option<String>,
-    /// The encoder that made the body.
+    /// The version of the encoder that made the body.
     pub wire_version: u32,
     /// The Context Epoch.
     pub epoch: i32,
-    /// The history in the request is the fold of events up to here.
+    /// The last event whose fold is in the request.
     pub through: domain::Seq,
     /// Component name → SHA-256 (hex) of its bytes.
     pub components: BTreeMap<String, String>,
-    /// What it costs, where the model has prices.
+    /// The price, if the model has prices.
     #[serde(default)]
     pub price: Option<PriceView>,
 }
 
-/// What a wire request costs, in USD.
+/// The price of a wire request, in USD.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct PriceView {
-    /// The table of prices.
+    /// The version of the price table.
     pub version: String,
-    /// The most that was expected before it was sent.
+    /// The highest expected cost, estimated before the request.
     pub estimate: f64,
-    /// What it was, once the provider has counted.
+    /// The actual cost, once the provider has reported usage.
     #[serde(default)]
     pub cost: Option<f64>,
 }
 
-/// What a rebuild of a session's projections found.
+/// The result of a rebuild of a session's projections.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RebuildView {
     /// The session.
     pub session: SessionId,
-    /// Whether the live projections were what the events give.
+    /// Whether the live projections equal the rebuilt ones.
     pub exact: bool,
-    /// Events folded.
+    /// The number of events.
     pub events: u64,
-    /// Rows that were there and are not rebuilt; the service shows the first.
+    /// Live rows that the rebuild does not have; the service sends the first.
     pub missing: Vec<String>,
-    /// Rows that are rebuilt and were not there; the service shows the first.
+    /// Rebuilt rows that were missing; the service sends the first.
     pub added: Vec<String>,
 }
 
 /// A broken invariant.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ViolationView {
-    /// Which one, such as `I5`.
+    /// The invariant, such as `I5`.
     pub invariant: String,
     /// The session.
     pub session: String,
-    /// What was found.
+    /// The violation.
     pub found: String,
 }

@@ -1,4 +1,4 @@
-//! Which model is called: by a provider of the catalog, or by a protocol and an address.
+//! The choice of a model: by a provider of the catalog, or by a protocol and an address.
 
 use catalog::{Access, Domains, ModelPatch, Overrides, ProviderOverride, ResolveError, Resolved};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,7 +8,7 @@ use llm_protocol::{Dialect, LlmRequest, Protocol};
 use crate::CliError;
 use crate::output::Screen;
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Debug, clap::Args)]
 pub(super) struct RouteArgs {
     /// A provider of the catalog, such as `anthropic`: it knows the protocol, the address and the model's options
@@ -37,7 +37,7 @@ pub(super) struct RouteArgs {
     /// A header to send, in place of one of the same name; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     header: Vec<(String, Secret)>,
-    /// What the server does otherwise than its protocol's owner, as JSON: `{"instructions":"developer"}`
+    /// Differences of the server from its protocol's owner, as JSON: `{"instructions":"developer"}`
     #[arg(long, value_name = "JSON", value_parser = dialect, conflicts_with = "provider")]
     dialect: Option<Dialect>,
     /// The region of AWS; otherwise AWS_REGION. Without a key, requests are signed with the AWS_* variables
@@ -59,8 +59,8 @@ fn dialect(text: &str) -> Result<Dialect, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Resolves a model of the shipped catalog. One that the catalog lacks may be newer than this build: it is asked for with
-/// what its provider's models have in common, and with a warning.
+/// Resolves a model of the shipped catalog. An unknown model may be newer than this build: it gets the options that
+/// its provider's models share, and a warning.
 fn resolve(choice: (&str, &str, Option<&str>), screen: &mut Screen) -> Result<Resolved, CliError> {
     let shipped = catalog::shipped();
     let told = |error: ResolveError| CliError::Usage(error.to_string());
@@ -77,7 +77,7 @@ fn resolve(choice: (&str, &str, Option<&str>), screen: &mut Screen) -> Result<Re
         .map_err(told)
 }
 
-/// A request, and how it is written.
+/// A request, with its protocol and provider.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub(super) request: LlmRequest,
@@ -93,7 +93,7 @@ impl Choice {
 }
 
 impl RouteArgs {
-    /// Who the request is for. It gets what the catalog has for the model, below what it asks for itself.
+    /// Chooses model and provider of the request. The catalog's options for the model apply below the request's own.
     pub(super) fn choose(
         &self,
         mut request: LlmRequest,
@@ -107,7 +107,7 @@ impl RouteArgs {
             return Err(CliError::Usage(text.to_owned()));
         }
         let Some(provider) = &self.provider else {
-            let protocol = self.protocol.unwrap_or(Protocol::OpenAiChat); // clap asks for one of both
+            let protocol = self.protocol.unwrap_or(Protocol::OpenAiChat); // clap requires one of both
             let dialect = self.dialect.clone().unwrap_or_default();
             return Ok(Choice { request, protocol, dialect, resolved: None });
         };
@@ -126,7 +126,7 @@ impl RouteArgs {
         Ok(Choice { request, protocol, dialect, resolved: Some(Box::new(resolved)) })
     }
 
-    /// The way there, with credentials.
+    /// Returns the route, with credentials.
     pub(super) fn route(
         &self,
         choice: &Choice,
@@ -160,7 +160,7 @@ impl RouteArgs {
         let auth = key.map_or(Auth::None, |key| Auth::Key(Secret::new(&key)));
         let access = Access { base_url: self.base_url.as_deref(), env, auth: &auth };
         let route = resolved.route(&access).map_err(|error| CliError::Usage(error.to_string()))?;
-        // A server of one's own may want none, and a header may be one.
+        // An own server may need no key, and a header may be the credential.
         let own = self.base_url.is_some() || !self.header.is_empty();
         match resolved.key_names.first() {
             Some(name) if !own && matches!(route.auth, Auth::None) => Err(CliError::Usage(
@@ -178,7 +178,7 @@ impl RouteArgs {
         let auth = self.key.as_ref().map_or(Auth::None, |key| Auth::Key(Secret::new(key)));
         let Choice { request, protocol, dialect, .. } = choice;
         let route = if self.aws_region.is_some() {
-            // Amazon's addresses and signatures, in whatever protocol.
+            // Amazon's addresses and signatures, whatever the protocol.
             let bedrock = providers::of("amazon-bedrock").expect("it is in the table");
             let model = providers::Model { id: &request.model, ..providers::Model::default() };
             let mut setup = providers::Setup::new(model, env, &auth);

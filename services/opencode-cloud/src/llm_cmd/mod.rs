@@ -3,7 +3,7 @@
 //! ```text
 //! request on standard input ─encode→ body ─▶ provider ─▶ events, one JSON object a line
 //! ```
-//! What the JSON is says `docs/llm.md`, and `llm schema` to machines.
+//! `docs/llm.md` describes the JSON for people, and `llm schema` for machines.
 
 mod choice;
 
@@ -19,13 +19,13 @@ use crate::CliError;
 use crate::output::Screen;
 use choice::{Choice, RouteArgs};
 
-/// The most bytes of a request: what a provider would take is far less.
+/// The most bytes of a request. Providers accept far less.
 const MAX_REQUEST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Arguments of `llm`.
 #[derive(Debug, clap::Args)]
 pub struct LlmArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     what: What,
 }
@@ -40,10 +40,10 @@ enum What {
     Encode(Box<RouteArgs>),
 }
 
-/// Does it; answers the exit code, which is 1 when the last line is an error. `env` reads the environment.
+/// Runs the subcommand and returns its exit code: 1 if the last line is an error. `env` reads the environment.
 ///
 /// # Errors
-/// [`CliError::Usage`] when flags or the request make no sense; [`CliError::Io`] when nothing can be read or printed.
+/// [`CliError::Usage`] when flags or the request are wrong; [`CliError::Io`] when reading or printing fails.
 pub(crate) async fn execute(
     args: LlmArgs,
     env: &dyn Fn(&str) -> Option<String>,
@@ -85,7 +85,7 @@ fn read(input: impl Read) -> Result<LlmRequest, CliError> {
     })
 }
 
-/// Reads a request; else says where in it what is wrong: `messages[0].content[1]: unknown part type …`.
+/// Parses a request. An error says where it is wrong: `messages[0].content[1]: unknown part type …`.
 fn parse(text: &str) -> Result<LlmRequest, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let request = serde_path_to_error::deserialize(&mut json).map_err(|error| {

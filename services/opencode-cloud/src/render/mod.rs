@@ -1,4 +1,4 @@
-//! Events and deltas as people read them. Pure: what comes back is to be printed.
+//! Formats events and deltas for people. Pure: the caller prints the result.
 //!
 //! `deltas, checkpoints, settled parts ─PartTexts─▶ text` · `tool.called + tool.settled ─▶ one line`
 
@@ -22,26 +22,26 @@ pub use tool_line::{hosted_line, running_line, tool_line};
 use crate::client::{Delta, DeltaKind};
 use crate::output::Style;
 
-/// What is to be printed: `out` first, then `err`.
+/// Text to print: `out` first, then `err`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Printed {
     /// The answer and its tool calls.
     pub out: String,
-    /// What people should know besides, as whole lines.
+    /// Other messages for people, as whole lines.
     pub err: String,
 }
 
-/// Shows a run as it happens.
+/// A renderer that shows a run while it happens.
 #[derive(Debug)]
 pub struct Renderer {
     style: Style,
-    /// Text of others is cleaned of control characters before it is shown.
+    /// Whether to remove control characters from foreign text.
     cleans: bool,
     texts: PartTexts,
     intents: BTreeMap<CallId, ToolIntent>,
-    /// Calls that run and were not announced yet, with the number of looks at them.
+    /// Running calls that were not announced yet, with the number of looks at them.
     running: BTreeMap<CallId, u32>,
-    /// When the event that is shown happened.
+    /// The time of the current event.
     now: TimestampMs,
     /// Lines of calls that settled while a line of text was open.
     waiting: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// For an output that looks like `style`; `cleans` when it is a terminal.
+    /// Renders for an output of style `style`; `cleans` if it is a terminal.
     #[must_use]
     pub fn new(style: Style, cleans: bool) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Renderer {
         }
     }
 
-    /// A piece of a text that is on its way. Reasoning is not shown.
+    /// Shows a piece of live text. Reasoning is not shown.
     pub fn delta(&mut self, delta: &Delta) -> Printed {
         let mut printed = Printed::default();
         if delta.kind == DeltaKind::Text {
@@ -75,16 +75,16 @@ impl Renderer {
         printed
     }
 
-    /// When the next event happened: what it says of the future is counted from there.
+    /// Sets the time of the next event. Delays in it count from there.
     pub fn at(&mut self, time: TimestampMs) {
         self.now = time;
     }
 
-    /// Says which tools have been running since the last look: a quick one is told by its result alone.
+    /// Announces tools that have been running since the last look. A quick tool only shows its result.
     pub fn announce(&mut self) -> Printed {
         let mut printed = Printed::default();
         if self.in_line {
-            return printed; // not into the middle of a text
+            return printed; // not in the middle of a text
         }
         let mut told = Vec::new();
         for (call, looks) in &mut self.running {
@@ -103,7 +103,7 @@ impl Renderer {
         printed
     }
 
-    /// A durable event.
+    /// Shows a durable event.
     pub fn event(&mut self, event: &SessionEvent) -> Printed {
         let mut printed = Printed::default();
         let to = &mut printed;
@@ -196,7 +196,7 @@ impl Renderer {
             | SessionEvent::ContextUpdated(_)
             | SessionEvent::AttemptStarted(_)
             | SessionEvent::AttemptEnded(_)
-            // The end of the drain says that it came to pass, after the lines of what it stopped.
+            // The drain's end reports the interrupt, after the lines of the calls that it stopped.
             | SessionEvent::InterruptRequested(_)
             | SessionEvent::SessionRenamed(_)
             | SessionEvent::EntrySet(_)
@@ -219,7 +219,7 @@ impl Renderer {
         printed
     }
 
-    /// Ends an open line, for whatever is printed next by others.
+    /// Ends an open line before somebody else prints.
     pub fn finish(&mut self) -> Printed {
         let mut printed = Printed::default();
         self.end_line(&mut printed);
@@ -233,7 +233,7 @@ impl Renderer {
             return;
         }
         if begins {
-            self.end_line(to); // each part has lines of its own
+            self.end_line(to); // each part has its own lines
         }
         let cleaned;
         let new = if self.cleans {
@@ -267,13 +267,13 @@ impl Renderer {
         self.note_as_is(printable::block(text).trim_end(), to);
     }
 
-    /// A line that is safe to show and may hold our own colours.
+    /// Shows a line that is already safe and may contain our own colours.
     fn note_as_is(&mut self, text: &str, to: &mut Printed) {
         self.end_line(to);
         writeln!(to.err, "{text}").expect("writing to a string cannot fail");
     }
 
-    /// Says which model answers, once for each; the simulated one must never pass for a real one.
+    /// Shows which model answers, once for each model. The simulated model must never pass for a real one.
     fn model(&mut self, model: &ModelRef, to: &mut Printed) {
         if self.model.as_ref() != Some(model) {
             self.model = Some(model.clone());

@@ -1,13 +1,13 @@
-//! Text of others (models, tools, files, people) made safe to show: a terminal obeys control characters.
+//! Makes foreign text (of models, tools, files, people) safe to show: a terminal obeys control characters.
 
-/// `text` without control characters but line feeds and tabs, so that it cannot move the cursor, set
-/// a title or hide what was shown before.
+/// Returns `text` without control characters except line feeds and tabs, so that it cannot move the cursor, set a
+/// title or hide earlier output.
 #[must_use]
 pub fn block(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !is_hostile(*c)).collect()
 }
 
-/// `text` as at most `max` characters of one line.
+/// Returns `text` as one line of at most `max` characters.
 #[must_use]
 pub fn line(text: &str, max: usize) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
@@ -30,7 +30,7 @@ pub fn line(text: &str, max: usize) -> String {
     line
 }
 
-/// Control characters, and those that reorder what stands beside them.
+/// Returns whether a character is a control character, or reorders its neighbours.
 fn is_hostile(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! A durable event as a few words, for `session log`.
+//! Summarises durable events in a few words, for `session log`.
 
 use domain::{
     InterruptTarget, ModelRef, PromptPart, ReplyPart, SessionError, SessionEvent, ToolOutcomeKind,
@@ -10,7 +10,7 @@ use super::printable;
 
 const MAX_WORDS: usize = 100;
 
-/// What happened, in one line without control characters.
+/// Summarises an event in one line without control characters.
 #[must_use]
 pub fn summary(event: &SessionEvent) -> String {
     let text = match event {
@@ -164,7 +164,7 @@ fn why(error: &Option<SessionError>) -> String {
     error.as_ref().map_or(String::new(), |error| format!(": {} ({})", error.message, error.code))
 }
 
-/// The word that a state or an outcome has on the wire.
+/// Returns a state's or an outcome's word on the wire.
 fn word(state: &impl Serialize) -> String {
     let word = serde_json::to_value(state).expect("our states serialise");
     word.as_str().unwrap_or_default().to_owned()

@@ -1,19 +1,18 @@
-//! Puts the pieces of an answer's parts together, so that nothing is shown twice or out of order.
+//! Assembles the pieces of an answer's parts, so that nothing is shown twice or out of order.
 
 use std::collections::BTreeMap;
 
 use domain::PartId;
 
-/// How much of each part has been shown. Pieces may be missing, overlap or repeat; the settled part
-/// brings what was missed.
+/// The number of bytes shown of each part. Pieces may be missing, overlap or repeat; the settled part fills the gaps.
 #[derive(Debug, Default)]
 pub struct PartTexts {
     shown: BTreeMap<PartId, u64>,
 }
 
 impl PartTexts {
-    /// What of a piece, which starts `offset` UTF-8 bytes into its part, is new and may be shown now.
-    /// A piece after a gap shows nothing: what comes later fills it.
+    /// Returns the part of a piece that is new and may be shown now. The piece starts `offset` UTF-8 bytes into its
+    /// part. After a gap it returns nothing; a later piece fills the gap.
     pub fn add<'a>(&mut self, part: &PartId, offset: u64, text: &'a str) -> &'a str {
         let shown = self.shown.get(part).copied().unwrap_or(0);
         let Some(known) = shown.checked_sub(offset) else { return "" };
@@ -26,13 +25,13 @@ impl PartTexts {
         new
     }
 
-    /// Whether anything of a part has been shown.
+    /// Returns whether any of a part has been shown.
     #[must_use]
     pub fn has_begun(&self, part: &PartId) -> bool {
         self.shown.contains_key(part)
     }
 
-    /// Forgets all parts: those of a turn that is over do not come again.
+    /// Forgets all parts, because those of a finished turn do not come again.
     pub fn clear(&mut self) {
         self.shown.clear();
     }

@@ -1,4 +1,4 @@
-//! A tool call as one line: `✓ read src/lib.rs (120 lines)`, `✗ shell cargo test: exit code 101`.
+//! Formats a tool call as one line: `✓ read src/lib.rs (120 lines)`, `✗ shell cargo test: exit code 101`.
 
 use domain::{ReplyPart, ToolIntent, ToolOutcomeKind, ToolSettled};
 use serde_json::Value;
@@ -9,8 +9,7 @@ use crate::output::Style;
 /// The longest subject and the longest reason, in characters.
 const MAX_WORDS: usize = 120;
 
-/// The line of a settled call, without a line feed. `intent` is missing when the call was made before
-/// we began to look.
+/// Formats a settled call, without a line feed. `intent` is missing if the call started before we began to follow.
 #[must_use]
 pub fn tool_line(style: Style, intent: Option<&ToolIntent>, settled: &ToolSettled) -> String {
     let structured: Value = settled
@@ -32,7 +31,7 @@ pub fn tool_line(style: Style, intent: Option<&ToolIntent>, settled: &ToolSettle
     line(style, verdict, &format!("{what}{tail}"), &took)
 }
 
-/// The line of a call that runs, without a line feed.
+/// Formats a running call, without a line feed.
 #[must_use]
 pub fn running_line(style: Style, intent: &ToolIntent) -> String {
     let what = named(&intent.tool, &intent.arguments);
@@ -42,7 +41,7 @@ pub fn running_line(style: Style, intent: &ToolIntent) -> String {
     }
 }
 
-/// The line of a call in a reply that its provider ran, without a line feed; none if there is no such call.
+/// Formats a call in a reply that its provider ran, without a line feed; `None` if there is no such call.
 #[must_use]
 pub fn hosted_line(style: Style, reply: &[ReplyPart], of: &str) -> Option<String> {
     let what = reply.iter().find_map(|part| match part {
@@ -81,13 +80,13 @@ fn line(style: Style, verdict: Verdict, what: &str, aside: &str) -> String {
     }
 }
 
-/// Why a call failed, by the first line of its output that says anything.
+/// Returns the reason of a failure: the first line of the output that is not empty.
 fn reason(output: &str) -> String {
     let why = output.lines().map(str::trim).find(|line| !line.is_empty());
     format!(": {}", printable::line(why.unwrap_or("no reason given"), MAX_WORDS))
 }
 
-/// The tool and what it is about.
+/// Returns the tool and its subject.
 fn named(tool: &str, arguments: &str) -> String {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
@@ -138,8 +137,8 @@ impl Verdict {
     }
 }
 
-/// How the call ended for people, and the words that follow its subject. A command that ran and
-/// returned an error is *completed* to the runtime, and a failure to whoever reads along.
+/// Returns the verdict for people, and the words after the subject. A command that returned an error is *completed*
+/// to the runtime, but a failure to the reader.
 fn verdict(settled: &ToolSettled, structured: &Value) -> (Verdict, String) {
     match settled.outcome {
         ToolOutcomeKind::Completed => {
@@ -162,7 +161,7 @@ fn verdict(settled: &ToolSettled, structured: &Value) -> (Verdict, String) {
     }
 }
 
-/// How much a call found or changed, from what its structured result counts.
+/// Describes how much a call found or changed, from the counts in its structured result.
 fn measure(structured: &Value) -> String {
     let number = |name: &str| structured.get(name).and_then(Value::as_i64);
     let is = |name: &str| structured.get(name).and_then(Value::as_bool) == Some(true);

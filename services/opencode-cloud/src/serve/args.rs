@@ -12,7 +12,7 @@ use tools::Limits;
 use super::ServeError;
 use super::period::{Period, period};
 
-/// Where clients reach the service.
+/// The address of the service.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Listening")]
 pub struct ListenArgs {
@@ -27,7 +27,7 @@ pub struct ListenArgs {
     pub allow_local_paths: bool,
 }
 
-/// Which model answers.
+/// The model that answers.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelArgs {
@@ -83,7 +83,7 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// What is known of the configured model.
+    /// Returns the known facts about the configured model.
     pub(crate) fn facts(&self) -> ModelFacts {
         ModelFacts {
             context_limit: self.model_context_limit,
@@ -91,7 +91,7 @@ impl ModelArgs {
             output_limit: self.model_output_limit,
             prices: self.model_price.clone(),
             generation: Generation {
-                // Servers of chat completions have longer answers of their own accord, or no such bound.
+                // Servers of chat completions allow longer answers by themselves, or have no such bound.
                 max_tokens: self
                     .model_output_limit
                     .filter(|_| self.model_protocol != Protocol::OpenAiChat),
@@ -102,13 +102,13 @@ impl ModelArgs {
     }
 }
 
-/// Reads a protocol's id.
+/// Parses a protocol's id.
 fn protocol(id: &str) -> Result<Protocol, String> {
     let all = || Protocol::ALL.iter().map(|protocol| protocol.id()).collect::<Vec<_>>().join(", ");
     Protocol::from_id(id).ok_or_else(|| format!("there is no protocol `{id}`; there are {}", all()))
 }
 
-/// Where data is.
+/// The folders for data.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Data")]
 pub struct DataArgs {
@@ -140,12 +140,12 @@ pub struct DataArgs {
     pub blob_retention: Period,
 }
 
-/// Where workers see managed workspaces.
+/// The disk on which workers see managed workspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Disk {
-    /// In one folder.
+    /// One folder that all workers share.
     Shared,
-    /// In a folder of each worker's own.
+    /// Each worker's own folder.
     Own,
 }
 
@@ -158,7 +158,7 @@ impl From<Disk> for worker::WorkspaceDisk {
     }
 }
 
-/// How sessions run.
+/// The way sessions run.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sessions")]
 pub struct DrainArgs {
@@ -198,7 +198,7 @@ pub struct DrainArgs {
 }
 
 impl DrainArgs {
-    /// The settings of drains; `zone` when no --time-zone was given.
+    /// Returns the settings of drains. `zone` applies without --time-zone.
     pub(crate) fn settings(&self, zone: TimeZone) -> Result<DrainSettings, ServeError> {
         let zone = match &self.time_zone {
             Some(name) => TimeZone::get(name).map_err(|_| {
@@ -214,7 +214,7 @@ impl DrainArgs {
     }
 }
 
-/// How processes of one cluster find each other.
+/// The other processes of the cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {

@@ -1,8 +1,8 @@
 //! The first organisation and its first key.
 //!
-//! The key of a service with its own data folder is kept in that folder, which holds every other secret of the service
-//! too. Each start finds it there and can tell the caller's client profile again: a start that fails later, a lost
-//! profile or another port does not lock anybody out.
+//! A service with its own data folder keeps the first key there, beside its other secrets. Each start finds it and
+//! can write it into the caller's client profile again. So a start that fails later, a lost profile or another port
+//! locks nobody out.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,29 +18,30 @@ use crate::profile::{ProfileError, ProfileFile};
 /// The file of the first key in a data folder.
 const KEY_FILE: &str = "client.key";
 
-/// The key that clients may use.
+/// The key for clients.
 #[derive(Debug)]
 pub(crate) enum FirstKey {
-    /// This one, which the data folder keeps in this file.
+    /// A key that the data folder keeps in a file.
     Kept {
         /// The key.
         key: String,
         /// Its file.
         file: PathBuf,
     },
-    /// It was given with --bootstrap-key.
+    /// The key of --bootstrap-key.
     Given,
-    /// There are keys already, and the data folder has none of them.
+    /// The database has keys, but the data folder has none of them.
     Elsewhere,
 }
 
-/// The row of the key of `--bootstrap-key`. Asked before anything is started: a key that cannot be is refused at once.
+/// Returns the row for the key of `--bootstrap-key`. Checked before anything starts, so that a bad key is refused at
+/// once.
 pub(crate) fn given(key: Option<&str>) -> Result<Option<NewKey>, ServeError> {
     let refused = |error| ServeError::Usage(format!("--bootstrap-key: {error}"));
     key.map(auth::bootstrap_key).transpose().map_err(refused)
 }
 
-/// Makes sure that the first organisation and the given key are there.
+/// Makes sure that the first organisation and the given key exist.
 pub(crate) async fn give_key(
     store: &Store,
     clock: &dyn Clock,
@@ -51,7 +52,7 @@ pub(crate) async fn give_key(
     Ok(store.create_key(OrgId::FIRST, given, now).await?)
 }
 
-/// Makes sure that the first organisation and a key for it are there; the data folder keeps a key that is made.
+/// Makes sure that the first organisation and a key for it exist. The data folder keeps a new key.
 pub(crate) async fn first_key(
     store: &Store,
     clock: &dyn Clock,
@@ -74,7 +75,7 @@ pub(crate) async fn first_key(
             Err(error) => Err(error.into()),
         };
     }
-    // On disk before it is in the database: a start that dies in between makes the same key valid.
+    // Written to disk before the database: a start that dies in between makes the same key valid later.
     let (key, row) = match kept {
         Some(key) => {
             let row = auth::bootstrap_key(&key).map_err(|error| {
@@ -119,11 +120,11 @@ fn unkept(file: &Path, action: &str, error: &io::Error) -> ServeError {
     ServeError::stopped(&format!("cannot {action} the API key in {}", file.display()), error)
 }
 
-/// Where clients find the key, for the greeting.
+/// The place where clients find the key, for the greeting.
 pub(crate) struct KeyPlace {
     /// One line for people.
     pub(crate) told: String,
-    /// Whether commands of this caller have the key without being told.
+    /// Whether the caller's commands have the key already.
     pub(crate) is_in_profile: bool,
 }
 

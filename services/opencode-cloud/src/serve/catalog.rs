@@ -1,4 +1,4 @@
-//! The catalog of models of a process: shipped with it, or fetched from time to time by one process for all.
+//! The catalog of models of a process: the shipped one, or one that a single process fetches for all.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,19 +23,19 @@ use super::period::{Period, period};
 
 const REFRESH: TaskKind = TaskKind::new("catalog", OnError::Log, OnCancel::Abort);
 
-/// How long the start waits for the first look: what is not there by then comes later.
+/// How long the start waits for the first catalog. A later one is used once it is there.
 const FIRST: Duration = Duration::from_secs(5);
-/// For a whole fetch.
+/// The time limit of a whole fetch.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Redirects that a fetch follows.
+/// The most redirects that a fetch follows.
 const REDIRECTS: usize = 3;
-/// The longest time until a process has what another has fetched, half as much again at most.
+/// The time between two looks at what other processes have fetched, plus up to half as much again.
 const LOOK: Duration = Duration::from_secs(60);
-/// As long as no catalog is fresh: who fetches has it soon.
+/// The time between two looks while no catalog is fresh, because another process will have one soon.
 const STALE_LOOK: Duration = Duration::from_millis(250);
-/// From one attempt to fetch to the next, of all processes together; shorter where `--catalog-refresh` is.
+/// The shortest time between two attempts of all processes together to fetch, unless `--catalog-refresh` is shorter.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Where the catalog of models comes from.
+/// The source of the catalog of models.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Catalog of models")]
 pub struct CatalogArgs {
@@ -55,10 +55,10 @@ pub struct CatalogArgs {
 }
 
 impl CatalogArgs {
-    /// Where it is fetched from, if it is.
+    /// Returns the URL and the period of fetches, if there are any.
     ///
     /// # Errors
-    /// The URL is none.
+    /// When the URL is not valid.
     pub(crate) fn refresh(&self) -> Result<Option<Refresh>, ServeError> {
         let given = self.catalog_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
         let Some(given) = given else { return Ok(None) };
@@ -74,17 +74,18 @@ impl CatalogArgs {
         Ok(every.map(|every| Refresh { url, every, timeout: TIMEOUT }))
     }
 
-    /// The same settings for another process.
+    /// Returns the same settings as flags for another process.
     pub(crate) fn words(&self) -> Vec<String> {
         let url = self.catalog_url.iter().map(|url| format!("--catalog-url={url}"));
         let every = self.catalog_refresh.word();
         url.chain([format!("--catalog-refresh={every}")]).collect()
     }
 
-    /// The catalog as it is known now, and fresh from here on, in `role`'s group. The start waits a little for a fetch.
+    /// Returns the current catalog, and keeps it fresh with a task in `role`'s group. Waits a little for the first
+    /// fetch.
     ///
     /// # Errors
-    /// The URL is none.
+    /// When the URL is not valid.
     pub(crate) async fn feed(
         &self,
         egress: &Egress,
@@ -111,7 +112,7 @@ impl CatalogArgs {
     }
 }
 
-/// Keeps a process's catalog fresh, together with all others that have its database.
+/// The task that keeps a process's catalog fresh, together with the other processes of the database.
 struct Keeper {
     feed: Arc<Feed>,
     store: Store,
@@ -120,14 +121,14 @@ struct Keeper {
     from: Refresh,
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// A catalog that is fresh.
+    /// The catalog is fresh.
     Fresh,
-    /// It is time, and this process could not fetch one.
+    /// The catalog is stale, and this process failed to fetch one.
     Failed,
-    /// It is time, and another process is fetching, or has failed not long ago; or there is no database.
+    /// The catalog is stale, and another process is fetching or has just failed; or there is no database.
     Waiting,
 }
 
@@ -143,7 +144,7 @@ impl Keeper {
         Self { feed, store, clock, transport, from }
     }
 
-    /// Until there is a fresh catalog, or no hope of one.
+    /// Looks until there is a fresh catalog, or no prospect of one.
     async fn first(&self) {
         while self.look().await == Look::Waiting {
             tokio::time::sleep(STALE_LOOK).await;
@@ -159,7 +160,7 @@ impl Keeper {
         }
     }
 
-    /// Takes what another process has seen, and fetches where nobody has for too long.
+    /// Takes over what another process has fetched, and fetches if nobody has for too long.
     async fn look(&self) -> Look {
         let source = self.from.url.as_str();
         let known = self.feed.current().version.clone();
@@ -167,7 +168,7 @@ impl Keeper {
             Ok(Some(last)) => self.take(last).await,
             Ok(None) => {}
             Err(error) => {
-                // Others tell of a database that is away.
+                // Other parts report that the database is away.
                 debug!(%error, "the last catalog cannot be read");
                 return Look::Waiting;
             }
@@ -199,7 +200,7 @@ impl Keeper {
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = unpacked {
-            // The next fetch puts another in its place.
+            // The next fetch replaces it.
             debug!(version = last.version, error, "a catalog that was kept cannot be read");
         }
     }
@@ -218,7 +219,7 @@ impl Keeper {
             }
             Err(error) => error,
         };
-        // One line for each time that it begins to fail: all goes on with what there is.
+        // Log one line when fetching begins to fail. Everything continues with the old catalog.
         if before.failure.is_none() {
             let catalog = self.feed.current();
             let seen = match before.seen_ms {
@@ -247,7 +248,7 @@ impl Keeper {
     }
 }
 
-/// What the environment of this process has for providers, by name: keys, accounts, regions. Ours are nobody's.
+/// Returns the process's variables for providers: keys, accounts, regions. Our own variables are not among them.
 pub(crate) fn environment(args: &ModelArgs) -> BTreeMap<String, Secret> {
     environment_of(std::env::vars_os(), args.openai_api_key.as_deref())
 }

@@ -1,4 +1,4 @@
-//! Processes that share a database and a catalog, and a server that counts who asks.
+//! Processes that share a database and a catalog, and a server that counts requests.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use store::StoreOptions;
 
 use super::*;
 
-/// A server of catalogs: of no model, it is away.
+/// A server of catalogs. With no models it is away.
 #[derive(Default)]
 struct Server {
     models: AtomicUsize,
@@ -86,7 +86,8 @@ async fn one_process_fetches_for_all_and_for_the_next_start() {
     futures::future::join_all(all.iter().map(Keeper::first)).await;
     assert_eq!(world.asked(), 1);
     assert!(all.iter().all(|process| process.feed.current().models() == 3));
-    // Nobody asks while it is fresh; then one does, and what is the same is only seen again.
+    // Nobody asks while the catalog is fresh. Then one process asks, and an unchanged catalog only counts as seen
+    // again.
     world.pass(3_599);
     for process in &all {
         assert_eq!(process.look().await, Look::Fresh);
@@ -101,7 +102,7 @@ async fn one_process_fetches_for_all_and_for_the_next_start() {
     let next = world.process(URL);
     assert_eq!(next.look().await, Look::Fresh);
     assert_eq!((next.feed.current().models(), world.asked()), (3, 2));
-    // What was seen elsewhere is no answer.
+    // A catalog from another URL does not count.
     assert_eq!(world.process("http://d.example/api.json").look().await, Look::Fresh);
     assert_eq!(world.asked(), 3);
 }
@@ -122,7 +123,7 @@ async fn a_server_that_is_away_is_asked_seldom_and_the_last_good_one_stays() {
     assert_eq!(other.look().await, Look::Fresh);
     assert_eq!(one.look().await, Look::Fresh);
     assert_eq!((world.asked(), one.feed.freshness().failure), (2, None));
-    // Away again, after an hour: what there was stays, and is in the database for who starts now.
+    // The server is away again after an hour: the old catalog stays, and a new process finds it in the database.
     world.pass(3_600);
     world.server.models.store(0, Ordering::SeqCst);
     let late = world.process(URL);

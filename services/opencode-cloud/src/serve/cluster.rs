@@ -33,17 +33,17 @@ use super::model::{check_named, is_simulated};
 use super::secrets::{self, SecretsArgs};
 use crate::output::Screen;
 
-/// Less than this and Postgres would fail in the middle of things.
+/// The free disk space, in bytes, below which Postgres would soon fail.
 const MIN_FREE_BYTES: u64 = 512 * 1024 * 1024;
-/// How long a process may take to answer at first.
+/// How long a process may take until it first answers.
 const START: Duration = Duration::from_secs(30);
 /// How long a process may take to stop.
 const STOP: Duration = Duration::from_secs(25);
 /// A process that exits is restarted after this.
 const RESTART: Duration = Duration::from_secs(1);
-/// Where the secret of placement is kept, in the data folder.
+/// The file of placement's secret in the data folder.
 const SECRET_FILE: &str = "cluster.secret";
-/// How often the processes are looked at.
+/// How often the processes are checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Arguments of `dev-cluster`.
@@ -67,19 +67,19 @@ pub struct ClusterCommand {
         env = "OPENCODE_CLOUD_WORKSPACE_DISK"
     )]
     pub workspace_disk: Disk,
-    /// Which model answers.
+    /// The model that answers.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Which models there are beside.
+    /// The other models.
     #[command(flatten)]
     pub catalog: CatalogArgs,
     /// Another API key, of at least 20 characters [default: one is made at the first start, for the client profile]
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
-    /// What credentials are sealed under.
+    /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
-    /// Where requests may go.
+    /// The addresses that requests may go to.
     #[command(flatten)]
     pub egress: EgressArgs,
     /// Placement members
@@ -111,23 +111,24 @@ struct Process {
     role: &'static str,
     url: String,
     args: Vec<String>,
-    /// Settings that others must not see in a list of processes.
+    /// Settings that a list of processes must not show to other users.
     variables: Vec<(&'static str, String)>,
     child: Option<GuardedChild>,
     pid: u32,
     ended: Option<std::time::Instant>,
 }
 
-/// Runs a cluster until SIGINT or SIGTERM; answers the exit code.
+/// Runs a cluster until SIGINT or SIGTERM, and returns the exit code.
 ///
 /// # Errors
+/// [`ServeError`], on one line with its fix.
 /// [`ServeError`], on one line with its fix.
 pub async fn execute(
     args: ClusterCommand,
     stop: CancellationToken,
     screen: &mut Screen,
 ) -> Result<u8, ServeError> {
-    // A key or a model that cannot be is refused before anything is started.
+    // A bad key or an unknown model is refused before anything starts.
     bootstrap::given(args.bootstrap_key.as_deref())?;
     if args.catalog.catalog_url.is_none() {
         check_named(&args.model, &catalog::shipped())?;
@@ -136,7 +137,7 @@ pub async fn execute(
     let data = DataDir::open(&folder)?;
     ensure_free_space(data.path(), MIN_FREE_BYTES)?;
     let manifest = data.path().join("cluster.json");
-    // What an earlier run wrote says nothing about this one.
+    // The manifest of an earlier run is stale.
     let _absent = std::fs::remove_file(&manifest);
     say(screen, "starting Postgres and NATS");
     let postgres = Postgres::start(&data, &PostgresOptions::default()).await?;
@@ -171,11 +172,11 @@ impl Cluster {
         store::provision(&connection.superuser_url(boot::DATABASE), &passwords).await?;
         let migrate = store::role_url(&connection.url(), "oc_migrate", Some(&passwords.migrate))?;
         store::migrate(&migrate).await?;
-        // The processes of this cluster are all of this build.
+        // All processes of this cluster have this build.
         Store::raise_feature_level(&migrate).await?;
         let database = store::role_url(&connection.url(), "oc_app", Some(&passwords.serve))?;
         let key = self.first_key(args, &database).await?;
-        // One simulated model for all workers, since they must resolve to the same one.
+        // All workers share one simulated model, because they must resolve to the same one.
         let simulated =
             if is_simulated(&args.model) {
                 let options = simulated_model::Options {
@@ -235,7 +236,7 @@ impl Cluster {
         key
     }
 
-    /// What every role is given.
+    /// Returns the arguments that every role gets.
     fn common_args(
         &self,
         args: &ClusterCommand,
@@ -274,7 +275,7 @@ impl Cluster {
             ("OPENCODE_CLOUD_DATABASE_URL", database.to_owned()),
             ("OPENCODE_CLOUD_CLUSTER_SECRET", secret.clone()),
         ];
-        // Sessions run in any directory of this machine anyway: whoever reaches the cluster is who runs it.
+        // Sessions run in any directory of this machine anyway, so everybody who reaches the cluster also runs it.
         let egress = EgressArgs { egress_private: true, ..args.egress.clone() };
         let mut providers =
             vec![("OPENCODE_CLOUD_SECRETS_KEY", keys.trim_end().replace('\n', ","))];
@@ -288,15 +289,15 @@ impl Cluster {
         Ok(Roles { members, cluster, model, variables, providers, secret })
     }
 
-    /// Starts the members and founds their group at the first start of the data folder.
+    /// Starts the members, and founds their group at the first start of the data folder.
     async fn placements(
         &mut self,
         args: &ClusterCommand,
         roles: &Roles,
         migrate: &str,
     ) -> Result<(), ServeError> {
-        // A group knows its members by URL, and ports are new with every start: so is the group. Its
-        // generation is raised, so that tokens of an earlier group are outranked.
+        // A group knows its members by URL. Ports change with every start, so the group is new too. A raised
+        // generation makes its tokens outrank those of earlier groups.
         let generation = Store::raise_generation(migrate).await?;
         for member in &roles.members {
             let folder =
@@ -420,7 +421,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Restarts each process that exits and keeps cluster.json true, until the cluster is to stop.
+    /// Restarts processes that exit, and keeps cluster.json correct, until the cluster must stop.
     async fn watch(
         &mut self,
         args: &ClusterCommand,
@@ -456,7 +457,7 @@ impl Cluster {
         }
     }
 
-    /// Writes cluster.json whole: readers see the old one or the new one.
+    /// Replaces cluster.json in one step, so that readers see the old or the new one.
     fn write_manifest(&self) -> Result<(), ServeError> {
         let connection = self.postgres.connection();
         let mut rows: Vec<_> = self
@@ -502,16 +503,16 @@ impl Cluster {
     }
 }
 
-/// What the roles' command lines have in common.
+/// The common part of the roles' command lines.
 struct Roles {
     members: Vec<Member>,
     cluster: Vec<String>,
     model: Vec<String>,
-    /// For all, in their environment.
+    /// For all roles, in their environment.
     variables: Vec<(&'static str, String)>,
-    /// For gateways and workers too.
+    /// For gateways and workers only.
     providers: Vec<(&'static str, String)>,
-    /// What placement asks for.
+    /// The secret of placement.
     secret: String,
 }
 
@@ -521,7 +522,7 @@ impl Roles {
     }
 }
 
-/// With how a role reaches NATS: each may do no more there than it needs.
+/// Adds the URL for NATS. Each role's login may only do what that role needs.
 fn with_nats(
     mut variables: Vec<(&'static str, String)>,
     url: String,
@@ -530,7 +531,8 @@ fn with_nats(
     variables
 }
 
-/// What the cluster's placement asks for, also of `opencode-cloud placement`: made at the first start.
+/// Returns the secret of the cluster's placement, which `opencode-cloud placement` needs too. The first start makes
+/// it.
 fn own_secret(data: &DataDir) -> Result<String, ServeError> {
     let path = data.path().join(SECRET_FILE);
     match std::fs::read_to_string(&path) {
@@ -548,7 +550,7 @@ fn own_secret(data: &DataDir) -> Result<String, ServeError> {
     Ok(secret)
 }
 
-/// Writes a file whole, for nobody but this user: readers see the old one or the new one.
+/// Replaces a file in one step. Only this user can read it.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let _stale = std::fs::remove_file(&new);
@@ -576,7 +578,7 @@ impl Process {
         Ok(())
     }
 
-    /// Notes an end that nobody asked for, and returns how it ended. Once for each.
+    /// Notes that the process has exited by itself, and returns its status, once.
     async fn has_ended(&mut self) -> Option<std::io::Result<ExitStatus>> {
         let child = self.child.as_mut()?;
         let status = tokio::time::timeout(Duration::ZERO, child.wait()).await.ok()?;
@@ -586,7 +588,7 @@ impl Process {
     }
 }
 
-/// How a process ended, for people.
+/// Describes the end of a process for people.
 fn ended(status: &std::io::Result<ExitStatus>) -> String {
     match status {
         Ok(status) => match (status.code(), status.signal()) {
@@ -633,6 +635,6 @@ async fn answers(url: &str) -> Result<(), ServeError> {
 }
 
 fn say(screen: &mut Screen, text: &str) {
-    // Nowhere is left to tell of a standard error that cannot be written.
+    // If standard error cannot be written, there is nowhere left to say so.
     let _unwritable = screen.err.line(&format!("opencode-cloud: {text}"));
 }

@@ -1,4 +1,4 @@
-//! `credentials`: what is sealed under which secrets key, and what is done when one is changed or lost.
+//! `credentials`: moves sealed credentials to a new secrets key, and repairs the loss of one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::output::Screen;
 /// Arguments of `credentials`.
 #[derive(Debug, Clone, Args)]
 pub struct CredentialsCommand {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What can be done.
+/// The subcommands of `credentials`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum What {
     /// Wrap every organisation's data key by the first of the secrets keys, so that the others are not needed any
@@ -66,12 +66,12 @@ pub struct ResetKeyArgs {
         required_unless_present = "data_dir"
     )]
     pub database_url: Option<String>,
-    /// The keys that there are.
+    /// The known keys.
     #[command(flatten)]
     pub secrets: SecretsArgs,
 }
 
-/// Does it; 1 when something is left to do.
+/// Runs the subcommand, and returns 1 if something is left to do.
 ///
 /// # Errors
 /// [`ServeError`] when there is no key, or the database refuses.
@@ -103,7 +103,7 @@ fn given(secrets: &SecretsArgs, which: &str) -> Result<MasterKeys, ServeError> {
     secrets.keys()?.ok_or_else(missing)
 }
 
-/// Does `work` with the credentials of a database of this build's schema.
+/// Runs `work` with the credentials of a database of this build's schema.
 async fn on_database(
     options: StoreOptions,
     keys: MasterKeys,
@@ -112,7 +112,7 @@ async fn on_database(
     let sched = store::role_url(&options.url, "oc_sched", options.password.as_deref())?;
     check_schema(store::schema_version(&sched).await?)?;
     let store = Store::connect(&options)?;
-    // Nobody is asked for tokens here.
+    // No provider is asked for tokens here.
     let clock = Arc::new(SystemClock::new());
     let egress = EgressArgs::default().egress()?;
     let credentials = secrets::credentials(store.clone(), Some(keys), egress, None, clock);
@@ -129,7 +129,7 @@ async fn rewrap(credentials: &Credentials, screen: &mut Screen) -> Result<u8, Se
     Ok(u8::from(!rewrapped.is_complete()))
 }
 
-/// The same as [`reset`], in the Postgres of a data folder.
+/// Runs [`reset`] on the Postgres of a data folder.
 async fn reset_in(
     folder: &Path,
     args: &ResetKeyArgs,
@@ -149,7 +149,8 @@ async fn reset_in(
     done
 }
 
-/// Tells what of an organisation's secrets opens; makes a new data key where the newest does not, if that was said.
+/// Reports which secrets of an organisation can be opened. With `--yes`, makes a new data key if the newest cannot be
+/// opened.
 async fn reset(
     credentials: &Credentials,
     args: &ResetKeyArgs,

@@ -1,4 +1,4 @@
-//! Flags of the way out: which addresses organisations may reach, through which proxy, by whose certificates.
+//! Flags for outgoing requests: the addresses that organisations may reach, the proxy, and the trusted certificates.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use reqwest::Url;
 
 use super::ServeError;
 
-/// Where requests may go, and how.
+/// The addresses that requests may go to, and the way there.
 #[derive(Clone, Default, Args)]
 pub struct EgressArgs {
     /// Hosts inside that organisations may send requests to, as for a model server of your own: NAME, *.NAME or ADDRESS,
@@ -40,10 +40,10 @@ impl fmt::Debug for EgressArgs {
 }
 
 impl EgressArgs {
-    /// The way out. Connects to nothing.
+    /// Returns the way out. Does not connect.
     ///
     /// # Errors
-    /// The file or the proxy cannot be used.
+    /// When the file or the proxy cannot be used.
     pub(crate) fn egress(&self) -> Result<Egress, ServeError> {
         let ca_bundle = match &self.egress_ca {
             Some(path) => Some(std::fs::read(path).map_err(|error| {
@@ -70,7 +70,7 @@ impl EgressArgs {
         })
     }
 
-    /// The same settings for another process, as variables of its environment.
+    /// Returns the same settings as environment variables for another process.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         let allowed: Vec<String> = self.egress_allow.iter().map(ToString::to_string).collect();
@@ -102,7 +102,7 @@ mod tests {
         Probe::try_parse_from([&["probe"], words].concat()).expect("flags").egress
     }
 
-    // Finding security 9: what organisations may reach is chosen by flag, never by the address of a listener.
+    // Finding security 9: flags choose what organisations may reach, never the address of a listener.
     #[test]
     fn organisations_reach_the_internet_only_without_a_flag() {
         let rules = |words: &[&str]| args(words).egress().expect("an egress").rules().clone();

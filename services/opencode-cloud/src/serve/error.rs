@@ -1,16 +1,16 @@
 use boot::BootError;
 use store::StoreError;
 
-/// Why a server did not start or had to stop. Printed as one line, with what to do.
+/// The reason why a server did not start or had to stop. Printed as one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The machine is not as needed.
+    /// The machine lacks something.
     #[error(transparent)]
     Boot(#[from] BootError),
-    /// The database is not as needed.
+    /// The database failed or has another schema.
     #[error("{}", database(.0))]
     Store(#[from] StoreError),
-    /// A flag cannot be followed.
+    /// A wrong flag.
     #[error("{0}")]
     Usage(String),
     /// A part of the service stopped by itself.
@@ -33,7 +33,7 @@ fn database(error: &StoreError) -> String {
 }
 
 impl ServeError {
-    /// The exit code: 2 for a wrong use, 1 for a failure.
+    /// Returns the exit code: 2 for wrong usage, 1 for a failure.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -42,7 +42,7 @@ impl ServeError {
         }
     }
 
-    /// With the causes of an error that is not ours.
+    /// Returns the error for a foreign error, with its causes.
     pub(crate) fn stopped(doing: &str, error: &dyn std::error::Error) -> Self {
         let mut text = format!("{doing}: {error}");
         let mut cause = error.source();

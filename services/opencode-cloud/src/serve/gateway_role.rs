@@ -1,4 +1,4 @@
-//! A gateway, from parts that `up` and `opencode-cloud gateway` both have.
+//! A gateway, assembled for both `up` and `opencode-cloud gateway`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,16 +17,16 @@ use tokio::net::TcpListener;
 
 use super::ServeError;
 
-/// How long a revert is waited for. Below what proxies usually allow a silent request.
+/// How long a request waits for its Revert: less than proxies usually allow a silent request.
 const HOLD: Duration = Duration::from_secs(30);
 
-/// What a gateway is assembled from.
+/// The parts of a gateway.
 pub(crate) struct GatewaySetup {
     pub(crate) listener: TcpListener,
     pub(crate) store: Store,
     pub(crate) signals: Arc<dyn Signals>,
     pub(crate) placement: Arc<dyn Placement>,
-    /// Where workers keep blobs, where this machine sees that.
+    /// The workers' blobs, if this machine can read them.
     pub(crate) blobs: Option<PathBuf>,
     pub(crate) credentials: Credentials,
     pub(crate) models: ModelList,
@@ -36,7 +36,7 @@ pub(crate) struct GatewaySetup {
     pub(crate) default_model: ModelRef,
 }
 
-/// Starts serving in the role's group.
+/// Starts to serve in the role's group.
 pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, ServeError> {
     let blobs = setup.blobs.as_deref().map(blobs::Blobs::in_folder).transpose();
     let blobs = blobs.map_err(|error| ServeError::stopped("blobs cannot be read", &error))?;
@@ -65,7 +65,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
         .map_err(|error| ServeError::stopped("the gateway cannot start", &error))
 }
 
-/// Local paths are for a service that only this machine reaches.
+/// Refuses local paths unless only this machine can reach the service.
 pub(crate) fn check_local_paths(allowed: bool, address: SocketAddr) -> Result<(), ServeError> {
     if allowed && !address.ip().is_loopback() {
         return Err(ServeError::Usage(format!(

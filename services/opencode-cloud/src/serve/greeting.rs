@@ -9,7 +9,7 @@ use super::model::ModelKind;
 use super::up::Hints;
 use crate::output::Screen;
 
-/// What the greeting tells.
+/// The facts in the greeting.
 pub(crate) struct Greeting<'g> {
     pub(crate) url: String,
     pub(crate) data: &'g Path,
@@ -17,15 +17,15 @@ pub(crate) struct Greeting<'g> {
     pub(crate) hints: Hints,
     pub(crate) model: &'g ModelKind,
     pub(crate) name: &'g str,
-    /// The variables of which the model's provider wants one, where it has no key at all.
+    /// The variables of which the model's provider needs one, if it has no key.
     pub(crate) missing_key: Option<Vec<String>>,
 }
 
 impl Greeting<'_> {
-    /// Prints it, and writes the key into the caller's client profile.
+    /// Prints the greeting.
     ///
     /// # Errors
-    /// Nothing can be printed.
+    /// When nothing can be printed.
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), ServeError> {
         let program = program();
         for line in self.lines(&program) {
@@ -84,7 +84,8 @@ fn model(kind: &ModelKind, name: &str) -> String {
     }
 }
 
-/// A word for a shell that runs this executable from any directory: its name where the PATH leads to it, else its path.
+/// Returns a word with which a shell runs this executable from any directory: its name if PATH leads to it, otherwise
+/// its path.
 pub(crate) fn program() -> String {
     let Ok(this) = std::env::current_exe() else { return "opencode-cloud".to_owned() };
     program_for(&this, std::env::var_os("PATH").as_deref())
@@ -100,7 +101,7 @@ fn program_for(this: &Path, path: Option<&OsStr>) -> String {
     quoted(&word)
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%=:,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -142,7 +143,7 @@ mod tests {
         assert!(!told.contains("Warning") && !told.contains("--key"), "{told}");
     }
 
-    // Finding trial 14: a model without its provider's key started without a word.
+    // Finding trial 14: a model without its provider's key started without a warning.
     #[test]
     fn a_model_without_a_key_is_warned_of() {
         let told = lines(&FirstKey::Given, Some(vec!["ANTHROPIC_API_KEY".into()]));

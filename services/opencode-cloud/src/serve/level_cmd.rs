@@ -1,4 +1,4 @@
-//! `feature-level`: what the cluster writes, and the end of an upgrade.
+//! `feature-level`: the level of what a cluster writes, raised at the end of an upgrade.
 
 use clap::Args;
 use store::{FEATURES, Store};
@@ -18,15 +18,15 @@ pub struct LevelArgs {
     pub raise: bool,
 }
 
-/// Shows the level, raised if that is asked for.
+/// Shows the level, and raises it first if asked to.
 ///
 /// # Errors
-/// [`ServeError`] when the database refuses, or is not one of this build.
+/// [`ServeError`] when the database refuses, or has another build's schema.
 pub async fn execute(args: LevelArgs, screen: &mut Screen) -> Result<u8, ServeError> {
     let url = &args.database_url;
     let before = Store::read_cluster(url).await?.feature_level;
     let level = if args.raise {
-        // What is written at this level needs the tables that go with it.
+        // The new level needs this build's tables.
         check_schema(store::schema_version(url).await?)?;
         check_level(before)?;
         Store::raise_feature_level(url).await?

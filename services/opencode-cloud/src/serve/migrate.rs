@@ -1,4 +1,4 @@
-//! `migrate`: roles and schema of a Postgres that is not ours.
+//! `migrate`: roles and schema of a cluster's Postgres.
 
 use clap::Args;
 use store::RolePasswords;
@@ -52,8 +52,8 @@ pub async fn execute(args: MigrateArgs, screen: &mut Screen) -> Result<u8, Serve
     Ok(0)
 }
 
-/// Whoever has a service's password must not be the superuser, nor the owner of the tables, by it: the roles keep
-/// organisations apart.
+/// Chooses the roles' passwords. A service's password must not also be the superuser's or the table owner's, because
+/// the roles keep organisations apart.
 fn passwords(
     migrate: Option<String>,
     serve: Option<String>,
@@ -90,7 +90,7 @@ fn passwords(
 mod tests {
     use super::*;
 
-    // Finding security 7: the service's roles had the superuser's password unless somebody thought of it.
+    // Finding security 7: the service's roles had the superuser's password unless somebody changed it.
     #[test]
     fn roles_have_passwords_of_their_own() {
         let asked = |migrate: Option<&str>, serve: Option<&str>, own: Option<&str>| {

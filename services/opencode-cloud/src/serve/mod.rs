@@ -5,7 +5,7 @@
 //! dev-cluster ─▶ Postgres, NATS ─▶ 3 × placement, 2 × gateway, 3 × worker: the same roles as processes
 //! ```
 //!
-//! Invariant: a role is assembled by the same code in both. Only this module reads flags for servers.
+//! Invariant: both assemble a role with the same code. Only this module reads flags of servers.
 
 pub mod args;
 mod bootstrap;

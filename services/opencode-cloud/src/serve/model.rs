@@ -1,4 +1,4 @@
-//! Which model answers, from flags: a server that is named, a model of the catalog, or the simulated model.
+//! The model that answers, chosen by flags: a named server's, one of the catalog, or the simulated model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -21,19 +21,19 @@ use super::args::ModelArgs;
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 const OPENAI_MODEL: &str = "gpt-5-mini";
 
-/// The models of this process, and what people are told of them.
+/// The models of this process.
 pub(crate) struct Models {
-    /// Calls the catalog's providers, and those of organisations.
+    /// Calls providers of the catalog and of organisations.
     pub(crate) client: Client,
     pub(crate) configured: ConfiguredModels,
     pub(crate) kind: ModelKind,
-    /// Runs in this process when nothing else was given.
+    /// The simulated model, which runs in this process if no other was chosen.
     pub(crate) simulated: Option<Running>,
-    /// The name of the server's model, where it was not given and the server has not answered yet.
+    /// The pending name of the server's model, if no flag gives it and the server has not answered yet.
     pub(crate) pending: Option<PendingName>,
 }
 
-/// The name of a model that its server has yet to say.
+/// The name of a model that its server has not told yet.
 pub(crate) struct PendingName {
     client: Client,
     endpoint: Endpoint,
@@ -45,7 +45,7 @@ const NAMING: TaskKind = TaskKind::new("model name", OnError::Log, OnCancel::Abo
 const LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
 impl PendingName {
-    /// Asks the server until it has answered, in `role`'s group.
+    /// Asks the server until it answers, with a task in `role`'s group.
     pub(crate) fn resolve(self, role: &TaskGroup) {
         role.spawn(NAMING, async move {
             let mut pause = LOOK.0;
@@ -62,27 +62,27 @@ impl PendingName {
     }
 }
 
-/// Whose model it is.
+/// The origin of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ModelKind {
-    /// A server that was named.
+    /// A named server.
     Url(String),
-    /// One of the catalog; its provider's name.
+    /// The catalog; the provider's name.
     Catalog(String),
-    /// Ours, which is no model.
+    /// The simulated model.
     Simulated,
 }
 
-/// How people name the simulated model.
+/// The simulated model's name for people.
 const SIMULATED: &str = "simulated/simulated";
 
-/// Finds the model. Without any it starts the simulated one, in this process.
+/// Finds the model. If no flag chooses one, starts the simulated model in this process.
 pub(crate) async fn models(
     args: &ModelArgs,
     catalog: &Catalog,
     egress: &Egress,
 ) -> Result<Models, ServeError> {
-    // What flags name is reached wherever it is; what organisations name, as the operator allows.
+    // A server in a flag is reached wherever it is. Organisations' servers need the operator's permission.
     let own = Client::with_transport(Arc::new(egress.for_operator()), Options::default());
     let client = Client::with_transport(Arc::new(egress.for_organisations()), Options::default());
     let mut models = find(args, catalog, &own, client).await?;
@@ -92,7 +92,7 @@ pub(crate) async fn models(
     Ok(models)
 }
 
-/// Whether nothing else is to answer.
+/// Returns whether the simulated model answers.
 pub(crate) fn is_simulated(args: &ModelArgs) -> bool {
     let is_named = args.model.as_deref().is_some_and(|named| !is_ours(named));
     !is_named && args.model_url.is_none() && openai_key(args).is_none()
@@ -106,10 +106,10 @@ fn openai_key(args: &ModelArgs) -> Option<&str> {
     args.openai_api_key.as_deref().filter(|key| !key.trim().is_empty())
 }
 
-/// A model that is named must be one that can be called: the simulated model never answers in the place of another.
+/// Checks that a named model can be called: the simulated model never answers for another.
 ///
 /// # Errors
-/// The flags name a model, and nobody who has it.
+/// When no configured provider has the named model.
 pub(crate) fn check_named(args: &ModelArgs, catalog: &Catalog) -> Result<(), ServeError> {
     let Some(named) = args.model.as_deref() else { return Ok(()) };
     if args.model_url.is_some() || is_ours(named) || of_catalog(args, catalog).is_some() {
@@ -117,7 +117,7 @@ pub(crate) fn check_named(args: &ModelArgs, catalog: &Catalog) -> Result<(), Ser
     }
     let wrong = |why: &str| Err(ServeError::Usage(format!("--model {named}: {why}")));
     match named.split_once('/') {
-        // One that the catalog does not know, such as a tuned one.
+        // A model that the catalog does not have, such as a fine-tuned one.
         Some(("openai", _)) | None if openai_key(args).is_some() => Ok(()),
         Some((provider, model)) => {
             match catalog::resolve(catalog, &Overrides::default(), (provider, model, None)) {
@@ -134,7 +134,7 @@ pub(crate) fn check_named(args: &ModelArgs, catalog: &Catalog) -> Result<(), Ser
     }
 }
 
-/// The model of the catalog that the flags name: `--model provider/model`, or any of OpenAI's with its key.
+/// Returns the catalog's model that the flags choose: `--model provider/model`, or OpenAI's default with its key.
 fn of_catalog(args: &ModelArgs, catalog: &Catalog) -> Option<ModelRef> {
     let none = Overrides::default();
     let known = |provider: &str, model: &str| {
@@ -151,11 +151,11 @@ fn of_catalog(args: &ModelArgs, catalog: &Catalog) -> Option<ModelRef> {
     of_provider.or_else(of_openai)
 }
 
-/// The variables of which the default model's provider wants one, where neither the environment nor the first
-/// organisation has a key for it. `None`: it can be called, or nothing is known against it.
+/// Returns the variables of which the default model's provider needs one, if neither the environment nor the first
+/// organisation has a key for it. `None` if it can be called, or nothing is known to be missing.
 ///
 /// # Errors
-/// The database does not answer.
+/// When the database does not answer.
 pub(crate) async fn missing_key(
     store: &Store,
     default: &ModelRef,
@@ -170,7 +170,7 @@ pub(crate) async fn missing_key(
     Ok((!is_set).then_some(names))
 }
 
-/// The same, of the environment alone.
+/// Like [`missing_key`], for the environment alone.
 fn unset_keys(
     default: &ModelRef,
     catalog: &Catalog,
@@ -180,7 +180,7 @@ fn unset_keys(
     let asked = (default.provider.as_str(), default.model.as_str(), None);
     let found = catalog::resolve(catalog, &none, asked).ok()?;
     let has = |name: &str| env.contains(name).then(|| "set".to_owned());
-    // A server of this machine or its network may want no key.
+    // A server on this machine or network may need no key.
     let access = Access { base_url: None, env: &has, auth: &Auth::None };
     let is_near = found
         .route(&access)
@@ -221,7 +221,7 @@ async fn find(
         let setup = ProviderSetup::new(args.model_protocol, endpoint.clone());
         let mut models = single(client, &args.model_provider, model, setup, kind, None);
         if args.model.is_none() {
-            // The name stays good in all processes: a gateway that knew no other may have given it to clients.
+            // The name stays valid in all processes: a gateway that knew no better may have given it to clients.
             let name = Arc::new(OnceLock::new());
             match listed {
                 Some(listed) => {
@@ -245,13 +245,13 @@ async fn find(
     if let Some(default) = of_catalog(args, catalog) {
         let provider = catalog.provider(&default.provider);
         let name = provider.map_or(&default.provider, |provider| &provider.name).clone();
-        // Nothing is configured by hand: it is called as every other model of the catalog.
+        // Nothing is configured by hand, so it is called like any other model of the catalog.
         let configured = ConfiguredModels::new(default, BTreeMap::new());
         let kind = ModelKind::Catalog(name);
         return Ok(Models { client, configured, kind, simulated: None, pending: None });
     }
     if let Some(key) = openai_key(args) {
-        // One that the catalog does not know, such as a tuned one.
+        // A model that the catalog does not have, such as a fine-tuned one.
         let endpoint = Endpoint::new(OPENAI_URL).with_api_key(Secret::new(key));
         let model = args.model.clone().unwrap_or_else(|| OPENAI_MODEL.to_owned());
         tracing::warn!(
@@ -272,11 +272,11 @@ async fn find(
     Ok(single(client, "simulated", model, endpoint.into(), kind, Some(running)))
 }
 
-/// The name of the model of a server that has not said one.
+/// The name of a server's model while the server has not told it.
 const PLACEHOLDER: &str = "default";
 
-/// The first model that the server lists; `None` while nobody answers there. Servers that answer and list none usually
-/// have one only, and take any name.
+/// Returns the first model that the server lists; `None` while nobody answers. A server that answers with an empty
+/// list usually has one model and accepts any name.
 async fn named(client: &Client, endpoint: &Endpoint) -> Option<String> {
     match client.list_models(endpoint).await {
         Ok(models) if models.iter().any(|model| model == PLACEHOLDER) => {
@@ -306,7 +306,7 @@ fn single(
     kind: ModelKind,
     simulated: Option<Running>,
 ) -> Models {
-    // "provider/model" is how people write a choice; the provider is ours to know here.
+    // People write a choice as "provider/model", but the provider is already known here.
     let prefix = format!("{provider}/");
     let model = model.strip_prefix(&prefix).map(str::to_owned).unwrap_or(model);
     let default = ModelRef::new(provider, model);
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    // Finding cluster 7: the name of the model is asked for until the server has said it.
+    // Finding cluster 7: the server is asked for its model's name until it answers.
     #[tokio::test]
     async fn a_server_that_comes_later_is_asked_for_its_model() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,23 +1,23 @@
-//! Lengths of time on the command line.
+//! Durations on the command line.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The shortest and the longest.
+/// The shortest and the longest duration.
 const BOUNDS: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// A length of time that can be switched off.
+/// A duration that can be switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Period {
     /// Never.
     Off,
-    /// So long.
+    /// The duration.
     Of(Duration),
 }
 
 impl Period {
-    /// `None` when it is off.
+    /// Returns the duration, or `None` if it is off.
     pub(crate) fn length(self) -> Option<Duration> {
         match self {
             Self::Off => None,
@@ -25,7 +25,7 @@ impl Period {
         }
     }
 
-    /// The words that mean it.
+    /// Returns the word for the command line.
     pub(crate) fn word(self) -> String {
         match self {
             Self::Off => "off".to_owned(),
@@ -34,7 +34,7 @@ impl Period {
     }
 }
 
-/// Reads `3600`, `30m` or `off`.
+/// Parses `3600`, `30m` or `off`.
 pub(crate) fn period(text: &str) -> Result<Period, String> {
     let text = text.trim();
     if text == "off" {

@@ -1,4 +1,4 @@
-//! `placement …`: what an operator asks of the placement group.
+//! `placement …`: the operator's commands to the placement group.
 
 use clap::{Args, Subcommand};
 use placement_api::{Member, PlacementAdmin};
@@ -11,12 +11,12 @@ use crate::output::Screen;
 /// Arguments of `placement`.
 #[derive(Debug, Clone, Args)]
 pub struct PlacementCommand {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What is asked of placement.
+/// The subcommands of `placement`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum What {
     /// Run a member of the group
@@ -34,13 +34,13 @@ pub enum What {
             hide_env_values = true
         )]
         database_url: String,
-        /// How to reach the group.
+        /// The group's address.
         #[command(flatten)]
         group: GroupArgs,
     },
     /// Show leader, members, workers and leases
     Status {
-        /// How to reach the group.
+        /// The group's address.
         #[command(flatten)]
         group: GroupArgs,
     },
@@ -49,7 +49,7 @@ pub enum What {
         /// The member, as ID=URL
         #[arg(value_name = "ID=URL")]
         member: String,
-        /// How to reach the group.
+        /// The group's address.
         #[command(flatten)]
         group: GroupArgs,
     },
@@ -57,7 +57,7 @@ pub enum What {
     Remove {
         /// Its number
         id: u64,
-        /// How to reach the group.
+        /// The group's address.
         #[command(flatten)]
         group: GroupArgs,
     },
@@ -77,7 +77,7 @@ pub enum What {
     Undrain {
         /// The node's name
         node: String,
-        /// How to reach the group.
+        /// The group's address.
         #[command(flatten)]
         group: GroupArgs,
     },
@@ -85,13 +85,13 @@ pub enum What {
     Drain {
         /// The node's name
         node: String,
-        /// How to reach the group.
+        /// The group's address.
         #[command(flatten)]
         group: GroupArgs,
     },
 }
 
-/// How to reach the group.
+/// The group's address and secret.
 #[derive(Debug, Clone, Args)]
 pub struct GroupArgs {
     /// Internal URLs of the members, comma-separated
@@ -102,7 +102,7 @@ pub struct GroupArgs {
         env = "OPENCODE_CLOUD_PLACEMENT_PEERS"
     )]
     pub placement_peers: Vec<String>,
-    /// What internal listeners ask for
+    /// Secret that the internal listeners require
     #[arg(
         long,
         value_name = "SECRET",
@@ -118,7 +118,7 @@ impl GroupArgs {
     }
 }
 
-/// Reads `ID=URL`.
+/// Parses `ID=URL`.
 fn member(text: &str) -> Result<Member, ServeError> {
     let parsed = text.split_once('=').and_then(|(id, url)| Some((id.parse().ok()?, url)));
     let Some((id, url)) = parsed else {
@@ -129,7 +129,7 @@ fn member(text: &str) -> Result<Member, ServeError> {
     Ok(Member { id, url: url.to_owned(), voter: true })
 }
 
-/// Does what was asked, but for `serve`.
+/// Runs the subcommand, except `serve`.
 ///
 /// # Errors
 /// [`ServeError`] when placement or the database refuses.
@@ -150,7 +150,7 @@ pub async fn execute(what: What, screen: &mut Screen) -> Result<u8, ServeError> 
                     "the first of these members belongs to a group already; use `placement add` for others".into(),
                 ));
             }
-            // The group's first leader reads it: its tokens outrank those of every earlier group.
+            // The group's first leader reads it, so that its tokens outrank those of earlier groups.
             let generation = Store::raise_generation(&database_url).await?;
             admin.init(&members).await.map_err(failed)?;
             format!("the group is founded in generation {}", generation.0)

@@ -1,4 +1,4 @@
-//! A placement member, from parts that `up` and `opencode-cloud placement` both have.
+//! A placement member, assembled for both `up` and `opencode-cloud placement`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use tokio::net::TcpListener;
 
 use super::ServeError;
 
-/// The address of a member that nobody asks over the network. No name ends like this (RFC 2606).
+/// The URL of a member that nobody reaches over the network. No host name ends like this (RFC 2606).
 const NO_URL: &str = "http://in-process.invalid";
 
-/// What a member is assembled from.
+/// The parts of a member.
 pub(crate) struct PlacementSetup {
     pub(crate) id: u64,
     pub(crate) data_dir: PathBuf,
-    /// For the other processes of a cluster; `None`: there are none.
+    /// The listener for other processes; `None` if there are none.
     pub(crate) internal: Option<Internal>,
     pub(crate) single: bool,
     pub(crate) store: Store,
-    /// Logs in as `oc_migrate`, where the database is our own.
+    /// The login as `oc_migrate`, if the database is our own.
     pub(crate) migrate_url: Option<String>,
     pub(crate) signals: Arc<dyn Signals>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// A member's listener, and what it asks for.
+/// A member's listener, and the secret that it requires.
 pub(crate) struct Internal {
     pub(crate) listener: TcpListener,
     pub(crate) secret: String,
-    /// Where the others reach it, if that is not the listener's own address.
+    /// The URL for the other members, if it is not the listener's own address.
     pub(crate) advertise: Option<String>,
 }
 
-/// Starts a member in the role's group and serves its internal routes, if others are to reach it.
+/// Starts a member in the role's group, and serves its internal routes if it has a listener.
 pub(crate) async fn start(
     setup: PlacementSetup,
     role: &TaskGroup,
@@ -53,7 +53,7 @@ pub(crate) async fn start(
         .map_err(|error| ServeError::stopped("the placement listener has no address", &error))?;
     let advertise_url = match (advertise, address) {
         (Some(url), _) => url,
-        // No address that anybody could reach it at: a group of several knows a better one.
+        // Nobody could reach it at this address; a group of several members has a better one.
         (None, Some(address)) if address.ip().is_unspecified() && !setup.single => String::new(),
         (None, Some(address)) => format!("http://{address}"),
         (None, None) => NO_URL.to_owned(),

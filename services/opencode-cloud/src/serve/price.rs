@@ -2,11 +2,11 @@
 
 use session::{Prices, Rates};
 
-/// Digits after the point that a price may have: more are below a pico-USD per token.
+/// The most digits after the point. More would be below one pico-USD per token.
 const DIGITS: usize = 6;
 
-/// Reads `IN,OUT[,CACHE_READ[,CACHE_WRITE]]`, in USD per million tokens. Cached input costs what other input
-/// does unless it is said.
+/// Parses `IN,OUT[,CACHE_READ[,CACHE_WRITE]]`, in USD per million tokens. Cached input costs as much as other input
+/// unless its price is given.
 ///
 /// # Errors
 /// A sentence that says what to write.
@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str) -> Result<Prices, String> {
     Ok(Rates { input, output, cache_read, cache_write, ..Rates::default() }.into())
 }
 
-/// USD per million tokens to pico-USD per token: without the point. Exact, so no float.
+/// Converts USD per million tokens to pico-USD per token by dropping the point. Exact, so no float is needed.
 fn price(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

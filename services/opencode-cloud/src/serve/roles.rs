@@ -1,4 +1,4 @@
-//! Each role as a process of its own, for a cluster.
+//! Each role as its own process, for a cluster.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -38,25 +38,25 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Arguments of `gateway`.
 #[derive(Debug, Clone, Args)]
 pub struct GatewayArgs {
-    /// Where clients reach it.
+    /// The address for clients.
     #[command(flatten)]
     pub listen: ListenArgs,
-    /// Its cluster.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Which model sessions get by default.
+    /// The default model of sessions.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Which models there are beside.
+    /// The other models.
     #[command(flatten)]
     pub catalog: CatalogArgs,
     /// A key for clients, of at least 20 characters
     #[arg(long, value_name = "KEY", env = "OPENCODE_CLOUD_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
-    /// What credentials are sealed under.
+    /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
-    /// Where requests may go.
+    /// The addresses that requests may go to.
     #[command(flatten)]
     pub egress: EgressArgs,
     /// Directory for stock clients that name none; only with --allow-local-paths
@@ -76,16 +76,16 @@ pub struct WorkerArgs {
     /// Address of the internal listener
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env = "OPENCODE_CLOUD_BIND")]
     pub bind: IpAddr,
-    /// Its cluster.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// Where data is.
+    /// The folders for data.
     #[command(flatten)]
     pub data: DataArgs,
-    /// Which model answers.
+    /// The default model of sessions.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Which models there are beside.
+    /// The other models.
     #[command(flatten)]
     pub catalog: CatalogArgs,
     /// Let sessions run in any directory of this machine: only where those who may prompt may do that anyway
@@ -94,13 +94,13 @@ pub struct WorkerArgs {
     /// The machine's name, for `placement drain`
     #[arg(long, value_name = "NAME", default_value = "worker", env = "OPENCODE_CLOUD_NODE")]
     pub node: String,
-    /// How sessions run.
+    /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
-    /// What credentials are sealed under.
+    /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
-    /// Where requests may go.
+    /// The addresses that requests may go to.
     #[command(flatten)]
     pub egress: EgressArgs,
 }
@@ -117,7 +117,7 @@ pub struct PlacementArgs {
     /// Address of the internal listener
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), env = "OPENCODE_CLOUD_BIND")]
     pub bind: IpAddr,
-    /// Its cluster.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Folder for the member's log
@@ -132,21 +132,21 @@ pub struct PlacementArgs {
     pub single: bool,
 }
 
-/// What every role of a cluster begins with.
+/// The common beginning of every role.
 struct Common {
     store: Store,
     signals: Arc<dyn Signals>,
     clock: Arc<dyn Clock>,
 }
 
-/// How often a database that does not answer yet is asked again.
+/// How often a role asks a database that does not answer yet.
 const DATABASE_LOOK: Duration = Duration::from_millis(250);
-/// How long a role waits for its database when it starts. Whatever starts roles again has to wait as well.
+/// How long a role waits for its database at its start. A supervisor would have to wait as well.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The schema's version, once the database takes connections: one that starts with us, recovers from a crash or cannot be
-/// reached yet takes none for a while, and a role that gave up would be started again and again, each time later. Any
-/// other failure is told at once.
+/// Returns the schema's version once the database accepts connections. A database that starts, recovers from a crash
+/// or cannot be reached accepts none for a while. A role that gave up would be restarted again and again, each time
+/// later. Any other failure returns at once.
 async fn schema_version(url: &str, stop: &CancellationToken) -> Result<i64, ServeError> {
     until_it_answers(async || store::schema_version(url).await, stop, DATABASE_PATIENCE).await
 }
@@ -199,7 +199,7 @@ impl Common {
     }
 }
 
-/// An internal listener: beyond loopback it wants the cluster's secret.
+/// Binds an internal listener. Beyond loopback it requires the cluster's secret.
 async fn internal(
     bind: IpAddr,
     port: u16,
@@ -305,7 +305,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             node: args.node,
             url: format!("http://{address}"),
             slots: args.drains.slots,
-            // It does not know where its gateways listen.
+            // A worker does not know where its gateways listen.
             reach: Reach::of(false, args.drains.trust_tools),
             allow_local_paths: args.allow_local_paths,
         },
@@ -330,7 +330,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
 pub async fn placement(args: PlacementArgs, stop: CancellationToken) -> Result<u8, ServeError> {
     let secret = args.cluster.cluster_secret.clone().filter(|secret| !secret.is_empty());
     let secret = secret.ok_or_else(|| {
-        // Also on loopback: tools and other users of this machine reach it there.
+        // Required on loopback too, where tools and other users of this machine reach placement.
         ServeError::Usage(
             "placement needs --cluster-secret, the same one for all roles; make one with `openssl rand -hex 24`"
                 .to_owned(),
@@ -380,7 +380,7 @@ mod tests {
                 if asked.fetch_add(1, Ordering::SeqCst) > 1 {
                     return Ok(7);
                 }
-                // Nobody listens: the connection is refused.
+                // Nobody listens, so the connection is refused.
                 store::schema_version(&format!("postgres://oc_sched@{address}/oc")).await
             },
             &stop,

@@ -1,4 +1,4 @@
-//! The key that credentials for model providers are sealed under.
+//! The key that seals credentials for model providers.
 
 use std::fmt;
 use std::io::Write;
@@ -15,10 +15,10 @@ use store::Store;
 
 use super::ServeError;
 
-/// Where `up` keeps the key that it made.
+/// The file of the key that `up` made.
 const FILE: &str = "secrets.key";
 
-/// What credentials for model providers are sealed under.
+/// The keys that seal credentials.
 #[derive(Clone, Args)]
 #[command(next_help_heading = "Keys and secrets")]
 pub struct SecretsArgs {
@@ -40,12 +40,12 @@ impl fmt::Debug for SecretsArgs {
 }
 
 impl SecretsArgs {
-    /// The keys that were given, if any were.
+    /// Returns the given keys, if there are any.
     pub(crate) fn keys(&self) -> Result<Option<MasterKeys>, ServeError> {
         self.secrets_key.as_deref().map(parse).transpose()
     }
 
-    /// The text of the keys that were given, else of the one in the data folder, which is made when it is missing.
+    /// Returns the given keys' text, otherwise that of the key in the data folder. Makes that key if it is missing.
     pub(crate) fn or_made_in(&self, data: &Path) -> Result<String, ServeError> {
         if let Some(given) = &self.secrets_key {
             return Ok(given.clone());
@@ -61,7 +61,7 @@ impl SecretsArgs {
             }
             Err(_) => {}
         }
-        // Whole or not at all: half a key would make its secrets unreadable for ever.
+        // Written in one step: half a key would make its secrets unreadable for ever.
         let text = MasterKeys::generate_like("up");
         let new = path.with_extension("key.new");
         let _stale = std::fs::remove_file(&new);
@@ -80,12 +80,12 @@ impl SecretsArgs {
     }
 }
 
-/// Reads keys.
+/// Parses keys.
 pub(crate) fn parse(text: &str) -> Result<MasterKeys, ServeError> {
     MasterKeys::parse(text).map_err(|error| ServeError::Usage(format!("--secrets-key: {error}")))
 }
 
-/// What became of the data keys, for people: one line each. What is left is said last.
+/// Describes the data keys after a rewrap for people, one line each. The remaining ones come last.
 pub(crate) fn told(rewrapped: &Rewrapped) -> Vec<String> {
     const MOST: usize = 5;
     let Rewrapped { key, done, removed, why, is_cut } = rewrapped;
@@ -113,7 +113,7 @@ pub(crate) fn told(rewrapped: &Rewrapped) -> Vec<String> {
     lines
 }
 
-/// What of an organisation's secrets opens, for people: one line each.
+/// Describes which secrets of an organisation can be opened, one line each.
 pub(crate) fn told_of(org: OrgId, state: &SecretsState) -> Vec<String> {
     let SecretsState { key, data_key, stuck, unreadable } = state;
     let mut lines = vec![match stuck {
@@ -132,7 +132,7 @@ pub(crate) fn told_of(org: OrgId, state: &SecretsState) -> Vec<String> {
         )),
     }
     lines.extend(unreadable.iter().map(|(secret, why)| {
-        // Why is said once, where it is the same.
+        // A reason that repeats the first one is left out.
         let why = if stuck.as_ref() == Some(why) { String::new() } else { format!(" ({why})") };
         let label = secret.label().map(|label| format!(" ({label})")).unwrap_or_default();
         format!("  {secret}{label}{why}: {}", secret.again())
@@ -145,7 +145,7 @@ pub(crate) fn told_of(org: OrgId, state: &SecretsState) -> Vec<String> {
     lines
 }
 
-/// The credentials of organisations. `catalog`: where providers are.
+/// Returns the organisations' credentials. `catalog` has the providers' addresses.
 pub(crate) fn credentials(
     store: Store,
     keys: Option<MasterKeys>,
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let name = parse(&made).expect("a key").current().to_owned();
         assert!(name.starts_with("up-"), "{name}");
-        // A folder that lost its key gets one that is not taken for it.
+        // A folder that lost its key gets one with another id.
         std::fs::remove_file(folder.path().join(FILE)).expect("removed");
         let next = args.or_made_in(folder.path()).expect("made anew");
         assert_ne!(parse(&next).expect("a key").current(), name);

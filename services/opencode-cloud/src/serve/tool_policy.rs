@@ -1,4 +1,4 @@
-//! Where tools may run as long as there is no sandbox.
+//! Where tools may run while there is no sandbox.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,22 +8,22 @@ use sandbox::{Command, Outcome, Sandbox, SandboxError};
 use store::{Store, StoreError};
 use tasks::CancellationToken;
 
-/// How long it is believed that there is one organisation.
+/// How long the last count of organisations is trusted.
 const FRESH_FOR: Duration = Duration::from_secs(5);
 
-/// Who can reach a service whose tools run without a sandbox.
+/// The clients that can reach a service whose tools run without a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// This machine alone: it listens on loopback.
+    /// Only this machine: the service listens on loopback.
     ThisMachine,
-    /// Others too, and the operator has said that they may run commands as the service's user.
+    /// Other machines too, and the operator lets them run commands as the service's user.
     Trusted,
-    /// Others too.
+    /// Other machines too.
     Others,
 }
 
 impl Reach {
-    /// The reach of a service that listens on loopback or not. `trusted`: the operator's word.
+    /// Returns the reach of a service that listens on loopback or not. `trusted` is the operator's flag.
     pub(crate) fn of(is_loopback: bool, trusted: bool) -> Self {
         match (is_loopback, trusted) {
             (true, _) => Self::ThisMachine,
@@ -33,7 +33,7 @@ impl Reach {
     }
 }
 
-/// Why a command is not run without a sandbox.
+/// The reason why a command is refused without a sandbox.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(
@@ -52,13 +52,14 @@ enum Refusal {
     Unknown(#[source] StoreError),
 }
 
-/// Runs commands of a sandbox that isolates nothing, where that harms nobody: for people of one organisation who may run
-/// commands here anyway. Drains run in any case: a refused command is a failed call, told to the model.
+/// A sandbox that isolates nothing, but only runs commands where that harms nobody: for people of one organisation
+/// who may run commands here anyway. Drains always run; a refused command is a failed call, and the model gets the
+/// reason.
 pub(crate) struct Unisolated<S> {
     inner: S,
     store: Store,
     reach: Reach,
-    /// When there was found to be one organisation.
+    /// The time when there was last found to be only one organisation.
     alone: Mutex<Option<Instant>>,
 }
 
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     async fn asked(store: &Store, reach: Reach) -> String {
-        // A supervisor that does not exist: a command that may run says so.
+        // This supervisor does not exist: a command that may run fails with that error.
         let none = ProcessSandbox::new(
             "/no/supervisor".into(),
             Vec::<String>::new(),
@@ -125,7 +126,7 @@ mod tests {
         ended.expect_err("there is no supervisor").to_string()
     }
 
-    // Finding security 1: without a sandbox a key of one organisation is a key to all of them.
+    // Finding security 1: without a sandbox, one organisation's key opens all of them.
     #[tokio::test]
     async fn commands_without_a_sandbox_are_for_one_organisation_here() {
         let database = testkit::database().await.expect("a database");

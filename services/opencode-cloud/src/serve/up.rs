@@ -1,4 +1,4 @@
-//! `up` and `serve`: all roles in one process, on a Postgres of our own.
+//! `up` and `serve`: all roles in one process, with its own Postgres.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ use super::tool_policy::Reach;
 use super::worker_role::{self, Folders, WorkerSetup};
 use crate::output::Screen;
 
-/// Less than this and Postgres would fail in the middle of things.
+/// The free disk space, in bytes, below which Postgres would soon fail.
 const MIN_FREE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// How long running turns may take to reach a boundary when the service stops.
@@ -40,16 +40,16 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Arguments of `up` and `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct UpArgs {
-    /// Where clients reach the service.
+    /// The address for clients.
     #[command(flatten)]
     pub listen: ListenArgs,
-    /// Where data is.
+    /// The folders for data.
     #[command(flatten)]
     pub data: DataArgs,
-    /// Which model answers.
+    /// The default model of sessions.
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Which models there are beside.
+    /// The other models.
     #[command(flatten)]
     pub catalog: CatalogArgs,
     /// Use this Postgres instead of one of our own; provision it with `opencode-cloud migrate`
@@ -70,17 +70,17 @@ pub struct UpArgs {
         hide_env_values = true
     )]
     pub bootstrap_key: Option<String>,
-    /// What credentials are sealed under.
+    /// The keys that seal credentials.
     #[command(flatten)]
     pub secrets: SecretsArgs,
-    /// Where requests may go.
+    /// The addresses that requests may go to.
     #[command(flatten)]
     pub egress: EgressArgs,
     /// The service is for others too, as behind a reverse proxy: sessions do not run in any directory of this machine, and
     /// organisations do not reach what only this machine reaches, unless other flags say so; implied beyond loopback
     #[arg(long, env = "OPENCODE_CLOUD_SHARED")]
     pub shared: bool,
-    /// How sessions run.
+    /// The way sessions run.
     #[command(flatten)]
     pub drains: DrainArgs,
     /// Directory for stock clients that name none [default: the current one]
@@ -89,8 +89,8 @@ pub struct UpArgs {
 }
 
 impl UpArgs {
-    /// Whether whoever reaches the service is the one who runs it. `up` says so by itself; a reverse proxy in front of a
-    /// loopback listener is not to be seen from here, hence --shared.
+    /// Returns whether only the user who runs the service can reach it. `up` assumes that on loopback. It cannot see
+    /// a reverse proxy in front of it, hence --shared.
     fn is_for_one_user(&self) -> bool {
         !self.shared && self.listen.bind.is_loopback()
     }
@@ -105,7 +105,7 @@ pub enum Hints {
     Left,
 }
 
-/// Runs the service until SIGINT or SIGTERM; answers the exit code.
+/// Runs the service until SIGINT or SIGTERM, and returns the exit code.
 ///
 /// # Errors
 /// [`ServeError`], on one line with its fix.
@@ -116,7 +116,7 @@ pub async fn execute(
     screen: &mut Screen,
 ) -> Result<u8, ServeError> {
     let given = bootstrap::given(args.bootstrap_key.as_deref())?;
-    // A model that nobody has is refused before anything is started or made.
+    // An unknown model is refused before anything is started or created.
     if args.catalog.catalog_url.is_none() {
         check_named(&args.model, &catalog::shipped())?;
     }
@@ -151,7 +151,7 @@ pub async fn execute(
         postgres: postgres.as_ref(),
     };
     let served = serve(&args, place, &stop, &mut progress).await;
-    // Also when the service could not start: nothing of ours stays behind a refusal.
+    // Also if the service could not start: a refusal leaves no process behind.
     if let Some(postgres) = postgres {
         postgres.stop().await;
     }
@@ -162,7 +162,7 @@ pub async fn execute(
     served
 }
 
-/// What the roles stand on.
+/// The surroundings of the roles.
 struct Place<'p> {
     data: &'p DataDir,
     address: SocketAddr,
@@ -173,11 +173,11 @@ struct Place<'p> {
     /// The key of `--bootstrap-key`.
     given: Option<NewKey>,
     options: StoreOptions,
-    /// Ours, where it is ours.
+    /// Our own Postgres, if it is our own.
     postgres: Option<&'p Postgres>,
 }
 
-/// Runs the roles until the end is asked for or one of them cannot go on.
+/// Runs the roles until the service must stop or one of them fails.
 async fn serve(
     args: &UpArgs,
     place: Place<'_>,
@@ -186,7 +186,7 @@ async fn serve(
 ) -> Result<u8, ServeError> {
     let store = Store::connect(&place.options)?;
     let served = serve_on(&store, args, place, stop, progress).await;
-    // Also after a refusal, and before its Postgres goes: connections that are cut would complain.
+    // Also after a refusal, and before Postgres stops: cut connections would log errors.
     store.close().await;
     served
 }
@@ -299,7 +299,7 @@ async fn serve_on(
     stopped
 }
 
-/// A new secrets key wraps what older ones did. What they do not open is left: only its turns need it.
+/// Wraps data keys with a new secrets key. Data keys that no known key opens stay; only turns that need them fail.
 async fn follow_key(
     credentials: &Credentials,
     progress: &mut Progress<'_>,
@@ -315,7 +315,7 @@ async fn follow_key(
     Ok(())
 }
 
-/// Waits for the end: asked for, or because a part of the service cannot go on.
+/// Waits until the service must stop, or a part of it fails.
 async fn wait(
     stop: &CancellationToken,
     root: &TaskGroup,
@@ -334,7 +334,7 @@ async fn wait(
     }
 }
 
-/// Starts our own Postgres and brings it to this build's schema.
+/// Starts our own Postgres and migrates it to this build's schema.
 pub(crate) async fn own_postgres(
     data: &DataDir,
     mut say: impl FnMut(&str),
@@ -352,7 +352,7 @@ pub(crate) async fn own_postgres(
         store::provision(&admin, &passwords).await?;
         let url = store::role_url(&url, "oc_migrate", Some(&passwords.migrate))?;
         store::migrate(&url).await?;
-        // No other build serves this database, so that nothing has to wait for the level.
+        // No other build uses this database, so the level can be raised at once.
         Store::raise_feature_level(&url).await
     };
     if let Err(error) = migrated.await {
@@ -363,14 +363,14 @@ pub(crate) async fn own_postgres(
     Ok((postgres, options))
 }
 
-/// Logs in to our own Postgres as the role that raises the generation.
+/// Returns the login to our own Postgres as the role that raises the generation.
 fn migrate_url(postgres: &Postgres) -> Result<String, ServeError> {
     let connection = postgres.connection();
     let password = connection.password_for("oc_migrate");
     Ok(store::role_url(&connection.socket_url(), "oc_migrate", Some(&password))?)
 }
 
-/// A service never migrates a database that it did not make.
+/// Refuses another schema. A service never migrates a database that it did not create.
 pub(crate) fn check_schema(version: i64) -> Result<(), ServeError> {
     if version == store::SCHEMA_VERSION {
         return Ok(());
@@ -387,7 +387,7 @@ pub(crate) fn check_schema(version: i64) -> Result<(), ServeError> {
     )))
 }
 
-/// A cluster whose level was raised writes what older builds cannot read.
+/// Refuses a cluster whose feature level this build does not know.
 pub(crate) fn check_level(level: i32) -> Result<(), ServeError> {
     if level <= store::FEATURES {
         return Ok(());
@@ -398,7 +398,7 @@ pub(crate) fn check_level(level: i32) -> Result<(), ServeError> {
     )))
 }
 
-/// What people see of the start.
+/// The progress of the start, for people.
 struct Progress<'s> {
     screen: &'s mut Screen,
     hints: Hints,
@@ -406,7 +406,7 @@ struct Progress<'s> {
 
 impl Progress<'_> {
     fn say(&mut self, text: &str) {
-        // Nowhere is left to tell of a standard error that cannot be written.
+        // If standard error cannot be written, there is nowhere left to say so.
         let _unwritable = self.screen.err.line(&format!("opencode-cloud: {text}"));
     }
 }

@@ -1,4 +1,4 @@
-//! The worker role, from parts that `up` and `opencode-cloud worker` both have.
+//! The worker role, assembled for both `up` and `opencode-cloud worker`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,10 +22,10 @@ use worker::{RunningWorker, WorkerOptions, WorkerParts, WorkspaceDisk};
 use super::ServeError;
 use super::tool_policy::{Reach, Unisolated};
 
-/// The folder in that of the workspaces that is none. No organisation is called so.
+/// A folder beside the workspaces that is none itself. No organisation has this name.
 const SNAPSHOTS: &str = ".snapshots";
 
-/// What a worker is assembled from.
+/// The parts of a worker.
 pub(crate) struct WorkerSetup {
     pub(crate) store: Store,
     pub(crate) signals: Arc<dyn Signals>,
@@ -33,9 +33,9 @@ pub(crate) struct WorkerSetup {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) llm: Client,
     pub(crate) models: ConfiguredModels,
-    /// The models that there are beside those.
+    /// The catalog's other models.
     pub(crate) catalog: Arc<Feed>,
-    /// What this process has for their providers.
+    /// The process's keys for their providers.
     pub(crate) env: BTreeMap<String, Secret>,
     pub(crate) credentials: Credentials,
     pub(crate) settings: DrainSettings,
@@ -45,12 +45,12 @@ pub(crate) struct WorkerSetup {
     pub(crate) node: String,
     pub(crate) url: String,
     pub(crate) slots: usize,
-    /// Who can have commands run here.
+    /// The clients that can have commands run here.
     pub(crate) reach: Reach,
     pub(crate) allow_local_paths: bool,
 }
 
-/// Where a worker keeps what is not in Postgres.
+/// The folders for what is not in Postgres.
 #[derive(Debug, Clone)]
 pub(crate) struct Folders {
     pub(crate) blobs: PathBuf,
@@ -60,7 +60,7 @@ pub(crate) struct Folders {
 }
 
 impl Folders {
-    /// The folders of a data folder; `workspaces` may be elsewhere.
+    /// Returns the folders of a data folder; `workspaces` may be elsewhere.
     pub(crate) fn in_data(data: &Path, workspaces: Option<&PathBuf>) -> Self {
         Self {
             blobs: data.join("blobs"),
@@ -72,7 +72,7 @@ impl Folders {
 
     fn make(&self) -> Result<(), ServeError> {
         for folder in [&self.workspaces, &self.locks, &self.spool] {
-            // Closed to other users, whatever the umask.
+            // Closed to other users, whatever the umask is.
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| {
                 ServeError::Usage(format!(
@@ -113,7 +113,7 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         node: setup.node,
         url: setup.url,
         slots: setup.slots,
-        // On the workspaces' own disk: what it knows of files is of that one.
+        // On the workspaces' disk, because the snapshots' index describes that disk's files.
         snapshot_dir: setup.folders.workspaces.join(SNAPSHOTS),
         workspace_dir: setup.folders.workspaces,
         disk: setup.disk,

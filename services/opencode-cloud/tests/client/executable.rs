@@ -90,7 +90,7 @@ async fn run_continues_the_last_session_of_its_directory() {
     assert!(err.contains("there is no session in") && err.contains("leave -c out"), "{err}");
 }
 
-// Finding trial 16: a run that failed left a session in which nothing had happened.
+// Finding trial 16: a failed run left a session in which nothing had happened.
 #[tokio::test]
 async fn a_refused_run_leaves_no_session_behind() {
     let service = Service::refusing(&[409], vec![vec![created()]]).await;
@@ -101,13 +101,13 @@ async fn a_refused_run_leaves_no_session_behind() {
     assert!(err.contains("session ses_1 was removed: nothing had run in it"), "{err}");
     let calls = service.seen().calls.clone();
     assert!(calls.contains(&"DELETE /platform/session/ses_1".to_owned()), "{calls:?}");
-    // A session that was there before stays.
+    // An existing session stays.
     let service = Service::refusing(&[409], vec![vec![created()]]).await;
     let (_, _, err) = cli(&service.url, &["run", "hello", "--session", "ses_1"]).await;
     assert!(!err.contains("was removed"), "{err}");
 }
 
-// Finding trial 6: only the prompt was repeated, so a database that had just come back failed a run.
+// Finding trial 6: only the prompt was retried, so a database that had just come back failed a run.
 #[tokio::test]
 async fn the_first_calls_of_a_run_are_repeated_with_the_same_id() {
     let service = Service::stumbling(vec![whole()]).await;

@@ -1,4 +1,4 @@
-//! A run follows its prompt through cuts, gaps, retries and interrupts.
+//! Runs that follow their prompt through broken connections, gaps, retries and interrupts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{admitted, created, ended, promoted, replied, screen, turn, whole};
 
 const MESSAGE: &str = "msg_mine";
 
-/// As long as it takes, so that a machine that is busy elsewhere cuts no stream.
+/// A patient pace, so that a busy machine breaks no stream.
 fn patient() -> Pace {
     Pace {
         first_delay: Duration::from_millis(2),
@@ -98,7 +98,7 @@ async fn an_event_that_did_not_arrive_is_asked_for_again() {
 
 #[tokio::test]
 async fn a_silent_stream_is_given_up_and_resumed() {
-    // Whenever it takes one for silent, the next one has all of it.
+    // Whenever it drops a silent connection, the next one has the whole log.
     let all = || vec![created(), admitted(2), promoted(3), turn(4, "trn_1"), ended(5, "failed")];
     let mut connections = vec![vec![created(), Step::Prompt, admitted(2)]];
     connections.extend((0..100).map(|_| all()));
@@ -121,7 +121,7 @@ async fn a_log_that_stays_away_is_an_error_that_says_so() {
     assert!(service.seen().resumed_after.len() < 250, "it waits between its tries");
 }
 
-// Finding trial 7: nothing told that the connection was lost.
+// Finding trial 7: nothing showed that the connection was lost.
 #[tokio::test]
 async fn a_lost_connection_is_told_and_so_is_its_return() {
     let rest = vec![admitted(2), promoted(3), turn(4, "trn_1"), ended(5, "completed")];

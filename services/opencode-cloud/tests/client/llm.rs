@@ -1,4 +1,4 @@
-//! `llm`, by the executable, against the simulated model.
+//! `llm`, run by the executable against the simulated model.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn llm(words: &[&str], input: &str) -> (Option<i32>, String, String) {
         .spawn()
         .expect("it starts");
     let mut stdin = child.stdin.take().expect("piped");
-    // A refused command line is answered before its input is read.
+    // A wrong command line fails before its input is read.
     let _unread = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output()).await;
@@ -57,7 +57,7 @@ async fn a_request_is_answered_with_events_a_line_each() {
 const PROTOCOLS: [&str; 5] =
     ["openai-chat", "openai-responses", "anthropic-messages", "gemini", "bedrock-converse"];
 
-/// What the next request says the model said: the parts that the events of its answer are.
+/// Returns the model's message for the next request, built from the events of its answer.
 fn said(events: &[Value]) -> Value {
     let mut parts: Vec<Value> = Vec::new();
     for event in events {
@@ -123,7 +123,7 @@ async fn a_tool_loop_with_reasoning_runs_in_each_protocol() {
         let results: Vec<_> = results.collect();
         let messages = request["messages"].as_array_mut().expect("a list");
         messages.extend([said.clone(), json!({"role": "tool", "content": results})]);
-        // The model refuses reasoning that does not come back as it signed it, and calls without results.
+        // The model refuses reasoning without its signature, and calls without results.
         let (code, out, err) = llm(&words, &request.to_string()).await;
         assert_eq!(code, Some(0), "{protocol}: {out}{err}");
         let events = lines(&out);
@@ -172,7 +172,7 @@ async fn what_a_provider_refuses_is_an_error_event_in_each_protocol() {
 
 #[tokio::test]
 async fn an_error_is_the_last_line_and_the_exit_code() {
-    // Nobody listens on the port of a listener that is gone.
+    // Nobody listens on the port of a dropped listener.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr());
     let url = format!("http://{}", gone.expect("a free port"));
     let words = ["stream", "--protocol", "gemini", "--base-url", &url, "--model", "m"];

@@ -1,4 +1,4 @@
-//! The client against a service that replays a scripted log: first its parts, then the executable.
+//! The client against a service that replays a scripted log: its parts first, then the executable.
 
 mod executable;
 mod following;
@@ -12,7 +12,7 @@ use opencode_cloud::output::{Output, Screen};
 use serde_json::{Value, json};
 use service::Step;
 
-/// What a command printed.
+/// The output of a command.
 #[derive(Clone, Default)]
 struct Printed(Arc<Mutex<Vec<u8>>>);
 
@@ -78,7 +78,7 @@ fn ended(seq: i64, outcome: &str) -> Step {
     Step::Event(seq, "drain.ended", json!({"outcome": outcome}))
 }
 
-/// A whole run: one turn that says `hello you`.
+/// Returns a whole run: one turn that says `hello you`.
 fn whole() -> Vec<Step> {
     vec![
         created(),

@@ -1,4 +1,4 @@
-//! A service that replays a scripted log, as the gateway would send it.
+//! A service that replays a scripted log, like a gateway.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 pub(crate) const SESSION: &str = "ses_1";
 pub(crate) const KEY: &str = "oc_a_key_for_tests_only";
 
-/// What one connection to the log sends, in order; after the last it stays open in silence.
+/// One step of a connection to the log. After the last step it stays open in silence.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// A durable event: its seq, kind and payload. `$MSG` becomes the prompt's id.
@@ -33,28 +33,28 @@ pub(crate) enum Step {
     Abort,
     /// Breaks the connection.
     Cut,
-    /// Ends the stream in good order.
+    /// Ends the stream cleanly.
     End,
 }
 
-/// What the service was asked.
+/// The requests that the service got.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// `METHOD path?query`, but for the log.
+    /// `METHOD path?query`, except for the log.
     pub(crate) calls: Vec<String>,
     /// The `Last-Event-ID` of each connection to the log.
     pub(crate) resumed_after: Vec<String>,
     /// Bodies of the prompts, refused ones included.
     pub(crate) prompts: Vec<Value>,
-    /// Bodies of the sessions that were made.
+    /// Bodies of the requests for new sessions.
     pub(crate) created: Vec<Value>,
 }
 
 struct Inner {
     connections: Mutex<VecDeque<Vec<Step>>>,
-    /// Statuses that the next prompts are refused with.
+    /// The statuses for the next prompts.
     refusals: Mutex<VecDeque<u16>>,
-    /// The calls that were refused once; `None`: none is.
+    /// The calls that were already refused once; `None` refuses none.
     stumbled: Option<Mutex<HashSet<String>>>,
     seen: Mutex<Seen>,
     prompted: watch::Sender<Option<String>>,
@@ -72,12 +72,12 @@ impl Service {
         Self::refusing(&[], connections).await
     }
 
-    /// As [`Service::start`]; answers the first prompts with these statuses.
+    /// Like [`Service::start`], but answers the first prompts with these statuses.
     pub(crate) async fn refusing(refusals: &[u16], connections: Vec<Vec<Step>>) -> Self {
         Self::serve(refusals, None, connections).await
     }
 
-    /// As [`Service::start`]; answers the first of each call with 503, as right after its database came back.
+    /// Like [`Service::start`], but answers the first of each call with 503, as if its database had just come back.
     pub(crate) async fn stumbling(connections: Vec<Vec<Step>>) -> Self {
         Self::serve(&[], Some(Mutex::default()), connections).await
     }
@@ -192,7 +192,7 @@ async fn answer(
     }
 }
 
-/// The answers to what changes a session.
+/// Returns the answers to calls that change a session.
 fn changed(method: &Method, path: &str, body: &Bytes) -> Option<Response> {
     let below = path.strip_prefix("/platform/session/ses_1")?;
     let used = |input| json!({"tokens": {"input": input, "output": 2}, "cost": 0.5});
@@ -262,12 +262,12 @@ fn log(inner: &Arc<Inner>) -> Response {
     let frames = steps
         .take_while(|step| futures::future::ready(!matches!(step, Step::End)))
         .then(move |step| play(inner.clone(), step));
-    // A break must reach the client as one: the body fails.
+    // The client must see a broken connection, so the body fails.
     let frames = frames.map(|frame| frame.ok_or_else(|| io::Error::other("cut")));
     ([("content-type", "text/event-stream")], Body::from_stream(frames)).into_response()
 }
 
-/// What a step sends; `None` breaks the connection.
+/// Returns the bytes of a step; `None` breaks the connection.
 async fn play(inner: Arc<Inner>, step: Step) -> Option<String> {
     let message = inner.prompted.borrow().clone().unwrap_or_default();
     Some(match step {
@@ -293,7 +293,7 @@ async fn play(inner: Arc<Inner>, step: Step) -> Option<String> {
         }
         Step::Cut | Step::End => {
             for _ in 0..8 {
-                tokio::task::yield_now().await; // what was sent before must leave first
+                tokio::task::yield_now().await; // earlier steps must be sent first
             }
             return None;
         }
