@@ -1,4 +1,4 @@
-//! The gateway role: the API on a listener, and an orderly end.
+//! The gateway role: the API on a listener, and an orderly shutdown.
 //!
 //! ```text
 //! clients ──HTTP──▶ listener ──▶ api::router          stop: not ready ─▶ streams end ─▶ requests finish
@@ -21,26 +21,26 @@ pub use listener::ListenerLimits;
 
 const LISTENER: TaskKind = TaskKind::new("gateway listener", OnError::StopRole, OnCancel::Wait);
 
-/// How a gateway ends.
+/// The settings of a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// How long `/readyz` has said 503 before streams end: time for a load balancer to notice.
+    /// How long `/readyz` answers 503 before streams end, so that a load balancer notices.
     pub notice: Duration,
-    /// How long requests that are under way may take to finish.
+    /// How long running requests may take to finish.
     pub grace: Duration,
-    /// What it bears of clients.
+    /// The limits on its clients.
     pub limits: ListenerLimits,
 }
 
 impl Default for GatewayOptions {
-    /// No notice (there is no load balancer in front of `up`), 5 s of grace.
+    /// Returns no notice (`up` has no load balancer in front of it) and 5 s of grace.
     fn default() -> Self {
         let limits = ListenerLimits::default();
         Self { notice: Duration::ZERO, grace: Duration::from_secs(5), limits }
     }
 }
 
-/// A gateway that serves.
+/// A running gateway.
 pub struct Gateway {
     address: SocketAddr,
     state: ApiState,
@@ -68,14 +68,13 @@ pub fn serve(
 }
 
 impl Gateway {
-    /// Where it answers.
+    /// Returns the gateway's URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Stops: not ready first, then streams are told to come back elsewhere, then what is under way
-    /// finishes.
+    /// Shuts down: becomes unready, then tells streams to reconnect elsewhere, then waits for running requests.
     pub async fn shutdown(self) {
         self.state.stop_being_ready();
         tokio::time::sleep(self.options.notice).await;

@@ -1,4 +1,5 @@
-//! Accepts connections within bounds, and serves each: who sends slowly, or opens many, takes nobody else's place.
+//! Accepts connections within limits and serves them. A client that sends slowly or opens many connections takes
+//! nobody else's place.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,20 +22,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
 const CONNECTION: TaskKind = TaskKind::new("connection", OnError::Log, OnCancel::Wait);
-/// After an accept that failed because this process has no more file descriptors.
+/// The pause after an accept failed because this process has no file descriptors left.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The bounds of a listener.
+/// The limits of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerLimits {
-    /// For the head of a request, and the longest that a connection is kept between two.
+    /// How long a request's head may take, and how long a connection is kept between two requests.
     pub head: Duration,
-    /// The longest that nothing comes of a request's body.
+    /// How long a request's body may make no progress.
     pub body: Duration,
-    /// Connections at once; more wait until one ends.
+    /// The most connections at once; more wait until one ends.
     pub connections: usize,
-    /// Connections of one address at once, of an IPv6 network of 64 bits; more are closed. This machine's own have no
-    /// such bound: a proxy may be there.
+    /// The most connections of one address, or of one IPv6 network of 64 bits; more are closed. This machine's own
+    /// address has no such limit, because a proxy may be there.
     pub of_address: usize,
 }
 
@@ -49,7 +50,7 @@ impl Default for ListenerLimits {
     }
 }
 
-/// Serves `app` on `listener` until `stop`; then what is under way finishes.
+/// Serves `app` on `listener` until `stop`, then lets running requests finish.
 pub(crate) async fn serve(
     listener: TcpListener,
     app: Router,
@@ -79,7 +80,7 @@ pub(crate) async fn serve(
             tracing::debug!(%peer, "closed: the address has too many connections");
             continue;
         };
-        // Live text is many small writes: none may wait for the answer to the one before.
+        // Live text comes in many small writes, and none may wait for the acknowledgement of the one before.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection keeps its delay");
         }
@@ -107,7 +108,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// The next connection, once there is a place for it.
+/// Accepts the next connection, once there is a place for it.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -117,7 +118,7 @@ async fn accept(
     Ok((stream, peer, place))
 }
 
-/// Whether it is the client's, not ours.
+/// Returns whether the error is the connection's, not the process's.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -127,7 +128,7 @@ fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
-/// How many connections each address has.
+/// The number of connections of each address.
 struct Addresses {
     most: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
@@ -169,7 +170,7 @@ impl Drop for OfAddress {
     }
 }
 
-/// Whoever has an IPv6 address has 2^64 of them.
+/// Returns the network that counts as one client: an IPv6 client has 2^64 addresses.
 fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
@@ -190,7 +191,7 @@ mod tests {
     const WHOLE: &str =
         "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi";
 
-    /// A server with these bounds that echoes bodies, until the group is dropped.
+    /// Starts a server with these limits that echoes bodies until the group is dropped.
     async fn echo(limits: ListenerLimits) -> (SocketAddr, TaskGroup) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound");
@@ -203,7 +204,7 @@ mod tests {
         (address, group)
     }
 
-    /// Sends `text`, and returns all that comes until the connection is closed.
+    /// Sends `text`, and returns the answer up to the end of the connection.
     async fn ask(address: SocketAddr, text: &str) -> String {
         let mut stream = TcpStream::connect(address).await.expect("connected");
         stream.write_all(text.as_bytes()).await.expect("sent");
@@ -212,14 +213,14 @@ mod tests {
         answer
     }
 
-    // Finding security 12: who sent slowly held a connection for ever.
+    // Finding security 12: a client that sent slowly held a connection for ever.
     #[tokio::test]
     async fn a_request_that_comes_too_slowly_is_ended() {
         let short = Duration::from_millis(200);
         let limits = ListenerLimits { head: short, body: short, ..ListenerLimits::default() };
         let (address, _group) = echo(limits).await;
         assert!(ask(address, WHOLE).await.ends_with("hi"));
-        // Half a head, and nothing at all: each would wait for ever.
+        // Half a head, and no bytes at all: both would wait for ever.
         assert!(!ask(address, "POST / HTTP/1.1\r\nhost: h").await.contains("200 OK"));
         assert_eq!(ask(address, "").await, "");
         let half = WHOLE.strip_suffix('i').expect("its body");

@@ -1,4 +1,4 @@
-//! A gateway on a real socket, and how it ends.
+//! A gateway on a real socket, and its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn get(address: &str, path: &str, key: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads until `needle` has come; all that has come.
+/// Reads until `needle` has come, and returns everything read.
 async fn read_until(stream: &mut TcpStream, needle: &str) -> Result<String> {
     let mut text = String::new();
     let mut buffer = [0; 4096];
@@ -128,7 +128,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
     let (stopped, seen) =
         tokio::join!(timeout(Duration::from_secs(60), gateway.shutdown()), async {
             tokio::task::yield_now().await;
-            // Within the notice: requests are still served, but a load balancer is told.
+            // During the notice requests are still served, but `/readyz` tells load balancers.
             let unready =
                 read_until(&mut get(&address, "/readyz", &key).await?, "shutting down").await?;
             anyhow::ensure!(unready.starts_with("HTTP/1.1 503"), "{unready}");

@@ -17,16 +17,16 @@ use tokio::net::TcpListener;
 
 const LISTENER: TaskKind = TaskKind::new("placement listener", OnError::StopRole, OnCancel::Wait);
 
-/// The store's *ready* sessions, as placement's sweep asks for them.
+/// The source of *ready* sessions for placement's sweep.
 pub struct StoreReadyWork {
-    /// Where they are.
+    /// The store.
     pub store: Store,
-    /// Logs in as `oc_migrate`, to raise the generation for a group that is founded over the fences of an earlier one.
-    /// Without it such a group waits for an operator to do so.
+    /// A login as `oc_migrate`, to raise the generation for a group that is founded over fences of an earlier one.
+    /// Without it such a group waits for an operator.
     pub migrate_url: Option<String>,
 }
 
-/// Fences of an earlier placement group outrank the tokens of this new one.
+/// The fences of an earlier placement group outrank this new group's tokens.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "workers of an earlier placement group have been here in generation {}, and the generation is {}: \
@@ -73,7 +73,7 @@ impl ReadyWork for StoreReadyWork {
     }
 }
 
-/// Serves a member's internal routes, and `GET /healthz`, until the role stops.
+/// Serves a member's internal routes and `GET /healthz` until the role stops.
 pub fn serve(node: &PlacementNode, listener: TcpListener, role: &TaskGroup) {
     let router: Router = node.router().route("/healthz", get(|| async { "ok" }));
     let stop = role.token();

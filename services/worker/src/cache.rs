@@ -3,12 +3,12 @@ use std::collections::{BTreeMap, HashMap};
 use domain::SessionRef;
 use history::History;
 
-/// Folds of sessions that were drained here lately. An event never changes, so a fold of a prefix of a
-/// log stays true; a drain reads only what is new. Bounded by what they take in memory.
+/// Folds of sessions that were recently drained here. An event never changes, so the fold of a log's prefix stays
+/// valid, and a drain only reads the new events. Bounded by memory.
 #[derive(Default)]
 pub(crate) struct HistoryCache {
     entries: HashMap<SessionRef, Entry>,
-    /// By when they were used last.
+    /// The sessions by their last use.
     order: BTreeMap<u64, SessionRef>,
     bytes: usize,
     uses: u64,
@@ -20,12 +20,12 @@ struct Entry {
     used: u64,
 }
 
-/// What an entry takes beside its history: the session's ids, here and in the order.
+/// The memory of an entry without its history: the session's ids, here and in the order.
 const ENTRY_BYTES: usize = 512;
 
 impl HistoryCache {
-    /// The most that all entries take together: a thousand short sessions, or some long ones. Many small texts take
-    /// up to twice that of the process's memory, and a worker is to stay below 150 MiB.
+    /// The most memory of all entries: a thousand short sessions, or a few long ones. Many small texts take up to
+    /// twice that much, and a worker must stay below 150 MiB.
     const BOUND: usize = if cfg!(test) { 100_000 } else { 32 << 20 };
 
     pub(crate) fn take(&mut self, session: &SessionRef) -> History {

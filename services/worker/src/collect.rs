@@ -1,11 +1,11 @@
-//! Deletes blobs that no row names any more, or that none ever named.
+//! Deletes blobs that no row names any more, or never named.
 //!
 //! ```text
 //! o/<org>/<kind>/… ─▶ a page of names ─▶ the store: which of them no row names, and since when ─▶ delete
 //! ```
 //!
-//! Nothing is deleted before it has been without a row for the whole retention, and not if it was stored anew within
-//! it: a row that is restored from a backup of that time finds its blob.
+//! A blob is deleted only after it has been without a row for the whole retention, and was not stored again in that
+//! time. So a row that is restored from a backup of that time finds its blob.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use tracing::{info, warn};
 pub(crate) const COLLECTION: TaskKind =
     TaskKind::new("blob collection", OnError::Log, OnCancel::Abort);
 
-/// The name under which workers agree who looks.
+/// The name under which workers agree on who collects.
 const CHORE: &str = "collect blobs";
-/// From one look to the next, of all workers together; shorter where the retention is.
+/// The time between two looks of all workers together, unless the retention is shorter.
 const EVERY: Duration = Duration::from_hours(24);
-/// Names that are asked for at once.
+/// The most names in one query.
 const PAGE: usize = 1_000;
 
 const KINDS: [(&str, BlobUse); 2] =
     [(tools::BLOB_KIND, BlobUse::ToolOutput), (snapshots::BLOB_KIND, BlobUse::Snapshot)];
 
-/// What collects, and how long it leaves what no row names.
+/// The collector, with its retention.
 pub(crate) struct Collector {
     pub(crate) store: Store,
     pub(crate) blobs: Blobs,
@@ -39,12 +39,12 @@ pub(crate) struct Collector {
     pub(crate) retention: Duration,
 }
 
-/// What a look came to.
+/// The result of a look.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Collected {
-    /// Blobs that were there.
+    /// The number of blobs found.
     pub(crate) found: u64,
-    /// Those that were deleted.
+    /// The number of blobs deleted.
     pub(crate) deleted: u64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum CollectError {
 }
 
 impl Collector {
-    /// Looks from time to time, if no other worker does.
+    /// Looks from time to time, unless another worker does.
     pub(crate) async fn run(self) -> Result<(), Infallible> {
         let every = EVERY.min(self.retention);
         loop {
@@ -74,7 +74,7 @@ impl Collector {
                     );
                 }
             }
-            // Whoever began the last look may be gone.
+            // The worker that began the last look may be gone.
             tokio::time::sleep(every / 4).await;
         }
     }
@@ -90,7 +90,7 @@ impl Collector {
     pub(crate) async fn collect(&self) -> Result<Collected, CollectError> {
         let mut all = Collected::default();
         for name in self.blobs.organisations().await? {
-            // What else lies there is not ours.
+            // Anything else in the folder is not ours.
             let org = name.parse::<OrgId>().ok().filter(|org| org.to_string() == name);
             let Some(org) = org else { continue };
             for (kind, of) in KINDS {
@@ -108,7 +108,8 @@ impl Collector {
                     if gone.is_empty() {
                         continue;
                     }
-                    // Before, so that nothing is remembered of what is not there; one that stays is noted anew.
+                    // Forgotten before the deletion, so that no note remains of a missing blob. If a blob remains,
+                    // the next look notes it again.
                     self.store.forget_blobs(org, of, gone.clone()).await?;
                     for blob in gone {
                         self.blobs.delete(&BlobKey::new(&name, kind, &blob)?).await?;

@@ -1,10 +1,10 @@
-//! Where a managed Location's files are on a disk: one directory that workers share, or one for each token.
+//! The directory of a managed Location on a disk: one that workers share, or one for each token.
 //!
 //! ```text
 //! shared   <workspaces>/<org>/<location>
 //! own      <workspaces>/<org>/<location>.<token>
-//! beside   ….restoring   its files are not whole yet
-//!          ….anew        under which token they were made anew, and of which tree: kept as long as the files are
+//! beside   ….restoring   its files are incomplete
+//! ….anew        the token and the tree of its last restore, kept as long as the files are
 //! ```
 
 use std::io;
@@ -16,10 +16,10 @@ use domain::{FencingToken, LocationId, SnapshotTree};
 /// Whether workers that may take over from each other see the same workspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkspaceDisk {
-    /// They do: one directory for each Location.
+    /// They do: each Location has one directory.
     #[default]
     Shared,
-    /// Each has its own: a Location's files are made anew from its newest Workspace Snapshot where it goes.
+    /// Each worker has its own: a takeover restores a Location's files from its newest Workspace Snapshot.
     Own,
 }
 
@@ -27,26 +27,25 @@ pub enum WorkspaceDisk {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub(crate) root: PathBuf,
-    /// It is as its last holder, this worker, has left it. Otherwise it is to be made the newest snapshot, then
-    /// [`whole`] is to be said.
+    /// Whether it is as its last holder, this worker, left it. Otherwise restore the newest snapshot into it, then
+    /// call [`whole`].
     pub(crate) whole: bool,
-    /// Of one that is whole: how its files were made anew before. A session that nobody has worked on since does not
-    /// know of it.
+    /// The earlier restore of a whole directory. A session that nobody has worked on since does not know of it.
     pub(crate) anew: Option<Anew>,
 }
 
-/// Files were made anew, without what no snapshot had.
+/// A restore of files, which loses changes that no snapshot had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anew {
-    /// Under which token.
+    /// The token under which it happened.
     pub(crate) token: FencingToken,
-    /// Of what; `None` without a snapshot.
+    /// The restored tree; `None` if there was no snapshot.
     pub(crate) tree: Option<SnapshotTree>,
 }
 
 impl Directory {
-    /// One that is as it was left, unless it does not say how it was made: then nobody knows what its sessions have to
-    /// be told, and it is made anew.
+    /// Returns a directory that is as it was left, unless its note is damaged: then nobody knows what its sessions
+    /// must be told, and it is restored again.
     fn left(root: PathBuf) -> io::Result<Self> {
         let found = read_anew(&root)?;
         Ok(match found {
@@ -61,15 +60,15 @@ impl Directory {
     }
 }
 
-/// Makes directories that are closed to other users, whatever the umask.
+/// Returns a builder of directories that are closed to other users, whatever the umask is.
 fn private() -> std::fs::DirBuilder {
     let mut builder = std::fs::DirBuilder::new();
     builder.mode(0o700);
     builder
 }
 
-/// Finds or makes the directory of a token. What this worker had of the Location before becomes it. `last`: the token
-/// that acted there before, if no snapshot is newer. Blocking.
+/// Finds or creates the directory of a token. This worker's earlier directory of the Location becomes it. `last` is
+/// the token that acted there before, if no snapshot is newer. Blocking.
 pub(crate) fn own(
     folder: &Path,
     location: &LocationId,
@@ -86,7 +85,7 @@ pub(crate) fn own(
     if !root.is_dir() {
         let whole = earlier.iter().find(|(held, path)| Some(*held) == last && is_whole(path));
         if let Some((_, path)) = whole {
-            // First: a directory without it would be taken for one that was never made anew.
+            // Copied first: a directory without the note would count as never restored.
             match std::fs::copy(anew(path), anew(&root)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _copied => {}
@@ -111,9 +110,9 @@ pub(crate) fn own(
     Ok(Directory::unfilled(root))
 }
 
-/// Finds or makes the directory that workers share. It is whole unless its first holder, which was to fill it, has not.
-/// `first`: nobody has held the Location before. `seeded`: it begins with files of another one. `None`: it is on
-/// another disk. Blocking.
+/// Finds or creates the directory that workers share. It is whole unless its first holder, which had to fill it, did
+/// not finish. `first`: nobody has held the Location before. `seeded`: it begins with another one's files. Returns
+/// `None` if it is on another disk. Blocking.
 pub(crate) fn shared(
     folder: &Path,
     location: &LocationId,
@@ -140,8 +139,8 @@ fn shared_with(
         let filled = !restoring(&root).exists();
         return Ok(Some(if filled { Directory::left(root)? } else { Directory::unfilled(root) }));
     }
-    // The first holder makes the directory before it raises the fence, so that a later one that does not see it
-    // knows that it is on another disk.
+    // The first holder creates the directory before it raises the fence. So a later holder that does not see it knows
+    // that it is on another disk.
     if !first {
         return Ok(None);
     }
@@ -150,15 +149,15 @@ fn shared_with(
         std::fs::write(restoring(&root), "")?;
     }
     private().create(&root)?;
-    // The fence, which says that the directory is there, is durable at once. A machine that loses power between the two
-    // must not keep the one without the other.
+    // The fence, which implies the directory, is durable at once. A loss of power between the two must not keep the
+    // fence without the directory.
     for directory in [Some(folder), folder.parent()].into_iter().flatten() {
         sync(directory)?;
     }
     Ok(Some(Directory { root, whole: !seeded, anew: None }))
 }
 
-/// The directory's files are what they are to be. `made`: how, if something may be gone with it. Blocking.
+/// Marks the directory's files as whole. `made` describes the restore if that may have lost changes. Blocking.
 pub(crate) fn whole(root: &Path, made: Option<&Anew>) -> io::Result<()> {
     match made {
         Some(Anew { token, tree }) => {
@@ -170,7 +169,7 @@ pub(crate) fn whole(root: &Path, made: Option<&Anew>) -> io::Result<()> {
     remove(&restoring(root))
 }
 
-/// Says that there was no snapshot.
+/// Stands for "no snapshot" in the note.
 const NO_TREE: &str = "-";
 
 enum Found {
@@ -221,8 +220,8 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// This worker's directories of the Location under earlier tokens, the oldest first; also those of which only what was
-/// beside them is left.
+/// Returns this worker's directories of the Location under earlier tokens, oldest first, also those of which only the
+/// notes are left.
 fn earlier(
     folder: &Path,
     location: &LocationId,
@@ -283,7 +282,7 @@ mod tests {
         }
     }
 
-    /// Makes a directory's files anew under `token`, of no snapshot.
+    /// Restores a directory's files under `token`, from no snapshot.
     fn remake(root: &Path, token: i64) -> Option<Anew> {
         let made = Some(Anew { token: FencingToken(token), tree: None });
         whole(root, made.as_ref()).expect("whole");
@@ -314,7 +313,7 @@ mod tests {
         assert_eq!(disk.names(), [".12"]);
     }
 
-    // Finding store 22: after a loss of power the fence was there and the directory was not, for good.
+    // Finding store 22: after a loss of power the fence existed and the directory did not, for good.
     #[test]
     fn a_shared_directory_is_durable_before_its_fence() {
         let disk = Disk::new();
@@ -356,13 +355,13 @@ mod tests {
         let disk = Disk::new();
         let first = disk.own(3, 1);
         remake(&first.root, 3);
-        // It died before the directory was renamed.
+        // The worker died before the directory was renamed.
         let next = first.root.with_extension("7");
         std::fs::copy(anew(&first.root), anew(&next)).expect("a copy");
         let later = disk.own(9, 7);
         assert!(!later.whole, "what was left is not of the last token");
         assert_eq!(disk.names(), [".9", ".9.restoring"], "and leaves nothing");
-        // After it.
+        // The worker died after it.
         remake(&later.root, 9);
         let next = later.root.with_extension("11");
         std::fs::copy(anew(&later.root), anew(&next)).expect("a copy");

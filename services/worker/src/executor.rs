@@ -1,4 +1,4 @@
-//! What runs where: one owner of the worker's state, fed by messages.
+//! The owner of the worker's state: it decides what runs, and gets its input as messages.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -32,12 +32,13 @@ const PLACE: TaskKind = TaskKind::new("place a moved session", OnError::Log, OnC
 const SAVE: TaskKind = TaskKind::new("save a Location's index", OnError::Log, OnCancel::Wait);
 const SWEEP: TaskKind = TaskKind::new("sweep", OnError::Log, OnCancel::Abort);
 
-/// Sessions that wait for a slot at the most; the sweep finds the rest.
+/// The most sessions that wait for a slot; the sweep finds the rest.
 const QUEUE: usize = 10_000;
-/// Sessions that hints have named before the lease of their Location came. Bounded, since anybody can publish a hint.
+/// The most sessions that hints have named before their Location's lease came. Bounded, because anybody can publish a
+/// hint.
 const EXPECTED: usize = 1_000;
-/// Tools, provider requests and drains end when the store has not answered for this long, and not before: an ordinary
-/// failover is shorter, and what runs on is then written under the same claim.
+/// How long the store may fail to answer before tools, provider requests and drains end. An ordinary failover is
+/// shorter, and the running work is then written under the same claim.
 const WITHOUT_STORE: Duration = Duration::from_secs(30);
 
 /// The executor's input.
@@ -45,36 +46,36 @@ pub(crate) enum Message {
     Hint(WorkerHint),
     Leases(LeaseChange),
     TakenOver(LocationRef, FencingToken, Result<Workspace, TakeoverError>),
-    /// A drain has ended; without an exit when it broke off.
+    /// A drain has ended; without an exit if it broke off.
     Ended(SessionRef, Option<DrainExit>, Option<Box<History>>),
     Looked(Look, Result<Found, LookError>),
 }
 
-/// A look at the store that was asked for.
+/// A request to look at the store.
 pub(crate) struct Look {
-    /// When (monotonic).
+    /// The (monotonic) time of the request.
     asked: Duration,
-    /// Whether it is the sweep; otherwise a look at one session.
+    /// Whether it is the sweep; otherwise it looks at one session.
     whole: bool,
 }
 
-/// A Location that is leased to this worker.
+/// A Location that this worker has leased.
 struct Held {
     token: FencingToken,
-    /// `None` until its fence is raised.
+    /// The workspace; `None` until the fence is raised.
     workspace: Option<Arc<Workspace>>,
-    /// Since when (monotonic) no drain runs there.
+    /// The (monotonic) time since which no drain runs there.
     idle_since: Duration,
     /// Sessions that wait for the fence.
     waiting: HashSet<SessionRef>,
 }
 
-/// A drain that runs.
+/// A running drain.
 struct Running {
     handle: DrainHandle,
-    /// Counts the worker's drains.
+    /// The drain's number on this worker.
     number: u64,
-    /// Woken since it began: look again when it ends.
+    /// Whether the session was woken since the drain began, so that its end must look again.
     again: bool,
 }
 
@@ -84,20 +85,20 @@ pub(crate) struct Executor {
     pulse: Arc<Pulse>,
     tasks: TaskGroup,
     drains: TaskGroup,
-    /// Asks running drains to hand over; made anew when a drained node is taken back.
+    /// Asks running drains to hand over. Replaced when a drained node may work again.
     stopping: CancellationToken,
     inbox: mpsc::UnboundedSender<Message>,
     held: HashMap<LocationRef, Held>,
     running: HashMap<SessionRef, Running>,
     /// Sessions that wait for a slot.
     queue: FairQueue<OrgId, SessionRef>,
-    /// Tells drains whether anyone does.
+    /// Tells drains whether any session waits.
     crowd: Crowd,
     cache: HistoryCache,
     setbacks: Setbacks,
-    /// Sessions that hints have named, of Locations that are not leased yet.
+    /// Sessions that hints have named at Locations that are not leased yet.
     expected: HashSet<SessionRef>,
-    /// Drains that were started.
+    /// The number of drains started.
     started: u64,
     sweeping: bool,
 }
@@ -190,8 +191,8 @@ impl Executor {
         }
     }
 
-    /// Placement's whole list replaces ours. Drains at a Location that is gone run on until they are
-    /// fenced; nothing new starts there.
+    /// Replaces our leases with placement's whole list. Drains at a lost Location continue until they are fenced, but
+    /// nothing new starts there.
     fn leases(&mut self, leases: Vec<Lease>) {
         let now: HashMap<&LocationRef, FencingToken> =
             leases.iter().map(|lease| (&lease.location, lease.token)).collect();
@@ -254,13 +255,13 @@ impl Executor {
             }
             Err(TakeoverError::Store(error)) => {
                 warn!(location.id = %at.location, error = %chain(&error), "the Location cannot be taken over yet");
-                // Placement gives it away again, here or elsewhere.
+                // Placement assigns it again, here or elsewhere.
                 self.give_back(at);
             }
         }
     }
 
-    /// Drains may start at the Location.
+    /// Lets drains start at the Location.
     fn open(&mut self, at: &LocationRef, workspace: Workspace) {
         let Some(held) = self.held.get_mut(at) else { return };
         held.workspace = Some(Arc::new(workspace));
@@ -271,7 +272,8 @@ impl Executor {
         self.sweep();
     }
 
-    /// Files that could not be had are looked for again with the next prompt, here or elsewhere.
+    /// Gives the Location back if its files are missing, so that the next prompt looks for them again, here or
+    /// elsewhere.
     fn look_for_files_again(&mut self, at: &LocationRef) {
         let workspace = self.held.get(at).and_then(|held| held.workspace.as_ref());
         if workspace.is_some_and(|workspace| workspace.unavailable().is_some()) {
@@ -279,7 +281,7 @@ impl Executor {
         }
     }
 
-    /// A session waits at a Location whose lease is on its way.
+    /// Notes a session whose Location's lease is on its way.
     fn expect(&mut self, session: SessionRef) {
         if self.held.contains_key(&session.location_ref()) {
             return self.poke(session);
@@ -290,8 +292,8 @@ impl Executor {
         self.expected.insert(session);
     }
 
-    /// Gives all Locations back, since this worker can write nothing for them and another one can. Drains run on until
-    /// the store answers, which fences those whose sessions others have taken up.
+    /// Gives all Locations back, because this worker can write nothing for them and another one can. Drains continue
+    /// until the store answers, which fences those whose sessions another worker has taken over.
     fn hand_over(&mut self) {
         if self.pulse.is_stranded() && !self.held.is_empty() {
             warn!(
@@ -303,7 +305,7 @@ impl Executor {
         }
     }
 
-    /// A session that was drained here goes on at another Location: whoever holds that is woken.
+    /// Wakes the holder of a Location that a session drained here has moved to.
     fn moved(&mut self, to: SessionRef) {
         let location = to.location_ref();
         if self.held.contains_key(&location) {
@@ -313,7 +315,7 @@ impl Executor {
         self.tasks.spawn(PLACE, async move {
             let request = PlaceRequest { location, session: Some(to.session) };
             if let Err(error) = placement.place(request).await {
-                // Its work is durable and *ready*: placement's sweep finds it.
+                // The work is durable and *ready*, so placement's sweep finds it.
                 warn!(%error, "the Location that a session moved to is not placed yet");
             }
             Ok::<(), std::convert::Infallible>(())
@@ -332,7 +334,7 @@ impl Executor {
         self.pulse.release(Lease { location: at.clone(), token: held.token });
     }
 
-    /// Drains have ended by now: with the last heartbeat others may take the Locations at once.
+    /// Releases every Location. The drains have ended, so others may take over with the last heartbeat.
     async fn give_all_back(&mut self) {
         let held = std::mem::take(&mut self.held);
         let workspaces: Vec<_> = held.values().filter_map(|held| held.workspace.clone()).collect();
@@ -343,7 +345,7 @@ impl Executor {
         }
     }
 
-    /// Does what placement asks of the node: hand over at the next boundary, or take work again.
+    /// Follows placement's wish for the node: hand over at the next boundary, or take work again.
     fn follow_drain(&mut self) {
         let drained = self.pulse.is_drained();
         if drained && !self.stopping.is_cancelled() {
@@ -357,7 +359,7 @@ impl Executor {
         }
     }
 
-    /// A session may have work: it starts at once, or when its turn has come.
+    /// Starts a session's drain if the session may have work, at once or when it gets a slot.
     fn poke(&mut self, session: SessionRef) {
         if let Some(running) = self.running.get_mut(&session) {
             running.again = true;
@@ -373,7 +375,7 @@ impl Executor {
         self.fill();
     }
 
-    /// Gives free slots to those who wait. Who cannot start now is found by a later sweep.
+    /// Gives free slots to waiting sessions. A later sweep finds a session that cannot start now.
     fn fill(&mut self) {
         while self.running.len() < self.options.slots {
             let Some(next) = self.queue.pop() else { break };
@@ -428,7 +430,7 @@ impl Executor {
             held.idle_since = self.parts.runtime.clock.monotonic();
         }
         match exit {
-            // A panic is logged by its task; a worker that stops drops the drains that take too long.
+            // The task has logged a panic; a worker that stops drops drains that take too long.
             None => debug!(session.id = %session.session, "the drain broke off"),
             Some(DrainExit::Idle | DrainExit::Ended(_)) => {
                 self.look_for_files_again(&at);
@@ -441,7 +443,7 @@ impl Executor {
             Some(DrainExit::HandedOver) => {}
             Some(DrainExit::Fenced) => {
                 info!(session.id = %session.session, "the drain was fenced");
-                // It may be deleted and made anew under its id.
+                // The session may have been deleted and created again under its id.
                 if again {
                     self.poke(session);
                 }
@@ -454,7 +456,7 @@ impl Executor {
         self.fill();
     }
 
-    /// Asks the store for everything that hints may have failed to tell.
+    /// Asks the store for everything that lost hints may have missed.
     fn sweep(&mut self) {
         self.release_idle();
         if self.sweeping {
@@ -561,7 +563,7 @@ fn watched(session: &SessionRef, running: &Running) -> Watched {
     Watched { session: session.clone(), drain: running.number, claim }
 }
 
-/// An error with its causes, each once: some print their cause themselves.
+/// Returns an error with its causes, each once: some errors print their cause themselves.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,27 +1,26 @@
-//! Who gets the next slot: deficit round robin between organisations. Pure.
+//! The order in which organisations get slots: deficit round robin. Pure.
 //!
 //! ```text
-//! push ─▶ one lane an organisation, first in first out ─▶ pop: the ring's next lane that owes nothing
-//! charge: a drain that ran n turns owes n - 1 visits of the ring
+//! push ─▶ one lane per organisation, first in first out ─▶ pop: the ring's next lane without a debt
+//! charge: a drain of n turns owes n - 1 visits of the ring
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Visits of the ring that an organisation can owe: a drain that ran for an hour is not paid for by an
-/// hour of silence.
+/// The most visits of the ring that an organisation can owe. A drain that ran for an hour does not cost an hour of
+/// waiting.
 const DEBT: i64 = 16;
 
-/// Things that wait, each in the lane of its organisation. Every lane gets one turn's worth a round, and
-/// what a drain has used beyond that is taken off afterwards: nobody knows before how many turns it runs.
+/// Waiting things, each in the lane of its organisation. Every lane gets the worth of one turn per round. Turns that
+/// a drain uses beyond that are charged afterwards, since nobody knows before how many it will run.
 ///
-/// A thing waits once, however often it is pushed. Bounded: a full queue takes a new thing only at the
-/// expense of the longest lane, so that nobody can fill it and keep others out; what is dropped is found
-/// by the next sweep. Operations are amortised
-/// O(log n), but a push into a full queue looks at all lanes.
+/// A thing waits once, however often it is pushed. The queue is bounded: when full, it takes a new thing only in
+/// place of one from the longest lane, so that nobody can fill it and keep others out. The next sweep finds what is
+/// dropped. Operations are amortised O(log n), except that a push into a full queue looks at all lanes.
 #[derive(Debug)]
 pub(crate) struct FairQueue<K, T> {
     lanes: BTreeMap<K, Lane<T>>,
-    /// Lanes that have things or debts, each once, the next one first.
+    /// Lanes with things or debts, each once, the next one first.
     ring: VecDeque<K>,
     waiting: BTreeSet<T>,
     bound: usize,
@@ -30,7 +29,7 @@ pub(crate) struct FairQueue<K, T> {
 #[derive(Debug)]
 struct Lane<T> {
     things: VecDeque<T>,
-    /// Negative: visits that it has used ahead. Never positive between two calls.
+    /// Minus the number of visits owed. Never positive between two calls.
     credit: i64,
 }
 
@@ -41,7 +40,7 @@ impl<T> Lane<T> {
 }
 
 impl<K: Clone + Ord, T: Clone + Ord> FairQueue<K, T> {
-    /// Nothing waits. At most `bound` things ever will.
+    /// Returns an empty queue for at most `bound` things.
     pub(crate) fn new(bound: usize) -> Self {
         Self { lanes: BTreeMap::new(), ring: VecDeque::new(), waiting: BTreeSet::new(), bound }
     }
@@ -54,8 +53,8 @@ impl<K: Clone + Ord, T: Clone + Ord> FairQueue<K, T> {
         self.waiting.is_empty()
     }
 
-    /// Adds `thing` behind all that waits in the lane of `key`. It stays where it is if it waits already,
-    /// and is not taken if the queue is full and no other lane is longer.
+    /// Adds `thing` at the end of the lane of `key`. Does nothing if it already waits, or if the queue is full and no
+    /// other lane is longer.
     pub(crate) fn push(&mut self, key: &K, thing: T) {
         if self.waiting.contains(&thing) || (self.len() >= self.bound && !self.make_room(key)) {
             return;
@@ -64,11 +63,11 @@ impl<K: Clone + Ord, T: Clone + Ord> FairQueue<K, T> {
         self.waiting.insert(thing);
     }
 
-    /// The next thing: of the first lane in the ring that has one and owes nothing. A debt shrinks with
-    /// each visit, also of a lane where nothing waits.
+    /// Returns the next thing: from the first lane in the ring that has one and owes nothing. Each visit reduces a
+    /// lane's debt, even if the lane is empty.
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.is_empty() {
-            // Nobody waited for what was owed.
+            // Nobody waited, so all debts are forgotten.
             self.lanes.clear();
             self.ring.clear();
             return None;
@@ -94,7 +93,7 @@ impl<K: Clone + Ord, T: Clone + Ord> FairQueue<K, T> {
         None
     }
 
-    /// A drain of `key` has ended after so many turns; the first one was paid for when it was popped.
+    /// Charges a drain of `key` that ended after `turns` turns. The first turn was paid for when it was popped.
     /// Nothing is owed while nobody waits.
     pub(crate) fn charge(&mut self, key: &K, turns: u32) {
         let beyond = i64::from(turns.saturating_sub(1));
@@ -118,7 +117,7 @@ impl<K: Clone + Ord, T: Clone + Ord> FairQueue<K, T> {
         self.lanes.entry(key.clone()).or_insert_with(Lane::new)
     }
 
-    /// Drops the newest thing of the longest lane if that is longer than `key`'s will be.
+    /// Drops the newest thing of the longest lane, if that is longer than the lane of `key` will be.
     fn make_room(&mut self, key: &K) -> bool {
         let ours = self.lanes.get(key).map_or(0, |lane| lane.things.len());
         let longest = self.lanes.values_mut().max_by_key(|lane| lane.things.len());
@@ -220,7 +219,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost, doubled or overtaken within its lane, and the bookkeeping stays bounded.
+        /// Nothing is lost, duplicated or overtaken within its lane, and the bookkeeping stays bounded.
         #[test]
         fn each_lane_is_first_in_first_out(steps in vec(step(), 0..300)) {
             let mut queue = Queue::new(10_000);
@@ -248,9 +247,8 @@ mod tests {
             }
         }
 
-        /// While all have something to do, no organisation gets more than its share of turns: the
-        /// difference of any two is at most what one drain may run beyond another, and no debt is so long
-        /// that it is cut.
+        /// While all lanes have things, no organisation gets more than its share of turns: two organisations differ
+        /// at most by what one drain may run beyond another. No debt here is long enough to be cut.
         #[test]
         fn turns_are_shared_evenly_whatever_drains_cost(
             costs in vec(1..9_u32, 2..6),
@@ -269,7 +267,7 @@ mod tests {
             prop_assert!(most - least <= 9, "{turns:?}");
         }
 
-        /// However long others' lanes are, a full queue takes what an organisation without any brings.
+        /// A full queue takes a thing of an organisation that has none, however long the other lanes are.
         #[test]
         fn nobody_can_keep_others_out(keys in vec(0..3_u8, 0..200), bound in 5..50_usize) {
             let mut queue = Queue::new(bound);

@@ -1,4 +1,4 @@
-//! The heartbeat, on a thread of its own: a busy runtime must not make a worker look dead.
+//! The heartbeat, on its own thread: a busy runtime must not make a worker look dead.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,50 +15,50 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-/// The least time between two heartbeats, however many hints ask for one.
+/// The shortest time between two heartbeats, even if hints ask for more.
 const BREATH: Duration = Duration::from_millis(20);
 
-/// Leases that one heartbeat gives back: placement takes no more at once.
+/// The most leases that one heartbeat gives back. Placement accepts no more at once.
 const MAX_RELEASED: usize = 10_000;
 
-/// What the heartbeat tells the executor.
+/// A message of the heartbeat to the executor.
 #[derive(Debug)]
 pub(crate) enum LeaseChange {
-    /// These are all leases now.
+    /// The complete list of leases.
     All(Vec<Lease>),
-    /// These leases are new, and those have ended.
+    /// New leases, and ended ones.
     Some(LeaseChanges),
-    /// This worker does not reach the store and another does: all leases are to be given back.
+    /// This worker cannot reach the store and another one can: give all leases back.
     HandOver,
-    /// Placement has declared this incarnation dead; the heartbeat goes on as another.
+    /// Placement has declared this incarnation dead; the heartbeat continues as another.
     Reborn,
 }
 
-/// What the heartbeat and the rest of the worker share.
+/// The state that the heartbeat shares with the rest of the worker.
 pub(crate) struct Pulse {
     pub(crate) worker: Mutex<Worker>,
     pub(crate) incarnation: watch::Sender<Incarnation>,
     /// Leases to give back with the next heartbeat.
     released: Mutex<BTreeMap<LocationRef, Lease>>,
-    /// Until when (monotonic) leases are good for starting drains.
+    /// The (monotonic) time until which leases allow new drains.
     valid_until: Mutex<Duration>,
     pub(crate) busy: AtomicU32,
-    /// The process stops.
+    /// Whether the process stops.
     pub(crate) leaving: AtomicBool,
-    /// Placement asked the node to drain, and has not taken it back.
+    /// Whether placement has asked the node to drain.
     pub(crate) drained: AtomicBool,
-    /// Whether the store answers.
+    /// The store's reachability.
     store: Mutex<StoreReach>,
-    /// A heartbeat is wanted now.
+    /// Asks for a heartbeat now.
     hurry: Notify,
 }
 
 /// Whether the store answers this worker.
 #[derive(Debug, Clone, Copy)]
 struct StoreReach {
-    /// When (monotonic) the last look that it answered was asked.
+    /// The (monotonic) time at which the last answered look was asked.
     answered_at: Duration,
-    /// Looks have failed for so long that the worker's sessions stand still.
+    /// Whether looks have failed for so long that the worker's sessions stand still.
     stranded: bool,
 }
 
@@ -83,19 +83,18 @@ impl Pulse {
         locked(&self.released).insert(lease.location.clone(), lease);
     }
 
-    /// Whether drains may start: the lease has not run out since its last renewal. Silence from
-    /// placement stops nothing that runs.
+    /// Returns whether drains may start: the lease has not expired since its last renewal. Silence of placement stops
+    /// nothing that runs.
     pub(crate) fn may_start(&self, clock: &dyn Clock) -> bool {
         clock.monotonic() < *locked(&self.valid_until)
     }
 
-    /// Asks for a heartbeat now: placement may have news.
+    /// Asks for a heartbeat now, because placement may have news.
     pub(crate) fn hurry(&self) {
         self.hurry.notify_one();
     }
 
-    /// The store has answered a look that was asked at `asked`. True: it had not for so long that the worker was
-    /// stranded.
+    /// Notes that the store answered a look asked at `asked`. Returns whether the worker was stranded until then.
     pub(crate) fn store_answered(&self, asked: Duration) -> bool {
         let mut store = locked(&self.store);
         let was_stranded = std::mem::take(&mut store.stranded);
@@ -103,7 +102,7 @@ impl Pulse {
         was_stranded
     }
 
-    /// A look at the store has failed. For how long now it has not answered.
+    /// Notes that a look at the store failed. Returns how long the store has not answered.
     pub(crate) fn store_failed(&self, now: Duration) -> Duration {
         let mut store = locked(&self.store);
         let silent = now.saturating_sub(store.answered_at);
@@ -111,12 +110,12 @@ impl Pulse {
         silent
     }
 
-    /// Whether the worker can do nothing for its sessions, since the store does not answer it.
+    /// Returns whether the store does not answer, so that the worker can do nothing for its sessions.
     pub(crate) fn is_stranded(&self) -> bool {
         locked(&self.store).stranded
     }
 
-    /// Whether the node is to give its Locations back and take no new ones.
+    /// Returns whether the node must give its Locations back and take no new ones.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
     }
@@ -137,11 +136,11 @@ impl Pulse {
     }
 }
 
-/// Failing looks for this long make a worker stranded. Longer than a lock, a checkpoint or one lost packet lasts, and
-/// than placement takes a store for answering that has answered last: see `placement`'s watch.
+/// How long looks must fail before a worker is stranded: longer than a lock, a checkpoint or one lost packet lasts,
+/// and longer than placement believes a store's last answer (see `placement`'s watch).
 const STRANDED_AFTER: Duration = Duration::from_millis(4_500);
 
-/// The changes of leases that an answer tells of, but for those that are given back: with this heartbeat, or the next.
+/// Returns the changes of leases in a reply, except for those that this heartbeat or the next one gives back.
 fn told(reply: HeartbeatReply, given_back: &BTreeMap<LocationRef, Lease>) -> Option<LeaseChange> {
     let keep = |lease: &Lease| given_back.get(&lease.location) != Some(lease);
     match (reply.leases, reply.changes) {
@@ -161,7 +160,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the thread; it ends when `stop` fires, after a last heartbeat that gives everything back.
+/// Starts the thread. It ends when `stop` fires, after a last heartbeat that gives everything back.
 pub(crate) fn spawn(
     pulse: Arc<Pulse>,
     placement: Arc<dyn Placement>,
@@ -185,7 +184,7 @@ async fn run(
     let mut known = 0;
     let mut reachable = true;
     loop {
-        // Counted from before the request: we never believe in a lease for too long.
+        // Taken before the request, so that a lease is never believed too long.
         let asked = clock.monotonic();
         let beat = pulse.beat(known, asked);
         let released: Vec<Lease> = beat.released.clone();

@@ -6,8 +6,9 @@
 //! sweep, every second ────────▶ ┘  raises the fence of a new lease before anything starts there
 //! ```
 //!
-//! Invariant: nothing starts at a Location before its fence is raised to our token (I10). Everything that
-//! a hint can bring, the sweep brings too, later; no hint is believed. Absent on purpose: what a drain does; that is `session`.
+//! Invariant: nothing starts at a Location before its fence is raised to our token (I10). The sweep finds everything
+//! that a hint can bring, only later; no hint is believed. Absent on purpose: the work of a drain, which is
+//! `session`.
 
 mod cache;
 mod collect;

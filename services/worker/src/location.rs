@@ -13,41 +13,41 @@ use crate::disk::{self, Anew, Directory, WorkspaceDisk};
 use crate::executor::chain;
 use crate::options::WorkerOptions;
 
-/// The code of a workspace whose snapshot could not be restored.
+/// The error code of a workspace whose snapshot could not be restored.
 const RESTORE_FAILED: &str = "workspace.restore_failed";
 
-/// What models are shown instead of a managed workspace's real path.
+/// The path that models see instead of a managed workspace's real one.
 const SHOWN: &str = "/workspace";
 
-/// How long an earlier owner's tools may take to let go before they are killed.
+/// How long an earlier owner's tools may take to stop before they are killed.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// How often a restore is tried, and how long apart: object storage may fail for a moment.
+/// How often a restore is tried, and the pause in between: object storage may fail for a moment.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why a Location was not taken over.
+/// The reason why a takeover failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TakeoverError {
-    /// The store failed, or says that a later token has acted there.
+    /// The store failed, or a later token has acted there.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its lock or its files cannot be had now, and may be in a moment, here or on another worker.
+    /// Its lock or its files are unavailable now, but may be there in a moment, here or on another worker.
     #[error("{}", error.message)]
     Away {
-        /// How models are shown the directory.
+        /// The directory as models see it.
         shown: String,
-        /// What its sessions are told if it lasts.
+        /// The error for its sessions if this lasts.
         error: SessionError,
     },
 }
 
-/// Where a Location's files are, or why they cannot be had.
+/// The place of a Location's files, or the reason why they are missing.
 type Found = Result<Place, Absence>;
 
-/// Why files cannot be had.
+/// The reason why files are missing.
 enum Absence {
-    /// They are not there: somebody has to do something.
+    /// They do not exist: somebody has to do something.
     Gone(SessionError),
     /// They may be there in a moment, or on another worker.
     Away(SessionError),
@@ -55,9 +55,9 @@ enum Absence {
 
 struct Place {
     root: PathBuf,
-    /// Its files are what they are to be.
+    /// Whether its files are complete.
     whole: bool,
-    /// How they were made anew before.
+    /// Their last restore.
     anew: Option<Anew>,
 }
 
@@ -67,8 +67,8 @@ impl Place {
     }
 }
 
-/// Takes a Location over: makes or finds its files, raises its fence, and ends what an earlier owner's
-/// tools still do there. Nothing may start at the Location before this returns.
+/// Takes a Location over: finds or creates its files, raises its fence, and stops tools of earlier owners. Nothing
+/// may start at the Location before this returns.
 pub(crate) async fn take_over(
     runtime: &Runtime,
     options: &WorkerOptions,
@@ -82,7 +82,8 @@ pub(crate) async fn take_over(
         LocationKind::Managed => SHOWN.to_owned(),
     };
     let own = row.kind == LocationKind::Managed && options.disk == WorkspaceDisk::Own;
-    // On a shared disk before the fence; see there. Nor is an owner fenced by a worker that does not see the files.
+    // On a shared disk the files come before the fence, as `disk::shared` explains. A worker that does not see the
+    // files must not fence the owner.
     let mut found = if own { None } else { Some(find_files(options, at, &row).await) };
     if let Some(Err(Absence::Away(error))) = found {
         return Err(TakeoverError::Away { shown, error });
@@ -120,7 +121,7 @@ pub(crate) async fn take_over(
     let mut workspace = Workspace::at(place.root.clone(), shown.clone(), Some(lock));
     let mut anew = place.anew;
     if !place.whole {
-        // Of a Location where nobody was before, nothing can be gone.
+        // If nobody held the Location before, nothing can be lost.
         let first = last.0 == 0;
         match restore(&files, place.root, (!first).then_some(token)).await {
             Ok(made) => {
@@ -134,7 +135,7 @@ pub(crate) async fn take_over(
             }
         }
     }
-    // As long as these files are there: a session that slept meanwhile is told when it wakes.
+    // Told as long as these files exist, so that a session that slept meanwhile learns of it when it wakes.
     if let Some(Anew { token, tree }) = anew {
         workspace = workspace.restored(token, tree);
     }
@@ -144,8 +145,8 @@ pub(crate) async fn take_over(
     Ok(workspace.with_files(files).unproven())
 }
 
-/// Makes the files those of the newest Workspace Snapshot, and says that they are whole. `token`: under which something
-/// may be gone with it; that is kept beside them.
+/// Restores the newest Workspace Snapshot, and marks the files as whole. `token` is given if the restore may lose
+/// changes; it is noted beside the files.
 async fn restore(
     files: &Files,
     root: PathBuf,
@@ -178,10 +179,10 @@ async fn restore(
     Ok(made)
 }
 
-/// The directory that all workers see.
+/// Finds the directory that all workers see.
 async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow) -> Found {
     match row.kind {
-        // Made when it was allowed, or at a gateway where it is.
+        // Created while it was allowed, or at a gateway that allows it.
         LocationKind::Local if !options.allow_local_paths => {
             Err(Absence::Gone(unavailable(format!(
                 "the session runs in {}, and this worker runs none in directories of its machine: start it with \
@@ -218,7 +219,7 @@ async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow
                 (at.location.clone(), row.fence == 0, row.seed.is_some());
             match blocking(move || disk::shared(&folder, &location, first, seeded)).await {
                 Ok(Some(found)) => Ok(Place::of(found)),
-                // A file system that is not mounted yet looks the same, and the worker that has it may be asked next.
+                // A file system that is not mounted yet looks the same. The worker that has it may be asked next.
                 Ok(None) => Err(Absence::Away(unavailable(
                     "the workspace is on another worker's disk and cannot be taken over \
                      without a shared --workspace-dir; start that worker again, give all workers \
@@ -231,7 +232,7 @@ async fn find_files(options: &WorkerOptions, at: &LocationRef, row: &LocationRow
     }
 }
 
-/// The directory of this token on this worker's own disk. `last`: the token that was there before.
+/// Returns this token's directory on this worker's own disk. `last` is the token that was there before.
 async fn own_files(
     runtime: &Runtime,
     options: &WorkerOptions,
@@ -265,11 +266,11 @@ fn unavailable(message: String) -> SessionError {
     SessionError { code: "workspace.unavailable".into(), message }
 }
 
-/// Why a Location's lock was not taken.
+/// The reason why a Location's lock was not taken.
 enum LockFailure {
     /// A later token holds it.
     Superseded,
-    /// It cannot be had, with the reason.
+    /// It is unavailable; the reason.
     Held(String),
 }
 

@@ -7,38 +7,38 @@ use session::Runtime;
 
 use crate::disk::WorkspaceDisk;
 
-/// How a worker is set up.
+/// The settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
     /// The machine's name, for people.
     pub node: String,
-    /// Where its internal listener answers; shown in the status of placement.
+    /// The URL of its internal listener, for the status of placement.
     pub url: String,
-    /// How many drains run at once; more wait in a queue that is fair between organisations.
+    /// The most drains at once. More wait in a queue that is fair between organisations.
     pub slots: usize,
-    /// Where managed workspaces are.
+    /// The folder of managed workspaces.
     pub workspace_dir: PathBuf,
-    /// Whether workers that may take over from each other see one `workspace_dir`.
+    /// Whether workers that may take over from each other share `workspace_dir`.
     pub disk: WorkspaceDisk,
-    /// Where this worker keeps what makes snapshots faster; no workspace.
+    /// The folder of this worker's caches for snapshots. It has no workspaces.
     pub snapshot_dir: PathBuf,
-    /// Whether sessions run in directories of this machine that are not of `workspace_dir`.
+    /// Whether sessions may run in directories of this machine outside `workspace_dir`.
     pub allow_local_paths: bool,
-    /// Where the Locations' lock files are; shared like `workspace_dir`.
+    /// The folder of the Locations' lock files, shared like `workspace_dir`.
     pub lock_dir: PathBuf,
-    /// A Location without drains for this long is given back.
+    /// How long a Location may have no drains before it is given back.
     pub idle_release: Duration,
-    /// How often the worker looks for ready sessions, changed claims and interrupts by itself.
+    /// How often the worker looks for ready sessions, changed claims and interrupts without a hint.
     pub sweep: Duration,
-    /// How long a blob is kept that no row names; `None`: for ever.
+    /// How long a blob without a row is kept; `None` keeps it for ever.
     pub blob_retention: Option<Duration>,
 }
 
-/// What a worker works with.
+/// The parts of a worker.
 #[derive(Clone)]
 pub struct WorkerParts {
-    /// What its drains share.
+    /// The state that its drains share.
     pub runtime: Runtime,
-    /// Who leases Locations to it.
+    /// The placement that leases Locations to it.
     pub placement: Arc<dyn Placement>,
 }

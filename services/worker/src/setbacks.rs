@@ -1,7 +1,8 @@
-//! Locations whose lock or files could not be had, and how long they are left alone.
+//! Locations whose lock or files were unavailable, and the pauses before the next try.
 //!
 //! ```text
-//! cannot be had ─▶ given back ─▶ leased again, here or elsewhere ─▶ after a pause tried again ─▶ … ─▶ a minute: told
+//! unavailable ─▶ given back ─▶ leased again, here or elsewhere ─▶ tried again after a pause ─▶ … ─▶ told after a
+//! minute
 //! ```
 
 use std::collections::HashMap;
@@ -9,27 +10,27 @@ use std::time::Duration;
 
 use domain::LocationRef;
 
-/// For so long nothing durable is said of a Location that cannot be had: the lock of a host that was cut off, an NFS
-/// server that restarts and a process that hangs in the kernel are gone again by then, as a rule.
+/// How long a Location may be unavailable before anything durable is written about it. The lock of a host that was
+/// cut off, a restarting NFS server or a process that hangs in the kernel usually ends within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The pause before the second try; doubled with each, up to [`LONGEST`].
+/// The pause before the second try. It doubles with each try, up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(8);
-/// After this long without a failure the next one counts as the first.
+/// After this long without a failure, the next one counts as the first.
 const FORGET: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(crate) struct Setbacks(HashMap<LocationRef, Setback>);
 
 struct Setback {
-    /// When (monotonic) the first of these failures was.
+    /// The (monotonic) time of the first of these failures.
     since: Duration,
     last: Duration,
     failures: u32,
 }
 
 impl Setbacks {
-    /// A Location could not be had. True: for so long by now that its sessions are to be told.
+    /// Notes a failure. Returns whether the Location has been unavailable for so long that its sessions must be told.
     pub(crate) fn note(&mut self, at: &LocationRef, now: Duration) -> bool {
         self.0.retain(|_, setback| setback.last + FORGET >= now);
         let first = Setback { since: now, last: now, failures: 0 };
@@ -39,7 +40,7 @@ impl Setbacks {
         setback.since + PATIENCE <= now
     }
 
-    /// How long to wait before the Location is tried again. None once its sessions are told: their users wait.
+    /// Returns the pause before the next try: none once the sessions have been told, because their users wait.
     pub(crate) fn pause(&self, at: &LocationRef, now: Duration) -> Duration {
         match self.0.get(at) {
             Some(setback) if now < setback.since + PATIENCE && now <= setback.last + FORGET => {
@@ -50,7 +51,7 @@ impl Setbacks {
         }
     }
 
-    /// The Location was had.
+    /// Notes that the Location was taken over.
     pub(crate) fn clear(&mut self, at: &LocationRef) {
         self.0.remove(at);
     }

@@ -22,7 +22,7 @@ const LEASES: TaskKind = TaskKind::new("worker leases", OnError::StopRole, OnCan
 /// How long the worker's own tasks, which hold nothing durable, may take to stop.
 const STOP: Duration = Duration::from_secs(1);
 
-/// A worker that runs.
+/// A running worker.
 pub struct RunningWorker {
     pulse: Arc<Pulse>,
     tasks: TaskGroup,
@@ -47,7 +47,7 @@ pub fn start(
         slots: u32::try_from(options.slots).unwrap_or(u32::MAX),
     };
     let pulse = Pulse::new(worker, &*parts.runtime.clock);
-    // Apart from the role's group, so that drains can end while everything around them still works.
+    // Not in the role's group, so that drains can end while everything else still works.
     let drains = TaskGroup::root("drains");
     let tasks = role.child("worker");
     let (inbox, messages) = mpsc::unbounded_channel();
@@ -96,7 +96,7 @@ pub fn start(
     Ok(RunningWorker { pulse, tasks, drains, heartbeat, stop_heartbeat })
 }
 
-/// Takes hints in for as long as the worker lives, as whatever incarnation.
+/// Receives hints as long as the worker lives, under its current incarnation.
 async fn listen(
     signals: Arc<dyn Signals>,
     mut incarnation: watch::Receiver<Incarnation>,
@@ -117,7 +117,7 @@ async fn listen(
                             return;
                         }
                     }
-                    // What was lost, the sweep finds.
+                    // The sweep finds what was lost.
                     Some(Received::Lagged | Received::Hint(Hint::Session(_))) => {}
                     None => return,
                 },
@@ -127,20 +127,20 @@ async fn listen(
 }
 
 impl RunningWorker {
-    /// This life of the worker, as placement knows it.
+    /// Returns the worker's current incarnation.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         *self.pulse.incarnation.borrow()
     }
 
-    /// Drains that run right now.
+    /// Returns the number of running drains.
     #[must_use]
     pub fn busy(&self) -> usize {
         self.drains.live()
     }
 
-    /// Stops: no new drains; running turns reach their next boundary and hand over, or the grace period
-    /// ends; leases are given back. What was cut is recovered by its next owner.
+    /// Shuts down: starts no new drains, lets running turns reach their next boundary and hand over within the grace
+    /// period, and gives leases back. The next owner recovers interrupted turns.
     pub async fn shutdown(self, grace: Duration) {
         self.pulse.leaving.store(true, Ordering::Relaxed);
         self.drains.shutdown(grace).await;

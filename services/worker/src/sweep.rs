@@ -3,23 +3,24 @@ use std::time::Duration;
 use domain::{Claim, LocationRef, SessionRef};
 use store::{HeadState, Store, StoreError};
 
-/// Ready sessions that one sweep takes up at the most; the next one finds the rest.
+/// The most ready sessions that one sweep takes up; the next one finds the rest.
 const READY: i64 = 1_000;
-/// How long a look may take: a store that does not answer in this time is taken for one that is away.
+/// How long a look may take. A store that takes longer counts as unreachable.
 const LOOK_TIME: Duration = Duration::from_secs(3);
 
-/// A drain that a look asks the store about, as it was when the look was asked.
+/// A drain as it was when a look was asked.
 pub(crate) struct Watched {
     pub(crate) session: SessionRef,
-    /// Which of the worker's drains it is: a session may have another one by the time of the answer.
+    /// The drain's number on this worker. The session may have another drain by the time of the answer.
     pub(crate) drain: u64,
-    /// The claim that it had.
+    /// Its claim at that time.
     pub(crate) claim: Option<Claim>,
 }
 
 impl Watched {
-    /// Whether the drain has lost its session: it is deleted, or somebody else has claimed it. `head`: what the look
-    /// found; `now`: the claim that the drain has by now. A claim that is newer than the look says nothing.
+    /// Returns whether the drain has lost its session: it is deleted, or another drain has claimed it. `head` is the
+    /// look's result, and `now` the drain's current claim. If the drain has claimed since the look, the look says
+    /// nothing.
     pub(crate) fn is_fenced(&self, head: Option<&HeadState>, now: Option<Claim>) -> bool {
         match head {
             None => true,
@@ -28,27 +29,27 @@ impl Watched {
     }
 }
 
-/// Why a look came to nothing.
+/// The reason why a look failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It said nothing.
+    /// The store did not answer in time.
     #[error("the database did not answer within {} s", LOOK_TIME.as_secs())]
     Late,
 }
 
-/// The answer to a look at the store.
+/// The result of a look at the store.
 pub(crate) struct Found {
-    /// Sessions of held Locations that wait for a drain, or that a drain has.
+    /// Sessions of held Locations that wait for a drain or have one.
     pub(crate) ready: Vec<SessionRef>,
-    /// The drains that were asked about, each with its session's head; `None`: the session is deleted.
+    /// The watched drains, each with its session's head; `None` if the session is deleted.
     pub(crate) watched: Vec<(Watched, Option<HeadState>)>,
 }
 
-/// Looks at what hints may have failed to tell, in two queries. Asks even when nothing is held and nothing drained: a
-/// worker that does not reach the store must notice before it is given work.
+/// Looks for what lost hints may have missed, with two queries. Asks even if nothing is held and nothing runs: a
+/// worker that cannot reach the store must notice before it gets work.
 pub(crate) async fn look(
     store: &Store,
     held: Vec<LocationRef>,

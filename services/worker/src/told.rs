@@ -1,4 +1,4 @@
-//! The executor is told of every drain's end, whatever ends it.
+//! Tells the executor of every drain's end, whatever ends it.
 
 use domain::SessionRef;
 use history::History;
@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 
 use crate::executor::Message;
 
-/// Tells the end of a drain: the exit that [`Tells::end`] is given, or none on a drop before that (a panic, or a worker
-/// that stops and waits no longer). Without it the session would hold its slot, and be taken for running, as long as the
-/// worker lives.
+/// Sends the end of a drain: the exit given to [`Tells::end`], or none if it is dropped before that (by a panic, or
+/// by a worker that stops and waits no longer). Without it the session would keep its slot, and count as running, as
+/// long as the worker lives.
 pub(crate) struct Tells {
     inbox: mpsc::UnboundedSender<Message>,
     session: Option<SessionRef>,

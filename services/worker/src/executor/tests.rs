@@ -1,4 +1,4 @@
-//! A whole worker with a placement that does what the test says, a real Postgres and a model that never answers.
+//! A whole worker with a scripted placement, a real Postgres and a model that never answers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -17,7 +17,7 @@ use super::*;
 use crate::location::tests::{Setup, World};
 use crate::{RunningWorker, WorkspaceDisk};
 
-/// Nothing here takes as long on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SERVER: TaskKind = TaskKind::new("a server of the test", OnError::Log, OnCancel::Abort);
 
@@ -30,7 +30,7 @@ async fn until(what: &str, mut reached: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Gives the leases that the test sets, and keeps the last heartbeat.
+/// A placement that gives the test's leases, and keeps the last heartbeat.
 #[derive(Default)]
 struct Told(Mutex<Says>);
 
@@ -84,7 +84,7 @@ impl Placement for Told {
     }
 }
 
-/// A model that takes requests and never says anything.
+/// A model that accepts requests and never answers.
 struct SilentModel {
     url: String,
     open: Arc<AtomicUsize>,
@@ -119,14 +119,14 @@ impl SilentModel {
     }
 }
 
-/// The way to Postgres, which the test can cut.
+/// A connection to Postgres that the test can cut.
 struct Way {
     port: u16,
     whole: watch::Sender<bool>,
 }
 
 impl Way {
-    /// Connections to the returned port end at `postgres`, as long as the way is whole.
+    /// Forwards connections from the returned port to `postgres`, until the test cuts them.
     async fn to(postgres: watch::Receiver<String>, tasks: &TaskGroup) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -155,7 +155,7 @@ impl Way {
     }
 }
 
-/// The system's clock, some time ahead.
+/// A clock ahead of the system's.
 #[derive(Default)]
 struct Ahead {
     system: SystemClock,
@@ -172,7 +172,7 @@ impl Clock for Ahead {
     }
 }
 
-/// A worker on a way to Postgres of its own.
+/// A worker with its own connection to Postgres.
 struct Scene {
     world: World,
     tasks: TaskGroup,
@@ -210,7 +210,7 @@ impl Scene {
         Ok(Self { world, tasks, model, way, clock, placement, worker })
     }
 
-    /// A session that waits for the model, at a Location that the worker holds.
+    /// Starts a session that waits for the model, at a Location that the worker holds.
     async fn busy(&self) -> Result<(SessionRef, Lease)> {
         let session = self.world.session().await?;
         self.world.prompt(&session).await?;
@@ -248,7 +248,7 @@ async fn deleting_a_session_ends_its_drain_and_its_request() -> Result<()> {
     let deleted = Instant::now();
     scene.world.runtime.store.delete_session(session.org, session.session).await?;
     until("the end", || scene.model.open() == 0 && scene.worker.busy() == 0).await?;
-    // No hint has told it: the sweep comes each second.
+    // No hint came, but the sweep comes each second.
     ensure!(deleted.elapsed() < PATIENCE / 4, "{:?}", deleted.elapsed());
     scene.end().await;
     Ok(())
@@ -259,7 +259,7 @@ async fn deleting_a_session_ends_its_drain_and_its_request() -> Result<()> {
 async fn a_lock_that_is_held_for_a_moment_parks_nothing() -> Result<()> {
     let scene = Scene::start().await?;
     let locks = scene.world.folder.path().join("locks");
-    // It is there once a Location was locked.
+    // The folder exists once a Location was locked.
     let _absent = std::fs::remove_dir_all(&locks);
     std::fs::write(&locks, "")?;
     let session = scene.world.session().await?;
@@ -303,7 +303,7 @@ async fn a_worker_without_postgres_hands_over_when_it_is_told_to() -> Result<()>
     Ok(())
 }
 
-// Finding store 8: nothing stopped the tools of a worker that did not reach Postgres.
+// Finding store 8: nothing stopped the tools of a worker that could not reach Postgres.
 #[tokio::test]
 async fn drains_end_after_thirty_seconds_without_postgres() -> Result<()> {
     let scene = Scene::start().await?;

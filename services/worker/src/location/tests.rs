@@ -1,4 +1,4 @@
-//! Takeovers of a Location with a disk of each worker's own, and with a shared one, on a real Postgres.
+//! Takeovers of a Location with each worker's own disk and with a shared one, on a real Postgres.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub(crate) struct World {
     pub(crate) runtime: Runtime,
 }
 
-/// How a world differs from the plain one.
+/// A world's differences from the plain one.
 pub(crate) struct Setup {
-    /// Where the model answers.
+    /// The model's URL.
     pub(crate) model_url: String,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -46,7 +46,7 @@ impl World {
         Self::with(Setup::default(), |url| url).await
     }
 
-    /// `store_url`: where the store connects, given where Postgres is.
+    /// Makes a world. `store_url` maps Postgres' URL to the store's.
     pub(crate) async fn with(
         setup: Setup,
         store_url: impl FnOnce(String) -> String,
@@ -79,7 +79,7 @@ impl World {
         Ok(Self { _database: database, folder, runtime })
     }
 
-    /// A worker's options: `disk` is its own, or one that it shares with others of that name.
+    /// Returns a worker's options. Workers with the same `name` share their folder.
     pub(crate) fn worker(&self, name: &str, disk: WorkspaceDisk) -> WorkerOptions {
         WorkerOptions {
             node: name.into(),
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// A session at a managed Location of its own.
+    /// Makes a session at its own managed Location.
     pub(crate) async fn session(&self) -> Result<SessionRef> {
         let (store, now) = (&self.runtime.store, self.runtime.clock.now_ms());
         let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
@@ -148,7 +148,7 @@ impl World {
         Ok(())
     }
 
-    /// Captures a directory, and writes the row as a drain would that does nothing else.
+    /// Captures a directory, and writes only that row, like a drain.
     async fn capture(&self, session: &SessionRef, token: i64, root: &Path) -> Result<Captured> {
         let Runtime { store, blobs, clock, .. } = &self.runtime;
         let shadow = Shadow::open(ShadowOptions {
@@ -212,14 +212,14 @@ async fn on_disks_of_their_own_the_newest_snapshot_goes_where_the_location_goes(
     std::fs::write(root(&first)?.join("kept"), "kept")?;
     world.capture(&session, 1, root(&first)?).await?;
     std::fs::write(root(&first)?.join("late"), "in no snapshot")?;
-    // Nobody else was there: nothing is gone.
+    // Nobody else was there, so nothing is lost.
     let again = world.take_over(&a, &session, 2).await?;
     assert_eq!(read(&again, "late")?.as_deref(), Some("in no snapshot"));
     ensure!(root(&again)? != root(&first)? && !root(&first)?.exists(), "one directory a token");
     let other = world.take_over(&b, &session, 3).await?;
     assert_eq!(read(&other, "kept")?.as_deref(), Some("kept"));
     assert_eq!(read(&other, "late")?, None);
-    // Back where something is left of before: it is made the same as anywhere.
+    // This worker has old files of the Location, but restores like any other.
     let back = world.take_over(&a, &session, 4).await?;
     assert_eq!((read(&back, "kept")?.as_deref(), read(&back, "late")?), (Some("kept"), None));
     let left = std::fs::read_dir(a.workspace_dir.join(ORG.to_string()))?.count();
@@ -239,7 +239,7 @@ async fn that_files_were_made_anew_is_told_under_every_later_token_of_the_same_d
     let tree = captured.tree.to_string().try_into()?;
     let other = world.take_over(&b, &session, 3).await?;
     assert_eq!(other.made_anew(), Some((FencingToken(3), Some(&tree))));
-    // Neither the worker's end nor a newer token makes it undone.
+    // Neither the worker's end nor a newer token undoes it.
     let again = world.take_over(&b, &session, 6).await?;
     assert_eq!(again.made_anew(), Some((FencingToken(3), Some(&tree))));
     let back = world.take_over(&a, &session, 8).await?;
@@ -286,14 +286,14 @@ async fn on_a_shared_disk_a_location_begins_with_the_files_that_it_was_given() -
     Ok(())
 }
 
-// Finding store 5: a lock that was held for a moment was said durably, and every prompt that waited was parked.
+// Finding store 5: a lock that was held for a moment was recorded durably, and every waiting prompt was parked.
 #[tokio::test]
 async fn a_location_that_cannot_be_had_now_is_no_missing_workspace() -> Result<()> {
     let world = World::new().await?;
     let session = world.session().await?;
     let (at, token) = (session.location_ref(), FencingToken(3));
     let worker = world.worker("all", WorkspaceDisk::Shared);
-    // Where locks cannot be made, none can be had.
+    // No lock can be taken where none can be created.
     std::fs::write(&worker.lock_dir, "")?;
     let away = take_over(&world.runtime, &worker, &at, token).await;
     let Err(TakeoverError::Away { error, .. }) = away else { bail!("{away:?}") };
@@ -308,7 +308,7 @@ async fn a_location_that_cannot_be_had_now_is_no_missing_workspace() -> Result<(
     Ok(())
 }
 
-// Finding security 15: a Location that was made while local paths were allowed went on for ever.
+// Finding security 15: a Location that was created while local paths were allowed stayed usable for ever.
 #[tokio::test]
 async fn a_worker_without_local_paths_takes_no_local_location_over() -> Result<()> {
     let world = World::new().await?;
