@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::settle::within;
 use crate::sse::Follow;
 
-/// How long an answer may take that is not a stream.
+/// How long an answer may take, streams aside.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// A service and a key.
+/// A service, and a key for it.
 #[derive(Debug, Clone)]
 pub struct Api {
     http: reqwest::Client,
@@ -27,12 +27,12 @@ pub struct Api {
 pub struct Answer {
     /// Its status.
     pub status: u16,
-    /// Its body: JSON, else the text as a string.
+    /// Its body as JSON, or its text as a JSON string.
     pub body: Value,
 }
 
 impl Answer {
-    /// The body, if the request succeeded.
+    /// Returns the body of a successful answer.
     ///
     /// # Errors
     /// Any other status, with the body.
@@ -43,7 +43,7 @@ impl Answer {
 }
 
 impl Api {
-    /// The service at `url`, asked with `key`.
+    /// Returns a client for the service at `url` with `key`.
     ///
     /// # Errors
     /// When no client can be made.
@@ -52,24 +52,24 @@ impl Api {
         Ok(Self { http: http.build()?, url: url.to_owned(), key: key.to_owned() })
     }
 
-    /// Where the service is.
+    /// Returns the service's URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// A request with the key as bearer, for what the other methods do not do.
+    /// Starts a request with the key as bearer, for what no other method does.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.key)
     }
 
-    /// `GET`s a path.
+    /// Sends a `GET`.
     ///
     /// # Errors
     /// When there is no answer.
@@ -77,7 +77,7 @@ impl Api {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// `POST`s JSON to a path.
+    /// Sends JSON with `POST`.
     ///
     /// # Errors
     /// When there is no answer.
@@ -85,7 +85,7 @@ impl Api {
         self.send(self.request(Method::POST, path).json(body)).await
     }
 
-    /// Sends a request and reads its answer whole.
+    /// Sends a request and reads the whole answer.
     ///
     /// # Errors
     /// When there is no answer.
@@ -97,7 +97,7 @@ impl Api {
         Ok(Answer { status, body })
     }
 
-    /// The project of a directory, made if it is missing; answers its id.
+    /// Finds or creates the project of a directory, and returns its id.
     ///
     /// # Errors
     /// When the service refuses.
@@ -107,20 +107,20 @@ impl Api {
         Ok(project["id"].as_str().context("a project has an id")?.to_owned())
     }
 
-    /// A new session in a directory; answers its id.
+    /// Creates a session in a directory, and returns its id.
     ///
     /// # Errors
     /// When the service refuses.
     pub async fn session(&self, directory: &Path) -> Result<String> {
         let project = self.project(directory).await?;
         let directory = json!({ "directory": directory });
-        // Named: a title would be a request of its own beside those that journeys look at.
+        // With a title, because a request for one would disturb journeys that count requests.
         let new = json!({ "directory": directory["directory"], "title": "a journey" });
         let session = self.post(&format!("/project/{project}/session"), &new).await?.ok()?;
         Ok(session["id"].as_str().context("a session has an id")?.to_owned())
     }
 
-    /// Admits a prompt; answers its message's id.
+    /// Admits a prompt, and returns its message's id.
     ///
     /// # Errors
     /// When the service refuses.
@@ -131,26 +131,26 @@ impl Api {
         Ok(body["messageID"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Admits a prompt and waits, at most `seconds`, for the end of the drain that ran it; answers the
-    /// drain's outcome.
+    /// Admits a prompt, waits at most `seconds` for the end of the drain that ran it, and returns the drain's
+    /// outcome.
     ///
     /// # Errors
-    /// When the service refuses or the time is over.
+    /// When the service refuses, or the time is up.
     pub async fn prompt(&self, session: &str, text: &str, seconds: u64) -> Result<String> {
         let message = self.admit(session, text).await?;
         self.outcome(session, &message, seconds).await
     }
 
-    /// Waits for the end of the drain that ran a message; answers its outcome.
+    /// Waits for the end of the drain that ran a message, and returns its outcome.
     ///
     /// # Errors
-    /// When that does not come within `seconds`.
+    /// When it does not end within `seconds`.
     pub async fn outcome(&self, session: &str, message: &str, seconds: u64) -> Result<String> {
         let wait = async {
             let mut promoted = false;
             let mut after = 0;
             loop {
-                // A gateway that stops ends its streams; the log goes on where it was.
+                // A gateway that stops ends its streams. The next stream resumes.
                 let mut follow = self.follow(session, after).await?;
                 while let Some(frame) = follow.next().await? {
                     after = frame.id.unwrap_or(after);
@@ -187,7 +187,7 @@ impl Api {
         Ok(Follow::new(response))
     }
 
-    /// The whole log of a session.
+    /// Returns the whole log of a session.
     ///
     /// # Errors
     /// When the service refuses.
@@ -205,7 +205,7 @@ impl Api {
         }
     }
 
-    /// All sessions.
+    /// Returns all sessions.
     ///
     /// # Errors
     /// When the service refuses.
@@ -214,14 +214,14 @@ impl Api {
         answer.as_array().cloned().context("a list")
     }
 
-    /// Whether the service answers that it is ready.
+    /// Returns whether the service says that it is ready.
     pub async fn is_ready(&self) -> bool {
         let asked = self.http.get(format!("{}/readyz", self.url)).timeout(Duration::from_secs(10));
         asked.send().await.is_ok_and(|answer| answer.status() == StatusCode::OK)
     }
 }
 
-/// A message id that a client whose clock is `ahead_ms` ahead would mint now.
+/// Returns the message id that a client whose clock is `ahead_ms` ahead would mint now.
 #[must_use]
 pub fn message_id(ahead_ms: i64) -> String {
     let now = SystemClock::new().now_ms() + ahead_ms;

@@ -18,7 +18,7 @@ use crate::world::{PROFILE_VARIABLE, World};
 /// How long a client may take.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// The executable, with what tells it the service's URL and key.
+/// The executable, with variables for the service's URL and key.
 #[derive(Debug, Clone)]
 pub struct Cli {
     program: PathBuf,
@@ -26,38 +26,38 @@ pub struct Cli {
     directory: PathBuf,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// Its exit code; `None` when a signal ended it.
+    /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it printed on standard output.
+    /// Its standard output.
     pub out: String,
-    /// What it printed on standard error.
+    /// Its standard error.
     pub err: String,
 }
 
 impl Ended {
-    /// Standard output as lines of JSON.
+    /// Parses standard output as lines of JSON.
     ///
     /// # Errors
-    /// When a line is none.
+    /// When a line is not JSON.
     pub fn json_lines(&self) -> Result<Vec<Value>> {
         let read = |line: &str| serde_json::from_str(line).with_context(|| line.to_owned());
         self.out.lines().map(read).collect()
     }
 
-    /// The last line of `run --json`.
+    /// Parses the last line of `run --json`.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no output.
     pub fn report(&self) -> Result<Value> {
         self.json_lines()?.pop().with_context(|| format!("no output; {}", self.err))
     }
 }
 
 impl Cli {
-    /// For the service at `url`, with `key`.
+    /// Returns the command line for the service at `url`, with `key`.
     ///
     /// # Errors
     /// When there is no executable.
@@ -68,7 +68,7 @@ impl Cli {
         ])
     }
 
-    /// With nothing but the client profile that services of this world write.
+    /// Returns a command line with only the client profile that services of this world write.
     ///
     /// # Errors
     /// When there is no executable.
@@ -80,7 +80,7 @@ impl Cli {
         Ok(Self { program: executable()?, environment, directory: std::env::temp_dir() })
     }
 
-    /// The same, in another working directory.
+    /// Changes the working directory.
     #[must_use]
     pub fn within(mut self, directory: &Path) -> Self {
         directory.clone_into(&mut self.directory);
@@ -95,23 +95,23 @@ impl Cli {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs a command to its end.
     ///
     /// # Errors
-    /// When it cannot be started or does not end in time.
+    /// When it cannot be started, or does not end in time.
     pub async fn run(&self, args: &[&str]) -> Result<Ended> {
         finish(self.command(args), None).await
     }
 
-    /// As [`Cli::run`], with standard input.
+    /// Like [`Cli::run`], with standard input.
     ///
     /// # Errors
-    /// As [`Cli::run`].
+    /// Those of [`Cli::run`].
     pub async fn run_with_input(&self, args: &[&str], input: &str) -> Result<Ended> {
         finish(self.command(args), Some(input)).await
     }
 
-    /// Starts it and leaves it running.
+    /// Starts a command and leaves it running.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -142,7 +142,7 @@ pub(crate) async fn finish(command: Command, input: Option<&str>) -> Result<Ende
     Ok(Ended { code: output.status.code(), out, err })
 }
 
-/// A command that runs. Dropped, it is killed.
+/// A running command. Dropping it kills it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -154,7 +154,7 @@ impl Running {
     /// Reads its output until a line contains `text`.
     ///
     /// # Errors
-    /// When none does before its end, or in time.
+    /// When no line does before its end, or in time.
     pub async fn until(&mut self, text: &str) -> Result<String> {
         let read = async {
             while let Some(line) = self.lines.next_line().await? {
@@ -180,7 +180,7 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Errors
-    /// When that does not come in time.
+    /// When it does not end in time.
     pub async fn end(mut self) -> Result<Ended> {
         let wait = async {
             while let Some(line) = self.lines.next_line().await? {

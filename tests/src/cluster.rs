@@ -17,12 +17,12 @@ use crate::process::{Process, known};
 use crate::settle::eventually;
 use crate::world::{KEY, PROFILE_VARIABLE, World, none_left};
 
-/// How long a start may take: ten processes of a debug build, on two cores that do other things too.
+/// How long a start may take: ten processes of a debug build, on two busy cores.
 const START_SECONDS: u64 = 120;
 /// How long an orderly stop may take.
 const STOP: Duration = Duration::from_secs(90);
 
-/// A process of the cluster, as `cluster.json` tells it.
+/// A process of the cluster in `cluster.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
@@ -30,7 +30,7 @@ pub struct Member {
     pub role: String,
     /// Its process id.
     pub pid: u32,
-    /// Where it answers.
+    /// Its URL.
     pub url: String,
 }
 
@@ -40,7 +40,7 @@ struct Manifest {
     processes: Vec<Member>,
 }
 
-/// A cluster, ready. Members that end are started again, unless it was told `--no-restart`.
+/// A cluster that is ready. It restarts members that end, unless started with `--no-restart`.
 #[derive(Debug)]
 pub struct Cluster {
     process: Process,
@@ -78,7 +78,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Its processes, as `cluster.json` tells them now.
+    /// Reads its current processes from `cluster.json`.
     ///
     /// # Errors
     /// When the file cannot be read or has another shape.
@@ -88,21 +88,21 @@ impl Cluster {
         Ok(manifest.processes)
     }
 
-    /// The processes of one role.
+    /// Returns the processes of one role.
     ///
     /// # Errors
-    /// As [`Cluster::members`].
+    /// Those of [`Cluster::members`].
     pub fn of(&self, role: &str) -> Result<Vec<Member>> {
         Ok(self.members()?.into_iter().filter(|member| member.role == role).collect())
     }
 
-    /// The gateway of that number, from 0. Its URL stays when it is started again.
+    /// Returns a gateway by its number, from 0. Its URL survives a restart.
     #[must_use]
     pub fn gateway(&self, number: usize) -> &Api {
         &self.gateways[number]
     }
 
-    /// The client subcommands, pointed at the first gateway.
+    /// Returns the command line for the first gateway.
     ///
     /// # Errors
     /// When there is no executable.
@@ -110,7 +110,7 @@ impl Cluster {
         Cli::new(self.gateways[0].url(), KEY)
     }
 
-    /// Signals the first process of a role; answers which it was.
+    /// Signals the first process of a role, and returns it.
     ///
     /// # Errors
     /// When there is none, or it has ended.
@@ -151,16 +151,16 @@ impl Cluster {
         .await
     }
 
-    /// The processes whose output is kept, for people.
+    /// Returns the process of `dev-cluster`, for its output.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Presses Ctrl-C and waits for the end, which must be in good order, as [`Up::stop`](crate::Up::stop).
+    /// Presses Ctrl-C and waits for a clean end, like [`Up::stop`](crate::Up::stop).
     ///
     /// # Errors
-    /// When it is not.
+    /// When the end is not clean.
     pub async fn stop(mut self, world: &World) -> Result<()> {
         self.process.signal(Signal::INT)?;
         let status = self.process.wait(STOP).await?;
@@ -170,12 +170,12 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// When a test fails, what the roles have logged is shown next to the cluster's own output.
+    /// Shows the roles' logs beside the cluster's own output when a test fails.
     fn drop(&mut self) {
         use std::io::Write;
         let Some(logs) = self.manifest.parent().map(|data| data.join("logs")) else { return };
         if !self.manifest.exists() {
-            return; // it was stopped in good order
+            return; // it was stopped cleanly
         }
         for entry in fs::read_dir(logs).into_iter().flatten().flatten() {
             let text = fs::read_to_string(entry.path()).unwrap_or_default();

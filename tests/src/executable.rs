@@ -1,13 +1,13 @@
-//! Where the executable under test is.
+//! Finds the executable under test.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// The executable: `OC_BIN`, else the one that cargo built beside this test.
+/// Returns the executable: `OC_BIN`, otherwise the one that cargo built beside this test.
 ///
 /// # Errors
-/// When there is none, with how to build it.
+/// When there is none. The message says how to build it.
 pub fn executable() -> Result<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "a test has no other start-up code")]
     let given = std::env::var("OC_BIN").ok().filter(|path| !path.is_empty());
@@ -29,7 +29,7 @@ pub fn executable() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 #[must_use]
 pub fn repository() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! What drives the real service from outside, as processes: for the journeys in `tests/it`, and for fault runs.
+//! Drives the real service from outside, as processes: for the journeys in `tests/it`, and for fault runs.
 //!
 //! ```text
 //! World ─┬─ simulated model (in this process, scripted by the test) ◀─HTTP─┐
@@ -8,9 +8,9 @@
 //! Api ─HTTP, SSE─▶ the service          Cli ─▶ client subcommands          oracle ─▶ I1–I11 hold
 //! ```
 //!
-//! Invariant: no process outlives its test. A [`Process`] dies with its owner, however that one ends, and a
-//! [`World`] ends whatever still names its folder. Every wait has a deadline.
-//! Absent on purpose: the service's own client library. Journeys read plain JSON, as others' scripts do.
+//! Invariant: no process outlives its test. A [`Process`] dies with its owner, however that ends, and a [`World`]
+//! ends every process that still names its folder. Every wait has a deadline.
+//! Absent on purpose: the service's own client library. Journeys read plain JSON, like other people's scripts.
 
 mod api;
 mod cli;

@@ -1,4 +1,4 @@
-//! What must hold after every journey and every fault run, asked of the service from outside.
+//! Proves from outside what must hold after every journey and every fault run.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use simulated_model::{Counts, Handle};
 use crate::api::Api;
 use crate::settle::{events_of, eventually};
 
-/// What the oracle looked at, so that a run which looked at nothing can be refused.
+/// The oracle's counts, so that a run that checked nothing can be rejected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Sessions.
@@ -24,32 +24,33 @@ pub struct Verdict {
     pub wire_requests: usize,
 }
 
-/// Waits until nothing runs, then proves: no violation in the rows, every log is 1..n, projections rebuild
-/// to the byte, every request that was sent explains to its hash, and the provider's ledger is ours.
+/// Waits until nothing runs, then proves: no violation in the rows, every log is 1..n, projections rebuild byte for
+/// byte, every sent request explains to its hash, and the provider's ledger equals ours.
 ///
 /// `model` must have seen every request of this service, and of no other.
 ///
 /// # Errors
-/// What does not hold.
+/// The first violation.
 pub async fn oracle(api: &Api, model: &Handle) -> Result<Verdict> {
     oracle_of(&[api], model).await
 }
 
-/// As [`oracle`], of all organisations whose requests `model` has seen, each with a key of its own.
+/// Like [`oracle`], for all organisations whose requests `model` has seen, each with its own key.
 ///
 /// # Errors
-/// What does not hold.
+/// The first violation.
 pub async fn oracle_of(organisations: &[&Api], model: &Handle) -> Result<Verdict> {
     judged(organisations, model, None).await
 }
 
-/// Tells what an oracle does not count: requests whose body has this text, and sessions whose id fits.
+/// Requests and sessions that an oracle does not count: requests whose body has this text, and sessions whose id
+/// matches.
 pub(crate) type Without<'w> = (&'w str, fn(&str) -> bool);
 
-/// As [`oracle`], but requests of some sessions are not held against their rows: they may have been deleted.
+/// Like [`oracle`], but does not compare the requests of some sessions with their rows, which may be deleted.
 ///
 /// # Errors
-/// What does not hold.
+/// The first violation.
 pub(crate) async fn oracle_without(
     api: &Api,
     model: &Handle,
@@ -153,12 +154,12 @@ async fn explains(api: &Api, id: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What our attempts say that the provider counted.
+/// The provider's usage according to our attempts.
 #[derive(Debug, Default)]
 struct Ledger {
     input: i64,
     output: i64,
-    /// Attempts whose answer did not arrive whole: the provider may have counted more than we know.
+    /// Attempts with an incomplete answer: the provider may have counted more than we know.
     unfinished: usize,
 }
 
@@ -172,7 +173,7 @@ impl Ledger {
     }
 }
 
-/// I9: at most one wire request per attempt row, each with the row's body; and usage is the provider's.
+/// Checks I9: at most one wire request per attempt row, with the row's body, and the provider's usage.
 fn agrees(counts: &Counts, sent: &BTreeMap<String, u64>, ours: &Ledger) -> Result<()> {
     for (hash, seen) in &counts.by_sha256 {
         let rows = sent.get(hash).copied().unwrap_or(0);

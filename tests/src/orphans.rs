@@ -1,4 +1,4 @@
-//! Who still runs: processes that name a folder in their command line, environment or working directory.
+//! Finds processes that name a folder in their command line, environment or working directory.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,8 @@ pub struct Found {
     pub command: String,
 }
 
-/// All processes but this one that name `folder` (or something in it) in their command line, their
-/// environment or as their working directory. Zombies have none of these.
+/// Returns all other processes that name `folder`, or something in it, in their command line, their environment or as
+/// their working directory. Zombies have none of these.
 #[must_use]
 pub fn processes_naming(folder: &Path) -> Vec<Found> {
     let Some(needle) = folder.to_str() else { return Vec::new() };
@@ -35,7 +35,7 @@ fn look(pid: u32, needle: &str) -> Option<Found> {
     named.then(|| Found { pid, command: command.trim().to_owned() })
 }
 
-/// The process and its parents, nearest first.
+/// Returns the process and its parents, nearest first.
 #[must_use]
 pub fn ancestors(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
@@ -49,6 +49,6 @@ pub fn ancestors(pid: u32) -> Vec<u32> {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold spaces and parentheses; what follows it does not.
+    // The name may contain spaces and parentheses; the fields after it do not.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

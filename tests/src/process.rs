@@ -13,13 +13,13 @@ use tokio::time::timeout;
 
 use crate::world::PROFILE_VARIABLE;
 
-/// How many lines of a log are shown when a test fails.
+/// The number of log lines that a failed test shows.
 const SHOWN_LINES: usize = 80;
 
 /// A running server with its output in files.
 ///
-/// Dropped while it runs, it is killed with its process group, and the end of its output is shown: that is
-/// how a test that fails tells why. If the test's process dies, a watcher ends the server.
+/// Dropping it while it runs kills its process group and shows the end of its output, so that a failed test says why.
+/// If the test's process dies, a watcher ends the server.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -31,8 +31,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`. Its output goes to `NAME.out` and `NAME.err` in `logs`, appended. What people may
-    /// have in their environment for our executable is taken out; `environment` is put in.
+    /// Starts `program`, and appends its output to `NAME.out` and `NAME.err` in `logs`. Removes variables that our
+    /// executable would read, then adds `environment`.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -56,19 +56,19 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, pid, out, err, ended: None })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What it has printed on standard output so far, earlier processes of this name included.
+    /// Returns its standard output so far, with that of earlier processes of this name.
     #[must_use]
     pub fn stdout(&self) -> String {
         fs::read_to_string(&self.out).unwrap_or_default()
     }
 
-    /// What it has printed on standard error so far, earlier processes of this name included.
+    /// Returns its standard error so far, with that of earlier processes of this name.
     #[must_use]
     pub fn stderr(&self) -> String {
         fs::read_to_string(&self.err).unwrap_or_default()
@@ -83,7 +83,7 @@ impl Process {
         kill_process(known(pid)?, signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
-    /// Waits for its end, at most `limit`.
+    /// Waits at most `limit` for its end.
     ///
     /// # Errors
     /// When it still runs then.
@@ -98,12 +98,12 @@ impl Process {
         Ok(status)
     }
 
-    /// Whether it runs.
+    /// Returns whether it runs.
     pub async fn is_running(&mut self) -> bool {
         self.wait(Duration::from_millis(1)).await.is_err()
     }
 
-    /// The end of its output, for people.
+    /// Returns the end of its output, for people.
     #[must_use]
     pub fn tail(&self) -> String {
         let mut shown = String::new();
@@ -124,7 +124,7 @@ impl Drop for Process {
             return;
         }
         if let Some(pid) = self.child.pid().and_then(|pid| known(pid).ok()) {
-            // It was not waited for, so the id is still its own; it may have ended all the same.
+            // It was not waited for, so the id is still its own, although it may have ended.
             let _ended_already = kill_process_group(pid, Signal::KILL);
             let _ended_already = kill_process(pid, Signal::KILL);
         }
@@ -132,7 +132,7 @@ impl Drop for Process {
     }
 }
 
-/// Takes every variable out that our executable, or a stock client, would read as a setting.
+/// Removes every variable that our executable, or a stock client, would read as a setting.
 pub(crate) fn without_our_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let ours = ["OPENCODE", "OPENAI_", "OC_", "RUST_LOG"];

@@ -1,4 +1,4 @@
-//! Waiting, always with a deadline.
+//! Waits, always with a deadline.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often a condition is looked at that nobody announces.
+/// The time between two looks.
 const LOOK: Duration = Duration::from_millis(40);
 
-/// Looks until `look` finds something, at most `seconds`.
+/// Looks until `look` finds something, at most for `seconds`.
 ///
 /// # Errors
-/// When it finds nothing in time, naming `what`; or when looking fails.
+/// When it finds nothing in time, naming `what`; or when a look fails.
 pub async fn eventually<T>(
     what: &str,
     seconds: u64,
@@ -30,7 +30,7 @@ pub async fn eventually<T>(
     }
 }
 
-/// Waits for `work`, at most `seconds`.
+/// Waits at most `seconds` for `work`.
 ///
 /// # Errors
 /// When it takes longer, naming `what`; or its own.
@@ -45,7 +45,7 @@ pub async fn within<T>(
     }
 }
 
-/// The payloads of a log's events of one kind, in order.
+/// Returns the payloads of a log's events of one kind, in order.
 #[must_use]
 pub fn events_of<'e>(log: &'e [Value], kind: &str) -> Vec<&'e Value> {
     log.iter().filter(|event| event["type"] == kind).map(|event| &event["data"]).collect()

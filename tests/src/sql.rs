@@ -1,4 +1,4 @@
-//! The service's own Postgres, for what no route does: a second organisation, a schema of the future.
+//! The service's own Postgres, for what no route does: a second organisation, a future schema.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use sqlx::Connection;
 
 use crate::Api;
 
-/// The superuser's URL of the Postgres in a data folder, while it runs.
+/// Returns the superuser's URL of the Postgres in a data folder, while it runs.
 ///
 /// # Errors
 /// When none runs there.
@@ -26,8 +26,7 @@ pub fn superuser_url(data: &Path) -> Result<String> {
     Ok(format!("postgres://{user}:{}@127.0.0.1:{}/{database}", password.trim(), port.trim()))
 }
 
-/// Makes an organisation beside the first one, since no route makes any yet; answers the same service, asked with
-/// its key.
+/// Creates a second organisation, because no route does so yet. Returns the same service with its key.
 ///
 /// # Errors
 /// When the service's Postgres cannot be asked.

@@ -1,4 +1,4 @@
-//! Server-sent events, read as a script would: lines into frames.
+//! Reads server-sent events like a script: lines into frames.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -7,15 +7,15 @@ use anyhow::{Context, Result};
 use futures::{Stream, StreamExt};
 use serde_json::Value;
 
-/// More than this without a whole frame is no stream of ours.
+/// The largest frame, in bytes. None of our streams has a larger one.
 const MAX_FRAME_BYTES: usize = 8 * 1024 * 1024;
 
 /// One frame of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// Its `id`, where it has one: a sequence number of the log.
+    /// Its `id`, if it has one: a sequence number of the log.
     pub id: Option<i64>,
-    /// Its `event`; empty where it has none.
+    /// Its `event`; empty if it has none.
     pub event: String,
     /// Its `data`.
     pub data: Value,
@@ -34,10 +34,10 @@ impl Follow {
         Self { body: Box::pin(body), text: Vec::new(), frames: VecDeque::new() }
     }
 
-    /// The next frame; `None` when the stream has ended in good order. Comments (pings) are passed over.
+    /// Returns the next frame; `None` when the stream has ended cleanly. Comments (pings) are skipped.
     ///
     /// # Errors
-    /// When the connection breaks, or what came is no such stream.
+    /// When the connection breaks, or the stream is malformed.
     pub async fn next(&mut self) -> Result<Option<Frame>> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
@@ -59,7 +59,7 @@ fn parse(text: &str) -> Result<Option<Frame>> {
     for line in text.lines() {
         match line.split_once(": ") {
             Some(("id", value)) => {
-                // The number, and the session that it is of.
+                // The number, and the incarnation of its session.
                 id = Some(value.split_once('.').map_or(value, |(seq, _)| seq).parse()?);
             }
             Some(("event", value)) => event = value.to_owned(),

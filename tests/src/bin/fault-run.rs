@@ -1,4 +1,4 @@
-//! Fault runs at length: one after the other with growing seeds until the time is over, then rolling restarts.
+//! Long fault runs: one after the other with growing seeds until the time is up, then rolling restarts.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! A client of one session: admits prompts until it is told to stop, and retries each until it is acknowledged.
+//! A client of one session: admits prompts until it is stopped, and retries each until it is acknowledged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::api::{Api, message_id};
 
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(5);
-/// How long a prompt may stay without acknowledgement, whatever fails: far more than any fault lasts.
+/// How long a prompt may stay unacknowledged, whatever fails: far longer than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Acknowledged prompts of a session that may wait for their promotion before more are sent.
+/// The most acknowledged prompts of a session that wait for their promotion before more are sent.
 const MAX_WAITING: usize = 2;
 
 pub(crate) struct Client {
     shared: Arc<Shared>,
     session: usize,
     random: StdRng,
-    /// Its prompts that were acknowledged.
+    /// Its acknowledged prompts.
     acknowledged: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Client {
             }
             self.pause(&stop, 300..2_500).await;
             while self.waiting() >= MAX_WAITING && !stop.is_cancelled() {
-                // What an interrupt has parked waits for a wake: some of the time that is the next prompt.
+                // A prompt that an interrupt has parked waits for a wake. Sometimes the next prompt is that wake.
                 if self.random.random_bool(0.01) {
                     break;
                 }
@@ -81,7 +81,7 @@ impl Client {
         format!("/platform/session/{}/{what}", self.shared.sessions[self.session])
     }
 
-    /// Sends a prompt until it is acknowledged: always the same message.
+    /// Sends one prompt until it is acknowledged, always as the same message.
     async fn prompt(&mut self, number: usize) {
         let prompt = prompt(self.session, number, &mut self.random);
         for script in prompt.scripts {
@@ -137,7 +137,7 @@ impl Client {
         })
     }
 
-    /// `left_ms`: when the request was repeated whose client had gone away before.
+    /// Checks an acknowledgement. `left_ms` is the time of the retry, if an earlier try went away unread.
     fn check(&self, message: &str, answer: &Value, left_ms: Option<i64>) {
         if answer["info"]["id"] != message {
             self.shared.violated(format!("{message} was acknowledged as {}", answer["info"]["id"]));
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Sends the whole request, waits for a moment or none, and closes the connection unread.
+    /// Sends the whole request, waits a moment or not at all, and closes the connection without reading.
     async fn send_and_leave(&mut self, body: &Value) -> Result<()> {
         let (api, path) = (self.gateway(), self.path("message"));
         let host = api.url().strip_prefix("http://").context("a gateway's URL is http")?;
@@ -165,7 +165,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks once: an interrupt that does not arrive is one that was not asked for.
+    /// Asks once. An interrupt that does not arrive was not requested.
     async fn interrupt(&mut self) {
         let (api, path) = (self.gateway(), self.path("abort"));
         match timeout(TRY, api.post(&path, &json!({}))).await {

@@ -1,46 +1,46 @@
-//! What a run has really seen: faults that took effect, and paths of the service that they led to.
+//! The faults that took effect in a run, and the paths of the service that they led to.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::plan::{Fault, Step};
 
-/// Something that was seen to happen.
+/// An observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sight {
-    /// A worker was killed while a tool of its ran.
+    /// A worker was killed while one of its tools ran.
     WorkerKilledMidTurn,
-    /// A worker that had been stopped for twice its lease went on, and a drain of its was fenced.
+    /// A worker that had been stopped for twice its lease continued, and one of its drains was fenced.
     ZombieFenced,
-    /// Placement's leader was killed, and another process led after it.
+    /// Placement's leader was killed, and another process became the leader.
     LeaderReplaced,
-    /// Placement's leader was stopped, and another one led before it went on.
+    /// Placement's leader was stopped, and another one led before it continued.
     StoppedLeaderReplaced,
     /// A gateway was stopped while clients and followers used it.
     GatewayStopped,
-    /// Postgres answered nothing for ten seconds, with all its connections open.
+    /// Postgres did not answer for ten seconds, with all its connections open.
     PostgresStalled,
-    /// A session was deleted and made anew under the same id.
+    /// A session was deleted and created again under the same id.
     SessionReborn,
     /// Postgres lost a process, ended all connections and recovered.
     PostgresCrashed,
     /// A gateway was killed.
     GatewayKilled,
-    /// NATS refused connections, having been killed.
+    /// NATS was killed and refused connections.
     NatsDown,
-    /// A database connection of the service was ended under it.
+    /// A database connection of the service was terminated.
     BackendTerminated,
-    /// One of those was in the middle of a statement or a transaction.
+    /// A terminated connection was in the middle of a statement or a transaction.
     BusyBackendTerminated,
-    /// A client went away with its whole request sent and no answer read.
+    /// A client went away after sending its whole request, without reading the answer.
     HandlerDropped,
-    /// The prompt of such a client turned out to be admitted.
+    /// The prompt of such a client was admitted after all.
     DroppedAndAdmitted,
     /// A prompt was acknowledged after earlier tries had failed.
     AdmittedOnRetry,
-    /// A followed stream broke in the middle.
+    /// A followed stream broke.
     StreamBroken,
-    /// A followed stream went on at the other gateway.
+    /// A followed stream resumed at the other gateway.
     StreamMoved,
     /// A turn was ended by an interrupt.
     TurnInterrupted,
@@ -54,7 +54,7 @@ pub enum Sight {
     TurnLost,
 }
 
-/// How often each must be seen in one round's faults.
+/// The least number of each observation in one round of faults.
 const REQUIRED: &[(Sight, u64)] = &[
     (Sight::WorkerKilledMidTurn, 2),
     (Sight::ZombieFenced, 1),
@@ -78,23 +78,23 @@ const REQUIRED: &[(Sight, u64)] = &[
     (Sight::SessionReborn, 3),
 ];
 
-/// How often each was seen.
+/// The number of each observation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage(BTreeMap<Sight, u64>);
 
 impl Coverage {
-    /// Notes that it was seen once more.
+    /// Counts an observation.
     pub fn note(&mut self, sight: Sight) {
         *self.0.entry(sight).or_default() += 1;
     }
 
-    /// How often it was seen.
+    /// Returns the number of an observation.
     #[must_use]
     pub fn of(&self, sight: Sight) -> u64 {
         self.0.get(&sight).copied().unwrap_or(0)
     }
 
-    /// What was seen too seldom for a verdict on a plan, each with how often and how often it takes.
+    /// Returns the observations that are too rare for a verdict on a plan, each with its number and the required one.
     #[must_use]
     pub fn missing(&self, plan: &[Step]) -> Vec<String> {
         let crashes = plan.iter().any(|step| step.fault == Fault::CrashPostgres);

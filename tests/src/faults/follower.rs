@@ -1,4 +1,4 @@
-//! A follower of one session's log: now at this gateway, now at that, always from where it was.
+//! A follower of one session's log: it changes gateways, and always resumes where it was.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::coverage::Sight;
 use super::shared::{Shared, locked};
 use crate::sse::Frame;
 
-/// A stream without any frame for this long is opened again, at the other gateway.
+/// How long a stream may send no frame before it is opened again, at the other gateway.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Follows until it is told to stop.
+/// Follows until it is stopped.
 pub(crate) async fn follow(
     shared: Arc<Shared>,
     session: usize,
@@ -38,9 +38,9 @@ pub(crate) async fn follow(
 }
 
 enum Ended {
-    /// We went away on purpose.
+    /// The follower went away on purpose.
     Left,
-    /// It broke, or ended by itself.
+    /// The stream broke, or ended by itself.
     Broken,
     NotOpened,
 }

@@ -1,4 +1,4 @@
-//! Carries the plan out against the cluster's processes, and notes what it met.
+//! Carries out the plan on the cluster's processes, and notes the effects.
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,19 +26,19 @@ use crate::settle::eventually;
 use crate::sql::superuser_url;
 use crate::world::World;
 
-/// Twice the time after which placement gives a silent worker up, and some.
+/// A little more than twice the time after which placement gives up a silent worker.
 const STOPPED: Duration = Duration::from_secs(5);
 /// How long Postgres stalls: as long as an ordinary failover.
 const STALLED: Duration = Duration::from_secs(10);
-/// How long a zombie has, once it goes on, to find out that it is one.
+/// How long a zombie may take, once it continues, to find out that it is one.
 const AWAKENING: Duration = Duration::from_secs(6);
 /// How long a dead worker's tools may live on.
 const ORPHANED: Duration = Duration::from_secs(10);
 /// How long placement may be without a leader.
 const LEADERLESS: Duration = Duration::from_secs(20);
-/// How long to wait for someone to be at work.
+/// How long to wait for a worker that runs a tool.
 const AT_WORK: Duration = Duration::from_secs(6);
-/// The name that the service's roles have at the database.
+/// The service's role at the database.
 const SERVICE_ROLE: &str = "oc_app";
 
 pub(crate) struct Injector<'c> {
@@ -46,9 +46,9 @@ pub(crate) struct Injector<'c> {
     world: &'c World,
     shared: Arc<Shared>,
     random: StdRng,
-    /// Workers that are stopped right now.
+    /// The stopped workers.
     stopped: Arc<Mutex<HashSet<u32>>>,
-    /// What watches over zombies and orphans.
+    /// The tasks that watch zombies and orphans.
     watches: JoinSet<()>,
 }
 
@@ -63,7 +63,7 @@ impl<'c> Injector<'c> {
         Self { cluster, world, shared, random, stopped, watches }
     }
 
-    /// Does all of it, and waits until every zombie has gone on.
+    /// Carries out the whole plan, and waits until every stopped process has continued.
     pub(crate) async fn run(mut self, plan: &[Step]) -> Result<()> {
         for step in plan {
             sleep(step.after).await;
@@ -79,7 +79,7 @@ impl<'c> Injector<'c> {
                 Fault::StallPostgres => self.stall_postgres().await,
                 Fault::CrashPostgres => self.crash_postgres().await,
             };
-            // A victim that is just starting again is no reason to end the run: coverage decides.
+            // A victim that is just restarting does not end the run: coverage decides.
             if let Err(error) = done {
                 tell(&format!("{:?} did not come about: {error:#}", step.fault));
             }
@@ -88,8 +88,7 @@ impl<'c> Injector<'c> {
         Ok(())
     }
 
-    /// A worker with running tools, and these, as soon as one of at least two live workers has some; in the
-    /// end any worker.
+    /// Waits for a worker with running tools, while at least two workers are free; after a while takes any worker.
     async fn worker_at_work(&mut self) -> Result<(Member, Vec<ToolProcess>)> {
         let deadline = Instant::now() + AT_WORK;
         loop {
@@ -143,7 +142,7 @@ impl<'c> Injector<'c> {
         let log = self.world.data().join("logs").join(format!("{node}.log"));
         let shared = self.shared.clone();
         self.stop_for_a_while(worker.pid, async move {
-            // What it said before it was stopped is not about this.
+            // Earlier lines do not count.
             let before = fenced_lines(&log);
             let deadline = Instant::now() + AWAKENING;
             while Instant::now() < deadline {
@@ -155,7 +154,7 @@ impl<'c> Injector<'c> {
         })
     }
 
-    /// SIGSTOP now, SIGCONT when twice the lease is over; `watch` begins a moment before that.
+    /// Sends SIGSTOP now, and SIGCONT after twice the lease. `watch` starts a moment before that.
     fn stop_for_a_while(
         &mut self,
         pid: u32,
@@ -178,7 +177,7 @@ impl<'c> Injector<'c> {
         Ok(())
     }
 
-    /// The group must do without a leader that is neither dead nor alive, and it with having been replaced.
+    /// Stops the leader. The group must elect another one, and the old leader must accept that.
     async fn stop_leader(&mut self) -> Result<()> {
         let leader = self.cluster.placement_leader().await?;
         self.stop_for_a_while(leader.pid, async {})?;
@@ -202,7 +201,7 @@ impl<'c> Injector<'c> {
         self.stop_for_a_while(gateway.pid, async {})
     }
 
-    /// Any process of a role that is not stopped.
+    /// Returns any process of a role that is not stopped.
     fn free(&mut self, role: &str) -> Result<Member> {
         let stopped = locked(&self.stopped).clone();
         let members = self.cluster.of(role)?.into_iter();
@@ -210,7 +209,7 @@ impl<'c> Injector<'c> {
         free.choose(&mut self.random).cloned().with_context(|| format!("no {role} runs"))
     }
 
-    /// Its successor may be itself: a leader that is started again within the election's time goes on in its term.
+    /// Kills the leader. It may succeed itself: a leader that restarts within the election time continues its term.
     async fn kill_leader(&mut self) -> Result<()> {
         let leader = self.cluster.placement_leader().await?;
         self.cluster.signal(leader.pid, Signal::KILL)?;
@@ -252,7 +251,7 @@ impl<'c> Injector<'c> {
         Ok(())
     }
 
-    /// A connection beside the service's, as soon as Postgres takes one: it may be recovering.
+    /// Opens a superuser's connection once Postgres accepts one, since it may be recovering.
     async fn superuser(&self) -> Result<PgConnection> {
         let url = superuser_url(&self.world.data())?;
         eventually("Postgres takes connections", 60, async || {
@@ -261,7 +260,7 @@ impl<'c> Injector<'c> {
         .await
     }
 
-    /// Ends what is busy as it is met, for a while; then, sometimes, all that the service has.
+    /// Terminates busy connections for a while; then sometimes all of the service's.
     async fn kill_backends(&mut self) -> Result<()> {
         let mut superuser = self.superuser().await?;
         let mut end = async |busy_only: bool| -> Result<usize> {
@@ -292,7 +291,7 @@ impl<'c> Injector<'c> {
         Ok(())
     }
 
-    /// Stops Postgres whole: its connections stay open, and nobody answers. What was begun goes on afterwards.
+    /// Stops all of Postgres: its connections stay open, and nobody answers. Its work continues afterwards.
     async fn stall_postgres(&self) -> Result<()> {
         let postgres = self.cluster.of("postgres")?;
         let postgres = postgres.first().context("no postgres")?.pid;
@@ -300,7 +299,7 @@ impl<'c> Injector<'c> {
         let all: Vec<u32> =
             std::iter::once(postgres).chain(backends.iter().map(|it| it.pid)).collect();
         for pid in &all {
-            // A backend may just have ended; the first one, which starts others, is stopped before them.
+            // A backend may have just ended. The postmaster is stopped before its backends.
             let _ended = self.cluster.signal(*pid, Signal::STOP);
         }
         sleep(STALLED).await;
@@ -311,7 +310,8 @@ impl<'c> Injector<'c> {
         Ok(())
     }
 
-    /// SIGKILL for one backend: Postgres ends all others and recovers from its log. What was acknowledged must be there.
+    /// Kills one backend. Postgres then ends all others and recovers from its log, which must have everything
+    /// acknowledged.
     async fn crash_postgres(&mut self) -> Result<()> {
         let mut superuser = self.superuser().await?;
         let (pid,): (i32,) = sqlx::query_as(
@@ -325,7 +325,7 @@ impl<'c> Injector<'c> {
             sleep(Duration::from_millis(10)).await;
             if superuser.ping().await.is_err() {
                 self.shared.saw(Sight::PostgresCrashed);
-                // No other fault has an effect until it is back.
+                // No other fault has an effect before it is back.
                 self.superuser().await?.close().await?;
                 return Ok(());
             }
@@ -338,7 +338,7 @@ fn fenced_lines(log: &PathBuf) -> usize {
     fs::read_to_string(log).unwrap_or_default().matches("the drain was fenced").count()
 }
 
-/// For people who watch the run.
+/// Prints a line for people who watch the run.
 pub(crate) fn tell(text: &str) {
     use std::io::Write;
     let _stderr_is_gone = writeln!(std::io::stderr(), "fault run: {text}");

@@ -1,4 +1,4 @@
-//! What must hold beyond the oracle: what clients were told, what followers saw, what tools really did.
+//! Judges beyond the oracle: the clients' acknowledgements, the followers' events, the tools' real effects.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -15,7 +15,7 @@ use crate::settle::events_of;
 use crate::sql::superuser_url;
 use crate::world::World;
 
-/// Looks at one session's whole log, its follower and its clients' acknowledgements.
+/// Checks one session's whole log, its follower and its clients' acknowledgements.
 pub(crate) fn judge_session(shared: &Shared, session: usize, log: &[Value]) {
     let id = &shared.sessions[session];
     let followed = &locked(&shared.followed[session]).events;
@@ -36,11 +36,11 @@ pub(crate) fn judge_session(shared: &Shared, session: usize, log: &[Value]) {
     see(shared, log);
 }
 
-/// What became of the prompts of one session, by its log. It reads the log once, for any number of prompts.
+/// The fates of one session's prompts, from a single pass over its log.
 pub(crate) struct PromptFates<'l> {
     admitted: HashMap<&'l str, Vec<i64>>,
     promoted: HashMap<&'l str, usize>,
-    /// The last event that durably stops what was admitted before it.
+    /// The number of the last event that durably stops earlier prompts.
     last_stop: i64,
 }
 
@@ -80,7 +80,7 @@ impl<'l> PromptFates<'l> {
     }
 }
 
-/// Notes which paths of the service the log shows.
+/// Notes the paths of the service that the log shows.
 fn see(shared: &Shared, log: &[Value]) {
     for event in log {
         let outcome = event["data"]["outcome"].as_str().unwrap_or_default();
@@ -96,8 +96,8 @@ fn see(shared: &Shared, log: &[Value]) {
     }
 }
 
-/// The real effects in a Location against the calls in its sessions' logs: a body ran at most once, exactly
-/// once if its call completed, never without a call, and no step was asked for twice.
+/// Compares the real effects in a Location with the calls in its sessions' logs: a body ran at most once, exactly
+/// once if its call completed, never without a call, and no step was requested twice.
 pub(crate) fn judge_effects(shared: &Shared, location: &Path, logs: &[&[Value]]) {
     let text = fs::read_to_string(location.join(EFFECTS)).unwrap_or_default();
     let mut ran: HashMap<&str, usize> = HashMap::new();
@@ -133,7 +133,7 @@ pub(crate) fn judge_effects(shared: &Shared, location: &Path, logs: &[&[Value]])
     }
 }
 
-/// What the processes said and what they left at the database.
+/// Checks the processes' logs, and what they left in the database.
 pub(crate) async fn judge_processes(shared: &Shared, world: &World) -> Result<()> {
     for entry in fs::read_dir(world.data().join("logs"))? {
         let path = entry?.path();
@@ -157,7 +157,7 @@ pub(crate) async fn judge_processes(shared: &Shared, world: &World) -> Result<()
     Ok(())
 }
 
-/// Whether a session of this list still has something to do.
+/// Returns whether a session of this list still has work.
 pub(crate) fn is_busy(sessions: &[Value]) -> bool {
     sessions.iter().any(|session| session["busy"] != json!(false))
 }

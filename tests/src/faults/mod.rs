@@ -8,10 +8,10 @@
 //! faults stop ─▶ everything settles ─▶ oracle + judge ─▶ a verdict, if coverage says that faults took effect
 //! ```
 //!
-//! Invariant: a run in which a kind of fault had no effect (nobody was killed in the middle of a turn, no zombie
-//! was fenced, …) is refused as *not exercised*, whatever its verdict.
-//! Choices follow from the seed; their timing is the machine's, so that a seed narrows a failure down and
-//! does not replay it.
+//! Invariant: a run in which a kind of fault had no effect (nobody was killed during a turn, no zombie was fenced, …)
+//! is rejected as *not exercised*, whatever its verdict.
+//! The seed decides all choices, but their timing is the machine's. So a seed narrows a failure down and does not
+//! replay it.
 
 mod client;
 mod coverage;

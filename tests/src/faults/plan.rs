@@ -1,4 +1,4 @@
-//! Which faults, in which order, how far apart. Pure.
+//! The faults of a run, their order and their distance. Pure.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use rand::{RngExt, SeedableRng};
 pub enum Fault {
     /// SIGKILL for a worker that runs a tool.
     KillWorker,
-    /// SIGSTOP for a worker that runs a tool, and SIGCONT when its lease has long passed on.
+    /// SIGSTOP for a worker that runs a tool, and SIGCONT long after its lease has moved on.
     StopWorker,
     /// SIGKILL for the leader of placement.
     KillLeader,
-    /// SIGSTOP for the leader of placement, and SIGCONT when another has long led.
+    /// SIGSTOP for the leader of placement, and SIGCONT long after another one leads.
     StopLeader,
     /// SIGKILL for a gateway.
     KillGateway,
-    /// SIGSTOP for a gateway, and SIGCONT when its clients have given it up.
+    /// SIGSTOP for a gateway, and SIGCONT after its clients have given up on it.
     StopGateway,
     /// SIGKILL for NATS.
     KillNats,
@@ -34,14 +34,14 @@ pub enum Fault {
 /// A fault and the pause before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// How long after the fault before it.
+    /// The pause after the previous fault.
     pub after: Duration,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// One round, in any order. Enough of each that every kind takes effect at least as often as
-/// [`Coverage`](super::Coverage) wants, though the odd one meets nobody at work.
+/// The faults of one round, in any order. There are enough of each kind for [`Coverage`](super::Coverage), even if
+/// some meet nobody at work.
 const ROUND: &[Fault] = &[
     Fault::KillWorker,
     Fault::KillWorker,
@@ -60,8 +60,8 @@ const ROUND: &[Fault] = &[
     Fault::StallPostgres,
 ];
 
-/// The faults of a run: so many rounds, each in an order of its own. Postgres crashes once in each but the first: its
-/// recovery flushes every file that it has, which on a busy disk takes longer than all else in a short run.
+/// Returns the faults of a run: `rounds` rounds, each in its own order. Postgres crashes once in each round except
+/// the first: its recovery flushes every file, which on a busy disk takes longer than the rest of a short run.
 #[must_use]
 pub fn plan(seed: u64, rounds: u32) -> Vec<Step> {
     let mut random = StdRng::seed_from_u64(seed);

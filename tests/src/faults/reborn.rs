@@ -1,7 +1,7 @@
-//! A client that deletes its session and makes it anew under the same id, again and again, while the cluster fails.
+//! A client that deletes its session and creates it again under the same id, while the cluster fails.
 //!
-//! A late request would reach the next session of that id, rightly. So an id is made anew only when every request to it
-//! was answered; after any other answer the client goes on with a fresh id.
+//! A late request would rightly reach the next session with that id. So an id is reused only if every request to it
+//! was answered; otherwise the client continues with a fresh id.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,11 +22,11 @@ use super::judge::PromptFates;
 use super::shared::{Shared, locked};
 use crate::api::{Answer, message_id};
 
-/// In every prompt of such a session, so that its requests can be told from those of sessions that stay.
+/// A word in every prompt of such a session, to tell its requests from those of lasting sessions.
 pub(crate) const MARKER: &str = "reborn";
-/// How every id of such a session begins.
+/// The beginning of every id of such a session.
 pub(crate) const PREFIX: &str = "ses_reborn";
-/// A file in the Location that each command appends its own line to.
+/// A file in the Location to which each command appends its own line.
 const EFFECTS: &str = "reborn.txt";
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(5);
@@ -37,22 +37,22 @@ const PATIENCE: Duration = Duration::from_secs(90);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Life {
     id: String,
-    /// Its prompts that were acknowledged.
+    /// Its acknowledged prompts.
     acknowledged: Vec<String>,
 }
 
-/// A client of one session that is deleted and made anew.
+/// A client of one session that is deleted and created again.
 pub(crate) struct Reborn {
     shared: Arc<Shared>,
     directory: PathBuf,
-    /// Different for each client of a run.
+    /// The client's number within the run.
     number: usize,
     random: StdRng,
-    /// How many ids were given up.
+    /// The number of abandoned ids.
     fresh: usize,
-    /// How many commands were asked for.
+    /// The number of requested commands.
     commands: usize,
-    /// A request to the current id was not answered, or not with success.
+    /// Whether a request to the current id failed or got no answer.
     uncertain: bool,
 }
 
@@ -66,7 +66,7 @@ impl Reborn {
         Self { shared, directory, number, random, fresh: 0, commands: 0, uncertain: false }
     }
 
-    /// Lives until it is stopped; returns the life that is left then.
+    /// Runs until it is stopped, and returns the last life if it has not ended.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> Option<Life> {
         loop {
             if std::mem::take(&mut self.uncertain) {
@@ -118,7 +118,7 @@ impl Reborn {
         self.until_done("a deletion", Method::DELETE, &path, None).await
     }
 
-    /// Sends a request until it succeeds. `None` when it was refused or took too long: a violation.
+    /// Sends a request until it succeeds. Returns `None` if it was refused or took too long, which is a violation.
     async fn until_done(
         &mut self,
         kind: &str,
@@ -160,7 +160,7 @@ impl Reborn {
     }
 }
 
-/// Looks at a life that was left: its log is its own, and its acknowledged prompts are in it.
+/// Checks the last life: its log is its own, and has its acknowledged prompts.
 ///
 /// # Errors
 /// When its log cannot be read.
@@ -184,7 +184,7 @@ pub(crate) async fn judge_life(shared: &Shared, life: &Life) -> Result<()> {
     Ok(())
 }
 
-/// No command of these sessions ran twice, whether its session is still there or not.
+/// Checks that no command of these sessions ran twice, whether its session still exists or not.
 pub(crate) fn judge_lines(shared: &Shared, location: &Path) {
     let text = fs::read_to_string(location.join(EFFECTS)).unwrap_or_default();
     let mut lines = HashSet::new();
@@ -193,12 +193,12 @@ pub(crate) fn judge_lines(shared: &Shared, location: &Path) {
     }
 }
 
-/// Whether a session of a list is one of these.
+/// Returns whether an id belongs to such a session.
 pub(crate) fn is_reborn(id: &str) -> bool {
     id.starts_with(PREFIX)
 }
 
-/// Keeps the lives that are left for the verdict.
+/// Keeps a last life for the verdict.
 pub(crate) fn note_left(shared: &Shared, left: Option<Life>) {
     locked(&shared.lives).extend(left);
 }

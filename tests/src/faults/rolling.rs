@@ -1,4 +1,4 @@
-//! Rolling restarts: SIGTERM for whichever worker runs the chain, again and again.
+//! Rolling restarts: SIGTERM for the worker that runs the chain, again and again.
 
 use std::fs;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::oracle::oracle;
 use crate::settle::{events_of, eventually};
 use crate::world::World;
 
-/// Tools of the chain, one after the other.
+/// The number of tools in the chain, one after the other.
 const TOOLS: usize = 30;
 
-/// What rolling restarts came to.
+/// The result of rolling restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rolled {
-    /// Workers that were asked to stop while a tool of theirs ran.
+    /// Workers that were asked to stop while one of their tools ran.
     pub restarts: u32,
-    /// How long the chain took.
+    /// The duration of the chain.
     pub took: Duration,
 }
 
-/// One prompt of 30 tools, one after the other, while workers are asked to stop (SIGTERM) `restarts` times, each time
-/// the one that runs the tool. It must complete, each body must have run exactly once, and the oracle must agree.
+/// Runs one prompt of 30 tools, one after the other, and stops (SIGTERM) the worker that runs the tool `restarts`
+/// times. The prompt must complete, each body must run exactly once, and the oracle must agree.
 ///
 /// # Errors
-/// What does not hold; or that the chain ended before all restarts (*not exercised*).
+/// The first violation; or that the chain ended before all restarts (*not exercised*).
 pub async fn rolling_restarts(restarts: u32) -> Result<Rolled> {
     let world = World::new().await?;
     let cluster = world.cluster(&[]).await?;
@@ -67,7 +67,7 @@ pub async fn rolling_restarts(restarts: u32) -> Result<Rolled> {
     let settled: Vec<&Value> = events_of(&log, "tool.settled");
     let completed = settled.iter().filter(|data| data["outcome"] == "completed").count();
     ensure!(completed == TOOLS && settled.len() == TOOLS, "results: {settled:#?}");
-    sleep(Duration::from_secs(1)).await; // the last worker that was stopped is back
+    sleep(Duration::from_secs(1)).await; // the last stopped worker is back
     oracle(api, world.model()).await?;
     cluster.stop(&world).await?;
     Ok(Rolled { restarts, took })

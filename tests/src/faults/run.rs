@@ -28,8 +28,8 @@ use crate::oracle::{Verdict, oracle_without};
 use crate::settle::{eventually, within};
 use crate::world::World;
 
-/// No verdict: faults that were planned had no effect, each with how often it was seen and how often it takes.
-/// Nothing was found wrong; run again, with another seed.
+/// No verdict: planned faults had no effect. Lists each with its number and the required one. No violation was found;
+/// run again with another seed.
 #[derive(Debug)]
 pub struct NotExercised(pub Vec<String>);
 
@@ -41,17 +41,17 @@ impl fmt::Display for NotExercised {
 
 impl std::error::Error for NotExercised {}
 
-/// How long the last prompts may take to be acknowledged once faults have stopped.
+/// How long the last prompts may take to be acknowledged after the last fault.
 const LAST_PROMPTS_SECONDS: u64 = 100;
-/// How long everything may take to come to rest after that: what waits is run, on a disk that may be slow.
+/// How long everything may take to settle after that: waiting prompts run, on a disk that may be slow.
 const SETTLE_SECONDS: u64 = 75;
-/// Clients that delete their session and make it anew.
+/// The number of clients that delete their session and create it again.
 const REBORN: usize = 2;
 
-/// What a run is made of.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct FaultRun {
-    /// What all choices follow from.
+    /// The seed of all choices.
     pub seed: u64,
     /// Rounds of faults, each some 25 s.
     pub rounds: u32,
@@ -59,24 +59,24 @@ pub struct FaultRun {
     pub sessions: usize,
     /// Locations that they share, at least 1.
     pub locations: usize,
-    /// Where logs and rows are kept when the run fails.
+    /// The folder for logs and rows if the run fails.
     pub keep: Option<PathBuf>,
 }
 
-/// What a run that passed has shown.
+/// The report of a run that passed.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The run's seed.
     pub seed: u64,
-    /// How long faults went on.
+    /// How long faults lasted.
     pub faults: Duration,
-    /// From the last fault until nothing was left to do.
+    /// The time from the last fault until nothing was left to do.
     pub settled: Duration,
-    /// Prompts that clients had an acknowledgement for.
+    /// The number of acknowledged prompts.
     pub acknowledged: usize,
-    /// What the oracle looked at.
+    /// The oracle's counts.
     pub verdict: Verdict,
-    /// What was seen.
+    /// The observations.
     pub coverage: Coverage,
 }
 
@@ -94,11 +94,11 @@ impl fmt::Display for Report {
 }
 
 impl FaultRun {
-    /// Runs it: a cluster of its own, faults, rest, oracle, verdict.
+    /// Runs it: a fresh cluster, faults, rest, oracle, verdict.
     ///
     /// # Errors
-    /// Every violation that was found; or that a kind of fault was not exercised; or that the cluster could
-    /// not be started or did not come to rest.
+    /// Every violation; or that a kind of fault was not exercised; or that the cluster did not start or did not
+    /// settle.
     pub async fn run(&self) -> Result<Report> {
         tell(&format!("seed {}", self.seed));
         let world = World::new().await?;
@@ -169,7 +169,7 @@ impl FaultRun {
             };
             Ok(shared.followed.iter().zip(&logs).all(has_all).then_some(()))
         });
-        // One that never gets there is told with what it lacks.
+        // A follower that never catches up is reported below.
         let _told_below = caught_up.await;
         the_end.cancel();
         while let Some(ended) = followers.join_next().await {
@@ -226,7 +226,7 @@ impl FaultRun {
 
 async fn settle(shared: &Shared) -> Result<()> {
     eventually("everything comes to rest", SETTLE_SECONDS, async || {
-        // A gateway may be just starting again.
+        // A gateway may be just restarting.
         let Ok(sessions) = shared.gateways[0].sessions().await else { return Ok(None) };
         Ok((!is_busy(&sessions)).then_some(()))
     })
@@ -241,7 +241,7 @@ async fn logs(shared: &Shared) -> Result<Vec<Vec<Value>>> {
     Ok(logs)
 }
 
-/// Keeps what a person needs who looks for the reason.
+/// Keeps the files that help to find the reason.
 async fn keep(world: &World, api: &Api, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for logs in [world.logs(), world.data().join("logs")] {

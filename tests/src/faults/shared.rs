@@ -1,4 +1,4 @@
-//! What the parts of a run tell each other.
+//! The state that the parts of a run share.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,34 +10,34 @@ use super::coverage::{Coverage, Sight};
 use super::reborn::Life;
 use crate::api::Api;
 
-/// A prompt that a client has an acknowledgement for.
+/// A prompt that was acknowledged to a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Acknowledged {
     pub(crate) session: usize,
     pub(crate) message: String,
 }
 
-/// What a follower has received of its session's log.
+/// The part of its session's log that a follower has received.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
-    /// Whole frames' data, in order.
+    /// The data of whole frames, in order.
     pub(crate) events: Vec<Value>,
     pub(crate) promoted: HashSet<String>,
 }
 
-/// Shared by all tasks of a run.
+/// The state that all tasks of a run share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) gateways: Vec<Api>,
     pub(crate) model: Handle,
-    /// The project in which sessions are made.
+    /// The project of the sessions.
     pub(crate) project: String,
     /// The sessions' ids.
     pub(crate) sessions: Vec<String>,
-    /// By session, as `sessions`.
+    /// By session, in the order of `sessions`.
     pub(crate) followed: Vec<Mutex<Followed>>,
     pub(crate) acknowledged: Mutex<Vec<Acknowledged>>,
-    /// Of the sessions that were made anew, those that are left.
+    /// The last lives of sessions that were created again.
     pub(crate) lives: Mutex<Vec<Life>>,
     coverage: Mutex<Coverage>,
     violations: Mutex<Vec<String>>,
@@ -73,7 +73,7 @@ impl Shared {
         locked(&self.coverage).clone()
     }
 
-    /// Something that must not be. The run goes on, so that more is seen.
+    /// Records a violation. The run continues, so that it finds more.
     pub(crate) fn violated(&self, what: String) {
         locked(&self.violations).push(what);
     }

@@ -1,20 +1,20 @@
-//! The processes that a worker's tools are, looked at from outside.
+//! Processes of a worker's tools, seen from outside.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
-/// A process, told from a later one of the same number.
+/// A process, distinguished from a later one with the same number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToolProcess {
     pub(crate) pid: u32,
-    /// When it began, in the kernel's ticks.
+    /// Its start time, in the kernel's ticks.
     began: u64,
-    /// For people.
+    /// Its command line, for people.
     pub(crate) command: String,
 }
 
 impl ToolProcess {
-    /// Whether it still runs. One that has ended and was not reaped does not.
+    /// Returns whether it still runs. A zombie does not.
     pub(crate) fn is_alive(&self) -> bool {
         Stat::of(self.pid).is_some_and(|stat| stat.began == self.began && stat.runs)
     }
@@ -29,7 +29,7 @@ struct Stat {
 impl Stat {
     fn of(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name may hold spaces and parentheses; what follows it does not.
+        // The name may contain spaces and parentheses; the fields after it do not.
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         Some(Self {
             runs: !matches!(*fields.first()?, "Z" | "X"),
@@ -39,7 +39,7 @@ impl Stat {
     }
 }
 
-/// Everything that runs below each of these processes now, by one look at all processes.
+/// Returns all processes below each of these, from one look at all processes.
 pub(crate) fn tools_below(workers: &[u32]) -> HashMap<u32, Vec<ToolProcess>> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -65,7 +65,7 @@ pub(crate) fn tools_below(workers: &[u32]) -> HashMap<u32, Vec<ToolProcess>> {
     found
 }
 
-/// The value of a flag in a process's command line.
+/// Returns the value of a flag in a process's command line.
 pub(crate) fn flag_of(pid: u32, flag: &str) -> Option<String> {
     let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = command.split(|byte| *byte == 0).map(String::from_utf8_lossy);

@@ -1,13 +1,13 @@
-//! Prompts that the simulated model turns into several tools each, and how its answers are disturbed. Pure.
+//! Prompts that the simulated model turns into several tools each, and disturbances of its answers. Pure.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
 use simulated_model::Script;
 
-/// A file in each Location that every unsafe call appends its own line to.
+/// A file in each Location to which every unsafe call appends its own line.
 pub(crate) const EFFECTS: &str = "effects.txt";
 
-/// A prompt, and what disturbs the answers to it.
+/// A prompt, and the disturbances of its answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Prompt {
     pub(crate) text: String,
@@ -16,9 +16,9 @@ pub(crate) struct Prompt {
     pub(crate) scripts: Vec<Script>,
 }
 
-/// The `number`th prompt of a session: two to four steps of one to three tools at once.
+/// Returns the `number`th prompt of a session: two to four steps of one to three parallel tools.
 pub(crate) fn prompt(session: usize, number: usize, random: &mut StdRng) -> Prompt {
-    // Of one width, so that no marker is a part of another.
+    // All markers have one width, so that none is a part of another.
     let marker = format!("s{session:02}p{number:04}");
     let file = format!("{marker}.txt");
     let mut effects = (b'a'..=b'z').map(|letter| format!("{marker}{}", char::from(letter)));
@@ -40,14 +40,14 @@ pub(crate) fn prompt(session: usize, number: usize, random: &mut StdRng) -> Prom
     }
     let scripts = disturbances(&marker, random);
     if scripts.iter().any(|script| script.cut_after_chunks.is_some()) {
-        // What has been seen of a cut reply stays: text does, calls alone would be asked for again.
+        // Text of a cut reply stays, but calls alone would be requested again.
         steps[0] = format!("say 8 words and also {}", steps[0]);
     }
     let delivery = if random.random_bool(0.5) { "queue" } else { "steer" };
     Prompt { text: steps.join(" then "), delivery, scripts }
 }
 
-/// Appends the line, before or after some time.
+/// Returns a command that appends the line, before or after some time.
 fn shell(line: &str, random: &mut StdRng) -> String {
     let seconds = f64::from(random.random_range(3..15)) / 10.0;
     if random.random_bool(0.6) {
@@ -57,12 +57,12 @@ fn shell(line: &str, random: &mut StdRng) -> String {
     }
 }
 
-/// The line that a shell command of [`prompt`] appends.
+/// Returns the line that a shell command of [`prompt`] appends.
 pub(crate) fn line_of(command: &str) -> Option<&str> {
     command.split_once("echo ")?.1.split_once(" >> ").map(|(line, _)| line)
 }
 
-/// At most one script of each kind, each used once: slow answers, refusals, cut streams.
+/// Returns at most one script of each kind, each used once: slow answers, refusals, cut streams.
 fn disturbances(marker: &str, random: &mut StdRng) -> Vec<Script> {
     let mut scripts = Vec::new();
     let base = |round| Script {

@@ -1,22 +1,22 @@
-//! Namespaces, their addresses, and what is dropped between them.
+//! Namespaces, their addresses, and the packets dropped between them.
 
 use std::net::Ipv4Addr;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 
-/// The bridge's namespace, in which the driver itself runs.
+/// The bridge's namespace, in which the driver runs.
 pub const HUB: &str = "oc-hub";
-/// The driver's address, which is also the model's.
+/// The address of the driver and the model.
 pub(super) const DRIVER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 254);
 
 /// All hosts of the lab, in the order of their addresses.
 pub(crate) const HOSTS: &[&str] = &["pg", "nats", "p1", "p2", "p3", "w1", "w2", "w3", "g1", "g2"];
 
-/// The address of a host.
+/// Returns the address of a host.
 ///
 /// # Panics
-/// When there is no such host: scenarios name hosts of [`HOSTS`].
+/// When the host is not one of [`HOSTS`].
 pub(crate) fn address(host: &str) -> Ipv4Addr {
     let number = HOSTS.iter().position(|it| *it == host).expect("scenarios name hosts of the lab");
     Ipv4Addr::new(10, 88, 0, u8::try_from(number).expect("a few hosts") + 10)
@@ -26,12 +26,12 @@ pub(crate) fn namespace(host: &str) -> String {
     format!("oc-{host}")
 }
 
-/// The namespaces of one run, removed when it is dropped.
+/// The namespaces of one run, removed when dropped.
 #[derive(Debug)]
 pub struct Lab(());
 
 impl Lab {
-    /// Makes the hub, and a namespace with an address for each host.
+    /// Creates the hub, and a namespace with an address for each host.
     ///
     /// # Errors
     /// When this is not root, or a tool is missing.
@@ -66,7 +66,7 @@ impl Drop for Lab {
 
 fn remove() {
     for host in HOSTS.iter().map(|host| namespace(host)).chain([HUB.to_owned()]) {
-        // Absent at the first start.
+        // It does not exist at the first start.
         let _absent = Command::new("ip").args(["netns", "del", &host]).output();
     }
 }
@@ -83,8 +83,8 @@ pub(crate) fn cut(one: &str, other: &str) -> Result<()> {
     cut_one_way(other, one)
 }
 
-/// Drops all flows that `from` has open to `to` right now. New ones pass: a firewall has forgotten the old ones.
-/// Returns how many there were.
+/// Drops all flows that `from` has open to `to`, as if a firewall had forgotten them. New ones pass. Returns their
+/// number.
 pub(crate) fn vanish_flows(from: &str, to: &str) -> Result<usize> {
     let space = namespace(from);
     let listed =
@@ -105,7 +105,7 @@ pub(crate) fn vanish_flows(from: &str, to: &str) -> Result<usize> {
     Ok(dropped)
 }
 
-/// Lets everything through again, everywhere.
+/// Lets everything pass again, everywhere.
 pub(crate) fn heal() -> Result<()> {
     HOSTS.iter().try_for_each(|host| iptables(host, &["-F"]))
 }

@@ -1,4 +1,4 @@
-//! Clients that prompt without a pause, over both gateways, each prompt retried until it is answered.
+//! Clients that prompt without a pause over both gateways, and retry each prompt until it is answered.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,19 +14,19 @@ use tokio::time::{sleep, timeout};
 use crate::api::{Api, message_id};
 use crate::faults::locked;
 
-/// Between two looks whether a session is idle: the load must leave CPU for a machine that does other things too.
+/// The time between two checks whether a session is idle. The load must leave some CPU for the cluster.
 const POLL: Duration = Duration::from_millis(250);
 /// How long one try may take before the other gateway is asked.
 const TRY: Duration = Duration::from_secs(3);
 
-/// A client goes on in a new session after this many prompts: a request holds the whole conversation, and a verdict over
-/// endless ones takes longer than the faults.
+/// The number of prompts after which a client starts a new session: a request contains the whole conversation, and a
+/// verdict over endless ones takes longer than the faults.
 const PROMPTS: usize = 60;
 
-/// Message ids of prompts that were acknowledged, by session.
+/// The message ids of acknowledged prompts, by session.
 type Acknowledged = BTreeMap<String, Vec<String>>;
 
-/// The clients, and what they were told.
+/// The clients, and their acknowledged prompts.
 pub(crate) struct Load {
     acknowledged: Arc<Mutex<Acknowledged>>,
     clients: JoinSet<()>,
@@ -34,7 +34,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Starts clients, each with a Location of its own, so that they spread over the workers.
+    /// Starts clients, each with its own Location, so that they spread over the workers.
     pub(crate) fn start(gateways: &[Api], clients: usize) -> Self {
         let mut load = Self {
             acknowledged: Arc::default(),
@@ -51,7 +51,7 @@ impl Load {
         load
     }
 
-    /// Prompts that were acknowledged.
+    /// Returns the acknowledged prompts.
     pub(crate) fn acknowledged(&self) -> Acknowledged {
         locked(&self.acknowledged).clone()
     }
@@ -87,7 +87,7 @@ async fn client(
             }
             let message = prompt(gateways, &mut gateway, &session).await;
             locked(acknowledged).entry(session.clone()).or_default().push(message);
-            // The next prompt comes when this one is answered, or after a while: an answer is judged by the log.
+            // Continue when this prompt is answered, or after a while. The log decides whether it was.
             let waited = wait_for_idle(&gateways[gateway], &session);
             let _slow = timeout(TRY, waited).await;
         }

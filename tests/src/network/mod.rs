@@ -7,8 +7,8 @@
 //!                                 └── g1 g2        gateways        iptables in each namespace cuts it off
 //! ```
 //!
-//! Two promises are judged. Nothing that was acknowledged is lost, by the oracle over all rows. And while a majority of
-//! members, Postgres, a worker and a gateway reach each other, no five seconds pass without the end of a turn.
+//! The verdict checks two promises. Nothing acknowledged is lost, by the oracle over all rows. And while a majority
+//! of members, Postgres, a worker and a gateway reach each other, a turn ends at least every five seconds.
 //! It needs root, `ip`, `iptables`, Postgres and `nats-server`. It touches no network but its own.
 
 mod lab;

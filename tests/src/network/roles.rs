@@ -1,4 +1,4 @@
-//! The processes of the cluster, each in its namespace, started again when they end.
+//! The processes of the cluster, each in its namespace, restarted when they end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,12 +26,12 @@ pub(crate) struct Roles {
     program: PathBuf,
     model_url: String,
     running: BTreeMap<String, Process>,
-    /// Hosts whose process is left as it is when it has ended.
+    /// Hosts whose ended process is not restarted.
     left_alone: Vec<String>,
 }
 
 impl Roles {
-    /// Starts Postgres, NATS, and all roles, and waits until both gateways are ready.
+    /// Starts Postgres, NATS and all roles, and waits until both gateways are ready.
     pub(crate) async fn start(folder: &Path, model_port: u16) -> Result<Self> {
         let mut roles = Self {
             folder: folder.to_owned(),
@@ -57,23 +57,23 @@ impl Roles {
         Ok(roles)
     }
 
-    /// Both gateways.
+    /// Returns both gateways.
     pub(crate) fn gateways(&self) -> Result<Vec<Api>> {
         let api = |host| Api::new(&format!("http://{}:4096", address(host)), KEY);
         ["g1", "g2"].into_iter().map(api).collect()
     }
 
-    /// Where logs are.
+    /// Returns the folder of the logs.
     pub(crate) fn logs(&self) -> PathBuf {
         self.folder.join("logs")
     }
 
-    /// The folder of a member of placement.
+    /// Returns the folder of a placement member.
     pub(crate) fn member_folder(&self, host: &str) -> PathBuf {
         self.folder.join(host)
     }
 
-    /// Starts what has ended, but for the hosts that are left alone.
+    /// Restarts ended processes, except on the hosts in `left_alone`.
     pub(crate) async fn restart_ended(&mut self) -> Result<()> {
         let mut ended = Vec::new();
         for (host, process) in &mut self.running {
@@ -84,7 +84,7 @@ impl Roles {
         ended.iter().try_for_each(|host| self.start_one(host))
     }
 
-    /// Sends a signal to the process of a host. After SIGKILL it stays down while `stays_down` holds.
+    /// Signals the process of a host. With `stays_down` it is not restarted.
     pub(crate) fn signal(&mut self, host: &str, signal: Signal, stays_down: bool) -> Result<()> {
         if stays_down {
             self.left_alone.push(host.to_owned());
@@ -93,12 +93,12 @@ impl Roles {
         kill_process(known(process.pid())?, signal).with_context(|| format!("signal {host}"))
     }
 
-    /// From now on, ended processes of all hosts are started again.
+    /// Lets the ended processes of all hosts be restarted again.
     pub(crate) fn leave_none_alone(&mut self) {
         self.left_alone.clear();
     }
 
-    /// Whether the process of a host runs.
+    /// Returns whether the process of a host runs.
     pub(crate) async fn runs(&mut self, host: &str) -> bool {
         match self.running.get_mut(host) {
             Some(process) => process.is_running().await,
@@ -106,17 +106,17 @@ impl Roles {
         }
     }
 
-    /// The end of what the process of a host has said.
+    /// Returns the end of the output of a host's process.
     pub(crate) fn tail(&self, host: &str) -> String {
         self.running.get(host).map(Process::tail).unwrap_or_default()
     }
 
-    /// What placement says of itself.
+    /// Returns placement's own status.
     pub(crate) async fn placement(&self) -> Result<Status> {
         Ok(PlacementAdmin::new(peer_urls(), Some(SECRET.to_owned())).status().await?)
     }
 
-    /// The host that leads placement.
+    /// Returns the host of placement's leader.
     pub(crate) async fn leader(&self) -> Result<String> {
         eventually("placement has a leader", 30, async || {
             let Ok(status) = self.placement().await else { return Ok(None) };
@@ -176,7 +176,7 @@ impl Roles {
         .await
     }
 
-    /// Starts the process of a host, also when it has run before.
+    /// Starts the process of a host, even if it has run before.
     pub(crate) fn start_one(&mut self, host: &str) -> Result<()> {
         if host == "nats" {
             let words = ["-a".to_owned(), address("nats").to_string(), "-p".into(), "4222".into()];
@@ -195,7 +195,7 @@ impl Roles {
                 vec!["worker".into(), format!("--node={host}"), bind, folder]
             }
             _ => {
-                // The oracle asks for it.
+                // The oracle needs it.
                 let blobs = format!("--blob-dir={}", self.folder.join("shared/blobs").display());
                 vec!["gateway".into(), bind, blobs, format!("--bootstrap-key={KEY}")]
             }
@@ -227,7 +227,7 @@ impl Roles {
         Ok(())
     }
 
-    /// Stops gateways and workers in good order, then everything else.
+    /// Stops gateways and workers in order, then everything else.
     pub(crate) async fn stop(mut self) -> Result<()> {
         for host in ["g1", "g2", "w1", "w2", "w3", "p1", "p2", "p3", "nats", "pg"] {
             let signal = if host == "pg" { Signal::INT } else { Signal::TERM };
@@ -252,7 +252,7 @@ fn database(user: &str) -> String {
     format!("postgres://{user}@{}:5432/opencode_cloud", address("pg"))
 }
 
-/// The folder of Postgres's programs, newest first.
+/// Returns the folder of Postgres' programs, of the newest version.
 fn postgres_bin() -> Result<String> {
     let versions = fs::read_dir("/usr/lib/postgresql").context("install the package postgresql")?;
     let mut found: Vec<PathBuf> =

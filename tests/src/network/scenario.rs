@@ -1,4 +1,4 @@
-//! Each fault in turn under load, and the verdict over all of it.
+//! Runs each fault in turn under load, then the verdict over all of them.
 
 use std::fmt;
 use std::fs;
@@ -17,9 +17,9 @@ use crate::faults::PromptFates;
 use crate::oracle::oracle;
 use crate::settle::eventually;
 
-/// No longer than this without an ended turn, while the parts that are needed reach each other.
+/// The longest time without an ended turn while the required parts reach each other.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
-/// Clients that prompt at the same time.
+/// The number of clients that prompt in parallel.
 const CLIENTS: usize = 8;
 /// How long everything works between two scenarios.
 const REST: Duration = Duration::from_secs(4);
@@ -31,33 +31,33 @@ pub struct Scenario {
     pub name: &'static str,
     lasts: Duration,
     fault: Fault,
-    /// A majority of members, Postgres, a worker and a gateway reach each other all the time.
+    /// Whether a majority of members, Postgres, a worker and a gateway always reach each other.
     goes_on: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
-    /// The leader, from these hosts, both ways.
+    /// Cuts the leader off from these hosts, both ways.
     LeaderFrom(&'static [&'static str]),
-    /// Nothing reaches the leader from other members.
+    /// Drops everything from other members to the leader.
     LeaderDeaf,
-    /// Nothing of the leader's reaches other members.
+    /// Drops everything from the leader to other members.
     LeaderMute,
-    /// A follower, from the other members.
+    /// Cuts a follower off from the other members.
     FollowerFromMembers,
-    /// The two followers from each other.
+    /// Cuts the two followers off from each other.
     FollowersApart,
-    /// One host from these, both ways.
+    /// Cuts one host off from these, both ways.
     From(&'static str, &'static [&'static str]),
-    /// The worker reaches no member of placement but the leader.
+    /// Lets the worker reach no member of placement except the leader.
     WorkerReachesOnlyTheLeader,
-    /// All open flows of a host to another vanish without a word.
+    /// Drops all open flows between two hosts silently.
     FlowsLost(&'static str, &'static str),
-    /// A follower dies and its folder is emptied.
+    /// Kills a follower and empties its folder.
     FollowerLosesItsFolder,
-    /// A follower's disk is full.
+    /// Fills a follower's disk.
     FollowerDiskFull,
-    /// A process is stopped and goes on.
+    /// Stops a process and lets it continue.
     Stopped(&'static str),
 }
 
@@ -115,13 +115,13 @@ pub const SCENARIOS: &[Scenario] = &[
 pub struct Outcome {
     /// The scenario's name.
     pub name: &'static str,
-    /// The longest time without an ended turn while the fault was there.
+    /// The longest time without an ended turn during the fault.
     pub silence: Duration,
-    /// From the heal to the next ended turn.
+    /// The time from the repair to the next ended turn.
     pub after: Duration,
-    /// Turns that ended while the fault was there.
+    /// The number of turns that ended during the fault.
     pub turns: usize,
-    /// Whether the promise was kept, where it applies.
+    /// Whether the promise was kept, if it applies.
     pub kept: bool,
 }
 
@@ -145,7 +145,7 @@ struct Window {
     to_ms: i64,
 }
 
-/// Runs the scenarios whose names contain `filter`, in a lab of their own.
+/// Runs the scenarios whose names contain `filter`, in a new lab.
 ///
 /// # Errors
 /// When the lab cannot be built, something acknowledged was lost, or a silence was too long.
@@ -207,7 +207,7 @@ pub async fn run_all(filter: &str, say: &mut dyn FnMut(&str)) -> Result<Vec<Outc
     Ok(outcomes)
 }
 
-/// Inflicts a fault for as long as it lasts. What was cut is healed by the caller.
+/// Applies a fault for its duration. The caller repairs the network.
 async fn inflict(roles: &mut Roles, scenario: Scenario) -> Result<()> {
     let members = ["p1", "p2", "p3"];
     let leader = roles.leader().await?;
@@ -229,7 +229,7 @@ async fn inflict(roles: &mut Roles, scenario: Scenario) -> Result<()> {
         Fault::From(host, others) => others.iter().try_for_each(|other| cut(host, other))?,
         Fault::WorkerReachesOnlyTheLeader => {
             followers.iter().try_for_each(|follower| cut("w2", follower))?;
-            // A blip between it and the leader, after which it must find the leader again.
+            // A short cut to the leader, after which the worker must find the leader again.
             cut("w2", &leader)?;
             sleep(Duration::from_secs(1)).await;
             heal()?;
@@ -254,7 +254,7 @@ async fn inflict(roles: &mut Roles, scenario: Scenario) -> Result<()> {
     Ok(())
 }
 
-/// A member whose folder is gone must not come back under its number; it is removed, and founded anew as it was told.
+/// Empties a member's folder. It must not come back under its number: it is removed, and added again as documented.
 async fn lose_folder(roles: &mut Roles, follower: &str, until: Instant) -> Result<()> {
     roles.signal(follower, Signal::KILL, true)?;
     eventually("it is dead", 10, async || Ok((!roles.runs(follower).await).then_some(()))).await?;
@@ -266,7 +266,7 @@ async fn lose_folder(roles: &mut Roles, follower: &str, until: Instant) -> Resul
     Ok(())
 }
 
-/// The member's log has six megabytes, of which all are taken by another file.
+/// Fills the member's disk: its log has six megabytes, and another file takes all of them.
 async fn fill_disk(roles: &mut Roles, follower: &str, until: Instant) -> Result<()> {
     let folder = roles.member_folder(follower).display().to_string();
     roles.signal(follower, Signal::KILL, true)?;
@@ -277,7 +277,7 @@ async fn fill_disk(roles: &mut Roles, follower: &str, until: Instant) -> Result<
     run("mount", &["-t", "tmpfs", "-o", "size=24m", "tmpfs", &folder])?;
     run("cp", &["-a", &format!("{aside}/."), &folder])?;
     let filler = format!("{folder}/filler");
-    // It ends with "no space left", which is its purpose.
+    // It ends with "no space left" on purpose.
     let _full = run("dd", &["if=/dev/zero", &format!("of={filler}"), "bs=64k"]);
     roles.start_one(follower)?;
     sleep(until.saturating_duration_since(Instant::now())).await;
@@ -285,7 +285,7 @@ async fn fill_disk(roles: &mut Roles, follower: &str, until: Instant) -> Result<
     Ok(())
 }
 
-/// Starts what ended, and waits until placement has a leader again.
+/// Restarts ended processes, and waits until placement has a leader again.
 async fn recover(roles: &mut Roles) -> Result<()> {
     roles.leave_none_alone();
     roles.restart_ended().await?;

@@ -1,4 +1,4 @@
-//! What lies in blob storage and no row names is deleted, once nobody can need it; what one names stays.
+//! A blob without a row is deleted once nobody can need it; a blob with a row stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use journeys::{Api, World, events_of, eventually};
 use reqwest::Method;
 use serde_json::json;
 
-/// A session whose tool has said more than a model sees; where all of it is.
+/// Makes a session with a tool output larger than a model sees, and returns the path of the whole output.
 async fn spilled(api: &Api, directory: &Path, blobs: &Path) -> Result<(String, PathBuf)> {
     let session = api.session(directory).await?;
     let prompt = api.admit(&session, "run seq 1 30000").await?;
@@ -25,7 +25,7 @@ async fn spilled(api: &Api, directory: &Path, blobs: &Path) -> Result<(String, P
 #[tokio::test]
 async fn what_a_deleted_session_kept_goes_after_a_while_and_what_others_keep_stays() -> Result<()> {
     let world = World::new().await?;
-    // Longer than a row is behind its blob, on a busy machine too.
+    // Longer than a row comes after its blob, even on a busy machine.
     let up = world.up_with(&["--blob-retention=5"]).await?;
     let api = up.api();
     let place = world.workspace("place")?;
@@ -37,7 +37,7 @@ async fn what_a_deleted_session_kept_goes_after_a_while_and_what_others_keep_sta
     let (stays, kept) = spilled(api, &place, &organisation).await?;
     let prompt = api.admit(&stays, "create a.txt containing one").await?;
     ensure!(api.outcome(&stays, &prompt, 60).await? == "completed");
-    // One whose worker died before its row was written; and what is none of ours.
+    // A blob whose worker died before it wrote the row; and a file that is not ours.
     let orphan = organisation.join("snapshot/loc_x-1-1-0123456789abcdef");
     fs::write(&orphan, "never named")?;
     let strange = blobs.join("readme/tool-output/file");
@@ -63,7 +63,7 @@ async fn what_a_deleted_session_kept_goes_after_a_while_and_what_others_keep_sta
             && read["title"].as_str().is_some_and(|it| it.contains(name)),
         "{read}"
     );
-    // One that a row names and that is not there is found.
+    // The check finds a row whose blob is missing.
     let check = "/platform/check?settled=true&blobs=true";
     ensure!(api.get(check).await?.ok()? == json!([]));
     fs::remove_file(&kept)?;

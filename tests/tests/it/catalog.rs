@@ -1,4 +1,4 @@
-//! A catalog from elsewhere: a provider that nobody here has heard of answers, and a feed that breaks changes nothing.
+//! A catalog from another URL: a new provider answers, and a broken feed changes nothing.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// Serves a text that can be changed; answers its URL.
+/// Serves a text that the test can change, and returns its URL.
 async fn serve(text: Arc<Mutex<String>>) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/api.json", listener.local_addr()?);

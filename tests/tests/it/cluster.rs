@@ -132,7 +132,7 @@ async fn the_leader_of_placement_dies(world: &World, cluster: &Cluster) -> Resul
     let unleased = api.session(&world.workspace("leader")?).await?;
     let leader = cluster.placement_leader().await?;
     cluster.signal(leader.pid, Signal::KILL)?;
-    // A Location that is leased goes on without placement; a new one waits for the next leader.
+    // A leased Location works without placement; a new one waits for the next leader.
     ensure!(api.prompt(&leased, "create a.txt containing x", 60).await? == "completed");
     ensure!(api.prompt(&unleased, "create a.txt containing x", 60).await? == "completed");
     let next = cluster.placement_leader().await?;
@@ -158,7 +158,7 @@ async fn a_gateway_dies(world: &World, cluster: &Cluster) -> Result<()> {
     let gateways = cluster.of("gateway")?;
     let first = gateways.iter().find(|gateway| gateway.url == one.url()).context("a gateway")?;
     cluster.signal(first.pid, Signal::KILL)?;
-    while let Ok(Some(_)) = follow.next().await {} // until it is cut
+    while let Ok(Some(_)) = follow.next().await {} // until it breaks
     let mut follow = two.follow(&session, after).await?;
     world.model().open_gate("gateway")?;
     while let Some(frame) = follow.next().await? {

@@ -1,4 +1,4 @@
-//! The contract for scripts: what may not change under people who automate us.
+//! The contract for scripts: behaviour that must not change for people who automate us.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ async fn scripts_can_drive_the_service_from_a_terminal() -> Result<()> {
     up.stop(&world).await
 }
 
-/// Answers the session's id.
+/// Returns the session's id.
 async fn a_run_reports_its_session_turns_and_outcome(
     world: &World,
     cli: &Cli,
@@ -58,7 +58,7 @@ async fn a_run_reports_its_session_turns_and_outcome(
     lines.pop();
     lines.retain(|line| line["type"] != "delta");
     ensure!(lines == log, "{lines:#?}");
-    // The body of each turn is what went over the wire, to the byte, in order.
+    // The body of each turn is what went over the wire, byte for byte, in order.
     let sent = world.model().requests();
     for (turn, request) in turns.iter().zip(&sent) {
         let turn = turn.as_str().context("an id")?;
@@ -142,7 +142,7 @@ async fn every_end_has_its_exit_code(world: &World, cli: &Cli) -> Result<()> {
     let ended = running.end().await?;
     ensure!(ended.code == Some(130) && ended.report()?["outcome"] == "interrupted", "{ended:?}");
 
-    // In the middle of a tool, whose processes end with it.
+    // During a tool, whose processes must end with it.
     let call = shell("sleep 600");
     model.script(Script {
         matches: "take long".into(),

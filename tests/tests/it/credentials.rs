@@ -1,5 +1,5 @@
-//! A credential goes in over HTTP, and the model sees it in turns: of `up`, and of a cluster's worker, whatever becomes of
-//! the secrets key.
+//! A credential comes in over HTTP, and the model sees it in turns: of `up` and of a cluster's worker, whatever
+//! happens to the secrets key.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 const KEY: &str = "sk-acme-0123456789abcdef";
 
-/// A provider that nobody has heard of is the simulated model, and the organisation has a key for it.
+/// Sets up a new provider, which is the simulated model, with a key of the organisation.
 async fn set_up(world: &World, api: &Api) -> Result<()> {
     let settings = json!({ "overrides": { "api": world.model_url() } });
     api.send(api.request(Method::PUT, "/platform/provider/acme").json(&settings)).await?.ok()?;
@@ -23,7 +23,7 @@ async fn set_up(world: &World, api: &Api) -> Result<()> {
     Ok(())
 }
 
-/// A turn at that provider: the model saw the key, and nobody else does.
+/// Runs a turn at that provider: the model sees the key, and nobody else does.
 async fn turn(world: &World, api: &Api, name: &str) -> Result<()> {
     let session = api.session(&world.workspace(name)?).await?;
     let prompt = json!({
@@ -106,7 +106,7 @@ async fn up_whose_secrets_key_is_lost_keeps_new_credentials_once_it_is_told_to()
     turn(&world, up.api(), "again").await?;
     oracle(up.api(), world.model()).await?;
     up.stop(&world).await?;
-    // Nobody misses the old one.
+    // Nobody misses the old key.
     let up = world.up().await?;
     let said = up.process().stderr();
     ensure!(said.contains("seals nothing any more: 1"), "{said}");
@@ -119,7 +119,7 @@ async fn a_clusters_worker_asks_with_a_kept_key_and_the_secrets_key_is_changed_b
     let world = World::new().await?;
     let flags = ["--workers=1", "--gateways=1", "--placements=1"];
     let keys = ["k1", "k2"].map(MasterKeys::generate);
-    // As in the middle of a change: all open both, and the older one wraps.
+    // As during a change of keys: all roles open both, and the older one wraps.
     let both = format!("--secrets-key={},{}", keys[0], keys[1]);
     let cluster = world.cluster(&[&flags[..], &[&both]].concat()).await?;
     let api = cluster.gateway(0);

@@ -1,10 +1,10 @@
-//! What the documents tell people to type does what they say.
+//! The commands in the documents do what the documents say.
 
 use anyhow::{Context, Result, ensure};
 use journeys::{World, repository};
 use tokio::process::Command;
 
-/// The shell's side of the examples: a refusal ends the script, and following a log is left after a moment.
+/// The shell's side of the examples: a refusal ends the script, and following a log ends after a moment.
 const PRELUDE: &str = r#"set -e
 curl() {
   case "$*" in
@@ -14,7 +14,7 @@ curl() {
 }
 "#;
 
-/// The examples of a document that are meant to be run from top to bottom, without the line that says which service.
+/// Returns the examples of a document, to be run from top to bottom, without the line that sets the service.
 fn examples(document: &str) -> String {
     let mut script = String::from(PRELUDE);
     let mut is_shell = false;

@@ -1,4 +1,4 @@
-//! One slot, and an organisation that has queued more than its share: another one's prompt does not wait for all of it.
+//! One slot, and an organisation that queues more than its share: another one's prompt does not wait for all of it.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn another_organisations_prompt_does_not_wait_for_all_that_one_has_queued(
     let script = Script { matches: "hold".into(), gate: Some("slot".into()), ..Script::default() };
     world.model().script(script)?;
     let (here, there) = (world.workspace("crowd")?, world.workspace("other")?);
-    // Both Locations are leased and answered for, so that only the slot is waited for later.
+    // Both Locations are leased, so that later prompts only wait for the slot.
     let (held, alone) = (crowd.session(&here).await?, other.session(&there).await?);
     for (api, session) in [(crowd, &held), (&other, &alone)] {
         ensure!(api.prompt(session, "say 1 words", 60).await? == "completed");
@@ -44,7 +44,7 @@ async fn another_organisations_prompt_does_not_wait_for_all_that_one_has_queued(
         waiting.push((session, message));
     }
     let theirs = queue(&other, &alone, "say 3 words").await?;
-    // As long as a sweep takes to tell what a lost hint would have.
+    // As long as a sweep takes to find what a lost hint would have told.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     ensure!(world.model().counts().requests == 3, "nobody else has a slot");
     world.model().open_gate("slot")?;

@@ -1,10 +1,10 @@
-//! The short fault run of CI. `cargo run -p journeys --bin fault-run` goes on for longer.
+//! CI's short fault run. `cargo run -p journeys --bin fault-run` runs longer.
 
 use anyhow::Result;
 use journeys::faults::{FaultRun, NotExercised};
 
 /// Fixed seeds, so that CI compares like with like. A run in which a fault had no effect (its timing is the
-/// machine's) gives no verdict, so the next seed's is taken; anything that is found wrong fails at once.
+/// machine's) gives no verdict, so the next seed is tried. Any violation fails at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_every_promise_while_its_parts_are_killed() -> Result<()> {
     let mut refused = Vec::new();

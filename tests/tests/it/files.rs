@@ -1,5 +1,5 @@
-//! What a session did to files, over HTTP: diffs, a Revert there and back, a Fork with its own files; and a worker that
-//! dies with its disk.
+//! Changes of files by sessions, over HTTP: diffs, a Revert there and back, a Fork with its own files; and a worker
+//! that dies with its disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
 
-/// Prompts and waits for the end of the work; answers the prompt's message.
+/// Prompts, waits for the end of the work, and returns the prompt's message.
 async fn work(api: &Api, session: &str, text: &str) -> Result<String> {
     let message = api.admit(session, text).await?;
     ensure!(api.outcome(session, &message, 60).await? == "completed", "{text}");
     Ok(message)
 }
 
-/// `status path` of each file of a diff.
+/// Returns `status path` for each file of a diff.
 async fn diff(api: &Api, session: &str, message: Option<&str>) -> Result<Vec<String>> {
     let query = message.map(|message| format!("?messageID={message}")).unwrap_or_default();
     let diff = api.get(&format!("/platform/session/{session}/diff{query}")).await?.ok()?;
@@ -27,7 +27,7 @@ async fn diff(api: &Api, session: &str, message: Option<&str>) -> Result<Vec<Str
     files.iter().map(|file| one(file).with_context(|| diff.to_string())).collect()
 }
 
-/// What the newest request told of its last call.
+/// Returns the last tool result in the newest request.
 fn last_result(world: &World) -> Result<String> {
     let body = world.model().requests().pop().and_then(|asked| asked.body).context("a body")?;
     let body: Value = serde_json::from_str(&body)?;
@@ -52,7 +52,7 @@ async fn changes_are_shown_taken_back_and_gone_on_with_elsewhere() -> Result<()>
     ensure!(diff(api, &session, None).await? == ["added a.txt", "added b.txt"]);
     ensure!(diff(api, &session, Some(&second)).await? == ["modified a.txt"]);
 
-    // A fork of its own files begins as they were before the second prompt.
+    // A fork with its own files begins with the files before the second prompt.
     let path = format!("/platform/session/{session}");
     let body = json!({ "messageID": second, "files": "copy" });
     let fork = api.post(&format!("{path}/fork"), &body).await?.ok()?;
@@ -85,7 +85,7 @@ async fn changes_are_shown_taken_back_and_gone_on_with_elsewhere() -> Result<()>
         (count("revert.staged"), count("revert.cleared"), count("revert.committed")) == (2, 1, 1)
     );
     oracle(api, world.model()).await?;
-    // The fork knows nothing of it, nor of its parent's end.
+    // The fork does not notice this, nor its parent's deletion.
     api.send(api.request(reqwest::Method::DELETE, &path)).await?.ok()?;
     work(api, &fork, "run cat theirs.txt").await?;
     ensure!(last_result(&world)?.starts_with('y'));
@@ -94,7 +94,7 @@ async fn changes_are_shown_taken_back_and_gone_on_with_elsewhere() -> Result<()>
     up.stop(&world).await
 }
 
-/// A file of this name, wherever a worker has it.
+/// Finds a file of this name, wherever a worker has it.
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     for entry in fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();

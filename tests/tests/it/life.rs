@@ -1,4 +1,4 @@
-//! The life of `up`: first boot, Ctrl-C, and deaths of its own, with nothing lost and nobody left behind.
+//! The life of `up`: first boot, Ctrl-C and deaths, with nothing lost and no process left behind.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn words(args: &[&str]) -> Vec<String> {
     args.iter().map(|arg| (*arg).to_owned()).collect()
 }
 
-/// An operator sees what the cluster writes, and ends an upgrade.
+/// Shows the feature level to an operator, and raises it at the end of an upgrade.
 async fn feature_level(world: &World, cli: &Cli) -> Result<()> {
     let url = superuser_url(&world.data())?;
     let words = ["feature-level", "--database-url", &url, "--raise"];
@@ -50,7 +50,7 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     feature_level(&world, &up.cli()?).await?;
     up.stop(&world).await?;
 
-    // `serve`, told everything by its environment: no second key, no hints, and all is as it was.
+    // `serve`, configured by its environment: no second key, no hints, and everything as before.
     let told_before = fs::read_to_string(world.logs().join("up.out"))?;
     let port = boot::free_port()?;
     let environment = [
@@ -73,7 +73,7 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     let last = world.model().requests().pop().and_then(|request| request.body);
     ensure!(last.is_some_and(|body| body.contains("create a.txt containing hello")));
 
-    // Killed in the middle of an unsafe body, with a prompt that it has just acknowledged elsewhere.
+    // Killed during an unsafe body, just after it acknowledged a prompt of another session.
     let command = "echo ran >> ran.txt; sleep 600";
     let call =
         ScriptedCall { name: "shell".into(), arguments: json!({ "command": command }), id: None };
@@ -107,7 +107,8 @@ async fn what_was_there_is_there_after_every_end() -> Result<()> {
     up.stop(&world).await
 }
 
-// Finding trial 1: a first start that failed made the key and never told it; the next said "as shown at the first start".
+// Finding trial 1: a failed first start made the key and never showed it; the next one said "as shown at the first
+// start".
 #[tokio::test]
 async fn a_failed_first_start_does_not_lose_the_key() -> Result<()> {
     let world = World::new().await?;
@@ -123,7 +124,7 @@ async fn a_failed_first_start_does_not_lose_the_key() -> Result<()> {
     ensure!(listed.code == Some(0), "{listed:?}");
     let key = Cli::of_profile(&world)?.run(&["key"]).await?;
     ensure!(key.out.trim() == made.trim(), "{key:?}");
-    // A profile that was lost is written again by the next start.
+    // The next start writes a lost profile again.
     up.stop(&world).await?;
     fs::remove_file(world.profile())?;
     let up = Up::launch(&world, &flags, &[], None).await?;

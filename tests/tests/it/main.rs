@@ -1,6 +1,6 @@
 //! Journeys through the real service, as its users take them, with the oracle after each; and the house rules.
 //!
-//! Those that start processes are named in `.config/nextest.toml`, so that few of them run at once.
+//! `.config/nextest.toml` names the journeys that start processes, so that only a few run at once.
 
 mod admission;
 mod blobs;

@@ -1,4 +1,4 @@
-//! Every protocol from the command line: a single call against a server that nobody here wrote, and whole sessions with
+//! Every protocol from the command line: a single call against a third-party server, and whole sessions with
 //! providers of the catalog, every body explained.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[path = "../../third-party/npm.rs"]
 mod npm;
 
-/// A protocol, a model, and where aimock speaks it.
+/// A protocol, a model, and aimock's path for it.
 const AT_AIMOCK: [(&str, &str, &str); 5] = [
     ("openai-chat", "gpt-5", "/v1"),
     ("openai-responses", "gpt-5", "/v1"),
@@ -66,7 +66,7 @@ async fn one_call_in_each_protocol_to_a_server_that_nobody_here_wrote() -> Resul
     Ok(())
 }
 
-/// A provider of the catalog, one of its models, and where the simulated model speaks its protocol.
+/// A provider of the catalog, one of its models, and the simulated model's path for its protocol.
 const OF_THE_CATALOG: [(&str, &str, &str); 5] = [
     ("groq", "llama-3.3-70b-versatile", "/v1"),
     ("openai", "gpt-5", "/v1"),
@@ -75,7 +75,7 @@ const OF_THE_CATALOG: [(&str, &str, &str); 5] = [
     ("amazon-bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0", ""),
 ];
 
-/// A member of bodies that tells a protocol from those after it.
+/// A member of bodies that distinguishes a protocol from those after it.
 const FORMS: [&str; 5] = ["input", "contents", "modelId", "system", "messages"];
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn providers_of_the_catalog_run_whole_sessions_and_every_body_is_explained
         let credential = json!({ "provider": provider, "label": "tests", "key": key });
         api.post("/platform/credential", &credential).await?.ok()?;
     }
-    // Only now is something asked: a worker believes what it has read of settings for some seconds.
+    // Only now, because a worker caches settings for some seconds.
     for (provider, model, _) in OF_THE_CATALOG {
         let place = world.workspace(provider)?;
         let directory = place.to_str().context("UTF-8")?;

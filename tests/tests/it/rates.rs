@@ -1,4 +1,4 @@
-//! An organisation may ask its provider so often a minute, whoever of its workers asks.
+//! An organisation's limit of requests a minute at its provider holds for all its workers together.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use journeys::{World, eventually, oracle};
 use reqwest::Method;
 use serde_json::json;
 
-/// Requests a minute.
+/// The limit of requests a minute.
 const LIMIT: usize = 4;
 const PROMPTS: usize = 10;
 
@@ -31,11 +31,12 @@ async fn two_workers_together_send_no_more_than_the_organisations_limit() -> Res
     let status = cluster.placement().await?;
     let leases: Vec<usize> = status.workers.iter().map(|worker| worker.leases).collect();
     ensure!(leases.len() == 2 && leases.iter().all(|leases| *leases > 0), "{leases:?}");
-    // As long as those who wait would need to ask again, were they told less than the rest of the minute.
+    // Long enough for a second request by those that wait, if they were told to wait less than the rest of the
+    // minute.
     tokio::time::sleep(Duration::from_secs(3)).await;
     ensure!(asked() == LIMIT, "{} requests under a limit of {LIMIT}", asked());
 
-    // Who waits for the minute is in a drain like any other: an interrupt ends it.
+    // A session that waits for the minute has a drain like any other: an interrupt ends it.
     for (session, _) in &waiting {
         api.post(&format!("/platform/session/{session}/abort"), &json!({})).await?.ok()?;
     }

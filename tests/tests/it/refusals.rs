@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 fn told(ended: &Ended, parts: &[&str]) -> Result<()> {
     ensure!(ended.code.is_some_and(|code| code != 0), "{ended:?}");
-    // Progress comes before; the reason is the last line, and the only one of its kind.
+    // Progress comes first. The reason is the last line, and the only one of its kind.
     let reasons: Vec<&str> =
         ended.err.lines().filter(|line| !line.starts_with("opencode-cloud: ")).collect();
     let [reason] = reasons[..] else { anyhow::bail!("one line, not {reasons:#?}") };
@@ -30,7 +30,7 @@ fn up(world: &World, data: &Path, port: u16) -> Vec<String> {
     let mut args = vec!["up".to_owned(), "--port".to_owned(), port.to_string()];
     args.extend(world.flags());
     args.extend(["--data-dir".to_owned(), data.display().to_string()]);
-    // The last one of a flag that is given twice would win; clap refuses instead.
+    // A repeated flag is an error, so the first one is removed.
     let first = args.iter().position(|arg| arg == "--data-dir");
     args.drain(first.map_or(0..0, |first| first..first + 2));
     args
@@ -50,7 +50,7 @@ async fn a_start_that_cannot_work_says_why_on_one_line() -> Result<()> {
     let ended = Up::refused(&up(&world, &world.data(), 0), &[]).await?;
     told(&ended, &["is in use by process", &pid, "--data-dir"])?;
 
-    // A migration of the future is in the data folder.
+    // The data folder gets a future migration.
     let mut future = sqlx::PgConnection::connect(&superuser_url(&world.data())?).await?;
     let insert = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
                   VALUES (99990101000000, 'of the future', true, '\\x00', 0)";
@@ -77,15 +77,14 @@ async fn a_start_that_cannot_work_says_why_on_one_line() -> Result<()> {
     "short".clone_into(&mut args[at + 1]);
     let ended = Up::refused(&args, &[]).await?;
     told(&ended, &["--bootstrap-key", "20"])?;
-    // Watchers end a moment after what they watch.
+    // Watchers end a moment after the process that they watch.
     eventually("refused starts leave nobody", 60, async || {
         Ok(processes_naming(world.folder()).is_empty().then_some(()))
     })
     .await
 }
 
-/// Runs `up` where `mount` was done before, in a namespace of mounts of its own; `None` where this user may
-/// not have one.
+/// Runs `up` after `mount`, in its own mount namespace; `None` if this user may not have one.
 async fn up_with_mount(world: &World, mount: &str) -> Result<Option<Ended>> {
     let is_allowed = Command::new("unshare").args(["--mount", "true"]).output().await;
     if !is_allowed.is_ok_and(|tried| tried.status.success()) {
@@ -113,7 +112,7 @@ async fn a_full_disk_and_a_missing_postgres_are_named() -> Result<()> {
     if let Some(ended) = up_with_mount(&world, &small).await? {
         told(&ended, &["is full", "MiB needed", "--data-dir"])?;
     }
-    // Debian's Postgres is found without the PATH, so it has to be hidden.
+    // Debian's Postgres is found without PATH, so it must be hidden.
     let hidden = "{ [ ! -d /usr/lib/postgresql ] || mount -t tmpfs tmpfs /usr/lib/postgresql; }";
     if let Some(ended) = up_with_mount(&world, hidden).await? {
         told(&ended, &["was not found", "apt-get install postgresql", "./dev up"])?;

@@ -1,4 +1,4 @@
-//! The released OpenCode client, as npm brings it, against our service; and what its SDK would ask.
+//! The released OpenCode client from npm against our service, and the requests of its SDK.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The release that we hold ourselves to.
+/// The release that we must serve.
 const VERSION: &str = "1.18.33";
 
-/// The package with the executable: the one that `opencode-ai` picks for this machine.
+/// Returns the package with the executable that `opencode-ai` picks for this machine.
 fn package() -> String {
     let processor = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -23,7 +23,7 @@ fn package() -> String {
     format!("opencode-linux-{processor}{}", if is_old { "-baseline" } else { "" })
 }
 
-/// The client, installed once below cargo's target folder.
+/// Returns the client, installed once below cargo's target folder.
 async fn client() -> Result<PathBuf> {
     let test = std::env::current_exe()?;
     let target = test.ancestors().nth(3).context("a test lives in TARGET/PROFILE/deps")?;
@@ -57,7 +57,7 @@ async fn client() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Runs the client in a home of its own.
+/// Runs the client with its own home.
 async fn opencode(world: &World, key: &str, args: &[&str]) -> Result<Ended> {
     let home = world.workspace("home")?;
     let mut command = Command::new(client().await?);
@@ -80,7 +80,7 @@ async fn opencode(world: &World, key: &str, args: &[&str]) -> Result<Ended> {
 
 #[tokio::test]
 async fn a_released_client_works_with_a_url_and_a_key() -> Result<()> {
-    executable()?; // say that first if it is missing
+    executable()?; // report a missing executable first
     client().await?;
     let world = World::new().await?;
     let place = world.workspace("stock")?;
@@ -124,7 +124,7 @@ async fn it_runs_prompts(world: &World, up: &Up, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sends as stock clients do: Basic, with the key as password.
+/// Sends a request like stock clients: Basic, with the key as password.
 async fn ask(api: &Api, method: Method, path: &str, body: Option<Value>) -> Result<(u16, Value)> {
     let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
     let mut request = client.request(method, format!("{}{path}", api.url()));
@@ -206,7 +206,7 @@ async fn its_sdk_finds_its_routes(up: &Up, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `run --fork` as the client does it, then what its undo, redo and file list ask.
+/// Forks a session like the client's `run --fork`, then sends the requests of its undo, redo and file list.
 async fn it_forks_and_undoes(world: &World, up: &Up, place: &Path) -> Result<()> {
     let api = up.api();
     let session = api.session(place).await?;

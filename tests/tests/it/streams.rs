@@ -1,4 +1,4 @@
-//! Following a session's log: any gateway, any number of cuts, every signal lost.
+//! Followers of a session's log: any gateway, any number of broken streams, every signal lost.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use simulated_model::Script;
 struct Live(BTreeMap<String, Vec<u8>>);
 
 impl Live {
-    /// Adds a delta. A piece may come twice; one that leaves a gap is refused.
+    /// Adds a delta. A piece may come twice; a piece after a gap is an error.
     fn add(&mut self, delta: &Frame) -> Result<()> {
         let part = delta.data["part"].as_str().context("a part")?.to_owned();
         let text = delta.data["text"].as_str().context("a text")?.as_bytes();
@@ -30,7 +30,7 @@ impl Live {
     }
 }
 
-/// Reads until `done` holds of what was read; answers the durable events' numbers.
+/// Reads until `done` holds, and returns the numbers of the durable events.
 async fn read_until(
     follow: &mut Follow,
     live: &mut Live,
@@ -67,7 +67,7 @@ async fn a_stream_cut_at_one_gateway_goes_on_at_another() -> Result<()> {
     one.admit(&session, "count").await?;
     let half: Vec<String> = (0..20).map(|word| format!("w{word}")).collect();
     let half = half.join(" ");
-    // The model stands at its gate: what arrives now arrives while the turn runs.
+    // The model waits at its gate, so this arrives while the turn runs.
     let mut live = Live::default();
     let read = read_until(&mut first, &mut live, |_, live| live.text().trim_end() == half);
     let mut seqs = within("live text before the turn ends", 60, read).await?;
@@ -76,7 +76,7 @@ async fn a_stream_cut_at_one_gateway_goes_on_at_another() -> Result<()> {
 
     let after = *seqs.last().context("durable events came before the text")?;
     let mut second = two.follow(&session, after).await?;
-    // A client that has nothing yet is brought up to date from the start.
+    // A new client gets everything from the start.
     let mut fresh = Live::default();
     let read = read_until(&mut second, &mut fresh, |_, live| live.text().trim_end() == half);
     seqs.extend(within("the text so far, at the other gateway", 60, read).await?);

@@ -1,4 +1,4 @@
-//! House rules as tests. Each says why it is one.
+//! House rules as tests, each with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 use journeys::repository;
 use serde_json::Value;
 
-/// Every file of the repository that is text, by its path from the root.
+/// Returns every text file of the repository, by its path from the root.
 fn files() -> Result<Vec<(String, String)>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]).current_dir(repository());
     let output = git.output().context("git tells which files are the repository's")?;
     ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
     let read = |path: &str| {
-        let text = fs::read_to_string(repository().join(path)).ok()?; // removed, or no text
+        let text = fs::read_to_string(repository().join(path)).ok()?; // removed, or not text
         Some((path.to_owned(), text))
     };
     let files: Vec<_> = String::from_utf8(output.stdout)?.lines().filter_map(read).collect();
@@ -35,7 +35,7 @@ fn metadata() -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Each package of ours with the names of what it depends on, development dependencies apart.
+/// Returns each of our packages with the names of its dependencies, without development dependencies.
 fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let metadata = metadata()?;
     let packages = metadata["packages"].as_array().context("packages")?;
@@ -47,7 +47,7 @@ fn dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
     Ok(packages.iter().map(|package| (name(package), of(package))).collect())
 }
 
-/// From the words at the bottom to the executable at the top. A crate may use those below its own layer.
+/// The layers from the bottom to the executable at the top. A crate may use those below its own layer.
 const LAYERS: [(&str, &[&str]); 6] = [
     ("words", &["domain", "context", "llm-protocol", "history", "tasks"]),
     (
@@ -88,7 +88,7 @@ const WITHIN: [(&str, &str); 8] = [
 /// Test packages stand beside the layers and may use all of them.
 const TESTS: [&str; 4] = ["testkit", "journeys", "load-tests", "sim"];
 
-/// Why: what is below can be understood, tested and replaced without what is above; a cycle ends that.
+/// Why: a crate can be understood, tested and replaced without those above it; a cycle ends that.
 #[test]
 fn crates_depend_downwards_only() -> Result<()> {
     let layer = |name: &str| LAYERS.iter().position(|(_, crates)| crates.contains(&name));
@@ -120,10 +120,10 @@ fn the_protocol_crates_know_nothing_of_ours() -> Result<()> {
     Ok(())
 }
 
-/// Why: a gateway is stateless and many; consensus belongs to the few members of placement.
+/// Why: gateways are stateless and many; consensus belongs to the few members of placement.
 #[test]
 fn the_gateway_does_not_link_consensus() -> Result<()> {
-    // For this platform only: the crates of others may not be here.
+    // For this platform only, because other platforms' crates may not be downloaded.
     let mut cargo = Command::new("cargo");
     cargo.args(["tree", "--package", "gateway", "--edges", "normal", "--prefix", "none"]);
     let output = cargo.args(["--offline", "--locked"]).current_dir(repository()).output()?;
@@ -137,8 +137,8 @@ fn the_gateway_does_not_link_consensus() -> Result<()> {
     Ok(())
 }
 
-/// Why: a transition is one function over one transaction, with its tenant and its claim. SQL beside the
-/// store would be a way around all three, and would not be checked at compile time.
+/// Why: a transition is one function over one transaction, with its tenant and its claim. SQL outside the store would
+/// bypass all three, and would not be checked at compile time.
 #[test]
 fn sql_stays_in_the_store() -> Result<()> {
     let allowed = ["store", "testkit", "journeys", "load-tests"];
@@ -157,7 +157,7 @@ fn sql_stays_in_the_store() -> Result<()> {
     Ok(())
 }
 
-/// Calls that resolve a path without a root to stay beneath, or read a file without a bound.
+/// Calls that resolve a path without a root to stay beneath, or read a file without a limit.
 const PLAIN_FILE_CALLS: [&str; 20] = [
     "fs::read",
     "fs::write",
@@ -181,7 +181,7 @@ const PLAIN_FILE_CALLS: [&str; 20] = [
     "CWD",
 ];
 
-/// Files of the same crates that may make them, and what for.
+/// Files of the same crates that may make such calls, with the reason.
 const PLAIN_FILES: [(&str, &str); 5] = [
     ("crates/tools/src/files.rs", "LocationFiles itself: opens the root, and asks where a file is"),
     ("crates/tools/src/skills.rs", "looks for a name above a Local Location, and opens nothing"),
@@ -190,8 +190,8 @@ const PLAIN_FILES: [(&str, &str); 5] = [
     ("crates/snapshots/src/shadow.rs", "the worker's own cache, which is not in the Location"),
 ];
 
-/// Why: a workspace is hostile. A link, a pipe or a sparse file in it must not take a worker out of its Location, block
-/// it or fill its memory (findings security 2 and 3).
+/// Why: a workspace is hostile. A link, a pipe or a sparse file in it must not take a worker out of its Location,
+/// block it or fill its memory (findings security 2 and 3).
 #[test]
 fn workspace_paths_are_opened_beneath_their_root_only() -> Result<()> {
     let crates = ["crates/tools/src/", "crates/snapshots/src/", "crates/context/src/"];
@@ -221,7 +221,7 @@ fn workspace_paths_are_opened_beneath_their_root_only() -> Result<()> {
     Ok(())
 }
 
-/// Why: a file that became the system is where projects rot. Past the bound, its doc says why it is one.
+/// Why: projects rot in files that contain everything. Past the limit, a file's doc says why it is one.
 #[test]
 fn a_long_file_says_why_it_is_long() -> Result<()> {
     const MAX_LINES: usize = 600;
@@ -239,7 +239,7 @@ fn a_long_file_says_why_it_is_long() -> Result<()> {
     Ok(())
 }
 
-/// Why: a code that people meet and nobody explains is an alarm without a door.
+/// Why: an error code without an explanation helps nobody.
 #[test]
 fn every_error_code_has_a_page() -> Result<()> {
     let folders = [
@@ -283,7 +283,7 @@ fn every_error_code_has_a_page() -> Result<()> {
     Ok(())
 }
 
-/// String literals of a line that look like a code.
+/// Returns the string literals of a line that look like a code.
 fn codes_in(line: &str) -> Vec<String> {
     const AREAS: [&str; 6] = ["provider", "model", "context", "session", "turn", "workspace"];
     let is_word = |word: &str| {
@@ -292,13 +292,13 @@ fn codes_in(line: &str) -> Vec<String> {
     let is_code = |text: &&str| {
         text.split_once('.').is_some_and(|(area, rest)| AREAS.contains(&area) && is_word(rest))
     };
-    // Event kinds look the same, and are no errors.
+    // Event kinds look the same, but are not errors.
     let kinds = domain::SessionEvent::KINDS;
     let literals = line.split('"').skip(1).step_by(2).filter(is_code);
     literals.filter(|text| !kinds.contains(text)).map(str::to_owned).collect()
 }
 
-/// Why: what is not written yet is an issue, not a surprise at run time.
+/// Why: unfinished work belongs in an issue, not in a surprise at run time.
 #[test]
 fn nothing_is_left_to_do() -> Result<()> {
     let marks = [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("FIX", "ME")];
@@ -310,12 +310,12 @@ fn nothing_is_left_to_do() -> Result<()> {
     Ok(())
 }
 
-/// Why: what names the machine that it was written on works nowhere else, and tells strangers about it.
+/// Why: a file with a path of its author's machine works nowhere else, and tells strangers about that machine.
 #[test]
 fn nothing_names_the_machine_it_was_written_on() -> Result<()> {
     let checkout = repository().canonicalize()?;
     let mut names = vec![checkout.to_str().context("UTF-8")?.to_owned()];
-    // A folder of a single name, as `/check`, is a word that a text may hold by chance.
+    // A folder with a single name, such as `/check`, may be an ordinary word in a text.
     if let Some(parent) = checkout.parent().filter(|parent| parent.iter().count() > 2) {
         names.push(format!("{}/", parent.to_str().context("UTF-8")?));
     }
@@ -328,7 +328,7 @@ fn nothing_names_the_machine_it_was_written_on() -> Result<()> {
     Ok(())
 }
 
-/// The documents, without what stands in code.
+/// Returns the documents without their code blocks.
 fn documents() -> Result<Vec<(String, String)>> {
     let prose = |text: &str| {
         let mut in_code = false;
@@ -343,7 +343,7 @@ fn documents() -> Result<Vec<(String, String)>> {
     Ok(documents.map(|(path, text)| (path, prose(&text))).collect())
 }
 
-/// The anchors of a document's headings, as the forges that show it make them.
+/// Returns the anchors of a document's headings, as forges make them.
 fn anchors(prose: &str) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for heading in prose.lines().filter(|line| line.starts_with('#')) {
@@ -357,7 +357,7 @@ fn anchors(prose: &str) -> BTreeSet<String> {
     all
 }
 
-/// The targets of a document's links.
+/// Returns the targets of a document's links.
 fn links(prose: &str) -> Vec<&str> {
     prose
         .split("](")
@@ -408,7 +408,7 @@ fn nothing_cites_a_document_that_is_not_here() -> Result<()> {
     let cited = concat!("design ", "§");
     let files = files()?;
     let citing = files.iter().filter(|(path, text)| {
-        // The text of a query is its identity in `.sqlx`, its comments included: SQL changes with its own tests.
+        // The text of a query is its identity in `.sqlx`, comments included: SQL changes with its own tests.
         !path.starts_with(".sqlx/") && !path.ends_with(".sql") && text.contains(cited)
     });
     let citing: Vec<&str> = citing.map(|(path, _)| path.as_str()).collect();
