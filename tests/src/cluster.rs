@@ -128,20 +128,20 @@ impl Cluster {
         kill_process(known(pid)?, signal).with_context(|| format!("cannot signal {pid}"))
     }
 
-    /// What placement knows, told by its leader.
+    /// Returns the status that placement's leader reports.
     ///
     /// # Errors
-    /// When none leads.
+    /// When there is no leader.
     pub async fn placement(&self) -> Result<Status> {
         let urls = self.of("placement")?.into_iter().map(|member| member.url).collect();
         let secret = fs::read_to_string(self.manifest.with_file_name("cluster.secret"))?;
         Ok(PlacementAdmin::new(urls, Some(secret)).status().await?)
     }
 
-    /// The member of placement that leads.
+    /// Returns the member that leads placement.
     ///
     /// # Errors
-    /// When none does within a minute.
+    /// When none leads within a minute.
     pub async fn placement_leader(&self) -> Result<Member> {
         eventually("placement has a leader", 60, async || {
             let Ok(status) = self.placement().await else { return Ok(None) };
