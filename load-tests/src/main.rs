@@ -1,15 +1,15 @@
-//! Drives a release build of OpenCode Cloud and prints what it measured, one JSON line a figure.
+//! Drives a release build of OpenCode Cloud and prints its measurements, one JSON line for each figure.
 //!
 //! ```text
 //! load-tests ─HTTP→ opencode-cloud up | dev-cluster ─→ its Postgres
-//!      │                        └─HTTP→ opencode-cloud simulated-model (a process of its own)
-//!      └─ reads CPU time and memory of each from /proc, counts transactions and rows in Postgres
+//! │                        └─HTTP→ opencode-cloud simulated-model (its own process)
+//! └─ reads CPU time and memory of each from /proc, counts transactions and rows in Postgres
 //! ```
 //!
-//! It starts all that it drives in a temporary folder on free ports of loopback, and stops it all. Every
-//! run is bounded in count and time. Each line carries the commit probe of its own run: how long one
-//! client takes for a durable insert of one row into the same Postgres.
-//! The README of this folder has the marks and what was measured.
+//! It starts everything in a temporary folder on free ports of loopback, and stops it all. Every run is bounded in
+//! count and time. Each line has the commit probe of its run: the time that one client needs for a durable insert of
+//! one row into the same Postgres.
+//! The README of this folder has the marks and the measured figures.
 
 mod output;
 mod run;
@@ -24,11 +24,11 @@ use tokio::runtime::Builder;
 
 use crate::output::Reporter;
 
-/// The service's own: what `streams` and `decode` measure is allocated as there.
+/// The service's own allocator, so that `streams` and `decode` allocate like the service.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What to measure.
+/// The measurement.
 #[derive(Debug, Parser)]
 #[command(name = "load-tests", max_term_width = 100)]
 struct Cli {
@@ -56,7 +56,7 @@ enum What {
     Commits(scenario::commits::Args),
     /// Transaction ids that a change of context takes
     ContextCommits(scenario::context_commits::Args),
-    /// What a turn costs after a thousand messages, against ten
+    /// The cost of a turn after a thousand messages, against ten
     History(scenario::history::Args),
     /// Postgres buffers that a turn touches after a thousand messages, against ten
     Buffers(scenario::buffers::Args),
@@ -64,27 +64,27 @@ enum What {
     Fairness(scenario::fairness::Args),
     /// Admission beside a million idle sessions, against a thousand
     Idle(scenario::idle::Args),
-    /// What a turn's snapshot costs in a workspace of 50,000 files
+    /// The cost of a turn's snapshot in a workspace of 50,000 files
     Snapshot(scenario::snapshot::Args),
     /// How long until the sessions of a killed worker drain again
     Takeover(scenario::takeover::Args),
     /// How many requests two workers send to a provider in any minute, under a limit
     Rate(scenario::rate::Args),
-    /// What decoding a stream costs, against parsing its frames into `serde_json::Value`
+    /// The cost of decoding a stream, against parsing its frames into `serde_json::Value`
     Decode(scenario::decode::Args),
     /// Memory of a process that reads a thousand streams at once through `llm-client`
     Streams(scenario::streams::Args),
-    /// What `streams` reads from: a process of its own
+    /// The server that `streams` reads from, as its own process
     #[command(hide = true)]
     StreamsServer(scenario::streams::server::Args),
-    /// What `streams` measures: a process of its own
+    /// The process that `streams` measures
     #[command(hide = true)]
     StreamsClient(scenario::streams::client::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // One thread: the driver is not what is measured, and its threads waking one another took part of it.
+    // One thread: the driver is not measured, and several threads would take part of the machine to wake each other.
     let measured = matches!(cli.what, What::StreamsClient(_));
     let mut runtime =
         if measured { Builder::new_multi_thread() } else { Builder::new_current_thread() };

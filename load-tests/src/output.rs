@@ -1,4 +1,4 @@
-//! Figures as JSON lines on standard output; notes for people on standard error.
+//! Prints figures as JSON lines on standard output, and notes for people on standard error.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::run::probe::Probe;
 
-/// What a figure should be.
+/// The expected bound of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Mark {
     AtMost(f64),
@@ -23,13 +23,13 @@ impl Mark {
     }
 }
 
-/// One thing that was measured.
+/// One measurement.
 pub(crate) struct Figure {
     line: Map<String, Value>,
 }
 
 impl Figure {
-    /// `unit` belongs to `value`.
+    /// Returns a figure; `unit` is the unit of `value`.
     pub(crate) fn new(name: &str, value: f64, unit: &str) -> Self {
         let mut line = Map::new();
         line.insert("figure".into(), json!(name));
@@ -38,7 +38,7 @@ impl Figure {
         Self { line }
     }
 
-    /// Adds the mark, and whether it is met.
+    /// Adds the mark, and whether the figure meets it.
     pub(crate) fn mark(mut self, mark: Mark) -> Self {
         let value = self.line.get("value").and_then(Value::as_f64).unwrap_or(f64::NAN);
         let (name, bound) = match mark {
@@ -50,34 +50,34 @@ impl Figure {
         self
     }
 
-    /// Adds a number that explains it.
+    /// Adds a number that explains the figure.
     pub(crate) fn with(mut self, name: &str, value: f64) -> Self {
         self.line.insert(name.into(), json!(rounded(value)));
         self
     }
 
-    /// Adds a word that explains it.
+    /// Adds a word that explains the figure.
     pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
         self.line.insert(name.into(), json!(value));
         self
     }
 }
 
-/// Three decimals for small numbers, one for large ones: more would be noise.
+/// Rounds to three decimals for small numbers, one for large ones: more would be noise.
 fn rounded(value: f64) -> f64 {
     let scale = if value.abs() < 100.0 { 1000.0 } else { 10.0 };
     (value * scale).round() / scale
 }
 
-/// What tells how fast the machine was.
+/// The speed of the machine during a run.
 enum Pace {
     Unknown,
     Probed(Probe),
-    /// Nothing of the run waits for a disk.
+    /// The run does not wait for a disk.
     NoDisk,
 }
 
-/// Prints figures with the probe of their run.
+/// A printer of figures with the probe of their run.
 pub(crate) struct Reporter {
     pace: Pace,
 }
@@ -87,17 +87,17 @@ impl Reporter {
         Self { pace: Pace::Unknown }
     }
 
-    /// The probe for the figures from here on.
+    /// Sets the probe for the following figures.
     pub(crate) fn probed(&mut self, probe: Probe) {
         self.pace = Pace::Probed(probe);
     }
 
-    /// The figures from here on have nothing to do with a disk, and carry no probe.
+    /// Declares that the following figures involve no disk, so that they have no probe.
     pub(crate) fn touches_no_disk(&mut self) {
         self.pace = Pace::NoDisk;
     }
 
-    /// Prints one line. Refuses a figure before the probe: it could not be compared with any other's.
+    /// Prints one line. Refuses a figure before the probe, because it could not be compared with others.
     pub(crate) fn print(&mut self, figure: Figure) -> anyhow::Result<()> {
         let figure = match &self.pace {
             Pace::Unknown => bail!("a figure was to be printed before the probe"),
@@ -116,9 +116,9 @@ impl Reporter {
     }
 }
 
-/// Tells people what goes on.
+/// Prints a note for people.
 pub(crate) fn note(text: &str) {
-    // Nowhere is left to tell of a standard error that cannot be written.
+    // If standard error cannot be written, there is nowhere left to say so.
     let _unwritable = writeln!(std::io::stderr(), "load-tests: {text}");
 }
 

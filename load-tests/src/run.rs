@@ -1,4 +1,4 @@
-//! What is driven, and what is looked at while it is.
+//! The driven processes, and the observation of them.
 
 pub(crate) mod cluster;
 pub(crate) mod cpu;
@@ -24,12 +24,12 @@ use self::http::Http;
 
 /// The key of every service that is started here.
 pub(crate) const KEY: &str = "load-tests-only-key-0123456789";
-/// How long a server may take to answer at first.
+/// How long a server may take until it first answers.
 const START: Duration = Duration::from_secs(90);
 /// How long a server may take to stop.
 const STOP: Duration = Duration::from_secs(30);
 
-/// The executable as an absolute path.
+/// Returns the executable as an absolute path.
 pub(crate) fn executable(bin: &Path) -> anyhow::Result<PathBuf> {
     bin.canonicalize().with_context(|| {
         format!(
@@ -40,20 +40,20 @@ pub(crate) fn executable(bin: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// A folder that Postgres, which may run as another user, can enter.
+/// Creates a folder that Postgres can enter, even as another user.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let passable = std::fs::Permissions::from_mode(0o711);
     Ok(tempfile::Builder::new().prefix("oc-load-").permissions(passable).tempdir()?)
 }
 
-/// A server that is stopped with us, however we end.
+/// A server that stops with us, however we end.
 pub(crate) struct Server {
     child: GuardedChild,
     pub(crate) pid: u32,
 }
 
 impl Server {
-    /// Starts it; what it says goes to `log`.
+    /// Starts the server. Its output goes to `log`.
     pub(crate) fn start(
         program: &Path,
         log: &Path,
@@ -68,7 +68,7 @@ impl Server {
         Ok(Self { child, pid })
     }
 
-    /// Waits until GET of `url` answers with success.
+    /// Waits until a GET of `url` succeeds.
     pub(crate) async fn ready(&mut self, url: &str, path: &str, log: &Path) -> anyhow::Result<()> {
         let began = Instant::now();
         loop {
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server has ended by itself.
     pub(crate) async fn ended(mut self, patience: Duration) -> anyhow::Result<()> {
         let Ok(status) = tokio::time::timeout(patience, self.child.wait()).await else {
             self.stop().await?;

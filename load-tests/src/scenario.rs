@@ -1,4 +1,4 @@
-//! What is measured: one module a subcommand.
+//! The measurements, one module for each subcommand.
 
 pub(crate) mod admit;
 pub(crate) mod buffers;

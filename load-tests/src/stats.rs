@@ -19,7 +19,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// The nearest-rank percentile, in milliseconds; not a number when there is none.
+    /// Returns the nearest-rank percentile in milliseconds; NaN without samples.
     pub(crate) fn ms(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -28,7 +28,7 @@ impl Samples {
     }
 }
 
-/// The middle one of a few; the lower middle of an even number.
+/// Returns the median of a few values; the lower middle of an even number.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)

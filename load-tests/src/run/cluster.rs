@@ -14,7 +14,7 @@ use super::model::Model;
 use super::postgres::Postgres;
 use super::{KEY, Server, folder};
 
-/// Sessions that each worker may run at once: enough for those of a dead one too.
+/// The most sessions at once on each worker: enough for those of a dead one too.
 const SLOTS: usize = 2_000;
 
 /// A process of the cluster.
@@ -30,7 +30,7 @@ struct Manifest {
     processes: Vec<Process>,
 }
 
-/// A cluster that runs.
+/// A running cluster.
 pub(crate) struct Cluster {
     server: Server,
     pub(crate) model: Model,
@@ -41,7 +41,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it; processes that end stay ended.
+    /// Starts a cluster. Processes that end are not restarted.
     pub(crate) async fn start(bin: &Path, workers: u16) -> anyhow::Result<Self> {
         let folder = folder()?;
         let model = Model::start(bin, folder.path()).await?;
@@ -75,19 +75,19 @@ impl Cluster {
         Http::connect(&self.url, Some(KEY)).await
     }
 
-    /// The processes of a role that run.
+    /// Returns the running processes of a role.
     pub(crate) fn processes(&self, role: &str) -> anyhow::Result<Vec<Process>> {
         let manifest: Manifest = serde_json::from_str(&std::fs::read_to_string(&self.manifest)?)?;
         Ok(manifest.processes.into_iter().filter(|process| process.role == role).collect())
     }
 
-    /// Asks the placement members at `urls`.
+    /// Returns a client for the placement members at `urls`.
     pub(crate) fn admin(&self, urls: Vec<String>) -> anyhow::Result<PlacementAdmin> {
         let secret = std::fs::read_to_string(self.manifest.with_file_name("cluster.secret"))?;
         Ok(PlacementAdmin::new(urls, Some(secret)))
     }
 
-    /// The placement member that leads.
+    /// Returns the member that leads placement.
     pub(crate) async fn leader(&self) -> anyhow::Result<Process> {
         let members = self.processes("placement")?;
         let urls = members.iter().map(|member| member.url.clone()).collect();
@@ -106,7 +106,7 @@ impl Cluster {
     }
 }
 
-/// SIGKILL for a process of a cluster of ours.
+/// Sends SIGKILL to a process of the cluster.
 pub(crate) fn kill(process: &Process) -> anyhow::Result<()> {
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).context("no pid")?;
     kill_process(pid, Signal::KILL)

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-/// What one process has used.
+/// The usage of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stat {
     parent: u32,
     own_ticks: u64,
-    /// Of children that ended and were waited for.
+    /// The time of children that ended and were waited for.
     reaped_ticks: u64,
 }
 
-/// Parses `/proc/PID/stat`; the name in it may hold blanks and parentheses.
+/// Parses `/proc/PID/stat`. The process name in it may contain blanks and parentheses.
 fn parse(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -31,13 +31,13 @@ fn time(ticks: u64) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// The CPU time of one process, without its children.
+/// Returns the CPU time of one process, without its children.
 pub(crate) fn of(pid: u32) -> anyhow::Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     Ok(time(parse(&text).context("/proc/PID/stat is not as expected")?.own_ticks))
 }
 
-/// The CPU time of a process and all below it, also of those that have ended.
+/// Returns the CPU time of a process and its descendants, also of those that have ended.
 pub(crate) fn of_tree(root: u32) -> anyhow::Result<Duration> {
     let mut all = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -45,7 +45,7 @@ pub(crate) fn of_tree(root: u32) -> anyhow::Result<Duration> {
         else {
             continue;
         };
-        // A process may end while we look; its parent has its time then.
+        // If a process ends meanwhile, its parent has its time.
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         if let Some(stat) = parse(&text) {
             all.insert(pid, stat);
@@ -67,7 +67,7 @@ pub(crate) fn of_tree(root: u32) -> anyhow::Result<Duration> {
     Ok(time(ticks.map(|(_, stat)| stat.own_ticks + stat.reaped_ticks).sum()))
 }
 
-/// The memory of one process that is in RAM, in MiB.
+/// Returns the memory of one process that is in RAM, in MiB.
 pub(crate) fn rss_mib(pid: u32) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -75,7 +75,7 @@ pub(crate) fn rss_mib(pid: u32) -> anyhow::Result<f64> {
     Ok(kib.context("/proc/PID/status has no VmRSS")? / 1024.0)
 }
 
-/// The CPU time of everyone who takes part.
+/// The CPU time of every participant.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
     pub(crate) service: Duration,
@@ -85,7 +85,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// What was used since `earlier`.
+    /// Returns the usage since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             service: self.service.saturating_sub(earlier.service),

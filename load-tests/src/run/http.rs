@@ -1,5 +1,5 @@
-//! A lean HTTP client: one connection, one request at a time, so that the driver takes little of the
-//! machine that it measures.
+//! A lean HTTP client with one connection and one request at a time, so that the driver takes little of the machine
+//! that it measures.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// The longest that one request may take.
+/// How long one request may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A connection that is kept. Dropped, it is closed.
+/// A connection that stays open. Dropping it closes it.
 pub(crate) struct Http {
     sender: SendRequest<Full<Bytes>>,
     host: String,
@@ -34,7 +34,7 @@ impl Http {
         let (sender, connection) = handshake(TokioIo::new(socket)).await?;
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // Its end shows at the next request.
+            // The next request notices its end.
             let _ended = connection.await;
         });
         let key = key.map(|key| format!("Bearer {key}"));
@@ -68,7 +68,7 @@ impl Http {
             .with_context(|| format!("no answer within {} s", PATIENCE.as_secs()))?
     }
 
-    /// As [`call`](Self::call), for an answer that must be a success; gives its JSON.
+    /// Like [`call`](Self::call) for an answer that must succeed; returns its JSON.
     pub(crate) async fn json(
         &mut self,
         method: Method,

@@ -1,4 +1,4 @@
-//! The simulated model as a process of its own, and its log.
+//! The simulated model as its own process, and its log.
 
 use std::path::Path;
 use std::time::Duration;
@@ -44,26 +44,26 @@ impl Model {
         self.server.pid
     }
 
-    /// A connection to it.
+    /// Opens a connection to it.
     pub(crate) async fn http(&self) -> anyhow::Result<Http> {
         Http::connect(&self.url, None).await
     }
 
-    /// The log after `seq`, at most 1,000 records.
+    /// Returns the log after `seq`, at most 1,000 records.
     pub(crate) async fn asked(http: &mut Http, after: u64) -> anyhow::Result<Vec<Asked>> {
         let path = format!("/sim/requests?after={after}");
         let mut answer = http.json(Method::GET, &path, &Value::Null).await?;
         Ok(serde_json::from_value(answer["requests"].take())?)
     }
 
-    /// The log of requests with `text` in them, which needs no escaping but of its spaces.
+    /// Returns the logged requests that contain `text`, which needs no escaping except of its spaces.
     pub(crate) async fn asked_with(http: &mut Http, text: &str) -> anyhow::Result<Vec<Asked>> {
         let path = format!("/sim/requests?match={}", text.replace(' ', "%20"));
         let mut answer = http.json(Method::GET, &path, &Value::Null).await?;
         Ok(serde_json::from_value(answer["requests"].take())?)
     }
 
-    /// The whole log after `seq`.
+    /// Returns the whole log after `seq`.
     pub(crate) async fn all_asked(http: &mut Http, after: u64) -> anyhow::Result<Vec<Asked>> {
         let mut all: Vec<Asked> = Vec::new();
         loop {
@@ -76,7 +76,7 @@ impl Model {
         }
     }
 
-    /// Forgets the log.
+    /// Empties the log.
     pub(crate) async fn forget(http: &mut Http) -> anyhow::Result<()> {
         http.json(Method::DELETE, "/sim/requests", &Value::Null).await.map(drop)
     }
@@ -102,7 +102,7 @@ impl Model {
         }
     }
 
-    /// Prompts with `word` in them wait until the gate is opened.
+    /// Holds prompts that contain `word` until the gate is opened.
     pub(crate) async fn hold(http: &mut Http, word: &str) -> anyhow::Result<()> {
         let scripts = json!([{ "match": word, "gate": "door" }]);
         http.json(Method::PUT, "/sim/scripts", &scripts).await.map(drop)

@@ -1,4 +1,4 @@
-//! The released OpenCode server, driven beside ours for comparison.
+//! The released OpenCode server, driven like ours for comparison.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts `PATH serve` on loopback with the simulated model as its only provider. Workspace snapshots
-    /// are off: with them, its default, it runs 2 to 8 times slower.
+    /// Starts `PATH serve` on loopback with the simulated model as its only provider. Workspace snapshots, on by
+    /// default, are off: they make it 2 to 8 times slower.
     pub(crate) async fn start(path: &Path, folder: &Path, model: &Model) -> anyhow::Result<Self> {
         let home = folder.join("peer");
         let directory = home.join("workspace");

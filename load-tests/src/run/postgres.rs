@@ -1,4 +1,4 @@
-//! The Postgres of a service, as its superuser: to probe, to count, to fill.
+//! The Postgres of a service, used as its superuser: to probe, to count, to fill.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use anyhow::Context;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
-/// A way in, beside the service.
+/// A connection pool beside the service's own.
 pub(crate) struct Postgres {
     pub(crate) pool: PgPool,
-    /// The postmaster.
+    /// The postmaster's process id.
     pub(crate) pid: u32,
 }
 
 impl Postgres {
-    /// Connects to the Postgres of a data folder, over its socket as the service does.
+    /// Connects to the Postgres of a data folder, over its socket like the service.
     pub(crate) async fn of(data: &Path) -> anyhow::Result<Self> {
         let folder = data.join("postgres");
         let file = folder.join("pgdata/postmaster.pid");
@@ -43,19 +43,19 @@ impl Postgres {
         Ok(Self { pool, pid })
     }
 
-    /// Runs a statement of ours.
+    /// Runs a statement.
     pub(crate) async fn execute(&self, sql: &str) -> anyhow::Result<u64> {
         let done = sqlx::query(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await;
         Ok(done.with_context(|| sql.chars().take(200).collect::<String>())?.rows_affected())
     }
 
-    /// One number.
+    /// Reads one number.
     pub(crate) async fn number(&self, sql: &str) -> anyhow::Result<i64> {
         let read = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&self.pool).await;
         read.with_context(|| sql.chars().take(200).collect::<String>())
     }
 
-    /// No vacuum by itself from here on: it would take transaction ids and time of its own.
+    /// Switches autovacuum off, which would take transaction ids and time.
     pub(crate) async fn no_autovacuum(&self) -> anyhow::Result<()> {
         self.execute("ALTER SYSTEM SET autovacuum = off").await?;
         self.execute("SELECT pg_reload_conf()").await?;

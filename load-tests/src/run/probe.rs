@@ -1,4 +1,4 @@
-//! What the machine can do right now: a durable commit, and a bare flush to disk.
+//! The machine's current speed: a durable commit, and a bare flush to disk.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ const COMMITS: usize = 1_000;
 const WARM_UP: usize = 50;
 const FLUSHES: usize = 200;
 
-/// How long one client took for a durable insert of one row.
+/// The time that one client needs for a durable insert of one row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Probe {
     pub(crate) commit_p50_ms: f64,
@@ -40,7 +40,7 @@ pub(crate) async fn commits(postgres: &Postgres) -> anyhow::Result<Probe> {
     Ok(Probe { commit_p50_ms: samples.ms(50), commit_p99_ms: samples.ms(99) })
 }
 
-/// The median flush of a page to disk, in milliseconds: what one append to a Raft log waits for.
+/// Returns the median time to flush a page to disk, in milliseconds: one append to a Raft log waits that long.
 pub(crate) fn flush_p50_ms(folder: &Path) -> anyhow::Result<f64> {
     let mut file = File::create(folder.join("flush-probe"))?;
     let page = [7_u8; 4096];

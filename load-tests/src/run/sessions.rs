@@ -1,5 +1,5 @@
-//! Making sessions and prompting them, over the routes of stock clients, so that the released server can
-//! be driven in the same way.
+//! Creates and prompts sessions over the routes of stock clients, so that the released server can be driven in the
+//! same way.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::http::Http;
 
-/// A server that is driven.
+/// A driven server.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) url: String,
@@ -22,7 +22,7 @@ impl Target {
         Http::connect(&self.url, self.key.as_deref()).await
     }
 
-    /// A new session in the target's directory.
+    /// Creates a session in the target's directory.
     pub(crate) async fn session(&self, http: &mut Http) -> anyhow::Result<String> {
         session_in(http, &self.directory).await
     }
@@ -44,15 +44,15 @@ impl Target {
     }
 }
 
-/// A new session; the directory's path needs no escaping, since we chose it. It is named, so that no title is
-/// asked for beside what is measured.
+/// Creates a session. We chose the directory's path, so it needs no escaping. The session has a title, so that no
+/// request for one disturbs the measurement.
 pub(crate) async fn session_in(http: &mut Http, directory: &Path) -> anyhow::Result<String> {
     let path = format!("/session?directory={}", directory.display());
     let made = http.json(Method::POST, &path, &json!({ "title": "measured" })).await?;
     made["id"].as_str().map(str::to_owned).context("the new session has no id")
 }
 
-/// Admits a prompt and does not wait for what comes of it.
+/// Admits a prompt without waiting for its work.
 pub(crate) async fn admit(
     http: &mut Http,
     session: &str,

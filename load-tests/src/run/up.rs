@@ -13,24 +13,24 @@ use super::probe::{self, Probe};
 use super::sessions::Target;
 use super::{KEY, Server, folder};
 
-/// All that one run drives.
+/// Everything that one run drives.
 pub(crate) struct Up {
     server: Server,
     pub(crate) model: Model,
     pub(crate) postgres: Postgres,
     pub(crate) url: String,
-    /// Where sessions work.
+    /// The sessions' directory.
     pub(crate) workspace: PathBuf,
     folder: TempDir,
 }
 
 impl Up {
-    /// Starts it and waits until it is ready.
+    /// Starts the service and waits until it is ready.
     pub(crate) async fn start(bin: &Path) -> anyhow::Result<Self> {
         Self::prepared(bin, |_| ()).await
     }
 
-    /// The same, with so many slots for sessions.
+    /// Like [`start`](Self::start), with this many slots for sessions.
     pub(crate) async fn with_slots(bin: &Path, slots: usize) -> anyhow::Result<Self> {
         Self::prepared(bin, |command| {
             command.arg(format!("--slots={slots}"));
@@ -70,7 +70,7 @@ impl Up {
         self.folder.path()
     }
 
-    /// A connection to the service, with the key.
+    /// Opens a connection to the service, with the key.
     pub(crate) async fn http(&self) -> anyhow::Result<Http> {
         Http::connect(&self.url, Some(KEY)).await
     }
@@ -83,7 +83,7 @@ impl Up {
         probe::commits(&self.postgres).await
     }
 
-    /// What everyone has used so far.
+    /// Returns what every participant has used so far.
     pub(crate) fn used(&self) -> anyhow::Result<Used> {
         Ok(Used {
             service: cpu::of(self.pid())?,

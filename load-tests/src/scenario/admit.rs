@@ -1,4 +1,4 @@
-//! Admission: the highest rate, what it costs, and how long one takes at half of it.
+//! Measures admission: the highest rate, its cost, and the latency at half of that rate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     seconds: u64,
 }
 
-/// What one burst came to.
+/// The result of one burst.
 struct Burst {
     latencies: Samples,
     took: Duration,
@@ -65,7 +65,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
             .with("postgres_us", ran.used.postgres.as_secs_f64() * 1e6 / admits);
         out.print(if clients == 16 { per_cpu.mark(Mark::AtLeast(2_500.0)) } else { per_cpu })?;
     }
-    // Probed again: the marks compare with a commit of now.
+    // Probed again, so that the marks compare with a commit of now.
     let probe = up.probe().await?;
     out.probed(probe);
     let ran = burst(&up, &sessions, 16, span, Some(highest / 2.0)).await?;
@@ -91,8 +91,8 @@ async fn make_sessions(up: &Up) -> anyhow::Result<Vec<String>> {
     Ok(sessions)
 }
 
-/// When requests are due at `rate` a second for `span`, one by one, on a schedule that waits for nobody. A thread of its
-/// own keeps it: the runtime's timers are a millisecond apart, and would send what is due in one of them at once.
+/// Returns the times at which requests are due: `rate` a second for `span`, on a fixed schedule. Its own thread keeps
+/// it, because the runtime's timers are a millisecond apart and would release all due requests of one at once.
 fn schedule(rate: f64, span: Duration) -> Arc<Mutex<UnboundedReceiver<Instant>>> {
     let (due, coming) = unbounded_channel();
     let began = Instant::now();
@@ -111,8 +111,8 @@ fn schedule(rate: f64, span: Duration) -> Arc<Mutex<UnboundedReceiver<Instant>>>
     Arc::new(Mutex::new(coming))
 }
 
-/// Admits from `clients` connections for `span`: as fast as they can, or `rate` a second together (what is due while all
-/// are busy waits, and its waiting counts).
+/// Admits from `clients` connections for `span`: as fast as they can, or `rate` a second together. A request that is
+/// due while all clients are busy waits, and its waiting counts.
 async fn burst(
     up: &Up,
     sessions: &Arc<Vec<String>>,

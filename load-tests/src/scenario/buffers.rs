@@ -1,4 +1,4 @@
-//! Buffers of Postgres that a turn touches after a thousand messages, against ten.
+//! Measures the buffers of Postgres that a turn touches after a thousand messages, against ten.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     note("filling a long session and many short ones");
     let long = filled(&up, &mut http, LONG).await?;
     let mut short = Vec::new();
-    // Two turns each, so that short ones stay short.
+    // Two turns in each session, so that short ones stay short.
     for _ in 0..args.turns / 2 {
         short.push(filled(&up, &mut http, SHORT).await?);
     }
@@ -44,7 +44,8 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     up.stop().await
 }
 
-/// What one prompt in each of these sessions touches, with what the service's sweeps touch meanwhile.
+/// Returns the buffers that one prompt in each of these sessions touches, including those of the service's sweeps
+/// meanwhile.
 async fn touched_by(up: &Up, http: &mut Http, sessions: &[&String]) -> anyhow::Result<f64> {
     let before = touched(&up.postgres).await?;
     for session in sessions {
@@ -53,8 +54,7 @@ async fn touched_by(up: &Up, http: &mut Http, sessions: &[&String]) -> anyhow::R
     Ok((touched(&up.postgres).await? - before) as f64)
 }
 
-/// Blocks of all our tables, their indexes and their long values that were looked at so far, from memory or
-/// from disk.
+/// Returns the number of blocks of our tables, indexes and long values touched so far, in memory or on disk.
 async fn touched(postgres: &Postgres) -> anyhow::Result<i64> {
     tokio::time::sleep(COUNTED).await;
     let sql = "SELECT sum(coalesce(heap_blks_hit, 0) + coalesce(heap_blks_read, 0)

@@ -1,4 +1,4 @@
-//! Transaction ids that a drain takes.
+//! Counts the transaction ids that a drain takes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::run::http::Http;
 use crate::run::sessions::Target;
 use crate::run::up::Up;
 
-/// Long enough for sweeps and heartbeats to show, if they took any.
+/// Long enough to notice sweeps and heartbeats, if they took any.
 const QUIET: Duration = Duration::from_secs(4);
-/// The next transaction id; asking takes none.
+/// Reads the next transaction id without taking one.
 pub(super) const NEXT: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
 
 /// Arguments of `commits`.
@@ -46,10 +46,10 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
         for _ in 0..args.drains {
             target.prompt(&mut http, &session, &prompt).await?;
         }
-        // The answer is sent when the drain's last commit is there.
+        // The answer comes after the drain's last commit.
         let taken = up.postgres.number(NEXT).await? - before;
         let each = taken as f64 / f64::from(args.drains);
-        // No call closes 50 ms before its stream ends, nothing is checkpointed, none waits: E = C = S = 0.
+        // No call closes 50 ms before its stream ends, nothing is checkpointed, and none waits: E = C = S = 0.
         let figure = Figure::new("commits.per_drain", each, "transaction ids")
             .mark(Mark::AtMost(f64::from(2 * turns + 1)))
             .with("turns", f64::from(turns))

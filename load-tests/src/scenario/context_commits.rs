@@ -1,4 +1,4 @@
-//! Transaction ids that a Mid-Conversation System Message takes: none of its own.
+//! Checks that a Mid-Conversation System Message takes no transaction id of its own.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::output::{Figure, Mark, Reporter, note};
 use crate::run::sessions::Target;
 use crate::run::up::Up;
 
-/// The messages that were told so far.
+/// Counts the messages so far.
 const TOLD: &str = "SELECT count(*) FROM session_event WHERE kind = 'context.updated'";
 
 /// Arguments of `context-commits`.
@@ -29,7 +29,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     let session = target.session(&mut http).await?;
     let instructions = up.workspace.join("AGENTS.md");
     fs::write(&instructions, "As agreed in meeting 0.\n")?;
-    // Leases the Location, stores the components, starts the epoch.
+    // Leases the Location, stores the components, and starts the epoch.
     target.prompt(&mut http, &session, "say 3 words").await?;
 
     let mut each = Vec::new();

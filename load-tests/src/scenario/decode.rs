@@ -1,7 +1,7 @@
-//! What decoding a stream costs, against parsing its frames into `serde_json::Value`.
+//! Measures the decoding of a stream against parsing its frames into `serde_json::Value`.
 //!
-//! Both sides are given the same frames, cut before the clock starts. Ours makes events of them, which are taken one by one
-//! and dropped, as a client does.
+//! Both sides get the same frames, cut before the clock starts. Ours turns them into events, which are taken one by
+//! one and dropped, as a client does.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An answer that a provider gave.
+/// A recorded answer of a provider.
 struct Answer {
     protocol: Protocol,
     name: String,
@@ -55,13 +55,13 @@ struct Answer {
 }
 
 impl Answer {
-    /// How often it is decoded for so many bytes.
+    /// Returns how often it must be decoded for this many bytes.
     fn rounds(&self, bytes: usize) -> usize {
         bytes.div_ceil(self.bytes)
     }
 }
 
-/// The answers in a folder's folders; refusals are no streams.
+/// Reads the answers in a folder's subfolders, without refusals, which are no streams.
 fn recorded(folder: &Path) -> anyhow::Result<Vec<Answer>> {
     let shown = || format!("{} cannot be read: name it with --recordings", folder.display());
     let mut files = Vec::new();
@@ -116,15 +116,15 @@ fn protocol_at(url: &str) -> Option<Protocol> {
     ends.into_iter().find_map(|(end, protocol)| path.ends_with(end).then_some(protocol))
 }
 
-/// What one answer took, decoded and parsed.
+/// The times for one answer, decoded and parsed.
 #[derive(Clone, Copy)]
 struct Took {
     decoded: Duration,
     parsed: Duration,
 }
 
-/// Runs of all answers, each as often as makes `share` bytes. Who goes first alternates, so that a change of the
-/// machine's pace meets both.
+/// Runs all answers, each often enough for `share` bytes. The two sides alternate in going first, so that a change of
+/// the machine's speed affects both.
 fn measured(answers: &[&Answer], share: usize) -> anyhow::Result<Vec<Vec<Took>>> {
     let mut runs = Vec::new();
     for run in 0..=RUNS {
@@ -140,7 +140,7 @@ fn measured(answers: &[&Answer], share: usize) -> anyhow::Result<Vec<Vec<Took>>>
             };
             took.push(Took { decoded, parsed });
         }
-        // The first warms up.
+        // The first run warms up.
         if run > 0 {
             runs.push(took);
         }
@@ -148,7 +148,7 @@ fn measured(answers: &[&Answer], share: usize) -> anyhow::Result<Vec<Vec<Took>>>
     Ok(runs)
 }
 
-/// The CPU time of this thread: what others on the machine do shows less in it.
+/// Returns the CPU time of this thread, in which other processes show less.
 fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
     let now = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime));
     let began = now()?;
@@ -172,7 +172,7 @@ fn decode(answer: &Answer, rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `[DONE]` is no JSON: it costs this side nothing.
+/// `[DONE]` is not JSON, so it costs this side nothing.
 fn parse(answer: &Answer, rounds: usize) -> anyhow::Result<()> {
     for _ in 0..rounds {
         for frame in answer.frames.iter().filter(|frame| *frame != "[DONE]") {

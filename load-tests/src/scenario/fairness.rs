@@ -1,4 +1,4 @@
-//! How long one organisation waits for a slot while another has a thousand prompts queued.
+//! Measures how long one organisation waits for a slot while another has a thousand prompts queued.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::stats::Samples;
 
 const SLOTS: usize = 8;
 const TURN: Duration = Duration::from_millis(100);
-/// What the crowd asks.
+/// The crowd's prompt.
 const CROWD: &str = "say 2 words";
-/// What the other organisation asks.
+/// The other organisation's prompt.
 const OTHER: &str = "say 3 words";
 /// The other organisation and its key.
 const ORG: &str = "00000000-0000-0000-0000-0000000000b0";
 const ORG_KEY: &str = "load-tests-other-key-0123456789";
-/// Prompts of the crowd that must be left after the last sample: it must have waited beside them all.
+/// The number of the crowd's prompts that must be left after the last sample, as proof that it competed with a crowd.
 const LEFT: i64 = 50;
 
 /// Arguments of `fairness`.
@@ -58,11 +58,11 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     for _ in 0..args.samples {
         alone.push(first_start(&other, &mut http, &mut model).await?);
     }
-    // Few sessions with long queues hold their slots; many with a prompt each are many to choose from.
+    // Few sessions with long queues keep their slots; many with one prompt each compete for slots.
     for sessions in [u32::try_from(SLOTS)?, args.queued] {
         note(&format!("beside {} queued prompts in {sessions} sessions", args.queued));
         queue(&crowd, sessions, args.queued).await?;
-        // The others may have idled for longer than a server keeps them.
+        // The old connections may have idled for longer than a server keeps them.
         (http, model) = (other.http().await?, up.model.http().await?);
         let mut beside = Samples::default();
         for _ in 0..args.samples {
@@ -86,7 +86,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     up.stop().await
 }
 
-/// An organisation beside the first, with a key and a directory of its own.
+/// Creates a second organisation with its own key and directory.
 async fn second_organisation(up: &Up) -> anyhow::Result<Target> {
     let organisation =
         format!("INSERT INTO organisation (org_id, name, created_ms) VALUES ('{ORG}', 'other', 0)");
@@ -101,7 +101,7 @@ async fn second_organisation(up: &Up) -> anyhow::Result<Target> {
     Ok(Target { url: up.url.clone(), key: Some(ORG_KEY.to_owned()), directory })
 }
 
-/// How long after a new session's first prompt was sent its provider request was at the model.
+/// Returns the time from sending a new session's first prompt until its request is at the model.
 async fn first_start(
     target: &Target,
     http: &mut Http,
@@ -118,7 +118,8 @@ async fn first_start(
     Ok(Duration::from_micros(took))
 }
 
-/// The requests of the other organisation's turns so far; those for titles hold its prompts too.
+/// Returns the requests of the other organisation's turns so far. Requests for titles, which also contain its
+/// prompts, are left out.
 async fn others(model: &mut Http) -> anyhow::Result<Vec<Asked>> {
     let mut all = Model::asked_with(model, OTHER).await?;
     all.retain(|asked| asked.prompt == OTHER);
@@ -126,7 +127,7 @@ async fn others(model: &mut Http) -> anyhow::Result<Vec<Asked>> {
     Ok(all)
 }
 
-/// Queues so many prompts, spread over so many new sessions; the last of each wakes it, so that little runs
+/// Queues this many prompts in this many new sessions. Only the last prompt of each wakes it, so that little runs
 /// before all are there.
 async fn queue(target: &Target, sessions: u32, prompts: u32) -> anyhow::Result<()> {
     let mut http = target.http().await?;
@@ -145,12 +146,12 @@ async fn queue(target: &Target, sessions: u32, prompts: u32) -> anyhow::Result<(
     Ok(())
 }
 
-/// Prompts that wait, of everyone.
+/// Returns the number of waiting prompts of all organisations.
 async fn left(up: &Up) -> anyhow::Result<i64> {
     up.postgres.number("SELECT coalesce(sum(pending), 0)::bigint FROM session_head").await
 }
 
-/// Waits until all that was queued has run.
+/// Waits until everything queued has run.
 async fn finish(up: &Up) -> anyhow::Result<()> {
     let busy = "SELECT count(*) FROM session_head WHERE ready";
     for _ in 0..1_200 {

@@ -1,4 +1,4 @@
-//! What a turn costs after a thousand messages, against ten.
+//! Measures a turn after a thousand messages, against ten.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ use crate::run::up::Up;
 pub(super) const SHORT: usize = 10;
 pub(super) const LONG: usize = 1_000;
 const PROMPT: &str = "say 20 words";
-/// A connection that idles tells its counts within ten seconds.
+/// How long it takes until an idle connection has reported its counts: within ten seconds.
 pub(super) const COUNTED: Duration = Duration::from_secs(11);
 const ENCODINGS: u32 = 200;
 
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     turns: u32,
 }
 
-/// What the turns at one length came to, each.
+/// The cost of one turn at one length.
 struct Cost {
     service_ms: f64,
     postgres_ms: f64,
@@ -45,7 +45,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     note("filling a long session and many short ones");
     let long = filled(&up, &mut http, LONG).await?;
     let mut short = Vec::new();
-    // Two turns each, so that short ones stay short.
+    // Two turns in each session, so that short ones stay short.
     for _ in 0..args.turns / 2 {
         short.push(filled(&up, &mut http, SHORT).await?);
     }
@@ -53,7 +53,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     let small = body_cost(&up.postgres, &short[0]).await?;
     let mut shorts = Vec::new();
     let mut longs = Vec::new();
-    // Alternating, so that a change of the machine's pace meets both.
+    // The lengths alternate, so that a change of the machine's speed affects both.
     for part in short.chunks(short.len().div_ceil(5)) {
         let twice: Vec<&String> = part.iter().flat_map(|session| [session, session]).collect();
         shorts.push((twice.len(), measured(&up, &mut http, &twice).await?));
@@ -83,7 +83,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     up.stop().await
 }
 
-/// A session with that many messages.
+/// Creates a session with this many messages.
 pub(super) async fn filled(up: &Up, http: &mut Http, messages: usize) -> anyhow::Result<String> {
     let target = up.target();
     let session = target.session(http).await?;
@@ -101,7 +101,7 @@ fn mean(parts: &[(usize, Cost)]) -> Cost {
     Cost { service_ms: of(|cost| cost.service_ms), postgres_ms: of(|cost| cost.postgres_ms) }
 }
 
-/// Rows read from the tables of sessions; heads apart, which sweeps read too.
+/// Returns the rows read from the tables of sessions, except heads, which sweeps read too.
 async fn rows_read(postgres: &Postgres) -> anyhow::Result<i64> {
     tokio::time::sleep(COUNTED).await;
     let sql = "SELECT coalesce(sum(coalesce(idx_tup_fetch, 0) + seq_tup_read), 0)::bigint
@@ -111,7 +111,7 @@ async fn rows_read(postgres: &Postgres) -> anyhow::Result<i64> {
     postgres.number(sql).await
 }
 
-/// One prompt in each of these sessions, one after the other.
+/// Runs one prompt in each of these sessions, one after the other.
 async fn measured(up: &Up, http: &mut Http, sessions: &[&String]) -> anyhow::Result<Cost> {
     let target = up.target();
     let before = up.used()?;
@@ -126,14 +126,14 @@ async fn measured(up: &Up, http: &mut Http, sessions: &[&String]) -> anyhow::Res
     })
 }
 
-/// The rows that each turn of one prompt in each of these sessions reads.
+/// Returns the rows that a turn reads, over one prompt in each of these sessions.
 async fn rows_of(up: &Up, http: &mut Http, sessions: &[&String]) -> anyhow::Result<f64> {
     let before = rows_read(&up.postgres).await?;
     measured(up, http, sessions).await?;
     Ok((rows_read(&up.postgres).await? - before) as f64 / sessions.len() as f64)
 }
 
-/// Serialising and hashing a session's next body.
+/// The cost of serialising and hashing a session's next body.
 struct BodyCost {
     ms: f64,
     bytes: usize,
@@ -182,7 +182,7 @@ async fn log(postgres: &Postgres, session: &str) -> anyhow::Result<Vec<RecordedE
         .collect()
 }
 
-/// What the session's last attempt was made of besides history.
+/// Returns the components of the session's last attempt, besides history.
 async fn components(postgres: &Postgres, session: &str) -> anyhow::Result<Components> {
     let sql = "SELECT components.key AS name, c.bytes
                FROM (SELECT components FROM provider_attempt WHERE session_id = $1

@@ -1,4 +1,4 @@
-//! Admission beside a million idle sessions, against a thousand.
+//! Measures admission beside a million idle sessions, against a thousand.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -95,7 +95,7 @@ async fn side(bin: &Path, idle: u32, full: bool) -> anyhow::Result<Side> {
     Ok(Side { up, http, hot })
 }
 
-/// Idle sessions spread over the whole range of ids, so that hot ones are among them.
+/// Creates idle sessions over the whole range of ids, so that hot ones are among them.
 async fn fill(up: &Up, idle: u32, full: bool) -> anyhow::Result<()> {
     let locations = idle.div_ceil(PER_LOCATION);
     up.postgres
@@ -147,7 +147,7 @@ async fn fill(up: &Up, idle: u32, full: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One client, one admission after the other, each in any hot session.
+/// Admits one prompt after the other with one client, each in a random hot session.
 async fn burst(side: &mut Side, admits: u32) -> anyhow::Result<Samples> {
     let text = "x".repeat(PROMPT_BYTES);
     let mut samples = Samples::default();
@@ -161,7 +161,8 @@ async fn burst(side: &mut Side, admits: u32) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// The buffers that an admission touches, as the service's role: the median of some, none of which stays.
+/// Returns the median of the buffers that an admission touches, as the service's role. All admissions are rolled
+/// back.
 async fn buffers(side: &Side) -> anyhow::Result<f64> {
     let mut connection = side.up.postgres.pool.acquire().await?;
     let org = sqlx::query("SELECT org_id::text AS org FROM organisation LIMIT 1")
@@ -193,7 +194,7 @@ async fn buffers(side: &Side) -> anyhow::Result<f64> {
     Ok(median(seen))
 }
 
-/// `Buffers: shared hit=12 read=3 dirtied=1`: what was hit and read.
+/// Parses `Buffers: shared hit=12 read=3 dirtied=1` into hits and reads.
 fn shared_buffers(line: &str) -> Option<f64> {
     let rest = line.trim().strip_prefix("Buffers: shared ")?;
     let counted = rest.split_whitespace().take_while(|word| *word != "local");

@@ -1,7 +1,7 @@
-//! How many requests two workers send to a provider in any minute, under an organisation's limit.
+//! Measures how many requests two workers send to a provider in any minute, under an organisation's limit.
 //!
-//! All prompts are admitted at once, in sessions of both workers; some ask the model twice. What counts is when requests
-//! arrive at the model, as its log has it.
+//! All prompts are admitted at once, in sessions of both workers; some ask the model twice. The times of arrival in
+//! the model's log count.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::run::sessions::{admit, session_in};
 
 const WORKERS: u16 = 2;
 const SESSIONS_PER_LOCATION: usize = 5;
-/// Of `dev-cluster` with a `--model-url`.
+/// The provider of `dev-cluster` with a `--model-url`.
 const PROVIDER: &str = "custom";
 const MINUTE_US: u64 = 60_000_000;
-/// Minutes of the limit that are asked for, so that someone waits all the while that is measured.
+/// The minutes' worth of requests, so that some request waits during the whole measurement.
 const MINUTES: usize = 3;
-/// How long after the last answer something may still be open.
+/// How long after the last answer anything may still be open.
 const SETTLED: Duration = Duration::from_secs(30);
-/// The least share of the limit that is used.
+/// The least share of the limit that must be used.
 const USED: f64 = 52.0 / 60.0;
 
 /// Arguments of `rate`.
@@ -95,20 +95,20 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     cluster.stop().await
 }
 
-/// All different. Twice: one that takes two requests.
+/// Returns a prompt that differs from all others; with `twice`, one that takes two requests.
 fn prompt(number: usize, twice: bool) -> String {
     let say = format!("say {} words", number + 1);
     if twice { format!("read a.txt then {say}") } else { say }
 }
 
-/// Workers that have Locations.
+/// Returns the number of workers that have Locations.
 async fn holders(cluster: &Cluster) -> anyhow::Result<usize> {
     let members = cluster.processes("placement")?.into_iter().map(|member| member.url).collect();
     let status = cluster.admin(members)?.status().await?;
     Ok(status.workers.iter().filter(|worker| worker.leases > 0).count())
 }
 
-/// The most of these times, ascending, in any 60 seconds.
+/// Returns the most of these ascending times in any 60 seconds.
 fn highest(times: &[u64]) -> usize {
     let upto = |end: usize| {
         let from = times.partition_point(|time| time + MINUTE_US <= times[end]);
@@ -117,7 +117,8 @@ fn highest(times: &[u64]) -> usize {
     (0..times.len()).map(upto).max().unwrap_or(0)
 }
 
-/// How long sessions waited for their first request, which a fair share of the limit would give all of them as fast.
+/// Measures how long sessions waited for their first request. A fair share of the limit would serve all of them
+/// equally fast.
 fn fairness(asked: &[Asked], limit: usize, prompts: usize) -> anyhow::Result<Figure> {
     let mut first: BTreeMap<&str, u64> = BTreeMap::new();
     for asked in asked {
@@ -135,7 +136,7 @@ fn fairness(asked: &[Asked], limit: usize, prompts: usize) -> anyhow::Result<Fig
         .with("in_order_s", ((prompts - 1) / limit) as f64 * 66.0))
 }
 
-/// Nothing is open, nothing is lost, and each prompt has its answer.
+/// Checks that nothing is open, nothing is lost, and each prompt has its answer.
 async fn settled(cluster: &Cluster, prompts: usize) -> anyhow::Result<()> {
     let mut http = cluster.http().await?;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! What a turn's snapshot costs in a large workspace.
+//! Measures a turn's snapshot in a large workspace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,8 +33,8 @@ pub(crate) struct Args {
     edits: u32,
 }
 
-/// First captures alone, from the settled call to the durable pack with its listed changes; the service is only asked for
-/// the probe, since it lies on the same disk. Then what they add to whole turns.
+/// Measures captures alone first, from the settled call to the durable pack with its listed changes. The service is
+/// only needed for the probe, because it uses the same disk. Then measures what captures add to whole turns.
 pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
     let up = Up::start(bin).await?;
     out.probed(up.probe().await?);
@@ -107,7 +107,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     super::snapshot_turns::run(bin, args.files, args.edits, out).await
 }
 
-/// Makes so many files; answers how many bytes they have.
+/// Creates this many files, and returns their size in bytes.
 pub(super) fn fill(root: &Path, files: u32) -> anyhow::Result<usize> {
     let mut bytes = 0;
     for number in 0..files {
@@ -120,7 +120,7 @@ pub(super) fn fill(root: &Path, files: u32) -> anyhow::Result<usize> {
     Ok(bytes)
 }
 
-/// Opens all packs and restores all files, in a directory of its own.
+/// Opens all packs and restores all files into a new directory.
 async fn takeover(
     options: ShadowOptions,
     packs: Vec<PackRef>,
@@ -179,7 +179,7 @@ fn options(folder: &Path) -> anyhow::Result<ShadowOptions> {
     })
 }
 
-/// Three levels of directories.
+/// Returns a path with three levels of directories.
 pub(super) fn path(number: u32) -> String {
     let directory = number / PER_DIRECTORY;
     let path: PathBuf = [
@@ -192,7 +192,7 @@ pub(super) fn path(number: u32) -> String {
     path.display().to_string()
 }
 
-/// 1 to 100 lines that differ between files; `edit` changes one of them.
+/// Returns 1 to 100 lines that differ between files. `edit` changes one of them.
 fn content(number: u32, edit: u32) -> String {
     let lines = number.wrapping_mul(2_654_435_761) % 100 + 1;
     let line = |at: u32| {

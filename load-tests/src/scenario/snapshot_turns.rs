@@ -1,4 +1,4 @@
-//! What Workspace Snapshots add to turns: the same turns at a service that takes them and at one that does not.
+//! Measures what Workspace Snapshots add to turns: the same turns at a service with and at one without them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::stats::Samples;
 
 /// Turns in one session, so that no history grows long.
 const TURNS: u32 = 20;
-/// How long a service believes in a feature level that it has read.
+/// How long a service may keep using a feature level that it has read.
 const BELIEVED: Duration = Duration::from_secs(75);
 const SNAPSHOTS: &str = "SELECT count(*) FROM session_event WHERE kind = 'workspace.snapshotted'";
 
@@ -43,7 +43,7 @@ impl Side {
         self.up.postgres.number(SNAPSHOTS).await
     }
 
-    /// How long a prompt takes until its whole answer is there.
+    /// Returns the time until a prompt's whole answer is there.
     async fn prompt(&mut self, text: &str) -> anyhow::Result<Duration> {
         if self.asked.is_multiple_of(TURNS) {
             self.session = self.target.session(&mut self.http).await?;
@@ -54,7 +54,7 @@ impl Side {
         Ok(began.elapsed())
     }
 
-    /// Two turns: one call that edits one file, and the answer to its result.
+    /// Runs two turns: one call that edits one file, and the answer to its result.
     async fn edit(&mut self, number: u32, edit: u32) -> anyhow::Result<Duration> {
         self.prompt(&format!("create {} containing edit {edit}", path(number))).await
     }
@@ -64,8 +64,8 @@ impl Side {
     }
 }
 
-/// Alternates between the two services. The model answers at once, so that a capture has no provider call to hide behind:
-/// what a drain waits for before it ends is the time of the prompt.
+/// Alternates between the two services. The model answers at once, so that no provider call hides a capture: the
+/// prompt's time includes everything that a drain waits for.
 pub(crate) async fn run(
     bin: &Path,
     files: u32,
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     out.probed(with.up.probe().await?);
     let mut without = Side::start(bin, files).await?;
     switch_off(&mut without).await?;
-    // The base: all files are looked at once.
+    // The base snapshot looks at all files once.
     let base = with.edit(1, 0).await?;
     ensure!(with.snapshots().await? > 0, "this service takes no snapshots");
 
@@ -103,7 +103,7 @@ pub(crate) async fn run(
 
     for (name, mark, with, without) in [
         ("snapshot.turn_with_an_edit", 10.0, &with.edits, &without.edits),
-        // As much as two services differ by chance.
+        // Two services differ this much by chance.
         ("snapshot.turn_without", 0.05 * without.reads.ms(50), &with.reads, &without.reads),
     ] {
         let figure = Figure::new(name, with.ms(50) - without.ms(50), "ms added, p50")
@@ -121,7 +121,7 @@ pub(crate) async fn run(
     with.up.stop().await
 }
 
-/// Takes the service back to a feature level without snapshots, and waits until it knows.
+/// Lowers the service's feature level to one without snapshots, and waits until it uses that.
 async fn switch_off(side: &mut Side) -> anyhow::Result<()> {
     side.up.postgres.execute("UPDATE cluster SET feature_level = 1").await?;
     let deadline = Instant::now() + BELIEVED;

@@ -1,4 +1,4 @@
-//! From a prompt's request to the provider's request on the wire.
+//! Measures the time from a prompt's request to the provider's request on the wire.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -37,7 +37,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     let mut session = target.session(&mut http).await?;
     for number in 0..args.leased {
         if number % 20 == 0 {
-            // A long history would be measured with it.
+            // A long history would change the measurement.
             session = target.session(&mut http).await?;
             target.prompt(&mut http, &session, "say 2 words").await?;
         }
@@ -68,8 +68,8 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     up.stop().await
 }
 
-/// One prompt: how long after it was sent its provider request was complete at the model. Both read the
-/// machine's wall clock.
+/// Sends one prompt, and returns the time until its request is complete at the model. Both sides read the machine's
+/// wall clock.
 async fn one(
     target: &Target,
     http: &mut Http,
@@ -87,7 +87,7 @@ async fn one(
     Ok(Duration::from_micros(took))
 }
 
-/// The wall clock: the only one that two processes share.
+/// Returns the wall clock, the only one that two processes share.
 #[expect(clippy::disallowed_methods, reason = "it is compared with the log of another process")]
 pub(super) fn now_us() -> anyhow::Result<u64> {
     Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?)

@@ -1,4 +1,4 @@
-//! What an open stream takes in memory: a process of its own reads a thousand at once through `llm-client`.
+//! Measures the memory of an open stream: a separate process reads a thousand at once through `llm-client`.
 //!
 //! ```text
 //! load-tests ─starts→ streams-server ←HTTP/1.1─ streams-client (is measured)
@@ -28,18 +28,18 @@ pub(crate) struct Args {
     streams: u16,
 }
 
-/// How the first half of an answer comes. The server waits in the middle, when all that came has been read.
+/// The speed of the first half of an answer. The server pauses in the middle, when all of that has been read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Manner {
     /// An event at a time.
     Slow,
-    /// At once.
+    /// All at once.
     Burst,
 }
 
 /// Deltas of one answer.
 const DELTAS: usize = 400;
-/// Of them, how many have been read in the middle.
+/// The number of deltas before the pause.
 const HALF: usize = DELTAS / 2;
 
 pub(crate) async fn run(args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
@@ -50,7 +50,7 @@ pub(crate) async fn run(args: &Args, out: &mut Reporter) -> anyhow::Result<()> {
         let measured = measured(args, name, folder.path()).await?;
         let each = (measured.open_kib - measured.warm_kib) / f64::from(args.streams);
         let figure = Figure::new("streams.rss_each", each, "KiB");
-        // A burst tells what HTTP's buffers grow to when a server sends faster than anyone reads.
+        // A burst shows how far HTTP's buffers grow when a server sends faster than the client reads.
         let figure = if name == "slow" { figure.mark(Mark::AtMost(64.0)) } else { figure };
         let figure = figure
             .text("manner", name)

@@ -1,4 +1,4 @@
-//! How long until the sessions of a killed worker drain again.
+//! Measures how long it takes until the sessions of a killed worker drain again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -21,7 +21,7 @@ const WORKERS: u16 = 3;
 const SESSIONS_PER_LOCATION: usize = 5;
 /// How long the cluster may take to get all sessions into a turn.
 const FILL: Duration = Duration::from_secs(60);
-/// How long the takeover is waited for.
+/// How long to wait for the takeover.
 const HEAL: Duration = Duration::from_secs(40);
 
 /// Arguments of `takeover`.
@@ -83,8 +83,8 @@ fn prompt(number: usize) -> String {
     format!("hold {number:05}.")
 }
 
-/// Waits until every session whose request was cut has asked the model again; tells how many they are and
-/// when each did, after the kill.
+/// Waits until every session whose request was cut has asked the model again. Returns their number, and the times
+/// since the kill.
 async fn healed(model: &mut Http, killed_us: u64) -> anyhow::Result<(usize, Samples)> {
     let began = Instant::now();
     loop {
@@ -112,7 +112,7 @@ async fn healed(model: &mut Http, killed_us: u64) -> anyhow::Result<(usize, Samp
     }
 }
 
-/// Waits until nothing is open, and asks the service whether its rows are as they should be.
+/// Waits until nothing is open, then lets the service check its rows.
 async fn settled(http: &mut Http) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Whole turns: how many a second, what they cost, and what they leave in memory.
+//! Measures whole turns: their rate, their cost, and the memory that they leave.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::stats::Samples;
 
 const SESSIONS: [usize; 4] = [1, 8, 32, 128];
 const PROMPT: &str = "say 20 words";
-/// Turns after which a client begins a new session, so that histories do not grow without end.
+/// Turns after which a client starts a new session, so that histories stay bounded.
 const TURNS_PER_SESSION: usize = 20;
-/// Turns a second of the released server at 128 sessions, as measured on a machine of two cores.
+/// The released server's turns a second at 128 sessions, measured on a machine with two cores.
 const RELEASED: f64 = 25.2;
-/// CPU of one of its turns.
+/// The CPU time of one of its turns.
 const RELEASED_CPU_MS: f64 = 50.0;
 
 /// Arguments of `turns`.
@@ -89,7 +89,7 @@ pub(crate) async fn run(bin: &Path, args: &Args, out: &mut Reporter) -> anyhow::
     up.stop().await
 }
 
-/// What a drive came to.
+/// The result of a drive.
 struct Drive {
     turns: Samples,
     took: Duration,
@@ -134,14 +134,14 @@ async fn drive(target: &Target, sessions: usize, span: Duration) -> anyhow::Resu
     Ok(Drive { turns, took: began.elapsed() })
 }
 
-/// The body of a request that the service sent, to ask the model the same.
+/// Returns the body of a request that the service sent, to send the model the same.
 async fn recorded_body(model: &Model) -> anyhow::Result<String> {
     let mut http = model.http().await?;
     let asked = Model::asked(&mut http, 0).await?;
     asked.into_iter().find_map(|asked| asked.body).context("the model kept no body")
 }
 
-/// How many answers a second driver and model are good for without a service between them.
+/// Measures the answers per second of driver and model without a service between them.
 async fn ceiling(model: &Model, body: String, out: &mut Reporter) -> anyhow::Result<()> {
     note("the driver's and the model's own ceiling");
     let (span, clients, body) = (Duration::from_secs(4), 32, Arc::new(body));
@@ -168,7 +168,7 @@ async fn ceiling(model: &Model, body: String, out: &mut Reporter) -> anyhow::Res
     out.print(Figure::new("turns.driver_and_model_ceiling", rate, "1/s"))
 }
 
-/// The released server, driven in the same way with the same model.
+/// Drives the released server in the same way with the same model.
 async fn peer(
     up: &Up,
     path: &Path,

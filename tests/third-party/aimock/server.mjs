@@ -28,8 +28,8 @@ mock.on({ userMessage: 'weather', hasToolResult: false }, {
 });
 mock.on({ userMessage: 'weather', hasToolResult: true }, (request) => ({ content: JSON.stringify(seen(request)) }));
 
-// What arrived of any request, in the one form to which this server brings every protocol.
-// In one piece: it cuts texts between the halves of a character, which is no JSON that can be read.
+// Records of requests as they arrived, in the one form into which this server converts every protocol.
+// In one piece: it would cut texts between the halves of a character, which is not valid JSON.
 const whole = { chunkSize: 100_000 };
 mock.onMessage('what do you see', (request) => ({ content: JSON.stringify(seen(request)) }), whole);
 

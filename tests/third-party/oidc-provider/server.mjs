@@ -12,7 +12,7 @@ const client = (id, auth, secret) => ({
   redirect_uris: ['http://127.0.0.1:9/callback'],
 });
 
-// What a test may ask for: requests of the token endpoint by grant type, and every token that was given.
+// For tests: the number of requests to the token endpoint by grant type, and every issued token.
 const asked = {};
 const issued = [];
 let grantId;

@@ -1,4 +1,4 @@
-//! The process whose memory is measured: nothing but `llm-client`, on the runtime that the service has.
+//! The process whose memory is measured: nothing but `llm-client`, on the service's runtime.
 
 use std::io::Write;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use super::{DELTAS, HALF, server};
 use crate::run::cpu::rss_mib;
 use crate::run::http::Http;
 
-/// Whole streams, one after the other, before anything is measured.
+/// Whole streams, one after the other, before the measurement.
 const WARM_UP: usize = 8;
-/// What is under way when the last stream is in its middle comes to rest.
+/// How long work in progress may take to settle once the last stream is at its middle.
 const REST: Duration = Duration::from_secs(2);
 /// How long all streams may take to get there.
 const FILL: Duration = Duration::from_mins(1);
@@ -34,12 +34,12 @@ pub(crate) struct Args {
     streams: usize,
 }
 
-/// What it prints.
+/// The output of the process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Measured {
-    /// Warmed up, without a stream.
+    /// After the warm-up, without a stream.
     pub(super) warm_kib: f64,
-    /// With all streams open and in their middle.
+    /// With all streams open at their middle.
     pub(super) open_kib: f64,
     pub(super) request_bytes: f64,
 }
@@ -90,9 +90,9 @@ async fn measure(args: &Args) -> anyhow::Result<Measured> {
     Ok(Measured { warm_kib, open_kib, request_bytes })
 }
 
-/// Reads one answer and checks that it is whole; in its middle it does what `middle` says.
+/// Reads one answer, calls `middle` at its middle, and checks that it is complete.
 async fn read(llm: &Llm, middle: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    // As a session does: the exact bytes, which it has made before.
+    // Like a session, which sends exact bytes that it has encoded before.
     let body = llm.encode(&request());
     let mut stream = llm.send(body).await?;
     let (mut deltas, mut middle) = (0, Some(middle));
@@ -114,7 +114,7 @@ async fn read(llm: &Llm, middle: impl AsyncFnOnce() -> anyhow::Result<()>) -> an
     Ok(())
 }
 
-/// One in the middle of a session: instructions, some tools, a conversation.
+/// Returns a request from the middle of a session: instructions, some tools, a conversation.
 fn request() -> LlmRequest {
     let words =
         |bytes: usize| "nine more words that somebody may well have said. ".repeat(bytes / 50);

@@ -1,4 +1,4 @@
-//! A server of long answers in OpenAI's chat, lean enough to hold thousands open.
+//! A server of long answers in OpenAI's chat protocol, lean enough to hold thousands open.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 
 use super::{DELTAS, HALF, Manner};
 
-/// Between two events of a slow answer.
+/// The time between two events of a slow answer.
 const PACE: Duration = Duration::from_millis(40);
-/// The most that a request's head may take.
+/// The largest head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
 /// Arguments of `streams-server`.
@@ -27,8 +27,8 @@ pub(crate) struct Args {
     manner: Manner,
 }
 
-/// Serves until it is killed. A request whose path begins with `/warm` is answered whole; `GET /release` lets all go on that
-/// wait.
+/// Serves until it is killed. A request whose path begins with `/warm` gets its whole answer; `GET /release` lets all
+/// waiting answers continue.
 pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let listener = TcpListener::bind(("127.0.0.1", args.port)).await?;
     let (release, released) = watch::channel(false);
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         let (socket, _) = listener.accept().await?;
         let (release, released) = (release.clone(), released.clone());
         connections.spawn(async move {
-            // A client that goes away is no error here.
+            // A client that disconnects is no error here.
             let _gone = serve(socket, manner, &release, released).await;
         });
         while connections.try_join_next().is_some() {}
@@ -70,7 +70,7 @@ async fn serve(
     }
 }
 
-/// The head of the next request; its body is read and forgotten.
+/// Returns the head of the next request. Its body is read and dropped.
 async fn head(socket: &mut TcpStream, read: &mut Vec<u8>) -> anyhow::Result<String> {
     let end = loop {
         if let Some(end) = read.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -120,7 +120,7 @@ fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// What the delta of this number adds.
+/// Returns the text of the delta with this number.
 pub(super) fn text(at: usize) -> String {
     format!(" a word or two {at:04}")
 }
@@ -136,7 +136,7 @@ fn delta(at: usize) -> String {
 
 const END: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-/// How long an answer's body is.
+/// Returns the size of an answer's body.
 pub(super) fn answer_bytes() -> usize {
     (0..DELTAS).map(|at| delta(at).len()).sum::<usize>() + END.len()
 }
