@@ -26,6 +26,13 @@ pub(crate) fn namespace(host: &str) -> String {
     format!("oc-{host}")
 }
 
+/// The process ids of all processes of a host.
+pub(crate) fn processes(host: &str) -> Result<Vec<u32>> {
+    let listed = run("ip", &["netns", "pids", &namespace(host)])?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    listed.split_whitespace().map(|pid| pid.parse().context("a process id")).collect()
+}
+
 /// The namespaces of one run, removed when dropped.
 #[derive(Debug)]
 pub struct Lab(());

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use placement_api::{PlacementAdmin, Status};
 use rustix::process::{Signal, kill_process};
 
-use super::lab::{DRIVER, address, namespace, run};
+use super::lab::{DRIVER, address, namespace, processes, run};
 use crate::api::Api;
 use crate::executable::executable;
 use crate::process::{Process, known};
@@ -91,6 +91,14 @@ impl Roles {
         }
         let process = self.running.get(host).with_context(|| format!("{host} does not run"))?;
         kill_process(known(process.pid())?, signal).with_context(|| format!("signal {host}"))
+    }
+
+    /// Stops or continues all processes of a host: a Postgres whose first process alone stops goes on serving.
+    pub(crate) fn signal_host(&self, host: &str, signal: Signal) -> Result<()> {
+        for pid in processes(host)? {
+            kill_process(known(pid)?, signal).with_context(|| format!("signal {host}"))?;
+        }
+        Ok(())
     }
 
     /// Lets the ended processes of all hosts be restarted again.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -242,9 +243,9 @@ async fn inflict(roles: &mut Roles, scenario: Scenario) -> Result<()> {
         Fault::FollowerLosesItsFolder => return lose_folder(roles, followers[0], until).await,
         Fault::FollowerDiskFull => return fill_disk(roles, followers[0], until).await,
         Fault::Stopped(host) => {
-            roles.signal(host, Signal::STOP, false)?;
+            roles.signal_host(host, Signal::STOP)?;
             sleep(until.saturating_duration_since(Instant::now())).await;
-            return roles.signal(host, Signal::CONT, false);
+            return roles.signal_host(host, Signal::CONT);
         }
     }
     while Instant::now() < until {
@@ -258,7 +259,12 @@ async fn inflict(roles: &mut Roles, scenario: Scenario) -> Result<()> {
 async fn lose_folder(roles: &mut Roles, follower: &str, until: Instant) -> Result<()> {
     roles.signal(follower, Signal::KILL, true)?;
     eventually("it is dead", 10, async || Ok((!roles.runs(follower).await).then_some(()))).await?;
-    fs::remove_dir_all(roles.member_folder(follower))?;
+    let folder = roles.member_folder(follower);
+    // The folder of another scenario may be a disk of its own, which cannot be removed.
+    if fs::metadata(&folder)?.dev() != fs::metadata(folder.parent().context("a parent")?)?.dev() {
+        run("umount", &[&folder.display().to_string()])?;
+    }
+    fs::remove_dir_all(&folder)?;
     roles.start_one(follower)?;
     sleep(until.saturating_duration_since(Instant::now())).await;
     let refused = !roles.runs(follower).await && roles.tail(follower).contains("placement remove");
