@@ -1,4 +1,4 @@
-//! An answer, and the frames that its stream is made of in every protocol. Pure.
+//! An answer, and the frames of its stream in every protocol. Pure.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::protocol::{Protocol, Writer};
 
-/// Arguments are streamed in fragments of at most this many bytes.
+/// The most bytes in one streamed fragment of arguments.
 const FRAGMENT_BYTES: usize = 1024;
 
 /// Tokens of one answer, as the simulated model counts them: a token is four bytes, rounded up.
@@ -18,10 +18,10 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// The sum of both.
     pub total_tokens: u64,
-    /// Of the prompt: what an earlier request had made the cache hold. Never in chat completions.
+    /// Prompt tokens that an earlier request has put into the cache. Never in chat completions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_read_tokens: u64,
-    /// Of the prompt: what this request's marks put into the cache.
+    /// Prompt tokens that this request's marks put into the cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
 }
@@ -40,7 +40,7 @@ impl Usage {
     }
 }
 
-/// What to answer, before it has ids.
+/// The content of an answer, before it has ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Draft {
     pub(crate) reasoning: Vec<String>,
@@ -56,12 +56,12 @@ pub(crate) struct DraftCall {
     pub(crate) id: Option<String>,
 }
 
-/// One delta per word.
+/// Splits a text into one delta per word.
 pub(crate) fn prose(text: &str) -> Vec<String> {
     text.split_inclusive(' ').map(str::to_owned).collect()
 }
 
-/// `w0 w1 w2 …`, one delta per word.
+/// Returns `w0 w1 w2 …`, one delta per word.
 pub(crate) fn words(count: u32) -> Vec<String> {
     (0..count).map(|n| if n == 0 { "w0".to_owned() } else { format!(" w{n}") }).collect()
 }
@@ -72,14 +72,14 @@ pub(crate) struct Answer {
     pub(crate) draft: Draft,
     pub(crate) finish_reason: String,
     pub(crate) usage: Usage,
-    /// What is reported in place of it.
+    /// The usage to report instead, if a script sets one.
     pub(crate) told_usage: Option<Value>,
-    /// How much of the completion is reasoning.
+    /// The tokens of the completion that are reasoning.
     pub(crate) reasoning_tokens: u64,
 }
 
 impl Answer {
-    /// Ids come from the request's hash, so the same body gives the same answer.
+    /// Gives the draft ids made from the request's hash, so that the same body gives the same answer.
     pub(crate) fn new(mut draft: Draft, sha256: &[u8; 32], body_bytes: usize) -> Self {
         let hash = hex::encode(&sha256[..12]);
         for (index, call) in draft.calls.iter_mut().enumerate() {
@@ -97,7 +97,7 @@ impl Answer {
         Self { id, draft, finish_reason, usage, told_usage: None, reasoning_tokens }
     }
 
-    /// The answer as the frames of a stream. Chat sends usage only to those who ask for it.
+    /// Returns the frames of the answer's stream. Chat only sends usage to clients that ask for it.
     pub(crate) fn frames(self, protocol: Protocol, include_usage: bool) -> Frames {
         let writer = protocol.writer(&self);
         let usage = self.told_usage.map_or(ToldUsage::Counted(self.usage), ToldUsage::Scripted);
@@ -126,7 +126,7 @@ impl Answer {
     }
 }
 
-/// A token is four bytes, rounded up.
+/// Returns the tokens of so many bytes: a token is four bytes, rounded up.
 pub(crate) fn tokens(bytes: usize) -> u64 {
     bytes.div_ceil(4) as u64
 }
@@ -137,7 +137,7 @@ fn usage(body_bytes: usize, answer_bytes: usize) -> Usage {
     Usage { prompt_tokens, completion_tokens, total_tokens, ..Usage::default() }
 }
 
-/// At least two fragments where there are two characters, so that clients must join them.
+/// Splits arguments of two or more characters into at least two fragments, so that clients must join them.
 fn fragments(arguments: &str) -> impl Iterator<Item = String> {
     let size = arguments.len().div_ceil(2).clamp(1, FRAGMENT_BYTES);
     let mut rest = arguments;
@@ -151,13 +151,13 @@ fn fragments(arguments: &str) -> impl Iterator<Item = String> {
     .into_iter()
 }
 
-/// The usage that an answer tells of.
+/// The usage that an answer reports.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum ToldUsage {
-    /// As it was counted.
+    /// The counted usage.
     Counted(Usage),
-    /// As a script has it.
+    /// The usage of a script.
     Scripted(Value),
 }
 
@@ -170,7 +170,7 @@ impl ToldUsage {
     }
 }
 
-/// One step of a stream: an event of chat. The other protocols may need several events for it.
+/// One step of a stream, which is one event of chat. Other protocols may need several events for it.
 pub(crate) enum Frame {
     Role,
     Reasoning(String),
@@ -186,9 +186,9 @@ pub(crate) enum Frame {
 pub(crate) struct Frames {
     writer: Writer,
     frames: std::vec::IntoIter<Frame>,
-    /// How many frames come before the finish.
+    /// The number of frames before the finish.
     pub(crate) until_finish: usize,
-    /// The usage that the last frame tells, where it does.
+    /// The usage in the last frame, if it has any.
     pub(crate) usage_at_end: Option<Usage>,
 }
 
@@ -201,7 +201,7 @@ impl Iterator for Frames {
 }
 
 impl Frames {
-    /// The bytes of `frame`, which is the next one.
+    /// Returns the bytes of the next frame.
     pub(crate) fn encode(&mut self, frame: &Frame) -> Bytes {
         self.writer.encode(frame)
     }

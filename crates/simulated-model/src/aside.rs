@@ -1,4 +1,4 @@
-//! Requests of a service beside the conversation: for a summary of it, or for its title. Pure.
+//! Requests of a service outside the conversation: for a summary or a title. Pure.
 
 use crate::answer::{Draft, prose};
 
@@ -6,19 +6,19 @@ const SUMMARY: &str = "<summary-request>";
 const TITLE: &str = "<title-request>";
 const TITLE_END: &str = "</title-request>";
 
-/// How many words of the prompt a title has.
+/// The number of the prompt's words in a title.
 const TITLE_WORDS: usize = 6;
 
-/// What is asked for.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aside {
     /// A summary of the conversation before it.
     Summary,
-    /// A title for what it quotes.
+    /// A title for the quoted text.
     Title,
 }
 
-/// Whether the last user message is such a request.
+/// Returns the kind if the last user message is such a request.
 pub(crate) fn recognise(last_user: &str) -> Option<Aside> {
     let text = last_user.trim_start();
     let of = |tag: &str, aside| text.starts_with(tag).then_some(aside);
@@ -26,7 +26,8 @@ pub(crate) fn recognise(last_user: &str) -> Option<Aside> {
 }
 
 impl Aside {
-    /// Only a script that names the request's tag is meant: the prompt that it quotes is not asked again.
+    /// Returns whether a script names the request's tag. A script for the quoted prompt is not meant for this
+    /// request.
     pub(crate) fn is_named_by(self, needle: &str) -> bool {
         needle.contains(match self {
             Self::Summary => SUMMARY,
@@ -35,7 +36,7 @@ impl Aside {
     }
 }
 
-/// A summary with every heading, whose objective is the last prompt.
+/// Returns a summary with every heading. Its objective is the last prompt.
 pub(crate) fn summary(asked: Option<&str>) -> Draft {
     let asked = asked.unwrap_or("As the checkpoint says.");
     let text = format!(
@@ -47,7 +48,7 @@ pub(crate) fn summary(asked: Option<&str>) -> Draft {
     Draft { text: prose(&text), ..Draft::default() }
 }
 
-/// The first words of what it quotes.
+/// Returns the first words of the quoted text.
 pub(crate) fn title(request: &str) -> Draft {
     let quoted = request.trim_start().strip_prefix(TITLE).unwrap_or(request);
     let quoted = quoted.split(TITLE_END).next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! What of a prompt a provider's cache holds. Pure but for the [`Memory`].
+//! Computes which part of a prompt a provider's cache holds. Pure except for the [`Memory`].
 //!
-//! Anthropic and Bedrock cache up to the marks in the request, Responses and Gemini whatever they saw. A prompt is a
-//! row of pieces (tools, instructions, blocks of messages); its beginnings up to each piece are hashed without marks,
-//! since these move from one request to the next.
+//! Anthropic and Bedrock cache up to the marks in the request, Responses and Gemini everything they have seen. A
+//! prompt is a row of pieces (tools, instructions, blocks of messages). Its beginnings up to each piece are hashed
+//! without marks, because marks move from one request to the next.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use crate::answer::{Usage, tokens};
 use crate::memory::{Memory, Prefix};
 use crate::protocol::Protocol;
 
-/// A prompt's pieces.
+/// The pieces of a prompt.
 #[derive(Default)]
 pub(crate) struct Pieces(Vec<Piece>);
 
@@ -21,7 +21,7 @@ struct Piece {
 }
 
 impl Pieces {
-    /// Adds a piece; marked if it holds the member `cache_control`.
+    /// Adds a piece. It is marked if it has the member `cache_control`.
     pub(crate) fn push(&mut self, role: &str, piece: &Value) {
         let mut piece = piece.clone();
         let is_marked =
@@ -29,7 +29,7 @@ impl Pieces {
         self.0.push(Piece { text: json!([role, piece]).to_string(), is_marked });
     }
 
-    /// Adds all of a list.
+    /// Adds all items of a list.
     pub(crate) fn extend(&mut self, role: &str, list: &Value) {
         for piece in list.as_array().into_iter().flatten() {
             self.push(role, piece);
@@ -43,7 +43,7 @@ impl Pieces {
         }
     }
 
-    /// Adds what the cache does to `usage`, and has it hold this prompt.
+    /// Adds the cache's tokens to `usage`, and puts this prompt into the cache.
     pub(crate) fn meter(
         &self,
         protocol: Protocol,
@@ -69,7 +69,7 @@ impl Pieces {
         memory.cache(marks.iter().map(|at| beginnings[*at].1));
     }
 
-    /// The tokens and the hash of everything up to each piece.
+    /// Returns the tokens and the hash of everything up to each piece.
     fn beginnings(&self, protocol: Protocol, model: &str) -> Vec<(u64, Prefix)> {
         let mut hash = Sha256::new();
         hash.update(protocol.id());

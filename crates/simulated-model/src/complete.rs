@@ -1,4 +1,4 @@
-//! A request for an answer, in any protocol: read, find the script, wait as it says, answer.
+//! Handles a request for an answer in any protocol: reads it, finds the script, waits as that says, answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::plan;
 use crate::protocol::{Protocol, Read, Refusal, TooLong, chat};
 use crate::script::{Script, as_text};
 
-/// The most headers that a record keeps, and the most bytes of each.
+/// The most headers in a record, and the most bytes of each.
 const MAX_LOGGED_HEADERS: usize = 16;
 const MAX_LOGGED_HEADER_BYTES: usize = 256;
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) log: Arc<Log>,
@@ -94,7 +94,7 @@ pub(crate) async fn bedrock(
     model.complete(Protocol::Bedrock, &name, &headers, body).await
 }
 
-/// What to do for a request.
+/// The handling of a request.
 enum Todo {
     Refuse(String),
     RefuseAsTooLong(TooLong),
@@ -149,7 +149,7 @@ impl Model {
                 let conversation = Conversation::read(&request);
                 arrival.prompt = conversation.prompt.clone().into_owned();
                 arrival.rounds = conversation.rounds();
-                // Refused before any script: a real one looks at the size before the model sees the request.
+                // Refused before any script: a real provider checks the size before its model sees the request.
                 if let Some(refusal) = self.limits.refusal(protocol, &request, tokens(body.len())) {
                     return (Todo::RefuseAsTooLong(refusal), self.log.begin(arrival));
                 }
@@ -223,7 +223,7 @@ impl Model {
             response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             return response;
         }
-        let whole = chat::whole(&answer); // the others are refused without a stream
+        let whole = chat::whole(&answer); // the other protocols are refused without a stream
         match script {
             Some(Script { cut_after_chunks: Some(_), .. }) => {
                 respond(StatusCode::OK, "application/json", flow::cut_in_half(&whole, ticket))
@@ -239,7 +239,7 @@ impl Model {
         }
     }
 
-    /// What a script has a request wait for before its headers.
+    /// Waits as the script wants before the headers.
     async fn hold(&self, script: &Script) {
         if let (Some(gate), None) = (&script.gate, script.gate_after_chunks) {
             self.desk.pass(gate).await;
@@ -253,7 +253,7 @@ impl Model {
     }
 }
 
-/// The wall clock, which a driver of load on the same machine shares.
+/// Reads the wall clock, which a driver of load on the same machine shares.
 #[expect(
     clippy::disallowed_methods,
     reason = "it goes into the log alone: no answer depends on it"
@@ -263,7 +263,7 @@ fn now_us() -> u64 {
     since.ok().and_then(|since| u64::try_from(since.as_micros()).ok()).unwrap_or_default()
 }
 
-/// An error of a route that is no protocol's, in the shape of chat's.
+/// Returns an error of a route outside the protocols, in the shape of chat's.
 pub(crate) fn error(status: StatusCode, message: &str) -> Response<Body> {
     Refusal { status, message }.response(Protocol::Chat)
 }
@@ -291,7 +291,7 @@ fn scripted_error(protocol: Protocol, status: u16, script: &Script) -> Response<
     response
 }
 
-/// The connection sees the mark and closes instead of sending this response.
+/// Returns a marked response. The connection closes instead of sending it.
 fn cut_before_headers() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     response.extensions_mut().insert(SimulatedCut);
@@ -305,8 +305,8 @@ pub(crate) fn respond(status: StatusCode, kind: &'static str, body: Body) -> Res
     response
 }
 
-/// Whose request it is, for who knows the secret: the SHA-256 of the key or token, as lower-case hex; of a signature of
-/// AWS what it says of itself, the access key's id and its scope.
+/// Returns a token for the request's credential: the SHA-256 of the key or token as lower-case hex, so that only
+/// somebody who knows it can recognise it. For an AWS signature it is the access key's id and its scope.
 fn credential(headers: &HeaderMap) -> Option<String> {
     let names = [AUTHORIZATION.as_str(), "x-api-key", "x-goog-api-key", "api-key"];
     let value = names.into_iter().find_map(|name| headers.get(name)?.to_str().ok())?;
@@ -318,7 +318,7 @@ fn credential(headers: &HeaderMap) -> Option<String> {
     Some(hex::encode(Sha256::digest(secret)))
 }
 
-/// The headers worth a record; secrets only as `present`.
+/// Returns the headers for a record. Secrets only appear as `present`.
 fn logged(headers: &HeaderMap) -> BTreeMap<String, String> {
     let presence = if headers.contains_key(AUTHORIZATION) { "present" } else { "absent" };
     let mut logged = BTreeMap::from([("authorization".to_owned(), presence.to_owned())]);

@@ -1,4 +1,4 @@
-//! Finds in a history what the model is asked now: the prompt, the tool rounds since, their results.
+//! Finds the current question in a history: the prompt, the tool rounds since, and their results.
 
 use std::borrow::Cow;
 
@@ -6,26 +6,26 @@ use crate::aside::{self, Aside};
 use crate::phrase::{self, Ask};
 use crate::request::{Message, Request, Role};
 
-/// How many of the latest tool results an answer may quote.
+/// The most tool results that an answer quotes; the latest ones.
 const MAX_RESULTS: usize = 8;
 
 /// A history, read for the simulated model.
 pub(crate) struct Conversation<'a> {
     messages: &'a [Message<'a>],
-    /// The user message that is answered.
+    /// The user message to answer.
     pub(crate) prompt: Cow<'a, str>,
-    /// The very last user message, which may be a notice. Scripts match it too.
+    /// The very last user message, which may be a notice. Scripts also match it.
     last_user: Cow<'a, str>,
     last_user_at: usize,
     prompt_at: usize,
-    /// Set when it is none of the conversation's, but a request beside it.
+    /// Set if the request is outside the conversation.
     pub(crate) aside: Option<Aside>,
-    /// What the prompt asks, if it is a plain request.
+    /// The plain request in the prompt, if it is one.
     pub(crate) ask: Option<Ask>,
 }
 
 impl<'a> Conversation<'a> {
-    /// Reads backwards, so a long history costs no more than a short one.
+    /// Reads backwards, so that a long history costs no more than a short one.
     pub(crate) fn read(request: &'a Request<'a>) -> Self {
         let messages = request.messages.as_slice();
         let (last_user_at, last_user) = messages
@@ -46,12 +46,12 @@ impl<'a> Conversation<'a> {
         Self { messages, prompt, last_user, last_user_at, prompt_at, aside, ask }
     }
 
-    /// Tool rounds since the prompt: assistant messages that called tools.
+    /// Returns the tool rounds since the prompt: assistant messages that called tools.
     pub(crate) fn rounds(&self) -> u32 {
         self.rounds_after(self.prompt_at)
     }
 
-    /// Whether a script with this `needle`, for this round if it names one, is meant.
+    /// Returns whether a script with this `needle`, and this round if it has one, matches.
     pub(crate) fn matches(&self, needle: &str, round: Option<u32>) -> bool {
         if self.aside.is_some_and(|aside| !aside.is_named_by(needle)) {
             return false;
@@ -62,7 +62,7 @@ impl<'a> Conversation<'a> {
         fits(&self.prompt, self.prompt_at) || fits(&self.last_user, self.last_user_at)
     }
 
-    /// The last prompt before a request beside the conversation.
+    /// Returns the last prompt before a request outside the conversation.
     pub(crate) fn asked_before(&self) -> Option<Cow<'a, str>> {
         let earlier = self.messages.get(..self.last_user_at).unwrap_or_default();
         let users = earlier.iter().rev().filter(|message| message.role == Role::User);
@@ -71,7 +71,7 @@ impl<'a> Conversation<'a> {
             .find(|text| !is_notice(text) && aside::recognise(text).is_none())
     }
 
-    /// The latest tool results since the prompt, in order, each with its tool's name.
+    /// Returns the latest tool results since the prompt, in order, each with its tool's name.
     pub(crate) fn results(&self) -> Vec<(&str, Cow<'_, str>)> {
         let since = self.since(self.prompt_at);
         let mut results: Vec<_> = since
@@ -95,8 +95,8 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// The last user message that is a plain request, unless a newer exchange hides it: an answer without
-/// tool calls ended the old one and something else was asked since. `None`: there are only notices.
+/// Finds the last user message that is a plain request, unless a newer exchange replaces it: the old request ended
+/// with an answer without tool calls, and something else was asked since. `None` if there are only notices.
 fn find_prompt<'a>(messages: &'a [Message<'a>]) -> Option<(usize, Cow<'a, str>, Option<Ask>)> {
     let mut newest_other = None;
     for (at, message) in messages.iter().enumerate().rev() {
@@ -118,16 +118,16 @@ fn find_prompt<'a>(messages: &'a [Message<'a>]) -> Option<(usize, Cow<'a, str>, 
     newest_other
 }
 
-/// The whole text, or else the last of its parts that is a plain request: clients add reminders and
-/// files as parts of their own.
+/// Recognises the whole text, or the last of its parts that is a plain request: clients add reminders and files as
+/// their own parts.
 fn recognise_any(message: &Message<'_>, joined: &str) -> Option<Ask> {
     let parts = message.content.0.as_slice();
     let of_parts = || parts.iter().rev().find_map(|part| phrase::recognise(part));
     if parts.len() > 1 { of_parts() } else { phrase::recognise(joined) }
 }
 
-/// What a service writes as user messages, e.g. about a step limit or a recovery, or in place of what it
-/// summarised.
+/// Returns whether a user message was written by a service: about a step limit or a recovery, or in place of a
+/// summarised part.
 fn is_notice(text: &str) -> bool {
     let text = text.trim_start();
     ["<notice>", "<system-update>", "<conversation-checkpoint>", "["]

@@ -1,4 +1,4 @@
-//! The scripts that wait for their requests, and the gates that hold requests back.
+//! Scripts that wait for requests, and gates that hold requests back.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::conversation::Conversation;
 use crate::script::{self, Script, ScriptError};
 
-/// The most scripts that wait at once.
+/// The most waiting scripts.
 pub const MAX_SCRIPTS: usize = 10_000;
 /// The most gates.
 pub const MAX_GATES: usize = 10_000;
@@ -20,7 +20,7 @@ pub struct WaitingScript {
     /// The script.
     #[serde(flatten)]
     pub script: Script,
-    /// How many requests may still use it; `None` is no limit.
+    /// The number of requests that may still use it; `None` is no limit.
     pub left: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Adds `scripts` after those that wait; or instead of them if `replace`. All or none.
+    /// Adds `scripts` after the waiting ones, or replaces those if `replace` is set. Adds all or none.
     pub(crate) fn add(&self, scripts: Vec<Script>, replace: bool) -> Result<usize, ScriptError> {
         for (index, script) in scripts.iter().enumerate() {
             script.check().map_err(|problem| ScriptError::Invalid { index, problem })?;
@@ -66,7 +66,7 @@ impl Desk {
         lock(&self.scripts).iter().map(public).collect()
     }
 
-    /// The first script for this request; one use of it is spent.
+    /// Returns the first script that matches the request, and spends one use of it.
     pub(crate) fn take(&self, conversation: &Conversation<'_>) -> Option<Arc<Script>> {
         let mut waiting = lock(&self.scripts);
         let at = waiting.iter().position(|waiting| {
@@ -81,7 +81,7 @@ impl Desk {
         Some(script)
     }
 
-    /// Opens (or closes) a gate; one that no script has named yet too. It stays so.
+    /// Opens or closes a gate, for good. No script needs to have named it yet.
     pub(crate) fn set_gate(&self, name: &str, open: bool) -> Result<(), ScriptError> {
         if !script::is_gate_name(name) {
             let problem = "a gate's name is 1 to 200 letters, digits, `-`, `_` or `.`".to_owned();
@@ -92,18 +92,18 @@ impl Desk {
         })
     }
 
-    /// Opens all gates for those who wait, and forgets them.
+    /// Opens all gates for waiting requests, and forgets them.
     pub(crate) fn clear_gates(&self) {
         for (_, gate) in lock(&self.gates).drain() {
             gate.send_replace(true);
         }
     }
 
-    /// Waits until the gate is open, or was forgotten. Cancel safe.
+    /// Waits until the gate is open or forgotten. Cancel safe.
     pub(crate) async fn pass(&self, name: &str) {
         let gate = lock(&self.gates).get(name).map(watch::Sender::subscribe);
         if let Some(mut gate) = gate {
-            // An error means that the sender is gone, and it was opened before that.
+            // An error means that the sender is gone, which opens the gate first.
             gate.wait_for(|open| *open).await.ok();
         }
     }

@@ -1,4 +1,4 @@
-//! Sends a stream: paced, held, cut or left hanging as a script wants it, and its end recorded.
+//! Sends a stream as a script wants it: paced, held, cut or left hanging. Records its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::log::{Outcome, Ticket};
 use crate::protocol::Protocol;
 use crate::script::Script;
 
-/// Makes the server drop the connection.
+/// An error that makes the server drop the connection.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("the simulated model drops this connection, as its script says")]
 pub(crate) struct SimulatedCut;
 
-/// Where a stream stops without a finish.
+/// The point where a stream stops without a finish.
 enum Stop {
     Cut { after: usize },
     Hang { after: usize },
@@ -37,7 +37,7 @@ struct Flow {
     over: bool,
 }
 
-/// The body of a streamed answer.
+/// Returns the body of a streamed answer.
 pub(crate) fn streamed(
     answer: Answer,
     protocol: Protocol,
@@ -111,7 +111,7 @@ impl Flow {
     }
 }
 
-/// The body of an unstreamed answer that is cut in its middle.
+/// Returns the body of an unstreamed answer that breaks off in the middle.
 pub(crate) fn cut_in_half(whole: &Bytes, mut ticket: Ticket) -> Body {
     let half = whole.slice(..whole.len() / 2);
     let cut = async move {
@@ -125,8 +125,8 @@ pub(crate) fn cut_in_half(whole: &Bytes, mut ticket: Ticket) -> Body {
     ))
 }
 
-/// The connection writes out what it has whenever its body has to wait: one turn of the scheduler is
-/// enough, and without it the events before a cut would be lost with it.
+/// Lets the connection write out its buffer, which it does whenever its body has to wait. One turn of the scheduler
+/// is enough; without it the events before a cut would be lost too.
 async fn flush() {
     tokio::task::yield_now().await;
 }

@@ -1,4 +1,4 @@
-//! The in-process twin of the `/sim/…` routes.
+//! The in-process equivalent of the `/sim/…` routes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::limits::TokenLimits;
 use crate::log::{Counts, RequestRecord};
 use crate::script::{Script, ScriptError};
 
-/// Scripts a running model and tells what it was asked. Cheap to clone; outlives the server.
+/// Scripts a running model and reads its log. Cheap to clone; outlives the server.
 #[derive(Clone)]
 pub struct Handle {
     model: Model,
@@ -25,27 +25,27 @@ impl Handle {
         Self { model }
     }
 
-    /// Adds a script after those that wait. The first that matches a request is used.
+    /// Adds a script after the waiting ones. A request uses the first script that matches it.
     pub fn script(&self, script: Script) -> Result<(), ScriptError> {
         self.model.desk.add(vec![script], false).map(drop)
     }
 
-    /// Replaces all scripts; if one of them is wrong, nothing changes.
+    /// Replaces all scripts. If one of them is wrong, nothing changes.
     pub fn set_scripts(&self, scripts: Vec<Script>) -> Result<(), ScriptError> {
         self.model.desk.add(scripts, true).map(drop)
     }
 
-    /// The scripts that wait, in the order in which they are tried.
+    /// Returns the waiting scripts, in the order in which they are tried.
     pub fn scripts(&self) -> Vec<WaitingScript> {
         self.model.desk.waiting()
     }
 
-    /// Forgets all scripts. Requests that already use one are not changed.
+    /// Forgets all scripts. Requests that already use one do not change.
     pub fn clear_scripts(&self) {
         self.model.desk.clear();
     }
 
-    /// Opens a gate: who waits at it goes on, and who comes later passes.
+    /// Opens a gate: waiting requests continue, and later ones pass.
     pub fn open_gate(&self, name: &str) -> Result<(), ScriptError> {
         self.model.desk.set_gate(name, true)
     }
@@ -55,7 +55,7 @@ impl Handle {
         self.model.desk.set_gate(name, false)
     }
 
-    /// Replaces what is known of how many tokens models take, by their names or [`ALL_MODELS`](crate::ALL_MODELS).
+    /// Replaces the token limits of models, by model name or [`ALL_MODELS`](crate::ALL_MODELS).
     ///
     /// # Errors
     /// [`ScriptError::TooMany`] for more than [`MAX_LIMITED_MODELS`](crate::MAX_LIMITED_MODELS).
@@ -67,29 +67,29 @@ impl Handle {
         self.model.limits.replace(limits.collect::<BTreeMap<_, _>>())
     }
 
-    /// All requests in the log, oldest first.
+    /// Returns all requests in the log, oldest first.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.requests_after(0, "")
     }
 
-    /// The requests in the log after sequence number `after` whose body contains `matching` (the kept
-    /// prompt, where the body is not kept). An empty `matching` fits all.
+    /// Returns the logged requests after number `after` whose body contains `matching`. If the body is not kept, the
+    /// kept prompt is searched. An empty `matching` selects all.
     pub fn requests_after(&self, after: u64, matching: &str) -> Vec<RequestRecord> {
         self.model.log.records(after, matching, usize::MAX)
     }
 
-    /// The totals and the counts per body.
+    /// Returns the totals and the counts per body.
     pub fn counts(&self) -> Counts {
         self.model.log.counts()
     }
 
-    /// Empties the log and its totals. What is pending is not recorded any more.
+    /// Empties the log and its totals. Pending requests are no longer recorded.
     pub fn clear_requests(&self) {
         self.model.log.clear();
     }
 
-    /// Waits until `done` holds of the totals (without the counts per body), and returns them. It looks
-    /// after every change, and has no deadline: give it one. Cancel safe.
+    /// Waits until `done` holds for the totals, without the counts per body, and returns them. Looks after every
+    /// change. Has no deadline, so give it one. Cancel safe.
     pub async fn wait_for(&self, mut done: impl FnMut(&Counts) -> bool) -> Counts {
         let mut changes = self.model.log.subscribe();
         loop {

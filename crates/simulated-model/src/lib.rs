@@ -1,17 +1,16 @@
-//! The simulated model: a small deterministic program that speaks five protocols of model providers over
-//! real HTTP, for people who have no key yet and for tests and benchmarks.
+//! The simulated model: a small deterministic program that speaks five protocols of model providers over real HTTP,
+//! for people without a key, for tests and for benchmarks.
 //!
 //! `body ─protocol→ request → conversation ─(script | phrase → plan)→ draft → answer ─flow, protocol→ events`
 //!
-//! It is labelled as simulated wherever it appears: model id, owner, fingerprint, the header
-//! `x-simulated-model`, and the text of its answers. The same body gives the same bytes, unless a script
-//! is spent in between or a cache holds more: ids come from the request's hash, `created` is 0, a token is
-//! four bytes.
-//! The crate's README tells what it understands and how it is scripted.
+//! It is labelled as simulated wherever it appears: model id, owner, fingerprint, the header `x-simulated-model`, and
+//! the text of its answers. The same body gives the same bytes, unless a script is spent in between or a cache holds
+//! more: ids come from the request's hash, `created` is 0, a token is four bytes.
+//! The crate's README describes what it understands and how to script it.
 //!
-//! Absent on purpose: authentication (keep it on loopback), TLS, HTTP/2, answers without a stream in the
-//! newer protocols, any memory of earlier requests but the log, the scripts, which prompts a cache would
-//! hold, and which calls were made after signed reasoning.
+//! Absent on purpose: authentication (keep it on loopback), TLS, HTTP/2, answers without a stream in the newer
+//! protocols, and any memory of earlier requests except the log, the scripts, the prompts that a cache would hold,
+//! and the calls made after signed reasoning.
 
 mod answer;
 mod aside;

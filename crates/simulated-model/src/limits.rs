@@ -1,4 +1,4 @@
-//! How many tokens each model takes. Requests above that are refused, as providers refuse them.
+//! The token limits of models. Larger requests are refused like a provider refuses them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use crate::protocol::{Protocol, TooLong};
 use crate::request::Request;
 use crate::script::ScriptError;
 
-/// The name that stands for every model that has no limits of its own.
+/// The name for every model without its own limits.
 pub const ALL_MODELS: &str = "*";
-/// The most models with limits of their own.
+/// The most models with their own limits.
 pub const MAX_LIMITED_MODELS: usize = 1_000;
 
-/// The most tokens that a model takes. A token is four bytes of the request's body, as in [`Usage`](crate::Usage).
+/// The token limits of a model. A token is four bytes of the request's body, as in [`Usage`](crate::Usage).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenLimits {
@@ -22,25 +22,25 @@ pub struct TokenLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<u64>,
     /// The prompt and its answer together, in tokens. Chat, Anthropic and Bedrock count the answer that the request
-    /// allows (`max_tokens`) before they begin; responses and Gemini count the prompt alone.
+    /// allows (`max_tokens`) in advance; responses and Gemini only count the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<u64>,
 }
 
 impl TokenLimits {
-    /// A context of so many tokens.
+    /// Returns a limit of the context.
     #[must_use]
     pub fn context(tokens: u64) -> Self {
         Self { context: Some(tokens), input: None }
     }
 
-    /// Prompts of at most so many tokens, and no other limit.
+    /// Returns a limit of the prompt only.
     #[must_use]
     pub fn input(tokens: u64) -> Self {
         Self { input: Some(tokens), context: None }
     }
 
-    /// The refusal of a prompt of `tokens`, if it is larger than the model takes.
+    /// Returns the refusal of a prompt of `tokens`, if it is too large.
     pub(crate) fn refusal(
         self,
         protocol: Protocol,
@@ -57,12 +57,12 @@ impl TokenLimits {
     }
 }
 
-/// The limits of all models, which may change while the server runs.
+/// The limits of all models. They may change while the server runs.
 #[derive(Default)]
 pub(crate) struct Limits(Mutex<BTreeMap<String, TokenLimits>>);
 
 impl Limits {
-    /// The limits as they are at the start.
+    /// Starts with these limits.
     pub(crate) fn new(limits: BTreeMap<String, TokenLimits>) -> Self {
         Self(Mutex::new(limits))
     }
@@ -76,12 +76,12 @@ impl Limits {
         Ok(())
     }
 
-    /// The limits as they are.
+    /// Returns the current limits.
     pub(crate) fn all(&self) -> BTreeMap<String, TokenLimits> {
         self.lock().clone()
     }
 
-    /// The refusal of a request, if it is larger than its model takes.
+    /// Returns the refusal of a request, if it is too large for its model.
     pub(crate) fn refusal(
         &self,
         protocol: Protocol,

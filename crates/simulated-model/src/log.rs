@@ -8,17 +8,17 @@ use tokio::sync::watch;
 
 use crate::answer::Usage;
 
-/// How many different bodies are counted apart. Requests beyond are in the totals only.
+/// The most bodies that are counted separately. Further requests only count in the totals.
 pub const MAX_HASHES: usize = 100_000;
 
-/// How many characters of the prompt a record keeps, whether or not it keeps the body.
+/// The number of the prompt's characters in a record, even if it keeps the body.
 const PROMPT_CHARS: usize = 200;
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It has not ended yet: it waits, or its answer is being sent.
+    /// It waits, or its answer is being sent.
     Pending,
     /// The whole answer was handed to the connection.
     Answered,
@@ -35,61 +35,61 @@ pub enum Outcome {
 pub struct RequestRecord {
     /// Its number, from 1, in the order of arrival; clearing the log does not start over.
     pub seq: u64,
-    /// When its body was complete here: microseconds since 1970, for figures of latency on one machine.
+    /// The time when its whole body was here, in microseconds since 1970, for latencies on one machine.
     pub arrived_us: u64,
     /// The SHA-256 of the exact body, as lower-case hex.
     pub sha256: String,
     /// The size of the body.
     pub body_bytes: u64,
-    /// The body, if it is still kept (see [`Options`](crate::Options)). Bytes that are no UTF-8 are replaced.
+    /// The body, if it is still kept (see [`Options`](crate::Options)). Bytes that are not UTF-8 are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// The first 200 characters of the prompt that was found in it.
+    /// The first 200 characters of its prompt.
     pub prompt: String,
     /// Tool rounds since that prompt.
     pub rounds: u32,
-    /// Headers that tell requests apart. `authorization` and `x-api-key` are `present` or `absent`; `credential` is
-    /// none, but the SHA-256 of what they hold (of a signature of AWS its scope), for who knows the secret.
+    /// Headers that distinguish requests. `authorization` and `x-api-key` are `present` or `absent`. `credential` is
+    /// an extra entry: the SHA-256 of the key or token, or the scope of an AWS signature.
     pub headers: BTreeMap<String, String>,
     /// Whether a script answered it.
     pub scripted: bool,
-    /// The status, once there is one.
+    /// The status, once it is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How it ended.
+    /// The end of the request.
     pub outcome: Outcome,
-    /// The usage that was sent to the client; none if it was not.
+    /// The usage that was sent to the client, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// Totals since the log was cleared; the ring's bound does not limit them.
+/// Totals since the log was cleared. The ring's bound does not limit them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// All requests for a completion.
     pub requests: u64,
-    /// Those that have not ended.
+    /// Requests that have not ended.
     pub pending: u64,
-    /// Those that were answered in full.
+    /// Requests that were answered in full.
     pub answered: u64,
-    /// Those whose client went away first.
+    /// Requests whose client went away first.
     pub client_gone: u64,
-    /// Those that a script cut.
+    /// Requests that a script cut.
     pub cut: u64,
-    /// Those that were answered with an error status.
+    /// Requests that got an error status.
     pub refused: u64,
-    /// The sum of all usage that was sent to clients: the provider's ledger.
+    /// The sum of all usage sent to clients: the provider's ledger.
     pub usage: Usage,
-    /// In how many answers usage was sent.
+    /// Answers with usage.
     pub answers_with_usage: u64,
-    /// How often each body came, by its SHA-256 in hex. At most [`MAX_HASHES`] are told apart.
+    /// The number of requests for each body, by its SHA-256 in hex. At most [`MAX_HASHES`] bodies have an entry.
     #[serde(default)]
     pub by_sha256: BTreeMap<String, u64>,
-    /// Requests whose bodies were not counted apart for that bound.
+    /// Requests without an entry there because of that bound.
     pub not_in_by_sha256: u64,
 }
 
-/// What is known of a request when it arrives.
+/// The facts about a request at its arrival.
 pub(crate) struct Arrival<'a> {
     pub(crate) arrived_us: u64,
     pub(crate) sha256: [u8; 32],
@@ -100,7 +100,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) scripted: bool,
 }
 
-/// Bounds of the log.
+/// The bounds of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) requests: usize,
@@ -108,7 +108,7 @@ pub(crate) struct Bounds {
     pub(crate) total_body_bytes: usize,
 }
 
-/// The log; shared by all requests.
+/// The log. All requests share it.
 pub(crate) struct Log {
     bounds: Bounds,
     state: Mutex<State>,
@@ -118,10 +118,10 @@ pub(crate) struct Log {
 #[derive(Default)]
 struct State {
     last_seq: u64,
-    /// Raised when the log is cleared: what began before is not counted after.
+    /// Raised when the log is cleared, so that earlier requests no longer count.
     era: u64,
     ring: VecDeque<Entry>,
-    /// Entries before this sequence number have lost their bodies.
+    /// Entries before this number have lost their bodies.
     bodies_from: u64,
     kept_body_bytes: usize,
     totals: Counts,
@@ -148,7 +148,7 @@ impl Log {
         Self { bounds, state: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
-    /// Records a request that arrived. Its end is recorded through the ticket.
+    /// Records the arrival of a request. The ticket records its end.
     pub(crate) fn begin(self: &Arc<Self>, arrival: Arrival<'_>) -> Ticket {
         let body_bytes = arrival.body.len();
         let keep = body_bytes <= self.bounds.body_bytes.min(self.bounds.total_body_bytes);
@@ -179,7 +179,7 @@ impl Log {
         Ticket { log: Arc::clone(self), seq, era, status: None, usage: None, settled: false }
     }
 
-    /// The records after `after` whose body (or kept prompt) contains `matching`, at most `limit`.
+    /// Returns at most `limit` records after `after` whose body (or kept prompt) contains `matching`.
     pub(crate) fn records(&self, after: u64, matching: &str, limit: usize) -> Vec<RequestRecord> {
         let state = self.lock();
         let start = state.ring.partition_point(|entry| entry.seq <= after);
@@ -193,12 +193,12 @@ impl Log {
         Counts { by_sha256: by_sha256.collect(), ..state.totals.clone() }
     }
 
-    /// The totals without the counts per body.
+    /// Returns the totals without the counts per body.
     pub(crate) fn totals(&self) -> Counts {
         self.lock().totals.clone()
     }
 
-    /// Forgets all records and totals. What is pending is not recorded any more.
+    /// Forgets all records and totals. Pending requests are no longer recorded.
     pub(crate) fn clear(&self) {
         let mut state = self.lock();
         *state = State { last_seq: state.last_seq, era: state.era + 1, ..State::default() };
@@ -261,7 +261,7 @@ impl State {
         }
     }
 
-    /// Sequence numbers in the ring have no gaps.
+    /// Returns an entry by its number. Numbers in the ring have no gaps.
     fn entry(&mut self, seq: u64) -> Option<&mut Entry> {
         let first = self.ring.front()?.seq;
         self.ring.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
@@ -310,7 +310,7 @@ impl Entry {
     }
 }
 
-/// A request that has not ended. Dropped, it tells that the client went away.
+/// A request that has not ended. Dropping it records that the client went away.
 pub(crate) struct Ticket {
     log: Arc<Log>,
     seq: u64,
@@ -321,12 +321,12 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The status line is about to be sent.
+    /// Notes the status that is about to be sent.
     pub(crate) fn status(&mut self, status: u16) {
         self.status = Some(status);
     }
 
-    /// The usage is about to be sent.
+    /// Notes the usage that is about to be sent.
     pub(crate) fn usage(&mut self, usage: Usage) {
         self.usage = Some(usage);
     }

@@ -1,5 +1,5 @@
-//! What the simulated model remembers of earlier requests, as providers do: prompts that their caches hold, and the
-//! calls that were made after signed reasoning. Bounded; the oldest is forgotten first.
+//! The memory of earlier requests, as providers have it: prompts in their caches, and calls made after signed
+//! reasoning. Bounded; the oldest is forgotten first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -8,15 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use crate::protocol::Protocol;
 use crate::request::{Request, Role};
 
-/// How many beginnings of prompts the cache holds.
+/// The most beginnings of prompts in the cache.
 const MAX_CACHED_PREFIXES: usize = 1_000;
-/// How many calls are known to have come after reasoning.
+/// The most calls that are known to have followed reasoning.
 const MAX_SIGNED_CALLS: usize = 10_000;
 
 /// The hash of a prompt's beginning.
 pub(crate) type Prefix = [u8; 32];
 
-/// Shared by all requests.
+/// The memory that all requests share.
 #[derive(Default)]
 pub(crate) struct Memory {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ pub(crate) struct Memory {
 struct State {
     prefixes: HashSet<Prefix>,
     prefix_order: VecDeque<Prefix>,
-    /// By call: the signature of the reasoning before it.
+    /// For each call the signature of the reasoning before it.
     signed: HashMap<SignedCall, String>,
     signed_order: VecDeque<SignedCall>,
 }
@@ -39,7 +39,7 @@ struct SignedCall {
 }
 
 impl Memory {
-    /// What is wrong with a request whose calls come back without the reasoning that they were made after.
+    /// Returns an error if calls come back without the reasoning that preceded them.
     pub(crate) fn check(&self, protocol: Protocol, request: &Request<'_>) -> Result<(), String> {
         let state = self.lock();
         let assistant = request.messages.iter().filter(|said| said.role == Role::Assistant);
@@ -58,7 +58,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Remembers that these calls were made after reasoning with this signature.
+    /// Remembers that these calls followed reasoning with this signature.
     pub(crate) fn signed(
         &self,
         protocol: Protocol,
@@ -81,12 +81,12 @@ impl Memory {
         }
     }
 
-    /// Whether the cache holds this beginning.
+    /// Returns whether the cache holds this beginning.
     pub(crate) fn is_cached(&self, prefix: &Prefix) -> bool {
         self.lock().prefixes.contains(prefix)
     }
 
-    /// Has the cache hold these beginnings.
+    /// Puts these beginnings into the cache.
     pub(crate) fn cache(&self, prefixes: impl Iterator<Item = Prefix>) {
         let mut guard = self.lock();
         let state = &mut *guard;

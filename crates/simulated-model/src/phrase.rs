@@ -1,22 +1,22 @@
-//! Understands plain requests: text in, steps out. Pure.
+//! Parses plain requests into steps. Pure.
 //!
 //! `text ─unwrap→ steps (" then ") ─→ actions (" and also ") ─→ tool calls or words (in plan)`
 
 use serde_json::{Value, json};
 
-/// The most words that "say N words" gives, so that a typing error cannot cost gigabytes.
+/// The most words of "say N words", so that a typing error cannot cost gigabytes.
 pub(crate) const MAX_WORDS: u32 = 100_000;
 
-/// What a prompt asks for.
+/// A plain request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// Steps in order; the actions of one step are done at once.
+    /// Steps in order. The actions of one step happen at once.
     Steps(Vec<Vec<Action>>),
-    /// "fix the failing test": look around, run the tests, say what was seen.
+    /// "fix the failing test": look around, run the tests, report.
     FixTheTest,
 }
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Call this tool.
@@ -25,7 +25,7 @@ pub(crate) enum Action {
     Say(u32),
 }
 
-/// A tool call that a plain request stands for.
+/// The tool call for a plain request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) tool: &'static str,
@@ -38,13 +38,13 @@ impl Call {
     }
 }
 
-/// Recognises a whole prompt; `None` when it is not one of the plain requests.
+/// Parses a whole prompt; `None` if it is not a plain request.
 pub(crate) fn recognise(text: &str) -> Option<Ask> {
     let text = text.trim();
     ask(text).or_else(|| ask(&unwrapped(text)?))
 }
 
-/// The stock client sends a prompt of several words as `"…"`, with `\"` for quotes within it.
+/// Removes the quotes around a prompt. The stock client sends several words as `"…"`, with `\"` for quotes inside.
 fn unwrapped(text: &str) -> Option<String> {
     let inner = text.strip_prefix('"')?.trim_end_matches(['.', '!', '?']).strip_suffix('"')?;
     Some(inner.replace("\\\"", "\""))
@@ -62,8 +62,7 @@ fn step(text: &str) -> Option<Vec<Action>> {
     split(text, " and also ", action)
 }
 
-/// Splits at `joint`, but only where both sides parse: a joint inside of a command or of a file's
-/// content stays part of it.
+/// Splits at `joint`, but only where both sides parse: a joint inside a command or a file's content belongs to that.
 fn split<T>(text: &str, joint: &str, parse: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     let lower = text.to_ascii_lowercase(); // keeps every byte's offset
     let joints: Vec<usize> = lower.match_indices(joint).map(|(at, _)| at).collect();
@@ -83,7 +82,7 @@ fn split<T>(text: &str, joint: &str, parse: impl Fn(&str) -> Option<T>) -> Optio
     Some(parsed)
 }
 
-/// Drops what leads up to a joint: "…, then", "… and then".
+/// Removes the words that lead up to a joint: "…, then", "… and then".
 fn without_joiner(segment: &str) -> &str {
     let segment = segment.trim_end().trim_end_matches(',');
     strip_end(segment, " and").unwrap_or(segment).trim_end_matches(',')
@@ -173,7 +172,7 @@ fn search(text: &str) -> Option<Call> {
 
 const QUOTES: &[char] = &['"', '\'', '`'];
 
-/// A path: quoted, or one word. Two bare words are a sentence, not a path.
+/// Parses a path: quoted, or one word. Two bare words are a sentence, not a path.
 fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let bare = match sentence(text) {
@@ -186,7 +185,7 @@ fn name(text: &str) -> Option<String> {
     (!bare.is_empty() && !bare.contains(char::is_whitespace)).then(|| bare.to_owned())
 }
 
-/// Text that goes into a file: kept as it is, but for a pair of quotes or backticks around it.
+/// Returns the text for a file: unchanged, except for one pair of quotes or backticks around it.
 fn verbatim(text: &str) -> &str {
     let text = text.trim();
     quoted_whole(sentence(text), &['"', '`']).unwrap_or(text)
@@ -197,13 +196,13 @@ fn quoted_whole<'a>(text: &'a str, quotes: &[char]) -> Option<&'a str> {
     (rest.is_empty() && text.starts_with(quotes)).then_some(inner)
 }
 
-/// `'inner' rest`, for any kind of quote.
+/// Parses `'inner' rest`, with any kind of quote.
 fn quoted_head(text: &str) -> Option<(&str, &str)> {
     let quote = text.chars().next().filter(|first| QUOTES.contains(first))?;
     text[1..].split_once(quote)
 }
 
-/// Without the white space and punctuation that ends a sentence.
+/// Removes white space and punctuation at the end of a sentence.
 fn sentence(text: &str) -> &str {
     text.trim().trim_end_matches(['.', '!', '?', ',', ';', ':']).trim_end()
 }

@@ -1,4 +1,4 @@
-//! The plain behaviour: from what is asked and what was done already to the next answer. Pure.
+//! The plain behaviour: derives the next answer from the request and the steps already done. Pure.
 
 use serde_json::json;
 
@@ -8,10 +8,10 @@ use crate::conversation::Conversation;
 use crate::phrase::{Action, Ask, Call};
 use crate::request::Request;
 
-/// How many characters of a tool result an answer quotes.
+/// The most characters of a tool result that an answer quotes.
 const QUOTED_CHARS: usize = 200;
 
-/// Files that tell how a project is tested. The first that is seen decides.
+/// Files that show how a project is tested. The first one that is seen decides.
 const TEST_COMMANDS: &[(&str, &str)] = &[
     ("Cargo.toml", "cargo test 2>&1 | tail -n 40"),
     ("package.json", "npm test 2>&1 | tail -n 40"),
@@ -26,7 +26,7 @@ not a language model. It understands: list the files [in X] · read X · run Y �
 Y · edit X replacing A with B · search for X · say N words · fix the failing test. Join steps with \
 \" then \", and parallel tool calls with \" and also \".";
 
-/// The next answer to a conversation for which there is no script.
+/// Returns the next answer to a conversation without a script.
 pub(crate) fn next(request: &Request<'_>, conversation: &Conversation<'_>) -> Draft {
     match conversation.aside {
         Some(Aside::Summary) => return aside::summary(conversation.asked_before().as_deref()),
@@ -41,14 +41,15 @@ pub(crate) fn next(request: &Request<'_>, conversation: &Conversation<'_>) -> Dr
     }
 }
 
-/// What is said and called in one answer.
+/// The words and calls of one answer.
 #[derive(Default)]
 struct Turn<'a> {
     words: Vec<u32>,
     calls: Vec<&'a Call>,
 }
 
-/// An answer without calls ends the drain, so words in the middle go with the next step's calls.
+/// Groups steps into answers. An answer without calls ends the drain, so words in between go with the next step's
+/// calls.
 fn turns(steps: &[Vec<Action>]) -> Vec<Turn<'_>> {
     let mut turns = Vec::new();
     let mut turn = Turn::default();
@@ -86,7 +87,7 @@ fn step(steps: &[Vec<Action>], request: &Request<'_>, conversation: &Conversatio
     draft
 }
 
-/// Adds the calls that the request allows, and says so of the others.
+/// Adds the calls that the request allows, and mentions the others.
 fn add_calls(draft: &mut Draft, calls: &[&Call], request: &Request<'_>) {
     for call in calls {
         if request.may_call(call.tool) {

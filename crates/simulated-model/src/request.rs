@@ -1,4 +1,4 @@
-//! What of a request the simulated model reads, whatever protocol it came in. Everything else is ignored.
+//! The part of a request that the simulated model reads, in any protocol. Everything else is ignored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
-/// A request, read. Chat's borrows from the body, since a history of 1,000 messages comes with every turn.
+/// A parsed request. Chat's borrows from the body, since a history of 1,000 messages comes with every turn.
 pub(crate) struct Request<'a> {
     pub(crate) model: String,
     pub(crate) messages: Vec<Message<'a>>,
-    /// The names of the tools that are offered.
+    /// The names of the offered tools.
     pub(crate) tools: Vec<Cow<'a, str>>,
     pub(crate) choice: Choice,
-    /// The most tokens that the answer may have, if the request says.
+    /// The most tokens of the answer, if the request limits them.
     pub(crate) max_tokens: Option<u64>,
     pub(crate) stream: bool,
     /// Whether a stream ends with usage.
     pub(crate) include_usage: bool,
 }
 
-/// Which of the tools may be called.
+/// The tools that may be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     Any,
@@ -33,7 +33,7 @@ pub(crate) struct Message<'a> {
     pub(crate) content: Content<'a>,
     pub(crate) calls: Vec<MadeCall<'a>>,
     pub(crate) tool_call_id: Option<Cow<'a, str>>,
-    /// The signatures of reasoning that came back in it. All of them are right.
+    /// The signatures of reasoning in the request. They are all valid.
     pub(crate) signatures: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct MadeCall<'a> {
 }
 
 impl Request<'_> {
-    /// Whether this request lets the model call `tool`.
+    /// Returns whether this request lets the model call `tool`.
     pub(crate) fn may_call(&self, tool: &str) -> bool {
         let offered = self.tools.iter().any(|offered| offered == tool);
         offered
@@ -72,7 +72,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// A message's text parts: one for a plain string, none for `null`.
+/// The text parts of a message: one for a plain string, none for `null`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content<'a>(pub(crate) Vec<Cow<'a, str>>);
 

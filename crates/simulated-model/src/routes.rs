@@ -1,4 +1,4 @@
-//! The routes: the protocol's, and `/sim/…` to script the model and to see what it was asked.
+//! The routes: the protocols', and `/sim/…` to script the model and to read its log.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::complete::{self, Model, error};
 use crate::limits::TokenLimits;
 use crate::script::{self, ScriptError};
 
-/// How many records one answer of `GET /sim/requests` has, unless asked for fewer.
+/// The most records in one answer of `GET /sim/requests`.
 const MAX_RECORDS_PER_PAGE: usize = 1000;
 
-/// All routes of the server.
+/// Returns all routes of the server.
 pub(crate) fn router(model: Model, max_request_bytes: usize) -> Router {
     Router::new()
         .merge(protocols("/v1"))
@@ -44,7 +44,7 @@ pub(crate) fn router(model: Model, max_request_bytes: usize) -> Router {
         .with_state(model)
 }
 
-/// What answers, below one of the base URLs: clients differ in where they look.
+/// Returns the protocols' routes below a base URL. Clients expect different ones.
 fn protocols(base: &str) -> Router<Model> {
     Router::new()
         .route(&format!("{base}/chat/completions"), post(complete::chat))

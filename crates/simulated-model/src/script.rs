@@ -1,4 +1,4 @@
-//! Scripts: what a test wants the model to do instead of its plain behaviour.
+//! Scripts: a test's instructions for the model in place of its plain behaviour.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -11,29 +11,29 @@ use crate::phrase::MAX_WORDS;
 pub const MAX_DELAY_MS: u64 = 600_000;
 /// The longest `chunk_delay_ms`: one minute.
 pub const MAX_CHUNK_DELAY_MS: u64 = 60_000;
-/// The most bytes in a name of a gate.
+/// The longest name of a gate, in bytes.
 pub const MAX_GATE_NAME_BYTES: usize = 200;
 
-/// What to answer to the requests it matches. It is obeyed to the letter: a scripted call is made even
-/// if its tool is not offered. A script without content (`text`, `words`, `reasoning`, `tool_calls`)
-/// keeps the plain answer and changes only how it is sent.
+/// The answer to the requests that it matches. It is followed to the letter: a scripted call is made even if its tool
+/// is not offered. A script without content (`text`, `words`, `reasoning`, `tool_calls`) keeps the plain answer and
+/// only changes how that is sent.
 ///
-/// In the order of their effect: `gate`, `delay_ms`, then the first of `hang`, `cut_before_headers`,
+/// Its members take effect in this order: `gate`, `delay_ms`, then the first of `hang`, `cut_before_headers`,
 /// `overflow` and `status` that is set, then the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Script {
-    /// Matches when the last user message (or the prompt before a notice) contains this. Empty
-    /// matches every request.
+    /// Matches if the last user message (or the prompt before a notice) contains this text. An empty text matches
+    /// every request.
     #[serde(rename = "match")]
     pub matches: String,
-    /// Only after this many tool rounds since that message.
+    /// Matches only after this many tool rounds since that message.
     pub round: Option<u32>,
-    /// How many requests may use it, at least 1; without it, every request may.
+    /// How many requests may use it, at least 1. Without it every request may.
     pub times: Option<u32>,
-    /// Waits before the headers, at most [`MAX_DELAY_MS`].
+    /// Waits this long before the headers, at most [`MAX_DELAY_MS`].
     pub delay_ms: u64,
-    /// Waits between the events of a stream, at most [`MAX_CHUNK_DELAY_MS`].
+    /// Waits this long between the events of a stream, at most [`MAX_CHUNK_DELAY_MS`].
     pub chunk_delay_ms: u64,
     /// The answer's text, streamed a word at a time.
     pub text: Option<String>,
@@ -43,35 +43,35 @@ pub struct Script {
     pub reasoning: Option<String>,
     /// Tool calls after the text.
     pub tool_calls: Vec<ScriptedCall>,
-    /// Sends every call's arguments without their last character, which is no JSON any more.
+    /// Sends every call's arguments without their last character, so that they are not valid JSON.
     pub malformed_arguments: bool,
-    /// Instead of `stop` or `tool_calls`.
+    /// The finish reason in place of `stop` or `tool_calls`.
     pub finish_reason: Option<String>,
-    /// Drops the connection after this many events, and always before the finish. The first event
-    /// only names the role. Without streaming it drops in the middle of the body. What the other protocols
-    /// send in place of one event of chat counts as one.
+    /// Drops the connection after this many events, and always before the finish. The first event only names the
+    /// role. Without streaming it drops in the middle of the body. The events of another protocol for one event of
+    /// chat count as one.
     pub cut_after_chunks: Option<u32>,
-    /// Sends nothing more after this many events, and never the finish, until the client goes away.
+    /// Sends nothing after this many events, and never the finish, until the client disconnects.
     pub hang_after_chunks: Option<u32>,
     /// Drops the connection without an answer.
     pub cut_before_headers: bool,
-    /// Never answers, until the client goes away.
+    /// Never answers, until the client disconnects.
     pub hang: bool,
     /// Answers with this error status, 400 to 599.
     pub status: Option<u16>,
-    /// Answers as the protocol does when the request is larger than the model's context.
+    /// Answers like the protocol's owner for a request larger than the model's context.
     pub overflow: bool,
-    /// Answers so if the prompt has more tokens than this, otherwise as the rest of the script says. A refused request
-    /// counts in `times` too.
+    /// Answers like that if the prompt has more tokens than this, otherwise as the rest of the script says. A refused
+    /// request also counts for `times`.
     pub input_limit: Option<u64>,
     /// With `status`: the header `retry-after`, in seconds.
     pub retry_after: Option<u64>,
     /// With `status`: the header `retry-after-ms`, in milliseconds.
     pub retry_after_ms: Option<u64>,
-    /// With `status`: the body; a string is sent as it is, anything else as JSON.
+    /// With `status`: the body. A string is sent unchanged, anything else as JSON.
     pub body: Option<Value>,
-    /// Reports this in place of the usage that was counted, `null` included: where the protocol tells its usage, as it
-    /// is. The log records none for the answer.
+    /// Reports this instead of the counted usage, even `null`, unchanged and in the protocol's place for usage. The
+    /// log records no usage for the answer.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
     /// Waits until the gate of this name is open.
@@ -84,9 +84,9 @@ pub struct Script {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedCall {
-    /// The tool's name.
+    /// The name of the tool.
     pub name: String,
-    /// Its arguments; a string is sent as it is, anything else as JSON.
+    /// The arguments. A string is sent unchanged, anything else as JSON.
     #[serde(default = "no_arguments")]
     pub arguments: Value,
     /// The call's id; without it, one made from the request's hash.
@@ -94,7 +94,7 @@ pub struct ScriptedCall {
     pub id: Option<String>,
 }
 
-/// A value that is there, even if it is `null`.
+/// Deserialises a present value, even `null`.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -103,26 +103,26 @@ fn no_arguments() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
-/// Why scripts were not accepted. None of them is in use then.
+/// The reason why scripts were rejected. Then none of them is in use.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ScriptError {
     /// The body is not a list of scripts.
     #[error("send a JSON array of scripts, or {{\"scripts\": […]}}: {0}")]
     NotAList(String),
-    /// A script is not what it should be: correct it.
+    /// A script is wrong and must be corrected.
     #[error("script {index}: {problem}")]
     Invalid {
-        /// Which one, from 0.
+        /// Its index, from 0.
         index: usize,
-        /// What is wrong, and what would be right.
+        /// The mistake, and the correction.
         problem: String,
     },
-    /// There are too many scripts or gates: delete the old ones first.
+    /// There are too many scripts or gates: delete old ones first.
     #[error("more than {limit} {what}: delete the old ones first")]
     TooMany {
         /// Scripts or gates.
         what: &'static str,
-        /// The most there may be.
+        /// The limit.
         limit: usize,
     },
 }
@@ -149,7 +149,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Vec<Script>, ScriptError> {
 }
 
 impl Script {
-    /// Says what is wrong with it, if anything is.
+    /// Returns the script's mistake, if it has one.
     pub(crate) fn check(&self) -> Result<(), String> {
         let within = |field: &str, value: u64, limit: u64| {
             if value <= limit {
@@ -213,17 +213,17 @@ impl Script {
         }
     }
 
-    /// Whether it has a prompt of so many tokens refused as too large.
+    /// Returns whether it refuses a prompt of so many tokens as too large.
     pub(crate) fn overflows(&self, tokens: u64) -> bool {
         self.overflow || self.input_limit.is_some_and(|most| tokens > most)
     }
 
-    /// Whether it has the request answered with an error, or not at all.
+    /// Returns whether it answers the request with an error, or not at all.
     pub(crate) fn refuses(&self, tokens: u64) -> bool {
         self.overflows(tokens) || self.hang || self.cut_before_headers || self.status.is_some()
     }
 
-    /// What it says and calls; `plain` when it has no content of its own.
+    /// Returns its text and calls, or `plain` if it has no content.
     pub(crate) fn draft(&self, plain: impl FnOnce() -> Draft) -> Draft {
         let has_content = self.text.is_some()
             || self.words.is_some()
@@ -250,7 +250,7 @@ impl Script {
     }
 }
 
-/// A string as it is, anything else as JSON.
+/// Returns a string unchanged, and anything else as JSON.
 pub(crate) fn as_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -27,27 +27,27 @@ use crate::limits::{Limits, TokenLimits};
 use crate::log::{Bounds, Log};
 use crate::routes;
 
-/// How long to wait when no connection can be accepted, e.g. for want of file descriptors.
+/// The pause after a failed accept, for example when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Settings of the server.
+/// The settings of the server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen. There is no authentication: keep it on loopback. Default 127.0.0.1, any port.
+    /// The address to listen on. There is no authentication: keep it on loopback. Default 127.0.0.1, any port.
     pub bind: SocketAddr,
-    /// Whether the log keeps bodies. Default yes; without them hashes and counts remain.
+    /// Whether the log keeps bodies. Default yes; otherwise it keeps hashes and counts.
     pub log_bodies: bool,
-    /// How many requests the log keeps. Default 10,000.
+    /// The number of requests in the log. Default 10,000.
     pub log_requests: usize,
-    /// Bodies larger than this are not kept, in bytes. Default 256 KiB.
+    /// The largest body to keep, in bytes. Default 256 KiB.
     pub log_body_bytes: usize,
-    /// The newest bodies are kept up to this sum, in bytes. Default 64 MiB.
+    /// The most bytes of all kept bodies; the newest are kept. Default 64 MiB.
     pub log_total_body_bytes: usize,
-    /// Larger requests are refused with 413, in bytes. Default 32 MiB.
+    /// The largest request, in bytes; larger ones get 413. Default 32 MiB.
     pub max_request_bytes: usize,
-    /// How many tokens each model takes, by its name or [`ALL_MODELS`](crate::ALL_MODELS). Default none.
+    /// The token limits of models, by name or [`ALL_MODELS`](crate::ALL_MODELS). Default none.
     pub limits: BTreeMap<String, TokenLimits>,
-    /// More connections than this wait to be accepted. Default 16,384.
+    /// The most connections; more wait to be accepted. Default 16,384.
     pub max_connections: usize,
 }
 
@@ -71,8 +71,8 @@ impl Default for Options {
 pub struct SimulatedModel;
 
 impl SimulatedModel {
-    /// Listens and serves in a task of its own, on the current tokio runtime. The error is of the
-    /// bind: the port is taken, or is not this user's to take.
+    /// Listens, and serves in its own task on the current tokio runtime. Fails if the port is taken or not allowed
+    /// for this user.
     pub async fn start(options: Options) -> io::Result<Running> {
         let listener = TcpListener::bind(options.bind).await?;
         let addr = listener.local_addr()?;
@@ -99,27 +99,27 @@ impl SimulatedModel {
 /// A server that runs until it is shut down or dropped.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens.
+    /// The address that it listens on.
     pub addr: SocketAddr,
-    /// Scripts it and tells what it was asked.
+    /// Scripts it and reads its log.
     pub handle: Handle,
     stop: DropGuard,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    /// The base URL for clients of the protocol: `http://127.0.0.1:PORT/v1`.
+    /// Returns the base URL for clients of the protocol: `http://127.0.0.1:PORT/v1`.
     pub fn url(&self) -> String {
         format!("{}/v1", self.root_url())
     }
 
-    /// The URL below which `/sim/…` is: `http://127.0.0.1:PORT`.
+    /// Returns the URL above `/sim/…`: `http://127.0.0.1:PORT`.
     pub fn root_url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// Stops listening and drops all connections, whatever they wait for. They are logged as if their
-    /// clients had gone.
+    /// Stops listening and drops all connections, whatever they wait for. The log records them as if their clients
+    /// had disconnected.
     pub async fn shutdown(self) {
         self.stop.disarm().cancel();
         if let Err(error) = self.task.await {
@@ -158,7 +158,7 @@ async fn serve(
     connections.shutdown().await;
 }
 
-/// Serves one connection. Hyper is used directly, since an axum handler cannot drop its connection.
+/// Serves one connection. Uses hyper directly, since an axum handler cannot drop its connection.
 async fn serve_connection(socket: TcpStream, router: Router) {
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
@@ -169,7 +169,7 @@ async fn serve_connection(socket: TcpStream, router: Router) {
         .serve_connection(TokioIo::new(socket), service)
         .await;
     if let Err(error) = served {
-        // Clients that go away and scripted cuts end here; the log of requests tells of both.
+        // Disconnected clients and scripted cuts end here. The log of requests records both.
         tracing::debug!(%error, "connection closed");
     }
 }

@@ -1,4 +1,4 @@
-//! Anthropic messages: what is read of a request, and the events of an answer.
+//! Anthropic messages: reads requests, and writes the events of answers.
 //!
 //! Source: <https://docs.anthropic.com/en/api/messages>, <https://docs.anthropic.com/en/docs/build-with-claude/streaming>.
 
@@ -16,7 +16,7 @@ use crate::signature::sign;
 
 const ID: Protocol = Protocol::Anthropic;
 
-/// Reads a body. As Anthropic does, it wants `max_tokens`, results for all calls, and thinking as it was signed.
+/// Reads a body. Like Anthropic, it requires `max_tokens`, results for all calls, and thinking with its signature.
 pub(super) fn parse(body: &Value) -> Result<Read<'static>, String> {
     let model = wanted(body, "model", "the body")?.to_owned();
     if body["max_tokens"].as_u64().is_none_or(|most| most == 0) {
@@ -115,17 +115,17 @@ fn assistant(block: &Value, at: &str, turns: &mut Turns) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the events of a stream.
+/// A writer of a stream's events.
 pub(crate) struct Writer {
     ending: Ending,
-    /// How many blocks have begun; the last of them is open.
+    /// The number of blocks so far. The last of them is open.
     blocks: usize,
     open: Option<Open>,
 }
 
 #[derive(PartialEq, Eq)]
 enum Open {
-    /// With the text so far, which is signed at its end.
+    /// The thinking so far, which is signed at its end.
     Thinking(String),
     Text,
     Call,

@@ -1,4 +1,4 @@
-//! Bedrock Converse: what is read of a request, and the messages of an answer's event stream.
+//! Bedrock Converse: reads requests, and writes the messages of an answer's event stream.
 //!
 //! Source: <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html>.
 
@@ -17,7 +17,8 @@ use crate::signature::sign;
 
 const ID: Protocol = Protocol::Bedrock;
 
-/// Reads a body. As Bedrock does, it wants roles to alternate, results for all calls, and reasoning as it was signed.
+/// Reads a body. Like Bedrock, it requires alternating roles, results for all calls, and reasoning with its
+/// signature.
 pub(super) fn parse(body: &Value, model: &str) -> Result<Read<'static>, String> {
     let mut pieces = Pieces::default();
     blocks("tool", &body["toolConfig"]["tools"], &mut pieces);
@@ -62,7 +63,7 @@ pub(super) fn parse(body: &Value, model: &str) -> Result<Read<'static>, String> 
     Ok(Read { request, pieces })
 }
 
-/// Adds the blocks of a list; a `cachePoint` is none, but marks the one before it.
+/// Adds the blocks of a list. A `cachePoint` is not a block, but marks the one before it.
 fn blocks(role: &str, all: &Value, pieces: &mut Pieces) {
     for block in list(all) {
         if block["cachePoint"].is_object() {
@@ -113,17 +114,17 @@ fn assistant(block: &Value, at: &str, turns: &mut Turns) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the messages of a stream.
+/// A writer of a stream's messages.
 pub(crate) struct Writer {
     ending: Ending,
-    /// How many blocks have begun; the last of them may be open.
+    /// The number of blocks so far. The last of them may be open.
     blocks: usize,
     open: Option<Open>,
 }
 
 #[derive(PartialEq, Eq)]
 enum Open {
-    /// With the text so far, which is signed at its end.
+    /// The reasoning so far, which is signed at its end.
     Reasoning(String),
     Text,
     Call,

@@ -1,4 +1,4 @@
-//! OpenAI chat completions: what is read of a request, and the events of an answer.
+//! OpenAI chat completions: reads requests, and writes the events of answers.
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>.
 
@@ -69,7 +69,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// Reads the body; the error is fit to be shown to the client.
+/// Reads a body. The error can be shown to the client.
 pub(crate) fn parse(body: &[u8]) -> Result<Request<'_>, String> {
     let body: Body<'_> = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not a chat completions request: {error}"))?;
@@ -99,7 +99,7 @@ fn message(wire: WireMessage<'_>) -> Message<'_> {
     Message { calls, tool_call_id, ..Message::new(wire.role, wire.content) }
 }
 
-/// Writes the events of a stream.
+/// A writer of a stream's events.
 pub(crate) struct Writer {
     id: String,
 }
@@ -109,7 +109,7 @@ impl Writer {
         Self { id }
     }
 
-    /// The server-sent event of `frame`.
+    /// Returns the server-sent event for `frame`.
     pub(crate) fn encode(&self, frame: &Frame) -> Bytes {
         let (delta, finish_reason) = match frame {
             Frame::Role => {
@@ -152,7 +152,7 @@ impl Writer {
     }
 }
 
-/// The answer as one JSON object.
+/// Returns the answer as one JSON object.
 pub(crate) fn whole(answer: &Answer) -> Bytes {
     let text = answer.draft.text.concat();
     let message = WholeMessage {
@@ -248,7 +248,7 @@ impl<'a> WireCall<'a> {
         Self { index: None, id: call.id.as_deref(), kind: Some("function"), function }
     }
 
-    /// A part of a streamed call; its first part has an id.
+    /// Returns a part of a streamed call. Its first part has an id.
     fn part(index: usize, id: Option<&'a str>, name: Option<&'a str>, arguments: &'a str) -> Self {
         let kind = id.map(|_| "function");
         Self { index: Some(index), id, kind, function: WireFunction { name, arguments } }

@@ -1,4 +1,4 @@
-//! Gemini: what is read of a request, and the events of an answer.
+//! Gemini: reads requests, and writes the events of answers.
 //!
 //! Source: <https://ai.google.dev/api/generate-content>, <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 
@@ -16,10 +16,10 @@ use crate::signature::sign;
 
 const ID: Protocol = Protocol::Gemini;
 
-/// Google's own word for "not signed by this model".
+/// Google's word for "not signed by this model".
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// Reads a body. Signatures must be those of their parts.
+/// Reads a body. Signatures must match their parts.
 pub(super) fn parse(body: &Value, model: &str) -> Result<Read<'static>, String> {
     let declared = &body["tools"][0]["functionDeclarations"];
     let mut pieces = Pieces::default();
@@ -113,12 +113,12 @@ fn spoken(part: &Value, at: &str, turns: &mut Turns) -> Result<(), String> {
     Ok(())
 }
 
-/// What a call's signature is of.
+/// Returns the text that a call's signature covers.
 fn called(name: &str, arguments: &Value) -> String {
     format!("{name}\n{arguments}")
 }
 
-/// Writes the events of a stream.
+/// A writer of a stream's events.
 pub(crate) struct Writer {
     ending: Ending,
     /// The id and the name of each call.
@@ -137,7 +137,7 @@ impl Writer {
     pub(super) fn encode(&mut self, frame: &Frame) -> Bytes {
         let mut events = Vec::new();
         match frame {
-            // SDKs keep what each event adds to the chat, so each has something.
+            // SDKs keep the content of each event in the chat, so no event may be empty.
             Frame::Role => self.part(&json!({ "text": "" }), &mut events),
             Frame::Reasoning(said) => {
                 self.thought.push_str(said);
@@ -158,7 +158,7 @@ impl Writer {
         events.into()
     }
 
-    /// Arguments that are no object cannot be told in this protocol: its finish says that they were made.
+    /// Writes a call. This protocol cannot show arguments that are not an object: its finish reports them.
     fn call(&mut self, index: usize, arguments: &str, events: &mut Vec<u8>) {
         let Ok(args @ Value::Object(_)) = serde_json::from_str(arguments) else {
             self.malformed = true;
@@ -201,7 +201,7 @@ impl Writer {
         self.event(&json!({ "candidates": [{ "content": content, "index": 0 }] }), events);
     }
 
-    /// Each event tells the usage; only that of the last one counts.
+    /// Writes an event. Each event reports the usage, but only that of the last one counts.
     fn event(&self, data: &Value, events: &mut Vec<u8>) {
         let (usage, thoughts) = (self.ending.usage, self.ending.reasoning_tokens);
         let mut data = data.clone();

@@ -1,4 +1,4 @@
-//! The protocols that the simulated model speaks: each reads its bodies to the one [`Request`] and writes the same
+//! The protocols that the simulated model speaks. Each reads its bodies into the one [`Request`] and writes the same
 //! frames in its own way.
 
 mod anthropic;
@@ -29,14 +29,14 @@ pub(crate) enum Protocol {
     Bedrock,
 }
 
-/// A request as it was read, with the pieces of its prompt that a cache may hold.
+/// A request, with the pieces of its prompt that a cache may hold.
 pub(crate) struct Read<'a> {
     pub(crate) request: Request<'a>,
     pub(crate) pieces: Pieces,
 }
 
 impl Protocol {
-    /// Its name, which signatures are made with.
+    /// Returns the protocol's name, which signatures include.
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -47,8 +47,8 @@ impl Protocol {
         }
     }
 
-    /// Reads a body; `model` is the one that the path names, where paths do. The error is fit to be shown to the
-    /// client.
+    /// Reads a body. `model` is the model in the path, for protocols that have it there. The error can be shown to
+    /// the client.
     pub(crate) fn parse<'a>(self, body: &'a [u8], model: &str) -> Result<Read<'a>, String> {
         match self {
             Self::Chat => Ok(Read { request: chat::parse(body)?, pieces: Pieces::default() }),
@@ -59,7 +59,7 @@ impl Protocol {
         }
     }
 
-    /// What writes `answer`.
+    /// Returns the writer of `answer`.
     pub(crate) fn writer(self, answer: &Answer) -> Writer {
         match self {
             Self::Chat => Writer::Chat(chat::Writer::new(answer.id.clone())),
@@ -74,7 +74,7 @@ impl Protocol {
         }
     }
 
-    /// What its streams are.
+    /// Returns the content type of its streams.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             Self::Chat | Self::Responses | Self::Anthropic | Self::Gemini => "text/event-stream",
@@ -82,7 +82,7 @@ impl Protocol {
         }
     }
 
-    /// Whether arguments come in fragments.
+    /// Returns whether arguments come in fragments.
     pub(crate) fn streams_arguments(self) -> bool {
         match self {
             Self::Chat | Self::Responses | Self::Anthropic | Self::Bedrock => true,
@@ -90,7 +90,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the reason of the finish is an event of its own before the last.
+    /// Returns whether the reason of the finish is a separate event before the last.
     pub(crate) fn finishes_apart(self) -> bool {
         match self {
             Self::Chat | Self::Anthropic | Self::Bedrock => true,
@@ -98,7 +98,7 @@ impl Protocol {
         }
     }
 
-    /// Whether the answer that a request allows must fit into the context beside the prompt.
+    /// Returns whether the answer that a request allows counts towards the context, beside the prompt.
     pub(crate) fn counts_the_answer(self) -> bool {
         match self {
             Self::Chat | Self::Anthropic | Self::Bedrock => true,
@@ -106,7 +106,7 @@ impl Protocol {
         }
     }
 
-    /// Whether prompts are cached that have no marks.
+    /// Returns whether prompts without marks are cached.
     pub(crate) fn caches_unasked(self) -> bool {
         match self {
             Self::Responses | Self::Gemini => true,
@@ -114,7 +114,7 @@ impl Protocol {
         }
     }
 
-    /// The signature that its calls want to see again, and the calls that do.
+    /// Returns the signature that its calls require later, and the ids of those calls.
     pub(crate) fn signs(self, answer: &Answer) -> Option<(String, Vec<String>)> {
         let reasoning = answer.draft.reasoning.concat();
         if reasoning.is_empty() || self == Self::Chat {
@@ -125,7 +125,7 @@ impl Protocol {
     }
 }
 
-/// What writers tell at the end, or at the start already.
+/// The part of an answer that writers report at the end, or already at the start.
 pub(crate) struct Ending {
     id: String,
     finish_reason: String,
@@ -142,18 +142,18 @@ impl Ending {
         Self { id, finish_reason, usage: answer.usage, told_usage, reasoning_tokens }
     }
 
-    /// What a script reports, or else what was counted.
+    /// Returns a script's usage, otherwise the counted one.
     fn usage(&self, counted: Value) -> Value {
         self.told_usage.clone().unwrap_or(counted)
     }
 
-    /// The id with another protocol's prefix.
+    /// Returns the id with another protocol's prefix.
     fn id(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.id.trim_start_matches("chatcmpl-"))
     }
 }
 
-/// Writes the frames of one answer.
+/// A writer of one answer's frames.
 pub(crate) enum Writer {
     Chat(chat::Writer),
     Responses(responses::Writer),
@@ -163,7 +163,7 @@ pub(crate) enum Writer {
 }
 
 impl Writer {
-    /// The bytes of the next frame.
+    /// Returns the bytes of the next frame.
     pub(crate) fn encode(&mut self, frame: &Frame) -> Bytes {
         match self {
             Self::Chat(writer) => writer.encode(frame),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::protocol::Protocol;
 
-/// An answer that is no success.
+/// An error answer.
 pub(crate) struct Refusal<'a> {
     pub(crate) status: StatusCode,
     pub(crate) message: &'a str,
@@ -16,16 +16,16 @@ pub(crate) struct Refusal<'a> {
 /// A request that does not fit into the model, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
-    /// The prompt's.
+    /// The tokens of the prompt.
     pub(crate) tokens: u64,
-    /// Those of the longest answer that the request allows, if the prompt alone would fit.
+    /// The tokens of the longest answer that the request allows, if the prompt alone would fit.
     pub(crate) answer: Option<u64>,
-    /// How many would fit.
+    /// The most tokens that fit.
     pub(crate) most: u64,
 }
 
 impl Refusal<'_> {
-    /// The response in `protocol`.
+    /// Returns the response in `protocol`.
     pub(crate) fn response(&self, protocol: Protocol) -> Response<Body> {
         let message = format!("simulated model: {}", self.message);
         respond(protocol, self.status, &body(protocol, self.status, &message, None))
@@ -33,7 +33,7 @@ impl Refusal<'_> {
 }
 
 impl TooLong {
-    /// The response in `protocol`, in the words of its owner.
+    /// Returns the response in `protocol`, with its owner's wording.
     pub(crate) fn response(&self, protocol: Protocol) -> Response<Body> {
         let Self { tokens, most, .. } = self;
         let code = match protocol {
@@ -72,7 +72,7 @@ impl TooLong {
     }
 }
 
-/// The words of Claude, on each of its hosts.
+/// Returns Claude's wording, the same on each of its hosts.
 fn both(tokens: u64, answer: u64, most: u64) -> String {
     format!(
         "input length and `max_tokens` exceed context limit: {tokens} + {answer} > {most}, decrease input length or \

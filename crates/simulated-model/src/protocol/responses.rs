@@ -1,4 +1,4 @@
-//! OpenAI responses: what is read of a request, and the events of an answer.
+//! OpenAI responses: reads requests, and writes the events of answers.
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/responses>.
 
@@ -16,7 +16,7 @@ use crate::signature::sign;
 
 const ID: Protocol = Protocol::Responses;
 
-/// Reads a body. It stores no answers, so reasoning must come back whole: with `encrypted_content`.
+/// Reads a body. No answers are stored, so reasoning must come back complete: with `encrypted_content`.
 pub(super) fn parse(body: &Value) -> Result<Read<'static>, String> {
     let model = wanted(body, "model", "the body")?.to_owned();
     if body["stream"] != true {
@@ -90,19 +90,19 @@ fn read(item: &Value, at: &str, turns: &mut Turns) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the events of a stream.
+/// A writer of a stream's events.
 pub(crate) struct Writer {
     ending: Ending,
-    /// How many items have begun; the last of them may be open.
+    /// The number of items so far. The last of them may be open.
     items: usize,
     open: Option<Open>,
-    /// The items that are complete.
+    /// The complete items.
     output: Vec<Value>,
     /// The number of the next event.
     sequence: u64,
 }
 
-/// The item that is being written, with its text or arguments so far.
+/// The item in progress, with its text or arguments so far.
 enum Open {
     Reasoning(String),
     Message(String),
@@ -208,7 +208,7 @@ impl Writer {
         self.event("response.output_item.done", done, events);
     }
 
-    /// What SDKs read in place of the pieces: the whole text or arguments of an item.
+    /// Writes the whole text or arguments of an item, which SDKs read instead of the pieces.
     fn end_parts(&mut self, open: &Open, events: &mut Vec<u8>) {
         match open {
             Open::Reasoning(text) => {
@@ -232,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// An item as it begins or, completed, as it ends.
+    /// Returns an item as it begins or, when `completed`, as it ends.
     fn item(&self, open: &Open, status: &str) -> Value {
         let id = self.item_id();
         let done = status == "completed";
@@ -287,7 +287,7 @@ impl Writer {
         })
     }
 
-    /// An event about the open item.
+    /// Writes an event about the open item.
     fn of_item(&mut self, kind: &str, mut data: Value, events: &mut Vec<u8>) {
         data["item_id"] = self.item_id().into();
         data["output_index"] = (self.items - 1).into();

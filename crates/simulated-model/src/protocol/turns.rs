@@ -1,4 +1,4 @@
-//! Builds a history from protocols that do not write it as chat does, and checks that calls and results go in pairs.
+//! Builds a history from protocols other than chat, and checks that calls and results come in pairs.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use crate::request::{Content, MadeCall, Message, Role};
 pub(super) struct Turns(Vec<Message<'static>>);
 
 impl Turns {
-    /// A text of the user's. Each text is a message of its own, since some protocols join what stands side by side.
+    /// Adds a user's text. Each text is its own message, since some protocols join adjacent ones.
     pub(super) fn user(&mut self, text: &str) {
         self.0.push(Message::new(Role::User, Content(vec![owned(text)])));
     }
 
-    /// Instructions in the history.
+    /// Adds instructions.
     pub(super) fn system(&mut self, content: Content<'static>) {
         self.0.push(Message::new(Role::System, content));
     }
 
-    /// The model's message at the end, a new one if something else is there.
+    /// Returns the model's message at the end. Adds one if the last message is not the model's.
     pub(super) fn assistant(&mut self) -> &mut Message<'static> {
         if self.0.last().is_none_or(|last| last.role != Role::Assistant) {
             self.0.push(Message::new(Role::Assistant, Content::default()));
@@ -27,18 +27,18 @@ impl Turns {
         self.0.last_mut().expect("one was just pushed")
     }
 
-    /// A call of the model.
+    /// Adds a call of the model.
     pub(super) fn call(&mut self, id: &str, name: &str) {
         self.assistant().calls.push(MadeCall { id: owned(id), name: owned(name) });
     }
 
-    /// The result of a call.
+    /// Adds the result of a call.
     pub(super) fn result(&mut self, id: &str, content: Content<'static>) {
         let tool_call_id = Some(owned(id));
         self.0.push(Message { tool_call_id, ..Message::new(Role::Tool, content) });
     }
 
-    /// The first call of `name` in the last message of the model that has no result yet.
+    /// Returns the first call of `name` in the model's last message that has no result yet.
     pub(super) fn waiting(&self, name: &str) -> Option<String> {
         let at = self.0.iter().rposition(|said| said.role == Role::Assistant)?;
         let answered: Vec<_> =
@@ -48,8 +48,8 @@ impl Turns {
         open.next().map(|call| call.id.to_string())
     }
 
-    /// The history; or what is wrong, as with the providers: each call has one result, and that before anything
-    /// else is said by the model.
+    /// Returns the history. Like the providers, it requires exactly one result per call, before the model says
+    /// anything else.
     pub(super) fn finish(self) -> Result<Vec<Message<'static>>, String> {
         let mut open: Vec<Cow<'static, str>> = Vec::new();
         for message in &self.0 {

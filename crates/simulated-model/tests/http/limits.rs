@@ -1,4 +1,4 @@
-//! How many tokens models take, as each protocol's client learns of it.
+//! Token limits, as each protocol's client sees them.
 
 use llm_protocol::{ErrorReason, Generation, Message, Protocol};
 use serde_json::json;
@@ -7,7 +7,7 @@ use simulated_model::{ALL_MODELS, Outcome, Script, TokenLimits};
 use crate::protocols::{ask, request, speak};
 use crate::start;
 
-// Issue 11, point 3: the simulated model enforces limits as providers do.
+// Issue 11, point 3: the simulated model enforces limits like providers do.
 #[tokio::test]
 async fn prompts_above_a_limit_are_refused_in_every_protocol() {
     let client = start().await;
@@ -73,7 +73,7 @@ async fn a_script_has_a_limit_and_a_usage_of_its_own() {
         assert!(ask(&llm, &request(vec![Message::user("long")])).await.is_ok(), "{protocol:?}");
         for prompt in ["null", "zero"] {
             let said = ask(&llm, &request(vec![Message::user(prompt)])).await.unwrap();
-            // Gemini does not say that it is over: a client may take the count as lost.
+            // Gemini does not mark the last usage, so a client may treat the count as lost.
             let usage = said.finish.unwrap().1.filter(|usage| !usage.estimated);
             assert_eq!(usage.map_or(0, |usage| usage.input_tokens), 0, "{protocol:?}: {prompt}");
             assert_eq!(client.server.handle.requests().pop().unwrap().usage, None);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use simulated_model::{Counts, Options, Running, SimulatedModel};
 
-/// Long enough for a loaded machine; no test waits for it unless it fails.
+/// Long enough for a loaded machine. Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Client {
@@ -37,7 +37,7 @@ impl Client {
         response.json().await.unwrap()
     }
 
-    /// The message of the answer to this prompt, with all tools offered.
+    /// Returns the message of the answer to this prompt, with all tools offered.
     async fn message(&self, prompt: &str) -> Value {
         self.ask(&request(prompt)).await["choices"][0]["message"].clone()
     }
@@ -80,7 +80,7 @@ fn user(text: &str) -> Value {
     json!({ "role": "user", "content": text })
 }
 
-/// The names and the arguments of a message's tool calls.
+/// Returns the names and the arguments of a message's tool calls.
 fn calls(message: &Value) -> Vec<(String, Value)> {
     let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
     calls
@@ -103,7 +103,7 @@ fn add_round(body: &mut Value, message: &Value, result: &str) {
     }
 }
 
-/// The events of a stream, without the `[DONE]` that must end it.
+/// Returns the events of a stream, without the `[DONE]` that must end it.
 fn events(stream: &str) -> Vec<Value> {
     let lines: Vec<_> = stream.split("\n\n").filter(|line| !line.is_empty()).collect();
     let (last, events) = lines.split_last().unwrap();

@@ -13,7 +13,7 @@ use simulated_model::Outcome;
 
 use crate::{Client, start};
 
-/// Those that sign their reasoning.
+/// The protocols that sign their reasoning.
 const SIGNED: [Protocol; 4] = [
     Protocol::OpenAiResponses,
     Protocol::AnthropicMessages,
@@ -42,7 +42,7 @@ fn tool(name: &str) -> ToolDefinition {
     }
 }
 
-/// A whole answer: the message that it is in a history, and how it ended.
+/// A whole answer: its message in a history, and its finish.
 #[derive(Debug)]
 pub(crate) struct Said {
     message: Message,
@@ -76,7 +76,7 @@ impl Said {
         self.finish.unwrap().1.unwrap()
     }
 
-    /// A result for each of its calls.
+    /// Returns a result for each of its calls.
     fn results(&self) -> Message {
         let results = self.calls().into_iter().map(|call| {
             Part::ToolResult(ToolResult::text(&call.id, &call.name, format!("of {}", call.name)))
@@ -164,7 +164,7 @@ async fn two_calls_at_once_come_back_with_their_results() {
         let said = ask(&llm, &next).await.unwrap();
         assert!(said.text().contains("read: of read"), "{protocol:?}: {}", said.text());
         assert!(said.text().contains("shell: of shell"), "{protocol:?}: {}", said.text());
-        // Without the results the newer ones refuse, as their owners do.
+        // Without the results, the newer protocols refuse like their owners.
         let Some(said) = next.messages.get(..2) else { panic!("there are three messages") };
         let open = request([said, &[Message::user("and?")]].concat());
         let answer = ask(&llm, &open).await;
@@ -205,7 +205,7 @@ async fn reasoning_goes_back_as_it_was_signed() {
         let body = client.server.handle.requests().pop().unwrap().body.unwrap();
         assert!(body.contains(&signature), "{protocol:?}: {body}");
 
-        // Other words below the signature are a 400; and so is none at all before the calls.
+        // Changed text below the signature is a 400, and so is missing reasoning before the calls.
         thought.text.push('!');
         let changed = ask(&llm, &history(&said)).await.unwrap_err();
         assert_eq!(changed.reason, ErrorReason::InvalidRequest, "{protocol:?}: {changed:?}");
