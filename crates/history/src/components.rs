@@ -7,33 +7,33 @@ use sha2::{Digest, Sha256};
 
 use crate::RebuildError;
 
-/// The model that a turn resolved to, as much of it as shapes the request.
+/// The part of a resolved model that shapes the request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelEntry {
     /// The provider's id.
     pub provider: String,
-    /// The provider's own name for the model.
+    /// The provider's name for the model.
     pub id: String,
-    /// How it is spoken to.
+    /// The protocol of its requests.
     pub protocol: Protocol,
-    /// The most tokens that fit into a request and its answer, when known.
+    /// The most tokens of a request and its answer together, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_limit: Option<u64>,
-    /// The most tokens of a request, when its provider allows fewer than the context has.
+    /// The most tokens of a request, if its provider allows fewer than the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_limit: Option<u64>,
-    /// The most tokens of an answer, when known.
+    /// The most tokens of an answer, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_limit: Option<u64>,
-    /// What its provider does otherwise than the protocol says.
+    /// The provider's differences from the protocol.
     #[serde(default, skip_serializing_if = "Dialect::is_default")]
     pub dialect: Dialect,
 }
 
 impl ModelEntry {
-    /// The body of a request to it, which is left as it was. The conversation is what the models said, in the order in which
-    /// they did; a provider that would refuse that order is told another ([`Protocol::in_order`]). Not the conversation
-    /// itself: it would be another one for the provider that took it so. None: this build does not have the wire version.
+    /// Returns the body of a request to this model, and leaves the request unchanged. A provider that would refuse
+    /// the messages' own order of parts gets another one ([`Protocol::in_order`]). The conversation keeps its order,
+    /// because another provider may accept it. Returns `None` if this build does not have the wire version.
     pub(crate) fn encode(&self, version: u32, request: &mut LlmRequest) -> Option<Vec<u8>> {
         let mut said = Vec::new();
         for (at, message) in request.messages.iter_mut().enumerate() {
@@ -49,13 +49,13 @@ impl ModelEntry {
     }
 }
 
-/// All that a request is made of besides history and the Baseline System Context. Stored by content, so
-/// that a thousand turns with the same tools store them once.
+/// The parts of a request besides history and the Baseline System Context. Stored by content, so that a thousand
+/// turns with the same tools store them once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Components {
     /// The agent's own instructions.
     pub agent: String,
-    /// The tools offered, in order.
+    /// The offered tools, in order.
     pub tools: Vec<ToolDefinition>,
     /// Whether a tool may or must be called.
     pub tool_choice: ToolChoice,
@@ -75,7 +75,7 @@ const OPTIONS: &str = "options";
 const MODEL: &str = "model";
 
 impl Components {
-    /// Each component's bytes, by name.
+    /// Returns each component's bytes, by name.
     #[must_use]
     pub fn bytes(&self) -> BTreeMap<String, Vec<u8>> {
         let json = |value: serde_json::Result<Vec<u8>>| {
@@ -91,7 +91,7 @@ impl Components {
         ])
     }
 
-    /// Reads components back from their bytes.
+    /// Reads components from their bytes.
     ///
     /// # Errors
     /// [`RebuildError::Component`] when one is missing or cannot be read.
@@ -126,7 +126,7 @@ fn unreadable(name: &str, error: &dyn std::error::Error) -> RebuildError {
     RebuildError::Component { name: name.to_owned(), reason: error.to_string() }
 }
 
-/// SHA-256 as hex: how bodies and components are named.
+/// Returns the SHA-256 as hex, which names bodies and components.
 #[must_use]
 pub fn hash_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))

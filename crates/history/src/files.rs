@@ -1,4 +1,4 @@
-//! What the log says of a Location's files.
+//! The state of a Location's files, as the log tells it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use domain::{
 
 use crate::CallState;
 
-/// Calls that are remembered as unsaved: of more, the newest. Where nothing is captured there is no end of them.
+/// The most unsaved calls to remember; the newest stay. Where nothing is captured, their number has no end.
 const MOST: usize = 256;
 
-/// A Capture that is committed.
+/// A committed Capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Capture {
-    /// Its place in the log.
+    /// Its number in the log.
     pub(crate) seq: Seq,
-    /// Where the turn began whose calls were the reason for it; its own place when none were.
+    /// The beginning of the turn whose calls caused it; its own number if no call did.
     pub(crate) began: Seq,
     /// The files.
     pub(crate) tree: SnapshotTree,
-    /// The tree before it; `None` for the Location's first.
+    /// The tree before it; `None` for the Location's first Capture.
     pub(crate) parent: Option<SnapshotTree>,
-    /// No call was the reason for it.
+    /// Whether no call caused it.
     pub(crate) base: bool,
-    /// The files that differ from `parent`, and directories with a slash at their end; `None` when more do than are
+    /// The files that differ from `parent`, and directories with a trailing slash; `None` if more differ than are
     /// listed.
     pub(crate) paths: Option<Arc<[String]>>,
-    /// Files that it has left out.
+    /// Files that it left out.
     pub(crate) skipped: Arc<[LeftFile]>,
 }
 
-/// A settled call of which no committed Capture says that it has its effects on files.
+/// A settled call whose effects on files are in no committed Capture yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsaved {
     /// The call.
@@ -46,19 +46,19 @@ pub struct Unsaved {
     pub title: String,
 }
 
-/// All of it but the Captures: little, and cheap to copy.
+/// Everything except the Captures: small, and cheap to copy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Files {
     pub(crate) unsaved: Arc<Vec<Unsaved>>,
-    /// Effects that are gone, and that the model has not been told of.
+    /// Lost effects that the model does not know of yet.
     pub(crate) lost: Arc<Vec<Unsaved>>,
-    /// Files that Captures have left out: at most 256, the newest.
+    /// Files that Captures left out: at most 256, the newest.
     pub(crate) skipped: Arc<Vec<LeftFile>>,
-    /// Those that are gone, and that the model has not been told of.
+    /// Lost files that the model does not know of yet.
     pub(crate) lost_files: Arc<Vec<LeftFile>>,
-    /// The token under which the files were made anew last.
+    /// The token of the last restore of the files.
     pub(crate) restored: Option<FencingToken>,
-    /// Captures up to here, and what they have, are of a Location that is not the session's own any more.
+    /// Captures up to this number, and their contents, belong to a Location that the session has left.
     pub(crate) since: Seq,
 }
 
@@ -79,7 +79,7 @@ impl Capture {
 }
 
 impl Files {
-    /// A call has its result. Whether it failed says nothing of what it has changed until then.
+    /// Adds a call that has its result. Even a failed call may have changed files before it failed.
     pub(crate) fn settled(&mut self, seq: Seq, call: &CallState, settled: &ToolSettled) {
         if !call.may_have_changed_files() || seq <= self.since {
             return;
@@ -96,12 +96,12 @@ impl Files {
         });
     }
 
-    /// A Capture is committed: it was begun when all of these had their results.
+    /// Clears the unsaved calls when a Capture is committed that began after all of them had their results.
     pub(crate) fn saved(&mut self) {
         self.unsaved = Arc::default();
     }
 
-    /// A Capture has left these files out.
+    /// Adds files that a Capture left out.
     pub(crate) fn left_out(&mut self, files: &[LeftFile]) {
         for file in files {
             let skipped = Arc::make_mut(&mut self.skipped);
@@ -127,23 +127,23 @@ impl Files {
         self.saved();
     }
 
-    /// The session's files are others from `seq` on.
+    /// Forgets the files: from `seq` on the session has others.
     pub(crate) fn left(&mut self, seq: Seq) {
         *self = Self { since: self.since.max(seq), ..Self::default() };
     }
 }
 
-/// The files as they were before the event `seq`, as far as Captures tell.
+/// Returns the files before the event `seq`, as far as Captures show them.
 pub(crate) fn tree_before(captures: &[Capture], since: Seq, seq: Seq) -> Option<&SnapshotTree> {
     let ours = || captures.iter().filter(|capture| capture.seq > since);
     match ours().find(|capture| capture.began >= seq && !capture.base) {
-        // What others have changed in between was changed before it.
+        // Changes by others in between happened before that Capture.
         Some(next) => next.parent.as_ref(),
         None => ours().rfind(|capture| capture.began < seq).map(|capture| &capture.tree),
     }
 }
 
-/// The files that Captures of the session's calls have left out from the event `seq` on.
+/// Returns the files that Captures of the session's calls left out from the event `seq` on.
 pub(crate) fn skipped_since(captures: &[Capture], since: Seq, seq: Seq) -> Vec<LeftFile> {
     let later = captures.iter().filter(|capture| capture.seq > since && capture.began >= seq);
     let mut files: Vec<LeftFile> = Vec::new();
@@ -154,7 +154,7 @@ pub(crate) fn skipped_since(captures: &[Capture], since: Seq, seq: Seq) -> Vec<L
     files
 }
 
-/// The files that the session's calls have changed from the event `seq` on.
+/// Returns the files that the session's calls changed from the event `seq` on.
 pub(crate) fn changed_since(captures: &[Capture], since: Seq, seq: Seq) -> RevertPaths {
     let later = captures.iter().filter(|capture| capture.seq > since && capture.began >= seq);
     let mut paths = BTreeSet::new();

@@ -18,29 +18,29 @@ use crate::{Components, Conversation, View};
 
 mod read;
 
-/// What the events of a session up to some point mean for its next request. Folding an event twice is a
-/// bug of the caller; folding them in pieces gives the same as at once.
+/// The meaning of a session's events, up to some number, for its next request. The caller must not fold an event
+/// twice. Folding events in pieces gives the same result as folding them at once.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// The session whose log this is; of the fold of nothing it says nothing.
+    /// The incarnation of the log's session; meaningless before the first event.
     incarnation: SessionIncarnation,
     /// Only grows.
     conversation: Conversation,
-    /// One for each message that somebody can go back to; only grows.
+    /// One for each message that a Revert can go back to; only grows.
     savepoints: Vec<Savepoint>,
     /// Only grows.
     captures: Vec<Capture>,
     state: State,
 }
 
-/// All but what only grows: little, and cheap to copy.
+/// Everything except the parts that only grow: small, and cheap to copy.
 #[derive(Debug, Clone, Default)]
 struct State {
     seq: Seq,
     pending: Vec<PendingInput>,
     controls: Vec<PendingControl>,
     epoch: Option<Arc<EpochState>>,
-    /// The highest number that an epoch has had.
+    /// The highest epoch number so far.
     last_epoch: i32,
     view: View,
     open: Option<OpenTurn>,
@@ -49,7 +49,7 @@ struct State {
     model: Option<ModelRef>,
     agent: String,
     titled: bool,
-    /// The newest wake was for what steers.
+    /// Whether the newest wake was only for steering inputs.
     narrow: bool,
     child: bool,
     /// The first prompt of a user, and its message's index.
@@ -63,19 +63,18 @@ struct State {
     failures: u32,
     last_usage: Option<(TurnUsage, usize)>,
     files: Files,
-    /// The models that something was told of, without their variants.
+    /// The models with notices, without their variants.
     noticed: Arc<BTreeSet<(String, String)>>,
     revert: Option<Reverting>,
-    /// Where a Revert was staged that is neither cleared nor committed, at whatever message it is staged now; 0
-    /// without one.
+    /// The place where the current Revert was first staged, even if its message has changed since; 0 without one.
     staged: Seq,
-    /// What was reverted for good, by its first event and the one that said so.
+    /// The ranges that were reverted for good: the first event of each, and the event that committed the Revert.
     dead: Arc<Vec<(Seq, Seq)>>,
-    /// Where the session moved last: a Revert may not cross it.
+    /// The place of the last Move. A Revert may not cross it.
     moved: Seq,
 }
 
-/// A [`History`] as it was at some point, to go back to.
+/// A point of a [`History`] to go back to.
 #[derive(Debug)]
 pub struct Mark {
     messages: usize,
@@ -84,36 +83,36 @@ pub struct Mark {
     state: State,
 }
 
-/// An admitted prompt that is not promoted.
+/// An admitted prompt that is not promoted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingInput {
-    /// Its place in the log.
+    /// Its number in the log.
     pub seq: Seq,
-    /// When it was admitted.
+    /// The time of its admission.
     pub admitted: TimestampMs,
-    /// How it joins running work, as it was changed last.
+    /// Its current delivery, after any changes.
     pub delivery: Delivery,
-    /// What was admitted.
+    /// The prompt.
     pub prompt: Arc<PromptAdmitted>,
 }
 
-/// An admitted control that is not delivered.
+/// An admitted control that is not delivered yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingControl {
-    /// Its place in the log.
+    /// Its number in the log.
     pub seq: Seq,
-    /// How it joins running work, as it was changed last.
+    /// Its current delivery, after any changes.
     pub delivery: Delivery,
     /// Its id.
     pub message: MessageId,
-    /// What it asks for.
+    /// Its action.
     pub control: Control,
 }
 
 /// The active Context Epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochState {
-    /// 1 for the first.
+    /// The number of the epoch, from 1.
     pub number: i32,
     /// The Baseline System Context, exactly as sent.
     pub baseline: String,
@@ -122,19 +121,19 @@ pub struct EpochState {
 }
 
 impl History {
-    /// The fold of nothing.
+    /// Returns the fold of no events.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The session whose log was folded: not that of an earlier or a later one with the same id.
+    /// Returns the incarnation of the folded session. An earlier or later session with the same id has another one.
     #[must_use]
     pub fn incarnation(&self) -> SessionIncarnation {
         self.incarnation
     }
 
-    /// Says whose log it is, before the first event of it is folded.
+    /// Sets the incarnation of the log, before its first event is folded.
     pub fn belong_to(&mut self, incarnation: SessionIncarnation) {
         self.incarnation = incarnation;
     }
@@ -146,7 +145,7 @@ impl History {
         }
     }
 
-    /// Where the fold is now. Events that are drafted and never written are folded and taken back by it.
+    /// Marks the current point of the fold. The caller can fold drafted events that are never written, and go back.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -157,7 +156,7 @@ impl History {
         }
     }
 
-    /// Unfolds everything since `mark`, which must be an earlier point of this very fold.
+    /// Goes back to `mark`, which must be an earlier point of this fold.
     pub fn back_to(&mut self, mark: Mark) {
         debug_assert!(mark.state.seq <= self.state.seq, "a mark is of the past");
         self.conversation.truncate(mark.messages);
@@ -166,16 +165,16 @@ impl History {
         self.state = mark.state;
     }
 
-    /// The body of the request that `turn` sends: of a turn, of the Compaction that has not ended, or of the
-    /// title that is being made. Takes a conversation that is shown whole out and puts it back rather than
-    /// copying it: a session may hold a thousand messages.
+    /// Returns the body of the request that `turn` sends: of a turn, of the open Compaction, or of the open title. A
+    /// conversation that is shown whole is taken out and put back instead of copied, because a session may hold a
+    /// thousand messages.
     #[must_use]
     pub fn encode(&mut self, components: &Components, turn: &TurnId) -> Vec<u8> {
         let newest = components.model.protocol.wire_version();
         self.encode_version(newest, components, turn).expect("this build has its own wire version")
     }
 
-    /// The same body in the bytes of an earlier wire version. None: this build does not have it.
+    /// Returns the same body in an earlier wire version; `None` if this build does not have that.
     #[must_use]
     pub fn encode_version(
         &mut self,
@@ -231,7 +230,7 @@ impl History {
         body
     }
 
-    /// Folds the event that is at `seq` since `time`, or will be once the caller's transaction commits.
+    /// Folds the event at `seq` with the time `time`. The caller may fold it before its transaction commits.
     pub fn apply(&mut self, seq: Seq, time: TimestampMs, event: &SessionEvent) {
         debug_assert_eq!(seq.0, self.state.seq.0 + 1, "the log has no holes");
         let state = &mut self.state;
@@ -346,7 +345,7 @@ impl History {
             SessionEvent::ControlDelivered(delivered) => state.forget(&delivered.message),
             SessionEvent::InputCancelled(cancelled) => state.forget(&cancelled.message),
             SessionEvent::DeliveryChanged(changed) => {
-                // What a narrow wake was for may be queued now, and is to run all the same.
+                // An input that a narrow wake was for may be queued now, and must run all the same.
                 state.narrow &= !changed.wake && changed.delivery == Delivery::Steer;
                 state.deliver(&changed.message, changed.delivery);
                 if changed.wake {
@@ -393,7 +392,7 @@ impl History {
                 state.files.left(seq);
             }
             SessionEvent::SessionForked(forked) => {
-                // What the calls of the copied log did to files, another session has done.
+                // The calls of the copied log changed another session's files.
                 state.files.left(Seq(seq.0 + forked.copied));
             }
             SessionEvent::WorkspaceSnapshotted(taken) => {
@@ -427,7 +426,7 @@ impl History {
         }
     }
 
-    /// Goes back for good. What comes next is after the boundary message's predecessor, in the epoch of then.
+    /// Makes a Revert final. Later messages follow the boundary message's predecessor, in the epoch of that time.
     fn commit(&mut self, seq: Seq, committed: &RevertCommitted) {
         let state = &mut self.state;
         state.revert = None;
@@ -462,7 +461,7 @@ impl History {
                 }
             }
             TurnOutcome::Cut => state.failures += 1,
-            // Nothing of it is left: its step is given back.
+            // Nothing of the turn remains, so its step does not count.
             TurnOutcome::Lost | TurnOutcome::Overflowed => state.steps -= 1,
             TurnOutcome::Failed | TurnOutcome::Interrupted => {}
         }
@@ -470,7 +469,7 @@ impl History {
 }
 
 impl State {
-    /// What a Revert to before `message`, which begins now, goes back to.
+    /// Returns the state that a Revert to before `message`, which begins now, would restore.
     fn savepoint(&self, conversation: &Conversation, message: &MessageId) -> Savepoint {
         Savepoint {
             seq: self.seq,
@@ -485,7 +484,7 @@ impl State {
         }
     }
 
-    /// An event of the open turn, or of the request beside it that it names.
+    /// Applies an event to the open turn, or to the request beside it that the event names.
     fn apply_to_open(&mut self, event: &SessionEvent) {
         if let Some(turn) = turn_of(event) {
             if let Some(compaction) = &mut self.compacting
@@ -509,7 +508,7 @@ impl State {
         self.controls.retain(|control| control.message != *message);
     }
 
-    /// What was only stored is awake now, if `which` says so.
+    /// Marks sleeping inputs that `which` selects as awake.
     fn woken(&mut self, which: impl Fn(&PendingInput) -> bool) {
         let asleep = |input: &&mut PendingInput| !input.prompt.wake && which(input);
         for input in self.pending.iter_mut().filter(asleep) {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// The tool whose paths lead to nested instructions.
 const READ: &str = "read";
 
-/// As much of a read's structured result as matters here.
+/// The part of a read's structured result that is needed here.
 #[derive(Deserialize)]
 struct ReadResult {
     path: String,
@@ -24,45 +24,45 @@ pub struct OpenTurn {
     pub turn: TurnId,
     /// The assistant message that it writes.
     pub message: MessageId,
-    /// The agent that was selected when it started: its calls keep it.
+    /// The agent selected at its start. Its calls keep that agent.
     pub agent: String,
     /// Its attempt that has not ended.
     pub attempt: Option<AttemptId>,
-    /// Wire requests so far.
+    /// The number of wire requests so far.
     pub attempts: i32,
-    /// What the last of them is paid with.
+    /// The prices of the last wire request.
     pub pricing: Option<Arc<Pricing>>,
     /// The reply, once it is committed.
     pub reply: Option<Vec<ReplyPart>>,
     /// The finish reason of the reply.
     pub finish: Option<String>,
-    /// Text kept before the reply was complete, in the order of its first checkpoint.
+    /// Text kept before the reply was complete, in the order of the first checkpoints.
     pub checkpoints: Vec<(PartId, String)>,
     /// Its calls, in the order of their intents.
     pub calls: Vec<(CallId, CallState)>,
-    /// What its ended attempts used.
+    /// The usage of its ended attempts.
     pub usage: TurnUsage,
-    /// What its whole reply used.
+    /// The usage of its whole reply.
     pub replied: Option<TurnUsage>,
 }
 
 /// A tool call of an open turn.
 #[derive(Debug, Clone)]
 pub struct CallState {
-    /// What the model asked for.
+    /// The model's request.
     pub intent: ToolIntent,
-    /// What a takeover may do with it.
+    /// The actions that a takeover may take with it.
     pub class: ToolClass,
-    /// How far it has come.
+    /// Its progress.
     pub state: ToolState,
-    /// Bodies begun.
+    /// The number of bodies begun.
     pub bodies: i32,
     /// Its result.
     pub settled: Option<ToolSettled>,
 }
 
 impl CallState {
-    /// Whether it has begun, and is one that changes files.
+    /// Returns whether it has begun and may change files.
     pub(crate) fn may_have_changed_files(&self) -> bool {
         self.class != ToolClass::Pure && self.bodies > 0
     }
@@ -141,13 +141,13 @@ impl OpenTurn {
         }
     }
 
-    /// Whether a call that changes files has begun, and has no result yet.
+    /// Returns whether a call that may change files has begun and has no result yet.
     pub(crate) fn is_changing_files(&self) -> bool {
         let is_at_it = |call: &CallState| call.settled.is_none() && call.may_have_changed_files();
         self.calls.iter().any(|(_, call)| is_at_it(call))
     }
 
-    /// A call by its id.
+    /// Returns a call by its id.
     #[must_use]
     pub fn call(&self, id: &CallId) -> Option<&CallState> {
         self.calls.iter().find(|(call, _)| call == id).map(|(_, state)| state)
@@ -157,7 +157,7 @@ impl OpenTurn {
         self.calls.iter_mut().find(|(call, _)| call == id).map(|(_, state)| state)
     }
 
-    /// The paths of files that its calls have read.
+    /// Returns the paths of files that its calls have read.
     pub(crate) fn read_paths(&self) -> Vec<String> {
         let read = self.calls.iter().filter(|(_, call)| call.intent.tool == READ);
         read.filter_map(|(_, call)| call.settled.as_ref())
@@ -170,13 +170,13 @@ impl OpenTurn {
             .collect()
     }
 
-    /// Whether every call has its result.
+    /// Returns whether every call has its result.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.calls.iter().all(|(_, call)| call.settled.is_some())
     }
 
-    /// The reply, then the results of its calls in the order of the reply.
+    /// Returns the reply, then the results of its calls in the order of the reply.
     pub(crate) fn into_messages(self) -> Vec<Message> {
         let Some(reply) = self.reply else { return Vec::new() };
         let calls: BTreeMap<CallId, CallState> = self.calls.into_iter().collect();
@@ -239,7 +239,7 @@ impl OpenTurn {
     }
 }
 
-/// What a provider wants to see again, as it was written.
+/// Parses the stored state that a provider wants to receive again.
 fn kept(metadata: Option<String>) -> Option<RawJson> {
     metadata.and_then(|text| RawJson::parse(text).ok())
 }

@@ -4,17 +4,17 @@ use domain::{RecordedEvent, TurnId};
 
 use crate::{Components, History};
 
-/// Why a request cannot be rebuilt. Never a wrong body: the caller compares the hash besides.
+/// The reason why a request cannot be rebuilt. A wrong body is not among them: the caller also compares the hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RebuildError {
-    /// The body was made by an encoder that this build does not have: a later build wrote it.
+    /// The encoder of a later build made the body.
     #[error(
         "encoder changed: the request was made by wire version {stored}, this build has those up to {ours}"
     )]
     EncoderChanged {
-        /// What made it.
+        /// The body's wire version.
         stored: i32,
-        /// The newest that this build has.
+        /// The newest wire version of this build.
         ours: u32,
     },
     /// A component is missing or damaged.
@@ -22,7 +22,7 @@ pub enum RebuildError {
     Component {
         /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -30,7 +30,7 @@ pub enum RebuildError {
 /// Rebuilds the body of an attempt of `turn` from rows: the events up to its `through`, and its components.
 ///
 /// # Errors
-/// [`RebuildError`]; a body that is returned has the attempt's hash unless rows were tampered with.
+/// [`RebuildError`]. A returned body has the attempt's hash unless somebody changed the rows.
 pub fn rebuild_body(
     events: &[RecordedEvent],
     components: &BTreeMap<String, Vec<u8>>,

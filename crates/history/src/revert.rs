@@ -1,4 +1,4 @@
-//! What a Revert goes back to.
+//! The states that a Revert can restore.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use domain::{MessageId, RevertStaged, RevertStaging, RevertedTo, Seq, TurnId, Tu
 
 use crate::{EpochState, View};
 
-/// What a request showed before a message began: a Revert goes back to it without a fold from the start.
+/// The state of a request before a message began. A Revert restores it without a fold from the start.
 #[derive(Debug, Clone)]
 pub struct Savepoint {
     /// The event with which the message began.
     pub seq: Seq,
     /// The message.
     pub message: MessageId,
-    /// The turn that writes it, when one does.
+    /// The turn that writes the message, if one does.
     pub(crate) turn: Option<TurnId>,
-    /// How long the conversation was.
+    /// The length of the conversation.
     pub(crate) at: usize,
     pub(crate) view: View,
     pub(crate) epoch: Option<Arc<EpochState>>,
@@ -25,7 +25,7 @@ pub struct Savepoint {
 }
 
 impl Savepoint {
-    /// What the model had last been told of its context.
+    /// Returns the context that the model had last received.
     #[must_use]
     pub fn back(&self) -> RevertedTo {
         RevertedTo {
@@ -38,8 +38,8 @@ impl Savepoint {
 /// A Revert that is neither cleared nor committed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reverting {
-    /// Files are being put back.
+    /// Files are being restored.
     Staging(Arc<RevertStaging>),
-    /// The session stands before the boundary message.
+    /// The session is back before the boundary message.
     Staged(Arc<RevertStaged>),
 }

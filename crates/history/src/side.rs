@@ -8,18 +8,18 @@ use llm_protocol::{Message, Part};
 
 use crate::open_turn::add;
 
-/// A request beside the conversation that has not ended: a Compaction's or a title's.
+/// An open request beside the conversation: a Compaction's or a title's.
 #[derive(Debug, Clone)]
 pub struct Side<T> {
-    /// How it began.
+    /// Its start.
     pub started: Arc<T>,
-    /// Its attempt that has not ended.
+    /// The attempt that has not ended.
     pub attempt: Option<AttemptId>,
-    /// Wire requests so far.
+    /// The number of wire requests so far.
     pub attempts: i32,
-    /// What the last of them is paid with.
+    /// The prices of the last wire request.
     pub pricing: Option<Arc<Pricing>>,
-    /// What its ended attempts used.
+    /// The usage of its ended attempts.
     pub usage: TurnUsage,
 }
 
@@ -28,12 +28,12 @@ pub struct Side<T> {
 pub struct OpenCompaction {
     /// Its requests.
     pub side: Side<CompactionStarted>,
-    /// Its answer was no summary, and this is how it was told so.
+    /// The reminder, if its answer was no summary.
     pub reminded: Option<Arc<CompactionReminded>>,
 }
 
 impl OpenCompaction {
-    /// Asks for the summary, after the conversation; and once more, if the answer was none.
+    /// Adds the request for the summary after the conversation, and the reminder if the answer was no summary.
     pub(crate) fn ask(&self, messages: &mut Vec<Message>) {
         messages.push(Message::user(self.side.started.prompt.clone()));
         if let Some(reminded) = &self.reminded {
@@ -52,7 +52,7 @@ impl<T> Side<T> {
         Self { started: Arc::new(started), attempt: None, attempts: 0, pricing: None, usage }
     }
 
-    /// Takes in an attempt of the turn `id`, which is its own.
+    /// Applies an event of its own attempt.
     pub(crate) fn apply(&mut self, event: &SessionEvent) {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these are about its attempts")]
         match event {
@@ -72,7 +72,7 @@ impl<T> Side<T> {
     }
 }
 
-/// The turn that an attempt's event names.
+/// Returns the turn in an attempt's event.
 pub(crate) fn turn_of(event: &SessionEvent) -> Option<&TurnId> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the others name none, or are of a turn")]
     match event {

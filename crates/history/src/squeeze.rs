@@ -1,18 +1,18 @@
 use domain::{CompactionReason, CompactionStarted, SideOutcome};
 
-/// How far a conversation was made smaller for its next turn. A new prompt starts it over.
+/// The reductions of a conversation for its next turn. A new prompt resets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Squeeze {
-    /// Compactions that completed since the last turn began.
+    /// The number of Compactions that completed since the last turn began.
     pub completed: u32,
-    /// The newest of them stands for one piece, and more is to be summarised.
+    /// Whether the newest of them stands for one piece, so that more must be summarised.
     pub is_piece: bool,
-    /// Requests of turns that the provider refused as too large, and a Compaction was tried for, since a turn
-    /// completed.
+    /// The number of turns' requests that the provider refused as too large and that a Compaction was tried for,
+    /// since a turn completed.
     pub overflows: u32,
-    /// About how many tokens the smallest request had that was refused, a turn's or a summary's, by our own estimate.
+    /// The estimated tokens of the smallest refused request, a turn's or a summary's.
     pub refused: Option<u64>,
-    /// A Compaction that came by itself has failed, and none has completed since.
+    /// Whether an automatic Compaction has failed, and none has completed since.
     pub has_failed: bool,
 }
 
@@ -24,7 +24,7 @@ impl Squeeze {
     }
 
     pub(crate) fn ended(&mut self, started: &CompactionStarted, outcome: SideOutcome) {
-        // One whose worker died has not been tried; a smaller request for the same summary is no new try.
+        // A Compaction whose worker died was not tried, and a smaller request for the same summary is not a new try.
         let tried = outcome != SideOutcome::Lost && started.scope.refusals == 0;
         if started.reason == CompactionReason::Overflow && tried {
             self.overflows += 1;

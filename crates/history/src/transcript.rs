@@ -1,6 +1,6 @@
-//! A conversation as one text, for a request for its summary that could not show it as it is.
+//! Renders a conversation as one text, for a summary's request that could not show it otherwise.
 //!
-//! Explaining an old request renders the same text again, so the form of this text must not change.
+//! Explaining an old request renders the same text again, so its form must not change.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use llm_protocol::{Message, Part, Role, ToolContent};
 
 use crate::{Conversation, View};
 
-/// The conversation as `view` shows it, up to the message at `to` and without that, cut as `cut` says. The prompts
-/// that stay word for word are in it too: the rest makes no sense without them.
+/// Renders the conversation as `view` shows it, up to but without the message at `to`, cut as `cut` says. It includes
+/// the prompts that stay word for word, because the rest makes no sense without them.
 ///
-/// Never longer than `cut` allows, but for one mark.
+/// The text is never longer than `cut` allows, except for one mark.
 #[must_use]
 pub fn transcript(conversation: &Conversation, view: &View, to: usize, cut: &SummaryCut) -> String {
     let mut text = String::new();
@@ -44,7 +44,7 @@ fn write_message(text: &mut String, message: &Message, cut: &SummaryCut) {
                 let said = without_middle(&said.text, bytes(cut.text_bytes), &cut.mark);
                 writeln!(text, "[{speaker}]\n{said}")
             }
-            // It is the model's own, and of no use to anybody once its answer is there.
+            // Reasoning is only for the model, and useless once its answer is there.
             Part::Reasoning(_) => Ok(()),
             Part::Media(media) => writeln!(text, "[{speaker}]\n({})", media.mime),
             Part::ToolCall(call) => {
@@ -74,8 +74,8 @@ fn shown(content: &ToolContent) -> &str {
     }
 }
 
-/// The text, if it has at most so many bytes; otherwise two thirds of them from its beginning, the mark, and one third
-/// from its end.
+/// Returns the text if it has at most `most` bytes; otherwise two thirds of that from its beginning, the mark, and
+/// one third from its end.
 fn without_middle<'t>(text: &'t str, most: usize, mark: &str) -> Cow<'t, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);

@@ -10,23 +10,23 @@ use crate::weight;
 #[derive(Debug, Clone, Default)]
 pub struct Conversation {
     pub(crate) messages: Vec<Message>,
-    /// The event that each came with.
+    /// The event of each message.
     places: Vec<Seq>,
-    /// What the messages take in memory.
+    /// The memory of the messages, in bytes.
     bytes: usize,
 }
 
-/// What a request shows of the conversation: since a Compaction, its checkpoint, the prompts that it kept word for
-/// word, and what came after what it summarised; since an epoch began, none of the system messages of those before;
-/// and never what was reverted.
+/// The part of the conversation that a request shows: after a Compaction its checkpoint, the prompts that it kept
+/// word for word, and everything after the summarised part; no system messages of earlier epochs; and nothing that
+/// was reverted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
     pub(crate) checkpoint: Option<Arc<str>>,
     pub(crate) from: usize,
-    /// Messages before `from` that are shown all the same, ascending.
+    /// Messages before `from` that are still shown, ascending.
     pub(crate) kept: Arc<[usize]>,
     pub(crate) system_from: usize,
-    /// What was reverted: ascending, and not next to each other.
+    /// Reverted ranges, ascending and not adjacent.
     reverted: Arc<[Range<usize>]>,
 }
 
@@ -44,24 +44,24 @@ impl Conversation {
         self.places.truncate(messages);
     }
 
-    /// About how many bytes of memory the messages take.
+    /// Returns about how many bytes of memory the messages take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// All of it.
+    /// Returns all messages.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The event that the message at `index` came with.
+    /// Returns the event of the message at `index`.
     #[must_use]
     pub fn place(&self, index: usize) -> Option<Seq> {
         self.places.get(index).copied()
     }
 
-    /// The index of the first message that came with the event `seq` or later.
+    /// Returns the index of the first message of the event `seq` or a later one.
     #[must_use]
     pub fn at(&self, seq: Seq) -> usize {
         self.places.partition_point(|place| *place < seq)
@@ -69,19 +69,20 @@ impl Conversation {
 }
 
 impl View {
-    /// The summary of what is not shown, exactly as sent.
+    /// Returns the summary of the hidden part, exactly as sent.
     #[must_use]
     pub fn checkpoint(&self) -> Option<&str> {
         self.checkpoint.as_deref()
     }
 
-    /// The index of the first message that no summary stands for. Of those before it, only the kept ones are shown.
+    /// Returns the index of the first message after the summarised part. Of the messages before it, only the kept
+    /// ones are shown.
     #[must_use]
     pub fn from(&self) -> usize {
         self.from
     }
 
-    /// The messages that are shown at or after the index `at`, with their indices, in order.
+    /// Returns the shown messages from the index `at` on, with their indices, in order.
     pub fn since<'c>(
         &'c self,
         conversation: &'c Conversation,
@@ -94,7 +95,7 @@ impl View {
         with.filter(|(index, message)| self.shows(*index, message))
     }
 
-    /// Whether the message at `index` is shown.
+    /// Returns whether the message at `index` is shown.
     #[must_use]
     pub fn shows(&self, index: usize, message: &Message) -> bool {
         (index >= self.from || self.kept.contains(&index))
@@ -102,14 +103,14 @@ impl View {
             && !self.is_reverted(index)
     }
 
-    /// Whether the message at `index` was reverted.
+    /// Returns whether the message at `index` was reverted.
     #[must_use]
     pub fn is_reverted(&self, index: usize) -> bool {
         let next = self.reverted.partition_point(|range| range.end <= index);
         self.reverted.get(next).is_some_and(|range| range.start <= index)
     }
 
-    /// The same without the messages at `from` up to `to`, which is the conversation's end.
+    /// Returns the same view without the messages from `from` up to `to`, which is the conversation's end.
     pub(crate) fn without(&self, from: usize, to: usize) -> Self {
         let mut reverted = self.reverted.to_vec();
         match reverted.last_mut() {
@@ -120,12 +121,12 @@ impl View {
         Self { reverted: reverted.into(), ..self.clone() }
     }
 
-    /// Whether it is the conversation itself.
+    /// Returns whether it shows the whole conversation.
     pub(crate) fn is_whole(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The checkpoint and the messages that are shown.
+    /// Returns the checkpoint and the shown messages.
     #[must_use]
     pub fn shown(&self, conversation: &Conversation) -> Vec<Message> {
         let checkpoint = self.checkpoint.iter().map(|text| Message::user(text.as_ref()));

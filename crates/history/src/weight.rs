@@ -1,13 +1,13 @@
-//! About how much memory a fold takes, for who keeps some and must know when they are too many.
+//! Estimates the memory of a fold, which lets a cache weigh its entries.
 
 use llm_protocol::{Media, Message, Part, RawJson, TextPart, ToolContent};
 
 use crate::History;
 use crate::revert::Savepoint;
 
-/// What the allocator adds to a text, and what a vector has to spare.
+/// The allocator's overhead of a text, and the unused capacity of a vector.
 const SPARE: usize = 32;
-/// What else is remembered for a message: a savepoint with its ids, files that were captured with it.
+/// The memory beside a message: a savepoint with its ids, and files captured with it.
 const BESIDE: usize = size_of::<Savepoint>() + 3 * (30 + SPARE);
 
 fn text(text: &str) -> usize {
@@ -48,13 +48,13 @@ fn part(part: &Part) -> usize {
         }
 }
 
-/// Of a message in a conversation.
+/// Returns the memory of a message in a conversation.
 pub(crate) fn message(message: &Message) -> usize {
     size_of::<Message>() + BESIDE + message.content.iter().map(part).sum::<usize>()
 }
 
 impl History {
-    /// About how many bytes of memory it takes. Costs no more for a long one.
+    /// Returns about how many bytes of memory the fold takes. Takes the same time for a long one.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let epoch = self.epoch().map_or(0, |epoch| text(&epoch.baseline) + text(&epoch.snapshot));

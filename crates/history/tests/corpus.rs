@@ -1,9 +1,8 @@
-//! The corpus of (rows, body): what was once sent can be rebuilt by this build, to the byte.
+//! A corpus of (rows, body): this build can rebuild every sent body, byte for byte.
 //!
-//! A file holds the log of one real session, the components of its requests, and the bodies that the
-//! provider received. Files of a wire version are only ever added; when one fails, the encoder or the fold
-//! has changed, and wants a new `WIRE_VERSION` beside the old one. `crates/session/tests/it/corpus.rs` writes
-//! them.
+//! A file holds the log of one real session, the components of its requests, and the bodies that the provider
+//! received. Files of a wire version are only ever added. If one fails, the encoder or the fold has changed, and
+//! needs a new `WIRE_VERSION` beside the old one. `crates/session/tests/it/corpus.rs` writes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -71,7 +70,7 @@ impl Case {
     }
 }
 
-/// Every case by the name of its file, of the wire version that this build has.
+/// Returns every case of this build's wire version, by the name of its file.
 fn cases() -> Vec<(String, Case)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/wire-1");
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
@@ -115,7 +114,7 @@ fn a_body_of_another_encoder_is_never_passed_off_as_rebuilt() {
     }
 }
 
-/// Where the text of each event that a model can see is in its payload; or the number that says what it sees.
+/// The place of each event's visible text in its payload, or of the number that decides what the model sees.
 const SEEN: [(&str, &str); 15] = [
     ("prompt.promoted", "/parts/0/text"),
     ("epoch.started", "/baseline"),
@@ -134,8 +133,7 @@ const SEEN: [(&str, &str); 15] = [
     ("title.started", "/prompt"),
 ];
 
-/// The payload with the last letter of a text in it in the other case, or with another number. `None`: it has no
-/// such text.
+/// Changes the case of a text's last letter in the payload, or its number. Returns `None` if the text is not there.
 fn damaged(payload: &str, place: &str) -> Option<String> {
     let mut value: Value = serde_json::from_str(payload).expect("a payload is JSON");
     let text = value.pointer_mut(place)?;
@@ -150,8 +148,8 @@ fn damaged(payload: &str, place: &str) -> Option<String> {
     Some(value.to_string())
 }
 
-/// One byte of any row that a model saw, and the body is another: rows cannot be changed unnoticed, and no
-/// case passes because nothing is compared.
+/// Changing one byte of any row that a model saw changes the body: rows cannot be changed unnoticed, and no case
+/// passes because nothing is compared.
 #[test]
 fn one_changed_byte_of_a_row_is_seen_in_the_body() {
     let mut noticed = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Reverts, Captures, Moves and Forks as the fold has them; and that a fold in pieces, some of them taken back, is
-//! the fold of it all.
+//! Reverts, Captures, Moves and Forks in the fold; and a fold in pieces, some of them taken back, equals the fold of
+//! everything.
 
 use domain::{
     CallId, CompactionEnded, CompactionReason, CompactionStarted, ContextUpdated, Delivery,
@@ -14,7 +14,7 @@ use domain::{
 use history::History;
 use llm_protocol::{Message, Part};
 
-/// A log that is folded as it is written.
+/// A log that is folded while it is written.
 struct Told {
     log: Vec<RecordedEvent>,
     history: History,
@@ -137,7 +137,7 @@ impl Told {
         message
     }
 
-    /// A turn with one call, which is captured when the next turn has begun.
+    /// Writes a turn with one call, which is captured after the next turn began.
     fn works(&mut self, text: &str) -> (MessageId, TurnId, CallId) {
         let (turn, message) = self.starts();
         let call = self.call(&turn, ToolClass::Unsafe, ToolState::Started);
@@ -197,7 +197,7 @@ impl Told {
         message
     }
 
-    /// Synthetic input that somebody wants answered, or that waits.
+    /// Admits synthetic input, which wakes the session or waits.
     fn notes(&mut self, wake: bool) -> MessageId {
         let message = MessageId::mint(&mut self.mint);
         self.push(PromptAdmitted {
@@ -243,7 +243,7 @@ impl Told {
         });
     }
 
-    /// What the next request shows.
+    /// Returns the texts that the next request shows.
     fn shown(&self) -> Vec<String> {
         let view = self.history.view();
         view.shown(self.history.conversation()).iter().map(text).collect()
@@ -448,7 +448,7 @@ fn a_call_is_unsaved_until_its_effects_are_captured() {
     told.captures(Some(&turn), Some(1), 2, &["x"]);
     assert!(unsaved(&told).is_empty());
 
-    // Nobody waits for a Capture for ever: neither later calls nor a drain's end say that there was one.
+    // Nothing waits for a Capture for ever: neither later calls nor a drain's end confirm one.
     let (_, second_turn, second) = told.works("b");
     let (turn, message) = told.starts();
     let third = told.call(&turn, ToolClass::Unsafe, ToolState::Started);
@@ -456,7 +456,7 @@ fn a_call_is_unsaved_until_its_effects_are_captured() {
     told.ends(turn, message, "c", &[]);
     told.push(DrainEnded { outcome: DrainOutcome::Completed, error: None });
     assert_eq!(unsaved(&told), [second, third]);
-    // One that finds the files as the last one left them says so too.
+    // A Capture that finds no change confirms the calls too.
     told.captures(Some(&second_turn), Some(2), 2, &[]);
     assert!(unsaved(&told).is_empty());
 }
@@ -506,7 +506,7 @@ fn the_calls_of_a_copied_log_changed_another_sessions_files() {
     assert_eq!(told.history.unsaved().len(), 1);
 }
 
-/// A small generator of our own: the same numbers for the same seed.
+/// A small random generator: the same numbers for the same seed.
 struct Rng(u64);
 
 impl Rng {
@@ -518,7 +518,7 @@ impl Rng {
     }
 }
 
-/// A log of everything at random places, as no session would write it.
+/// Writes a random log, as no session would write it.
 fn wild(seed: u64) -> Vec<RecordedEvent> {
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut told = Told::new();

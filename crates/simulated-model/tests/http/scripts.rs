@@ -91,7 +91,7 @@ async fn a_cut_stream_ends_after_its_chunks_without_a_finish() {
     assert_eq!(got[2]["choices"][0]["delta"]["content"], " w1");
     let record = &client.server.handle.requests()[0];
     assert_eq!((record.outcome, record.usage, record.scripted), (Outcome::Cut, None, true));
-    // The same server goes on; a cut never comes after the finish.
+    // The same server continues. A cut never comes after the finish.
     client.put(json!([{"match": "say", "times": 1, "cut_after_chunks": 99}])).await;
     let cut = client.post(&streamed("say 1 word")).send().await.unwrap().text().await;
     assert!(cut.is_err());
@@ -155,7 +155,7 @@ async fn a_gate_holds_requests_until_it_is_opened() {
     };
     let (answer, ()) = tokio::join!(waiting, opening);
     assert_eq!(answer.unwrap().status(), 200);
-    // It stays open, until it is closed.
+    // The gate stays open until it is closed.
     assert_eq!(client.message("say 1 word").await["content"], "w0");
     client.sim("DELETE", "gates/door", &Value::Null).await;
     let held = client.post(&request("say 1 word")).timeout(Duration::from_millis(50)).send().await;

@@ -1,10 +1,10 @@
-//! What official SDKs need of the streams, read as they read them.
+//! The streams as official SDKs read them.
 
 use serde_json::{Value, json};
 
 use crate::{Client, start};
 
-/// The data of each server-sent event of the answer.
+/// Returns the data of each server-sent event of the answer.
 async fn streamed(client: &Client, path: &str, body: &Value) -> Vec<Value> {
     let url = format!("{}{path}", client.server.root_url());
     let answer = client.http.post(url).json(body).send().await.unwrap();
