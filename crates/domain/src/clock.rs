@@ -3,12 +3,12 @@ use std::time::Duration;
 /// Milliseconds since the Unix epoch, as events and ids carry them.
 pub type TimestampMs = i64;
 
-/// Where time comes from. Passed in, so that a test or a simulation decides what time it is.
+/// The source of time. It is passed in, so that a test or a simulation can set it.
 pub trait Clock: Send + Sync + 'static {
-    /// Wall-clock time. May jump; used for ids, event times and the date a model sees, never for leases.
+    /// Returns wall-clock time. It may jump; used for ids, event times and the date a model sees, never for leases.
     fn now_ms(&self) -> TimestampMs;
 
-    /// Time since some fixed start; never goes back. Leases and budgets run on this.
+    /// Returns the time since some fixed start; it never goes back. Leases and budgets use it.
     fn monotonic(&self) -> Duration;
 }
 
@@ -19,7 +19,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts at zero now.
+    /// Returns a clock whose monotonic time starts at zero now.
     #[must_use]
     pub fn new() -> Self {
         Self { start: std::time::Instant::now() }

@@ -1,23 +1,23 @@
-/// Whether a Session Drain goes on after a write.
+/// Whether a Session Drain continues after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainEnd {
-    /// It goes on.
+    /// It continues.
     Keep,
-    /// It ends. Inputs that someone woke the session for, and that are still pending, start another.
+    /// It ends. Pending inputs that have woken the session start another drain.
     Close,
-    /// It ends, and what is pending waits for a new wake: it could not be started.
+    /// It ends, and pending inputs wait for a new wake: it could not be started.
     Park,
-    /// It stops at a boundary on purpose, and the next holder goes on.
+    /// It stops at a boundary on purpose, and the next holder continues.
     HandOver,
-    /// It ends, as with [`Close`](Self::Close), and the session has moved to another Location.
+    /// It ends like [`Close`](Self::Close), and the session has moved to another Location.
     Moved,
-    /// The session has moved in the middle of its work, and stays open: the next holder of its new Location goes on,
-    /// as after a [`HandOver`](Self::HandOver).
+    /// The session has moved during its work and stays open: the holder of its new Location continues, as after a
+    /// [`HandOver`](Self::HandOver).
     MovedOpen,
 }
 
 impl DrainEnd {
-    /// The stored name.
+    /// Returns the stored name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -31,13 +31,13 @@ impl DrainEnd {
     }
 }
 
-/// What a Session Drain finds when it starts.
+/// The state of the earlier drain, as a new Session Drain finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
-    /// An earlier drain has not ended.
+    /// Whether the earlier drain has not ended.
     pub was_open: bool,
-    /// It stopped on purpose, at a boundary.
+    /// Whether it stopped at a boundary on purpose.
     pub handed_over: bool,
-    /// Takeovers in a row without progress, this one included.
+    /// Takeovers in a row without progress, with this one.
     pub recoveries: i16,
 }

@@ -1,8 +1,8 @@
-//! Ids in the format of the stock OpenCode clients, which sort by them:
-//! a prefix, 12 hex digits of (milliseconds × 4096 + counter) modulo 2^48, and 14 base62 characters.
+//! Ids in the format of the stock OpenCode clients, which sort by them: a prefix, 12 hex digits of (milliseconds ×
+//! 4096 + counter) modulo 2^48, and 14 base62 characters.
 //!
-//! The 48 bits wrap every 795 days, so ids order events only within such a span; durable order is
-//! always the sequence number. A session's id counts down, as the clients have it: newest first.
+//! The 48 bits wrap every 795 days, so ids only order events within that time; durable order always comes from the
+//! sequence number. A session's id counts down, as the clients expect: newest first.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const MAX_BODY: usize = 64;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Why a string is not an id of the wanted kind.
+/// The reason why a string is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// The kind's prefix is missing.
@@ -29,28 +29,28 @@ pub enum IdError {
     Form,
 }
 
-/// A point of a [`IdMint`]'s counter: milliseconds × 4096 + counter, unwrapped.
+/// A point of an [`IdMint`]'s counter: milliseconds × 4096 + counter, not wrapped.
 ///
-/// `session_head.last_id` holds the highest that a session has seen, so that whoever mints next,
-/// on whatever machine, continues above it.
+/// `session_head.last_id` holds the highest one that a session has seen, so that the next mint, on any machine,
+/// continues above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Stamp(pub i64);
 
 impl Stamp {
-    /// The first stamp of a millisecond.
+    /// Returns the first stamp of a millisecond.
     #[must_use]
     pub fn at(now: TimestampMs) -> Self {
         Self(now.saturating_mul(4096))
     }
 
-    /// The millisecond that this stamp lies in.
+    /// Returns the millisecond of this stamp.
     #[must_use]
     pub fn millis(self) -> TimestampMs {
         self.0 / 4096
     }
 }
 
-/// Mints ids above everything it has seen: `max(clock, last + 1)`.
+/// A mint of ids above everything it has seen: `max(clock, last + 1)`.
 #[derive(Debug, Clone)]
 pub struct IdMint {
     last: Stamp,
@@ -64,14 +64,14 @@ impl IdMint {
         Self { last: Stamp(last.0.max(Stamp::at(now).0 - 1)), seed: None }
     }
 
-    /// The same, with ids that follow from `seed` and their stamp alone: for simulations, where one seed
-    /// must give one history. Two mints of one seed give the same ids.
+    /// Like [`after`](Self::after), with ids that only depend on `seed` and their stamp: for simulations, where one
+    /// seed must give one history. Two mints with one seed give the same ids.
     #[must_use]
     pub fn seeded(last: Stamp, now: TimestampMs, seed: u64) -> Self {
         Self { seed: Some(seed), ..Self::after(last, now) }
     }
 
-    /// The highest stamp handed out or started from.
+    /// Returns the highest stamp handed out or started from.
     #[must_use]
     pub fn last(&self) -> Stamp {
         self.last
@@ -108,7 +108,7 @@ impl IdMint {
     }
 }
 
-/// The output of splitmix64 for a state.
+/// Returns the output of splitmix64 for a state.
 fn mixed(state: u64) -> u64 {
     let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -116,7 +116,7 @@ fn mixed(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Reads the stamp out of an id's body, as the one nearest to `now`; `None` for ids of another form.
+/// Returns the stamp in an id's body that is nearest to `now`; `None` for ids of another form.
 fn stamp_near(body: &str, now: TimestampMs, descending: bool) -> Option<Stamp> {
     let hex = body.get(..12)?;
     if body.len() != 26 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -140,24 +140,23 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// What ids of this kind start with, before the underscore.
+            /// The prefix of ids of this kind, without the underscore.
             pub const PREFIX: &'static str = $prefix;
 
-            /// A fresh id above everything that `mint` has seen.
+            /// Mints an id above everything that `mint` has seen.
             #[must_use]
             pub fn mint(mint: &mut IdMint) -> Self {
                 let time = mint.next();
                 Self(mint.render($prefix, if $descending { !time & TIME_MASK } else { time }))
             }
 
-            /// The id's text.
+            /// Returns the id's text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The stamp inside the id, read as the one nearest to `now`; `None` when a client chose
-            /// an id without one.
+            /// Returns the stamp in the id that is nearest to `now`; `None` if a client chose an id without one.
             #[must_use]
             pub fn stamp(&self, now: TimestampMs) -> Option<Stamp> {
                 stamp_near(&self.0[$prefix.len() + 1..], now, $descending)
@@ -208,7 +207,7 @@ macro_rules! text_id {
     };
 }
 
-text_id!(/// A project: what one organisation works on, with its Locations and sessions.
+text_id!(/// A project of one organisation, with its Locations and sessions.
     ProjectId, "prj", descending: false);
 text_id!(/// A Location: one workspace, which sessions may share; leased as a whole.
     LocationId, "loc", descending: false);
@@ -226,7 +225,7 @@ text_id!(/// A physical attempt: one wire request of a Provider Turn.
     AttemptId, "att", descending: false);
 text_id!(/// A credential for a model provider.
     CredentialId, "crd", descending: false);
-text_id!(/// A sign-in at a model provider that somebody has begun.
+text_id!(/// A sign-in at a model provider.
     SignInId, "con", descending: false);
 text_id!(/// A tool call, by our id; the model's own id for it may repeat.
     CallId, "call", descending: false);
@@ -240,7 +239,7 @@ impl OrgId {
     /// The organisation that a first boot creates.
     pub const FIRST: Self = Self(Uuid::from_u128(0x0000_0000_0000_4000_8000_0000_0000_0001));
 
-    /// A random organisation id.
+    /// Returns a random organisation id.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())

@@ -1,4 +1,4 @@
-//! The words of the system: ids, tokens, prompts and the durable events of a session.
+//! The vocabulary of the system: ids, tokens, prompts and the durable events of a session.
 //!
 //! ```text
 //! ids ─┐

@@ -1,25 +1,25 @@
 use std::collections::BTreeSet;
 
-/// What may be used of a kind of things: all of them, or those that are named.
+/// The permitted things of one kind: all of them, or the named ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permitted {
-    /// Whatever there is.
+    /// Everything.
     All,
     /// These, and nothing else.
     Only(BTreeSet<String>),
 }
 
 impl Permitted {
-    /// Nothing at all.
+    /// Nothing.
     pub const NOTHING: &'static Self = &Self::Only(BTreeSet::new());
 
-    /// What is named.
+    /// Permits the named things.
     #[must_use]
     pub fn only<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::Only(names.into_iter().map(Into::into).collect())
     }
 
-    /// Whether the thing of this name may be used.
+    /// Returns whether the thing with this name is permitted.
     #[must_use]
     pub fn allows(&self, name: &str) -> bool {
         match self {

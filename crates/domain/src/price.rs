@@ -1,19 +1,19 @@
-//! What tokens cost. Pure, in integers: sums of costs are exact whatever their order.
+//! Prices of tokens. Pure, in integers: sums of costs are exact in any order.
 
 use serde::{Deserialize, Serialize};
 
 use crate::TurnUsage;
 
-/// What tokens cost, in pico-USD per token: 1 USD per million tokens is 1,000,000 of them, so any price with six
+/// Prices in pico-USD per token. 1 USD per million tokens is 1,000,000 pico-USD per token, so any price with six
 /// digits after the point is exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rates {
-    /// Input that no cache had.
+    /// Input that was not in a cache.
     pub input: u64,
-    /// Output, and reasoning unless that has a price of its own.
+    /// Output, and reasoning unless that has its own price.
     pub output: u64,
-    /// Reasoning, where it costs otherwise than other output.
+    /// Reasoning, if its price differs from that of other output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
     /// Input read from the provider's cache.
@@ -22,52 +22,52 @@ pub struct Rates {
     pub cache_write: u64,
 }
 
-/// What a model's tokens cost.
+/// The prices of a model's tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Prices {
-    /// Of a request that is in no tier.
+    /// The rates of a request outside all tiers.
     #[serde(flatten)]
     pub base: Rates,
-    /// Of larger ones, ascending; the highest that applies counts for the whole request.
+    /// The tiers for larger requests, ascending. The highest one that applies is the price of the whole request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<PriceTier>,
 }
 
-/// What the tokens of a large request cost.
+/// The price of a large request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriceTier {
-    /// Requests with more input than this, cached or not, in tokens.
+    /// The number of input tokens, cached or not, above which it applies.
     pub above: u64,
-    /// Of all of their tokens.
+    /// The rates for all of the request's tokens.
     #[serde(flatten)]
     pub rates: Rates,
 }
 
-/// What a wire request is paid with: written with it, so that a later change of prices changes no bill.
+/// The prices of a wire request. They are stored with it, so that later changes of prices change no bill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pricing {
-    /// Which table the prices are from, such as `models.dev:0123456789abcdef`.
+    /// The version of the price table, such as `models.dev:0123456789abcdef`.
     pub version: String,
     /// The prices.
     pub prices: Prices,
-    /// What was expected.
+    /// The estimate.
     pub estimate: Estimate,
 }
 
-/// What a request is expected to use, before it is sent.
+/// The expected usage of a request, before it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Tokens of input; a guess from its length.
+    /// The input tokens, estimated from the length.
     pub input: i64,
-    /// The most tokens of output, where there is a bound.
+    /// The most output tokens, if there is a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_max: Option<i64>,
-    /// What that costs in nano-USD, nothing of it cached; without a bound, the input alone.
+    /// The cost of that in nano-USD, with nothing cached; without a limit only that of the input.
     pub cost: i64,
 }
 
 impl Rates {
-    /// The cost of `usage` in nano-USD, rounded to the nearest; at most `i64::MAX`.
+    /// Returns the cost of `usage` in nano-USD, rounded to the nearest; at most `i64::MAX`.
     #[must_use]
     pub fn cost(&self, usage: &TurnUsage) -> i64 {
         let fresh = usage.input.saturating_sub(usage.cache_read).saturating_sub(usage.cache_write);
@@ -85,14 +85,14 @@ impl Rates {
 }
 
 impl From<Rates> for Prices {
-    /// The same for requests of any size.
+    /// Returns the same price for requests of any size.
     fn from(base: Rates) -> Self {
         Self { base, tiers: Vec::new() }
     }
 }
 
 impl Prices {
-    /// What a request with so much input is paid with.
+    /// Returns the rates of a request with this much input.
     #[must_use]
     pub fn rates(&self, input: i64) -> Rates {
         let input = u64::try_from(input).unwrap_or(0);
@@ -101,13 +101,13 @@ impl Prices {
         tier.map_or(self.base, |tier| tier.rates)
     }
 
-    /// The cost of one request's `usage` in nano-USD.
+    /// Returns the cost of one request's `usage` in nano-USD.
     #[must_use]
     pub fn cost(&self, usage: &TurnUsage) -> i64 {
         self.rates(usage.input).cost(usage)
     }
 
-    /// What a request of so many tokens, with an answer of at most `output_max`, is expected to use.
+    /// Returns the expected usage of a request with this much input and an answer of at most `output_max`.
     #[must_use]
     pub fn estimate(&self, input: u64, output_max: Option<u64>) -> Estimate {
         let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartId;
 
-/// How an admitted prompt joins a session that is busy.
+/// The way in which an admitted prompt joins a busy session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Delivery {
@@ -14,7 +14,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// As stored and as on the wire.
+    /// Returns the name in storage and on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ pub enum PromptPart {
     Text {
         /// The part's id, fixed at admission.
         id: PartId,
-        /// What the user wrote.
+        /// The user's text.
         text: String,
     },
 }
@@ -44,13 +44,13 @@ pub struct ModelRef {
     pub provider: String,
     /// The model's name at that provider.
     pub model: String,
-    /// Which of the model's variants, such as `high`; none is the model as it is.
+    /// The model's variant, such as `high`; `None` is the plain model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }
 
 impl ModelRef {
-    /// A model as it is.
+    /// Returns a model without a variant.
     #[must_use]
     pub fn new(provider: impl Into<String>, model: impl Into<String>) -> Self {
         Self { provider: provider.into(), model: model.into(), variant: None }

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LocationId, OrgId, SessionId};
 
-/// A Location with the organisation that owns it: what placement leases.
+/// A Location with the organisation that owns it: the unit that placement leases.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LocationRef {
     /// The owning organisation.
@@ -11,7 +11,7 @@ pub struct LocationRef {
     pub location: LocationId,
 }
 
-/// A session with its organisation and Location: what a hint or a drain is about.
+/// A session with its organisation and Location: the subject of a hint or a drain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionRef {
     /// The owning organisation.
@@ -23,7 +23,7 @@ pub struct SessionRef {
 }
 
 impl SessionRef {
-    /// The Location of this session.
+    /// Returns the Location of this session.
     #[must_use]
     pub fn location_ref(&self) -> LocationRef {
         LocationRef { org: self.org, location: self.location.clone() }

@@ -3,9 +3,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What proves that a worker was given a Location: `generation << 40 | Raft log index`.
+/// The proof that a worker was given a Location: `generation << 40 | Raft log index`.
 ///
-/// Only compared with tokens of the same Location, and only grows.
+/// Only compare it with tokens of the same Location. It only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FencingToken(pub i64);
@@ -13,7 +13,7 @@ pub struct FencingToken(pub i64);
 impl FencingToken {
     const INDEX_BITS: u32 = 40;
 
-    /// The token of the Raft entry at `index` in `generation`; `None` when either is out of range.
+    /// Returns the token of the Raft entry at `index` in `generation`; `None` if either is out of range.
     #[must_use]
     pub fn new(generation: Generation, index: u64) -> Option<Self> {
         let high = i64::from(generation.0).checked_mul(1 << Self::INDEX_BITS)?;
@@ -21,7 +21,7 @@ impl FencingToken {
         Some(Self(high | low))
     }
 
-    /// The generation that minted it.
+    /// Returns the generation that minted it.
     #[must_use]
     pub fn generation(self) -> Generation {
         Generation(u32::try_from(self.0 >> Self::INDEX_BITS).unwrap_or(0))
@@ -34,27 +34,27 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// Which life of the placement group minted a token; one Postgres row, raised by `placement init`,
-/// by `restore` and when a standby is promoted. At most 2^23 - 1.
+/// The generation of the placement group that minted a token: one Postgres row, raised by `placement init`, by
+/// `restore` and when a standby is promoted. At most 2^23 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u32);
 
-/// The fence of one session: a new drain's first write raises it, and every later write proves it.
-/// It is no identity of a drain: nothing refers to it.
+/// The fence of one session: a new drain's first write raises it, and every later write proves it. It does not
+/// identify a drain, and nothing refers to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Claim(pub i64);
 
 impl Claim {
-    /// The session that the claim is of: claims hold its incarnation in their high bits.
+    /// Returns the incarnation of the claim's session, which claims hold in their high bits.
     #[must_use]
     pub fn incarnation(self) -> SessionIncarnation {
         SessionIncarnation(self.0 >> 32)
     }
 }
 
-/// Tells a session from an earlier one with the same id. 0 is no session's.
+/// A number that distinguishes a session from an earlier one with the same id. 0 belongs to no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SessionIncarnation(pub i64);
 
@@ -78,7 +78,7 @@ impl fmt::Display for Seq {
 pub struct Incarnation(pub Uuid);
 
 impl Incarnation {
-    /// A fresh one, for a process that starts.
+    /// Returns a fresh one, for a process that starts.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())

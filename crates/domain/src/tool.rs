@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// What may be done with a tool call that had started when its worker died.
+/// The actions that a takeover may take with a call that had started when its worker died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolClass {
@@ -14,7 +14,7 @@ pub enum ToolClass {
     Unsafe,
 }
 
-/// How far a tool call has come.
+/// The progress of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolState {
@@ -26,13 +26,13 @@ pub enum ToolState {
     Settled,
 }
 
-/// How a tool call ended.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolOutcomeKind {
-    /// It did what was asked.
+    /// It succeeded.
     Completed,
-    /// It failed, and the model is told why.
+    /// It failed, and the model gets the reason.
     Failed,
     /// It was stopped by an interrupt.
     Interrupted,

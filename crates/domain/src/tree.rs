@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct SnapshotTree(String);
 
-/// A string is no tree: 64 lower-case hex digits are.
+/// The error for a string that is not 64 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a tree is 64 lower-case hex digits")]
 pub struct BadTree;
@@ -15,7 +15,7 @@ pub struct BadTree;
 impl SnapshotTree {
     const DIGITS: usize = 64;
 
-    /// As stored.
+    /// Returns the stored text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

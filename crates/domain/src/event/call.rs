@@ -4,20 +4,20 @@ use crate::{
     CallId, MessageId, PartId, TimestampMs, ToolClass, ToolOutcomeKind, ToolState, TurnId,
 };
 
-/// What is known of a call when the model has asked for it.
+/// The facts about a call when the model has requested it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolIntent {
     /// Our id for the call.
     pub call: CallId,
     /// The part that shows it.
     pub part: PartId,
-    /// The model's id for it; may repeat in other messages.
+    /// The model's id for it. May repeat in other messages.
     pub provider_call: String,
     /// The tool.
     pub tool: String,
     /// The model's argument bytes, unchanged, valid JSON or not.
     pub arguments: String,
-    /// What its provider wants to see again with it: JSON text.
+    /// State that its provider wants to receive again with it: JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<String>,
 }
@@ -31,9 +31,9 @@ pub struct ToolCalled {
     pub message: MessageId,
     /// The call.
     pub intent: ToolIntent,
-    /// What a takeover may do with it.
+    /// The actions that a takeover may take with it.
     pub class: ToolClass,
-    /// `Started`, or `Intended` when something must pass first.
+    /// `Started`, or `Intended` if the body must wait for something.
     pub state: ToolState,
 }
 
@@ -44,7 +44,7 @@ pub struct ToolStarted {
     pub turn: TurnId,
     /// The call.
     pub call: CallId,
-    /// Which body this is: 1 for the first.
+    /// The number of the body, from 1.
     pub body: i32,
 }
 
@@ -55,22 +55,22 @@ pub struct ToolSettled {
     pub turn: TurnId,
     /// The call.
     pub call: CallId,
-    /// How it ended.
+    /// The outcome.
     pub outcome: ToolOutcomeKind,
-    /// The Model Tool Output: bounded, exactly what is replayed.
+    /// The Model Tool Output: bounded, and replayed exactly.
     pub output: String,
     /// One line for people.
     pub title: String,
-    /// The validated structured result, as JSON text, whole.
+    /// The validated structured result: complete JSON text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<String>,
-    /// Where the complete text is, when it was too large.
+    /// The path of the complete text, if it was too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_path: Option<String>,
     /// Whether `output` leaves something out.
     pub truncated: bool,
-    /// When the body began.
+    /// The time when the body began.
     pub started: TimestampMs,
-    /// When it ended.
+    /// The time when it ended.
     pub ended: TimestampMs,
 }

@@ -4,11 +4,11 @@ use crate::{MessageId, ModelRef, Seq, SessionError, TurnId, TurnUsage};
 
 use super::is_false;
 
-/// Why a Compaction began.
+/// The reason of a Compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompactionReason {
-    /// Somebody asked for it.
+    /// Somebody requested it.
     Manual,
     /// The next request came near the model's limit.
     Auto,
@@ -19,16 +19,16 @@ pub enum CompactionReason {
 /// Payload of `compaction.started`. Its wire requests are attempts of `turn`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionStarted {
-    /// Its id among the turns.
+    /// Its id, one of a turn.
     pub turn: TurnId,
     /// The checkpoint message that it writes.
     pub message: MessageId,
-    /// Why.
+    /// The reason.
     pub reason: CompactionReason,
-    /// The inbox item that asked for it.
+    /// The inbox item that requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<MessageId>,
-    /// Whether the model has results to answer after it.
+    /// Whether the model must answer results after it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub continuing: bool,
     /// The agent.
@@ -39,53 +39,53 @@ pub struct CompactionStarted {
     pub epoch: i32,
     /// The request for the summary, exactly as sent after the conversation.
     pub prompt: String,
-    /// The conversation from this event on stays as it is: the recent tail.
+    /// The first event of the recent tail, which stays as it is.
     pub keep_from: Seq,
-    /// Why the provider refused the request that it is for.
+    /// The provider's reason to refuse the request that it makes room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<SessionError>,
-    /// How much of the conversation its request shows, and how much of it the summary stands for.
+    /// The part of the conversation in its request, and the part that the summary replaces.
     #[serde(default, skip_serializing_if = "SummaryScope::is_default")]
     pub scope: SummaryScope,
 }
 
-/// How much of a conversation one request for a summary shows, and how much of it the summary stands for. The
-/// default is the plain case: the request is the conversation's next one with one more message, and the summary
-/// stands for everything before the tail.
+/// The part of a conversation that one request for a summary shows, and the part that the summary replaces. In the
+/// default case the request is the conversation's next one with one more message, and the summary replaces everything
+/// before the tail.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SummaryScope {
-    /// Messages before the tail that stay word for word, by their events: the prompts that are being answered.
+    /// Events of messages before the tail that stay word for word: the prompts that are being answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Seq>,
-    /// The summary stands for one piece; the conversation between it and the tail is summarised next.
+    /// Whether the summary replaces one piece; the conversation between it and the tail is summarised next.
     #[serde(skip_serializing_if = "is_false")]
     pub is_piece: bool,
-    /// About how many tokens the request has, by our own estimate.
+    /// The estimated tokens of the request.
     pub tokens: u64,
-    /// About how many tokens the request had that the provider refused as too large: the turn's, or the last one for
+    /// The estimated tokens of the request that the provider refused as too large: the turn's, or the last one for
     /// the same summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
-    /// How many larger requests for the same summary the provider has refused before.
+    /// The number of larger requests for the same summary that the provider has refused.
     #[serde(skip_serializing_if = "is_none")]
     pub refusals: u32,
-    /// How the conversation was cut for the request. Absent: it is shown whole, with the tail.
+    /// The cuts in the conversation; `None` shows it whole, with the tail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<SummaryCut>,
 }
 
-/// How a conversation is cut so that a request for its summary fits. The request shows one transcript of it up to
-/// the tail, in place of its messages. These numbers, the mark and the log give the same transcript again.
+/// The cuts that make a request for a summary fit. The request shows one transcript of the conversation up to the
+/// tail instead of its messages. These numbers, the mark and the log give the same transcript again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryCut {
-    /// The most bytes of each tool result; the middle of a longer one is left out.
+    /// The most bytes of each tool result. A longer one loses its middle.
     pub result_bytes: u64,
-    /// The most bytes of each text, a prompt's or an answer's; the middle of a longer one is left out.
+    /// The most bytes of each text of a prompt or an answer. A longer one loses its middle.
     pub text_bytes: u64,
-    /// The most bytes of the whole transcript; the middle of a longer one is left out.
+    /// The most bytes of the whole transcript. A longer one loses its middle.
     pub transcript_bytes: u64,
-    /// What stands for whatever is left out, exactly as sent.
+    /// The text in place of whatever is left out, exactly as sent.
     pub mark: String,
 }
 
@@ -100,22 +100,22 @@ fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-/// Payload of `compaction.reminded`: the answer was no summary, and is asked for once more.
+/// Payload of `compaction.reminded`: the answer was no summary, so it is requested once more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionReminded {
     /// The compaction.
     pub turn: TurnId,
-    /// What the model answered.
+    /// The model's answer.
     pub draft: String,
-    /// What it is told, exactly as sent.
+    /// The reminder, exactly as sent.
     pub reminder: String,
 }
 
-/// How a Compaction or a title's request ended.
+/// The outcome of a Compaction's or a title's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SideOutcome {
-    /// It has what it was for.
+    /// It reached its purpose.
     Completed,
     /// It failed; nothing has changed.
     Failed,
@@ -132,24 +132,24 @@ pub struct CompactionEnded {
     pub turn: TurnId,
     /// The checkpoint message.
     pub message: MessageId,
-    /// How.
+    /// The outcome.
     pub outcome: SideOutcome,
-    /// What the model sees from now on in place of what was summarised, exactly as sent.
+    /// The text that the model now sees in place of the summarised part, exactly as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// What its attempts used.
+    /// The usage of its attempts.
     pub usage: TurnUsage,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SessionError>,
 }
 
-/// Payload of `title.started`. Its wire requests are attempts of `turn`; no model sees it in a conversation.
+/// Payload of `title.started`. Its wire requests are attempts of `turn`. No conversation shows it to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TitleStarted {
-    /// Its id among the turns.
+    /// Its id, one of a turn.
     pub turn: TurnId,
-    /// The user message that it is made of.
+    /// The user message that the title is for.
     pub message: MessageId,
     /// The agent of the turn beside which it runs.
     pub agent: String,
@@ -161,16 +161,16 @@ pub struct TitleStarted {
     pub prompt: String,
 }
 
-/// Payload of `title.ended`; a title that came of it is a `session.renamed` of its own.
+/// Payload of `title.ended`. The resulting title is a separate `session.renamed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TitleEnded {
-    /// The title's id among the turns.
+    /// The id of the title's `turn`.
     pub turn: TurnId,
-    /// How.
+    /// The outcome.
     pub outcome: SideOutcome,
-    /// What its attempts used.
+    /// The usage of its attempts.
     pub usage: TurnUsage,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SessionError>,
 }

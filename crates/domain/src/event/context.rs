@@ -11,22 +11,22 @@ pub struct EpochStarted {
     pub baseline: String,
     /// The Context Snapshot as JSON text.
     pub snapshot: String,
-    /// Why it began; older rows do not say.
+    /// The reason; older rows have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<EpochReason>,
 }
 
-/// Why a Context Epoch began.
+/// The reason of a new Context Epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EpochReason {
     /// It is the session's first.
     First,
-    /// A summary stands for what was told before.
+    /// A summary replaces the earlier conversation.
     Compaction,
     /// The session has moved to another Location.
     Move,
-    /// Something changed that no message can tell.
+    /// Something changed that no message can express.
     Replaced,
 }
 
@@ -35,8 +35,8 @@ pub enum EpochReason {
 pub struct ContextUpdated {
     /// The message's id.
     pub message: MessageId,
-    /// Exactly what the model is sent.
+    /// The text, exactly as the model gets it.
     pub rendered: String,
-    /// The Context Snapshot that it advances to, as JSON text.
+    /// The Context Snapshot afterwards, as JSON text.
     pub snapshot: String,
 }

@@ -9,11 +9,11 @@ use super::is_false;
 /// Payload of `prompt.admitted`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptAdmitted {
-    /// The message that it becomes.
+    /// The id of its future message.
     pub message: MessageId,
-    /// How it joins running work.
+    /// Its delivery.
     pub delivery: Delivery,
-    /// What the user sent.
+    /// The user's content.
     pub parts: Vec<PromptPart>,
     /// The agent chosen with it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,9 +23,9 @@ pub struct PromptAdmitted {
     pub model: Option<ModelRef>,
     /// Whether it woke the session, or was only stored (`resume: false`).
     pub wake: bool,
-    /// SHA-256 (hex) of what the client sent: tells an exact retry from another prompt.
+    /// SHA-256 (hex) of the client's request, which distinguishes an exact retry from another prompt.
     pub digest: String,
-    /// Set when no user wrote it: what it is, for people.
+    /// A description for people, set when no user wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<String>,
 }
@@ -41,40 +41,40 @@ pub struct PromptPromoted {
     pub agent: String,
     /// The model of the turns that answer it.
     pub model: ModelRef,
-    /// When it was admitted.
+    /// The time of its admission.
     pub admitted: TimestampMs,
-    /// Set when no user wrote it: what it is, for people.
+    /// A description for people, set when no user wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<String>,
 }
 
-/// What an inbox item asks for that is no prompt.
+/// The action of an inbox item that is not a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Control {
     /// A Compaction at this place in the inbox.
     Compaction,
-    /// To go on at another Location.
+    /// A Move to another Location.
     Move {
         /// The project that the Location belongs to.
         project: ProjectId,
-        /// Where to.
+        /// The destination.
         location: LocationId,
-        /// The Location's directory, as the model is shown it.
+        /// The Location's directory, as the model sees it.
         directory: String,
-        /// Whether the Location, a new one, begins with the files of this one.
+        /// Whether the Location, a new one, begins with this Location's files.
         #[serde(default, skip_serializing_if = "is_false")]
         carry: bool,
     },
-    /// To go back to before a message.
+    /// A Revert to before a message.
     Revert {
-        /// The first message that goes: a prompt or an answer.
+        /// The first message to take back: a prompt or an answer.
         message: MessageId,
-        /// Whether files go back too.
+        /// Whether files are restored too.
         #[serde(default, skip_serializing_if = "is_false")]
         files: bool,
     },
-    /// To undo a Revert that is not committed.
+    /// The undoing of a Revert that is not committed.
     Unrevert,
 }
 
@@ -83,22 +83,22 @@ pub enum Control {
 pub struct ControlAdmitted {
     /// The item's id.
     pub message: MessageId,
-    /// How it joins running work.
+    /// Its delivery.
     pub delivery: Delivery,
-    /// What is asked for.
+    /// The action.
     pub control: Control,
     /// Whether it woke the session.
     pub wake: bool,
-    /// SHA-256 (hex) of what the client sent: tells an exact retry from another request.
+    /// SHA-256 (hex) of the client's request, which distinguishes an exact retry from another request.
     pub digest: String,
 }
 
-/// Payload of `control.delivered`: it has left the inbox and is acted on.
+/// Payload of `control.delivered`: it has left the inbox, and its action begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlDelivered {
     /// The item.
     pub message: MessageId,
-    /// Set when it could not be acted on, and nothing has changed: why.
+    /// The reason why its action was impossible and nothing has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SessionError>,
 }
@@ -115,28 +115,28 @@ pub struct InputCancelled {
 pub struct DeliveryChanged {
     /// The item.
     pub message: MessageId,
-    /// How it joins running work from now on.
+    /// The new delivery.
     pub delivery: Delivery,
     /// Whether this woke the session.
     pub wake: bool,
 }
 
-/// Payload of `wake.requested`: what waits is to run, without new input.
+/// Payload of `wake.requested`: waiting inputs must run without new input.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WakeRequested {
-    /// For what.
+    /// The inputs to wake.
     #[serde(default, skip_serializing_if = "WakeScope::is_all")]
     pub scope: WakeScope,
 }
 
-/// What a wake is for.
+/// The inputs that a wake is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WakeScope {
-    /// Everything that waits.
+    /// All waiting inputs.
     #[default]
     All,
-    /// What steers, and a control before which no prompt is queued: other queued input stays parked.
+    /// Steering inputs, and a control without a queued prompt before it. Other queued input stays parked.
     Steer,
 }
 

@@ -1,8 +1,8 @@
-//! The durable events of a session. What the log holds is the truth: projections and the history
-//! that a model sees are folded from these and from nothing else.
+//! The durable events of a session. The log is the truth: projections and the history that a model sees are folded
+//! from these events and from nothing else.
 //!
-//! An event is stored as its kind, a version and the JSON text of its payload. A payload only ever
-//! gains optional fields within a version; anything else is a new version with a pure upcaster.
+//! An event is stored as its kind, a version and the JSON text of its payload. Within a version a payload only ever
+//! gains optional fields; any other change is a new version with a pure upcaster.
 
 use crate::{Claim, EventId, Seq, TimestampMs};
 
@@ -56,24 +56,24 @@ pub enum UnknownEvent {
         kind: String,
         /// The stored version.
         version: i32,
-        /// What the reader said.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// An event as the log holds it.
+/// An event in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEvent {
-    /// Its place in the session's log.
+    /// Its number in the session's log.
     pub seq: Seq,
     /// Its id.
     pub id: EventId,
-    /// When it was written, by the writer's clock.
+    /// The time when it was written, by the writer's clock.
     pub time: TimestampMs,
-    /// The claim it was written under; `None` for a gateway's writes.
+    /// The claim of the write; `None` for a gateway's writes.
     pub claim: Option<Claim>,
-    /// What happened.
+    /// The event.
     pub event: SessionEvent,
 }
 
@@ -89,7 +89,7 @@ macro_rules! events {
             /// Every kind that this build writes.
             pub const KINDS: &'static [&'static str] = &[$($kind),+];
 
-            /// The stored kind.
+            /// Returns the stored kind.
             #[must_use]
             pub fn kind(&self) -> &'static str {
                 match self {
@@ -97,13 +97,13 @@ macro_rules! events {
                 }
             }
 
-            /// The stored version of the payload.
+            /// Returns the stored version of the payload.
             #[must_use]
             pub fn version(&self) -> i32 {
                 1
             }
 
-            /// The payload as JSON text.
+            /// Returns the payload as JSON text.
             #[must_use]
             pub fn payload(&self) -> String {
                 let text = match self {
@@ -112,10 +112,10 @@ macro_rules! events {
                 text.expect("payloads hold only strings, numbers and lists of them")
             }
 
-            /// Reads an event back.
+            /// Parses a stored event.
             ///
             /// # Errors
-            /// [`UnknownEvent`] when the row was written by a newer build or is damaged.
+            /// [`UnknownEvent`] when a newer build wrote the row, or it is damaged.
             pub fn read(kind: &str, version: i32, payload: &str) -> Result<Self, UnknownEvent> {
                 match (kind, version) {
                     $(($kind, 1) => serde_json::from_str(payload)
@@ -135,7 +135,7 @@ macro_rules! events {
 }
 
 events! {
-    /// The session exists.
+    /// The session was created.
     SessionCreated(SessionCreated) = "session.created",
     /// A prompt was acknowledged.
     PromptAdmitted(PromptAdmitted) = "prompt.admitted",
@@ -151,13 +151,13 @@ events! {
     AttemptStarted(AttemptStarted) = "attempt.started",
     /// A wire request ended.
     AttemptEnded(AttemptEnded) = "attempt.ended",
-    /// The next wire request of the turn waits for this time.
+    /// The turn's next wire request waits until this time.
     RetryScheduled(RetryScheduled) = "retry.scheduled",
     /// Text of an unfinished reply, kept so that a crash does not lose it.
     TextCheckpointed(TextCheckpointed) = "text.checkpointed",
     /// A tool call's intent.
     ToolCalled(ToolCalled) = "tool.called",
-    /// An intended call's body may run from here on.
+    /// An intended call's body may run from now on.
     ToolStarted(ToolStarted) = "tool.started",
     /// A tool call's one result.
     ToolSettled(ToolSettled) = "tool.settled",
@@ -165,9 +165,9 @@ events! {
     TurnReplied(TurnReplied) = "turn.replied",
     /// The turn is over, with all its calls.
     TurnSettled(TurnSettled) = "turn.settled",
-    /// A text of ours that the model will see.
+    /// A text of ours for the model.
     NoticeRecorded(NoticeRecorded) = "notice.recorded",
-    /// Someone asked to stop.
+    /// Somebody asked to stop.
     InterruptRequested(InterruptRequested) = "interrupt.requested",
     /// A Session Drain ended.
     DrainEnded(DrainEnded) = "drain.ended",
@@ -177,41 +177,41 @@ events! {
     EntrySet(EntrySet) = "entry.set",
     /// A context entry no longer applies.
     EntryRemoved(EntryRemoved) = "entry.removed",
-    /// An inbox item that is no prompt was acknowledged.
+    /// An inbox item that is not a prompt was acknowledged.
     ControlAdmitted(ControlAdmitted) = "control.admitted",
-    /// It is acted on.
+    /// Its action begins.
     ControlDelivered(ControlDelivered) = "control.delivered",
     /// An inbox item was taken back before it was delivered.
     InputCancelled(InputCancelled) = "input.cancelled",
-    /// An inbox item joins running work in another way.
+    /// An inbox item has another delivery.
     DeliveryChanged(DeliveryChanged) = "delivery.changed",
-    /// What waits is to run.
+    /// Waiting inputs must run.
     WakeRequested(WakeRequested) = "wake.requested",
     /// A Compaction began.
     CompactionStarted(CompactionStarted) = "compaction.started",
-    /// Its answer was no summary.
+    /// A Compaction's answer was no summary.
     CompactionReminded(CompactionReminded) = "compaction.reminded",
-    /// It ended.
+    /// A Compaction ended.
     CompactionEnded(CompactionEnded) = "compaction.ended",
     /// A title is being made.
     TitleStarted(TitleStarted) = "title.started",
-    /// It was made, or was not.
+    /// The request for a title ended.
     TitleEnded(TitleEnded) = "title.ended",
-    /// The session goes on at another Location.
+    /// The session continues at another Location.
     SessionMoved(SessionMoved) = "session.moved",
     /// The session begins with a copy of another's log.
     SessionForked(SessionForked) = "session.forked",
     /// The Location's files were captured.
     WorkspaceSnapshotted(WorkspaceSnapshotted) = "workspace.snapshotted",
-    /// They were made anew on another disk.
+    /// The Location's files were restored on another disk.
     WorkspaceRestored(WorkspaceRestored) = "workspace.restored",
-    /// Files are about to be put back.
+    /// Files are about to be restored.
     RevertStaging(RevertStaging) = "revert.staging",
-    /// The session stands before a message, and can be brought back.
+    /// The session is back before a message, and the Revert can be undone.
     RevertStaged(RevertStaged) = "revert.staged",
-    /// It was brought back.
+    /// The Revert was undone.
     RevertCleared(RevertCleared) = "revert.cleared",
-    /// It stays there.
+    /// The Revert is final.
     RevertCommitted(RevertCommitted) = "revert.committed",
 }
 
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(back.expect("our own event"), event);
     }
 
-    /// What the SQL of the projections reads, and what rows hold for good.
+    /// The shapes that the SQL of the projections reads and that rows keep for good.
     #[test]
     fn files_reverts_forks_and_moves_have_these_shapes() {
         let tree = |digit: &str| format!("\"{}\"", digit.repeat(64));
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// What rows of requests and replies hold for good: nothing of what is new where there is nothing of it.
+    /// The shapes that rows of requests and replies keep for good. Newer members are left out when they are empty.
     #[test]
     fn requests_and_replies_have_these_shapes() {
         let attempt = r#""attempt":"att_1","turn":"trn_1","ordinal":1,"body_hash":"h","wire_version":1,"epoch":1,"through":3,"components":{}"#;

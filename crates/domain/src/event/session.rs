@@ -9,32 +9,32 @@ use super::is_false;
 pub struct SessionCreated {
     /// Its project.
     pub project: ProjectId,
-    /// Where it runs.
+    /// The Location that it runs at.
     pub location: LocationId,
-    /// The Location's directory, as the model is shown it.
+    /// The Location's directory, as the model sees it.
     pub directory: String,
     /// Its title.
     pub title: String,
-    /// The agent that it starts with.
+    /// Its first agent.
     pub agent: String,
-    /// The model that it starts with, when one was chosen.
+    /// Its first model, if one was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelRef>,
-    /// The session that it is a child of.
+    /// Its parent session, if it is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
-    /// Somebody chose its title: none is generated.
+    /// Whether somebody chose its title, so that none is generated.
     #[serde(default, skip_serializing_if = "is_false")]
     pub named: bool,
 }
 
-/// Whose word a title is.
+/// The origin of a title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TitledBy {
-    /// Somebody's: it stays.
+    /// Somebody, so it stays.
     User,
-    /// A model's, made of the first prompt.
+    /// A model, from the first prompt.
     Model,
 }
 
@@ -43,52 +43,52 @@ pub enum TitledBy {
 pub struct SessionRenamed {
     /// The new title.
     pub title: String,
-    /// Whose word it is.
+    /// Its origin.
     pub by: TitledBy,
 }
 
 /// Payload of `session.moved`. The Context Epoch ends; the next one begins at the new Location.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMoved {
-    /// Where it ran.
+    /// The old Location.
     pub from: LocationId,
-    /// Where it runs from now on.
+    /// The new Location.
     pub to: LocationId,
     /// The project that the new Location belongs to.
     pub project: ProjectId,
-    /// The new Location's directory, as the model is shown it.
+    /// The new Location's directory, as the model sees it.
     pub directory: String,
-    /// Whether the new Location begins with the files of the old one.
+    /// Whether the new Location begins with the old one's files.
     #[serde(default, skip_serializing_if = "is_false")]
     pub carry: bool,
-    /// Those files; `None` when there were none.
+    /// Those files; `None` if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<SnapshotTree>,
 }
 
-/// Payload of `session.forked`. What is copied follows it, with new ids and with the times that it had.
+/// Payload of `session.forked`. The copied events follow it, with new ids and their old times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionForked {
-    /// The session that it is a fork of; need not exist any more.
+    /// The session that was copied. It may no longer exist.
     pub parent: SessionId,
-    /// The last event of the other log that was looked at.
+    /// The last event of the other log that was considered.
     pub through: Seq,
-    /// The message that was asked for as the first that is not copied; without one, all was.
+    /// The requested first message that is not copied; `None` copied everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<MessageId>,
-    /// How many events follow that are copies.
+    /// The number of copied events that follow.
     pub copied: i64,
-    /// The files that its own Location begins with; `None` when it shares the other session's.
+    /// The files that its own Location begins with; `None` if it shares the other session's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<SnapshotTree>,
 }
 
-/// Payload of `entry.set`: a context entry, told to the model at the next boundary.
+/// Payload of `entry.set`: a context entry. The model gets it at the next boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntrySet {
     /// Its key within the session.
     pub key: String,
-    /// JSON text, the client's bytes; `null` is a value.
+    /// The client's bytes: JSON text, where `null` is a value.
     pub value: String,
 }
 
@@ -99,13 +99,13 @@ pub struct EntryRemoved {
     pub key: String,
 }
 
-/// Why a text of ours is in the history.
+/// The reason of a text of ours in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoticeKind {
-    /// Go on: a stream was cut after visible output, or a summary replaced the work in hand.
+    /// Continue: a stream was cut after visible output, or a summary replaced the work in progress.
     Continuation,
-    /// A worker died; what that means for the work in hand.
+    /// A worker died; the effects on the work in progress.
     Recovery,
     /// The last allowed turn: answer without tools.
     StepLimit,
@@ -118,13 +118,13 @@ pub enum NoticeKind {
 pub struct NoticeRecorded {
     /// The message's id.
     pub message: MessageId,
-    /// Why.
+    /// The reason.
     pub kind: NoticeKind,
-    /// Exactly what the model is sent.
+    /// The text, exactly as the model gets it.
     pub text: String,
 }
 
-/// What an interrupt was for when it was asked.
+/// The target of an interrupt at the time of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum InterruptTarget {
@@ -135,18 +135,18 @@ pub enum InterruptTarget {
     },
     /// A drain between two turns.
     Drain,
-    /// Wakes that no drain had taken up yet: they stay parked.
+    /// Wakes that no drain had taken up yet. They stay parked.
     Parked,
 }
 
 /// Payload of `interrupt.requested`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptRequested {
-    /// What it applies to.
+    /// The target.
     pub target: InterruptTarget,
 }
 
-/// How a Session Drain ended.
+/// The outcome of a Session Drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DrainOutcome {
@@ -161,9 +161,9 @@ pub enum DrainOutcome {
 /// Payload of `drain.ended`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainEnded {
-    /// How.
+    /// The outcome.
     pub outcome: DrainOutcome,
-    /// Why, when it failed.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<SessionError>,
 }
@@ -173,6 +173,6 @@ pub struct DrainEnded {
 pub struct SessionError {
     /// Stable, such as `provider.rate_limit`; `docs/errors/` has a page for it.
     pub code: String,
-    /// For people.
+    /// The message, for people.
     pub message: String,
 }

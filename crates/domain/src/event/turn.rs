@@ -23,45 +23,45 @@ pub struct TurnStarted {
     pub model: ModelRef,
     /// The Context Epoch.
     pub epoch: i32,
-    /// Turns since the last batch of promoted inputs, this one included.
+    /// Turns since the last batch of promoted inputs, with this one.
     pub step: i32,
-    /// What whoever uses the session should know of the model, told with the first of its turns: that it is deprecated,
-    /// say. No model sees it.
+    /// A notice about the model for the session's users, in the first of its turns: that it is deprecated, for
+    /// example. No model sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
 }
 
-/// Payload of `attempt.started`: all that rebuilds the request, next to the events before it.
+/// Payload of `attempt.started`: everything that rebuilds the request, besides the events before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptStarted {
     /// The attempt.
     pub attempt: AttemptId,
     /// Its turn.
     pub turn: TurnId,
-    /// 1 for the turn's first.
+    /// The number of the attempt within the turn, from 1.
     pub ordinal: i32,
     /// SHA-256 of the body, hex.
     pub body_hash: String,
-    /// The encoder that made the body.
+    /// The version of the encoder that made the body.
     pub wire_version: u32,
     /// The Context Epoch.
     pub epoch: i32,
-    /// The history in the request is the fold of events up to here.
+    /// The last event whose fold is in the request.
     pub through: Seq,
     /// Component name → SHA-256 (hex) of its bytes in `request_component`.
     pub components: BTreeMap<String, String>,
-    /// What the request is paid with; none for a model without prices.
+    /// The prices of the request; `None` for a model without prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pricing: Option<Pricing>,
 }
 
-/// How a wire request ended.
+/// The outcome of a wire request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttemptOutcome {
     /// A whole reply.
     Completed,
-    /// The provider refused it or it could not be delivered.
+    /// The provider refused it, or it could not be delivered.
     Failed,
     /// The stream ended in the middle of the reply.
     Cut,
@@ -71,20 +71,20 @@ pub enum AttemptOutcome {
     Lost,
 }
 
-/// Token counts of one attempt, as the provider reported them; input and output are inclusive.
+/// Token counts of one attempt, as the provider reported them. Input and output include the other counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnUsage {
     /// All input tokens.
     pub input: i64,
     /// All output tokens.
     pub output: i64,
-    /// Of the output, reasoning.
+    /// Output tokens that are reasoning.
     pub reasoning: i64,
-    /// Of the input, read from the provider's cache.
+    /// Input tokens read from the provider's cache.
     pub cache_read: i64,
-    /// Of the input, written to the provider's cache.
+    /// Input tokens written to the provider's cache.
     pub cache_write: i64,
-    /// What it cost in nano-USD, by the prices that its attempt began with; 0 without prices.
+    /// The cost in nano-USD, by the prices at the attempt's start; 0 without prices.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost: i64,
 }
@@ -96,12 +96,12 @@ pub struct AttemptEnded {
     pub attempt: AttemptId,
     /// Its turn.
     pub turn: TurnId,
-    /// How it ended.
+    /// The outcome.
     pub outcome: AttemptOutcome,
-    /// What the provider counted, when it said so.
+    /// The provider's counts, if it reported them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<TurnUsage>,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<SessionError>,
 }
@@ -111,11 +111,11 @@ pub struct AttemptEnded {
 pub struct RetryScheduled {
     /// The turn.
     pub turn: TurnId,
-    /// The attempt that comes next (2 for the first retry).
+    /// The number of the next attempt (2 for the first retry).
     pub ordinal: i32,
-    /// When, by the worker's clock.
+    /// The time, by the worker's clock.
     pub at: TimestampMs,
-    /// Why.
+    /// The reason.
     pub error: SessionError,
 }
 
@@ -128,7 +128,7 @@ pub struct TextCheckpointed {
     pub part: PartId,
     /// UTF-8 bytes of the part before `text`.
     pub offset: i64,
-    /// What came after.
+    /// The text after `offset`.
     pub text: String,
 }
 
@@ -140,32 +140,32 @@ pub enum ReplyPart {
     Text {
         /// The part.
         id: PartId,
-        /// All of it.
+        /// The complete text.
         text: String,
-        /// What its provider wants to see again with it: JSON text.
+        /// State that its provider wants to receive again with it: JSON text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<String>,
     },
-    /// Reasoning that the model showed; without text, what stands for reasoning that it did not show.
+    /// Reasoning that the model showed. Without text it stands for reasoning that it did not show.
     Reasoning {
         /// The part.
         id: PartId,
-        /// All of it.
+        /// The complete text.
         text: String,
-        /// What its provider wants to see again with it: JSON text.
+        /// State that its provider wants to receive again with it: JSON text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<String>,
     },
-    /// A call, whose intent is a `tool.called` of its own.
+    /// A call. Its intent is a separate `tool.called`.
     ToolCall {
         /// The call.
         call: CallId,
     },
-    /// A call that the provider ran itself: it has no intent, and no body here.
+    /// A call that the provider ran itself. It has no intent and no body here.
     HostedCall {
         /// The part.
         id: PartId,
-        /// The provider's id for it; unique within the reply.
+        /// The provider's id for it, unique within the reply.
         call: String,
         /// The tool's name at the provider.
         name: String,
@@ -175,7 +175,7 @@ pub enum ReplyPart {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<String>,
     },
-    /// What came of one; every such call has one after it.
+    /// The result of a hosted call. Every such call is followed by one.
     HostedResult {
         /// The part.
         id: PartId,
@@ -183,9 +183,9 @@ pub enum ReplyPart {
         call: String,
         /// The tool's name at the provider.
         name: String,
-        /// What other providers are told of it.
+        /// The text for other providers.
         output: String,
-        /// The call failed.
+        /// Whether the call failed.
         #[serde(default, skip_serializing_if = "is_false")]
         is_error: bool,
         /// The provider's own form of the result: JSON text.
@@ -195,19 +195,19 @@ pub enum ReplyPart {
 }
 
 impl ReplyPart {
-    /// Text without provider state.
+    /// Returns text without provider state.
     #[must_use]
     pub fn text(id: PartId, text: impl Into<String>) -> Self {
         Self::Text { id, text: text.into(), metadata: None }
     }
 
-    /// Reasoning without provider state.
+    /// Returns reasoning without provider state.
     #[must_use]
     pub fn reasoning(id: PartId, text: impl Into<String>) -> Self {
         Self::Reasoning { id, text: text.into(), metadata: None }
     }
 
-    /// Whether it holds something that builds before provider state was kept would not see.
+    /// Returns whether it has something that builds without provider state would overlook.
     #[must_use]
     pub fn has_state(&self) -> bool {
         match self {
@@ -225,14 +225,14 @@ pub struct TurnReplied {
     pub turn: TurnId,
     /// The assistant message.
     pub message: MessageId,
-    /// What the model said and asked for.
+    /// The model's output and requests.
     pub parts: Vec<ReplyPart>,
-    /// The provider's reason to stop, normalised: `stop`, `length`, `tool-calls`, `content-filter`,
-    /// or ours: `interrupted`, `cut`.
+    /// The provider's reason to stop, normalised: `stop`, `length`, `tool-calls`, `content-filter`; or ours:
+    /// `interrupted`, `cut`.
     pub finish: String,
 }
 
-/// How a Provider Turn ended.
+/// The outcome of a Provider Turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnOutcome {
@@ -246,7 +246,7 @@ pub enum TurnOutcome {
     Interrupted,
     /// Its worker died before the reply was committed; the next turn starts over.
     Lost,
-    /// Its request was too large for the model; a Compaction follows, and the step is given back.
+    /// Its request was too large for the model. A Compaction follows, and the step does not count.
     Overflowed,
 }
 
@@ -257,11 +257,11 @@ pub struct TurnSettled {
     pub turn: TurnId,
     /// The assistant message.
     pub message: MessageId,
-    /// How it ended.
+    /// The outcome.
     pub outcome: TurnOutcome,
-    /// What the turn used, all attempts together.
+    /// The usage of all attempts.
     pub usage: TurnUsage,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<SessionError>,
 }

@@ -4,7 +4,7 @@ use crate::{CallId, FencingToken, MessageId, Seq, SessionError, SnapshotTree, Tu
 
 use super::{is_false, is_zero};
 
-/// What happened to a file.
+/// The kind of change of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileStatus {
@@ -19,128 +19,129 @@ pub enum FileStatus {
 /// A file that differs between two trees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Below the Location's directory.
+    /// The path below the Location's directory.
     pub path: String,
-    /// What happened.
+    /// The kind of change.
     pub status: FileStatus,
-    /// Lines that are new.
+    /// The number of added lines.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub additions: i64,
-    /// Lines that are gone.
+    /// The number of removed lines.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deletions: i64,
-    /// A unified diff, as far as one is kept: at most 16 KiB, of text only.
+    /// A unified diff of at most 16 KiB, for text only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
 }
 
-/// A file of the workspace that a Capture or a Revert leaves as it is.
+/// A workspace file that a Capture or a Revert leaves alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftFile {
-    /// Below the Location's directory.
+    /// The path below the Location's directory.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub why: LeftReason,
 }
 
-/// Why a file is left as it is.
+/// The reason why a file is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeftReason {
     /// It is larger than a Workspace Snapshot keeps.
     TooLarge,
-    /// It lies deeper than a Workspace Snapshot looks.
+    /// It is deeper than a Workspace Snapshot looks.
     TooDeep,
     /// It is a pipe, a socket or a device.
     Special,
-    /// It may not be read.
+    /// It cannot be read.
     Unreadable,
-    /// Something is there that no Workspace Snapshot has: somebody has changed it meanwhile.
+    /// Its content is in no Workspace Snapshot, because somebody has changed it meanwhile.
     Changed,
 }
 
-/// Payload of `workspace.snapshotted`: a Capture whose pack is stored. With the tree itself for its `parent`, and no pack, it is an
+/// Payload of `workspace.snapshotted`: a Capture whose pack is stored. If `parent` equals `tree` and there is no
+/// pack, it confirms an earlier Capture: the files were checked and have not changed.
 /// earlier one once more: the files were looked at, and are as that one has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceSnapshotted {
-    /// The token under which it was taken.
+    /// The token of the worker that took it.
     pub token: FencingToken,
-    /// Its number under that token; a later one is greater.
+    /// Its number under that token. Later ones are greater.
     pub ordinal: i64,
     /// The files.
     pub tree: SnapshotTree,
     /// The tree before it; `None` for the Location's first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SnapshotTree>,
-    /// The blob with what this tree has and earlier ones had not; `None` when they have all of it.
+    /// The blob with the content that earlier trees do not have; `None` if they have everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<String>,
-    /// Bytes of that blob.
+    /// The size of that blob, in bytes.
     pub bytes: i64,
-    /// The turn whose calls were the reason for it.
+    /// The turn whose calls caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnId>,
-    /// No call was the reason for it: the Location's first, or taken around a Revert.
+    /// Whether no call caused it: the Location's first Capture, or one around a Revert.
     #[serde(default, skip_serializing_if = "is_false")]
     pub base: bool,
-    /// What differs from `parent`, at most 1,000 files, in order of their paths.
+    /// The changed files since `parent`, at most 1,000, ordered by path.
     pub files: Vec<FileChange>,
-    /// How many more there are.
+    /// The number of further changed files.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: i64,
-    /// Empty directories that are new since `parent` or gone, at most 1,000, in order of their paths.
+    /// Empty directories that were added or removed since `parent`, at most 1,000, ordered by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<String>,
-    /// Files that are in no tree, as far as they are new or were changed since an earlier Capture; at most 20.
+    /// Files that are in no tree, if they are new or have changed since an earlier Capture; at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<LeftFile>,
 }
 
-/// Payload of `workspace.restored`: a worker with a disk of its own has made the Location's files anew, for this
-/// session's first drain under its token.
+/// Payload of `workspace.restored`: a worker with its own disk has restored the Location's files, for this session's
+/// first drain under its token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceRestored {
-    /// The token under which it was done.
+    /// The token of the worker that did it.
     pub token: FencingToken,
-    /// What the files were made of; `None` when there was no Workspace Snapshot.
+    /// The restored tree; `None` if there was no Workspace Snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<SnapshotTree>,
-    /// Calls of the session whose effects on files are gone. The model is told in a notice, before its next turn.
+    /// Calls of the session whose effects on files are lost. A notice tells the model before its next turn.
     pub lost: Vec<CallId>,
-    /// Files that were in no Workspace Snapshot, and are gone too, as far as the session knew of them.
+    /// Lost files that were in no Workspace Snapshot, as far as the session knew of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_files: Vec<LeftFile>,
 }
 
-/// Payload of `revert.staging`: files are about to be put back.
+/// Payload of `revert.staging`: files are about to be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevertStaging {
     /// The boundary message.
     pub message: MessageId,
-    /// The log from this event on is reverted.
+    /// The first reverted event of the log.
     pub from: Seq,
-    /// The files as they were before any Revert that is not committed.
+    /// The files before any Revert that is not committed.
     pub original: SnapshotTree,
-    /// The files as they were before the boundary message; `None` when no turn since has changed any.
+    /// The files before the boundary message; `None` if no turn since has changed any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<SnapshotTree>,
-    /// Which files are put back to `target`.
+    /// The files to restore from `target`.
     pub paths: RevertPaths,
-    /// Which files an earlier Revert had put back, and are put back to `original` unless `paths` has them.
+    /// The files that an earlier Revert has restored. They come back from `original`, unless `paths` has them.
     #[serde(default, skip_serializing_if = "RevertPaths::is_empty")]
     pub undone: RevertPaths,
-    /// The Context Epoch that comes back once it is committed.
+    /// The Context Epoch that becomes active again with the commit.
     pub back: RevertedTo,
 }
 
-/// Which files a Revert is about.
+/// The files of a Revert.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RevertPaths {
-    /// All: more were changed than are listed.
+    /// All files, because more were changed than are listed.
     All,
-    /// These, below the Location's directory, in their order and once each. One that ends with a slash is a directory
-    /// without what is in it.
+    /// These files, as ordered unique paths below the Location's directory. A path with a trailing slash is a
+    /// directory without its contents.
     Only(Vec<String>),
 }
 
@@ -151,14 +152,14 @@ impl Default for RevertPaths {
 }
 
 impl RevertPaths {
-    /// Whether it is about none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(paths) if paths.is_empty())
     }
 }
 
-/// What the model had last been told of its context before a boundary message.
+/// The context that the model had last received before a boundary message.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RevertedTo {
     /// The Context Epoch; `None` before the first.
@@ -169,46 +170,46 @@ pub struct RevertedTo {
     pub snapshot: Option<String>,
 }
 
-/// Payload of `revert.staged`: the session stands before the boundary message, and can still be brought back.
+/// Payload of `revert.staged`: the session is back before the boundary message, and the Revert can be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevertStaged {
     /// The boundary message.
     pub message: MessageId,
-    /// The log from this event on is reverted.
+    /// The first reverted event of the log.
     pub from: Seq,
-    /// The files as they were before; `None` when none were looked at.
+    /// The files before the Revert; `None` if no files were involved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original: Option<SnapshotTree>,
-    /// Which files were put back, and come back when it is cleared.
+    /// The restored files, which come back when the Revert is undone.
     #[serde(default, skip_serializing_if = "RevertPaths::is_empty")]
     pub paths: RevertPaths,
-    /// What was put back: from how the files were to how they are, at most 1,000.
+    /// The changes by the Revert, at most 1,000.
     pub files: Vec<FileChange>,
-    /// How many more there are.
+    /// The number of further changes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: i64,
-    /// Files that the reverted turns may have changed, and that are as those turns left them; at most 100.
+    /// Files that the reverted turns may have changed and that the Revert left alone; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftFile>,
-    /// The Context Epoch that comes back once it is committed.
+    /// The Context Epoch that becomes active again with the commit.
     pub back: RevertedTo,
 }
 
 /// Payload of `revert.cleared`: nothing is reverted any more.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RevertCleared {
-    /// Set when it could not be staged: why.
+    /// The reason why it could not be staged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<SessionError>,
 }
 
-/// Payload of `revert.committed`: what was reverted never comes back. Repeats what was staged, so that it can be
-/// written without a look-up.
+/// Payload of `revert.committed`: the reverted part never comes back. It repeats facts of `revert.staged`, so that
+/// writing it needs no look-up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevertCommitted {
     /// The boundary message.
     pub message: MessageId,
-    /// The log from this event on is reverted.
+    /// The first reverted event of the log.
     pub from: Seq,
     /// The Context Epoch that is active again.
     pub back: RevertedTo,
