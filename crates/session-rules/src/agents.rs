@@ -1,4 +1,4 @@
-//! The agents under whose names turns run. One is sampled when a turn starts, and its calls keep it.
+//! The agents that turns run as. A turn samples one at its start, and its calls keep it.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use domain::{Permitted, SessionError};
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// Its name, as prompts choose it.
+    /// Its name, which prompts choose.
     pub name: String,
-    /// What it is for, to people.
+    /// Its purpose, for people.
     pub description: String,
-    /// What the model is told before anything else.
+    /// The instructions at the beginning of every request.
     pub instructions: String,
-    /// The tools that it is offered, and that its calls may use.
+    /// The tools that it is offered and may use.
     pub tools: Permitted,
-    /// The skills that it is told of, and may load.
+    /// The skills that it is shown and may load.
     pub skills: Permitted,
-    /// Its turns in a row without new input. `None`: as many as an agent has that says nothing.
+    /// The most turns in a row without new input; `None` uses the default of the settings.
     pub steps: Option<i32>,
 }
 
-/// The agents that there are, and the one of a session that chose none.
+/// All agents, with the default one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agents {
     default: Agent,
@@ -45,11 +45,11 @@ may be made at once.
 Answer with a plan that somebody can carry out without having seen what you saw: what to change and where, in \
 which order, how to check it, and what you are not sure of. Be brief and use plain text.";
 
-/// What `plan` may use: tools that only look.
+/// The tools of `plan`, which only look.
 const LOOKING: [&str; 4] = ["glob", "grep", "read", "skill"];
 
 impl Default for Agents {
-    /// `build`, which may do everything, and `plan`, which may only look.
+    /// Returns `build`, which may do everything, and `plan`, which may only look.
     fn default() -> Self {
         let build = Agent {
             name: "build".into(),
@@ -72,13 +72,13 @@ impl Default for Agents {
 }
 
 impl Agents {
-    /// One agent, which is the default.
+    /// Returns a set of one agent, which is the default.
     #[must_use]
     pub fn of(default: Agent) -> Self {
         Self { default, others: BTreeMap::new() }
     }
 
-    /// With one more; one of the same name gives way.
+    /// Adds an agent, or replaces the one of the same name.
     #[must_use]
     pub fn with(mut self, agent: Agent) -> Self {
         if agent.name == self.default.name {
@@ -89,12 +89,12 @@ impl Agents {
         self
     }
 
-    /// All of them, the default first, then by name.
+    /// Returns all agents, the default first, then by name.
     pub fn iter(&self) -> impl Iterator<Item = &Agent> {
         std::iter::once(&self.default).chain(self.others.values())
     }
 
-    /// The agent of this name.
+    /// Returns an agent by its name.
     ///
     /// # Errors
     /// `session.agent_unknown` when there is none.

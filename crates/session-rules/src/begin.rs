@@ -1,4 +1,4 @@
-//! What a boundary begins: the next turn, or first the Compaction that it needs.
+//! The beginnings at a boundary: of the next turn, or of a Compaction that it needs first.
 
 use std::collections::BTreeMap;
 
@@ -28,23 +28,23 @@ tools. Say what was done, what is left, and what you recommend to do next.</noti
 /// The most Compactions between two turns: the pieces of a conversation that is many times too large.
 const MAX_COMPACTIONS: u32 = 32;
 
-/// What a turn or a Compaction begins with.
+/// The agent and the model that a turn or a Compaction begins with.
 pub(crate) struct Sampled<'a> {
     pub(crate) agent: &'a Agent,
     pub(crate) model: ResolvedModel,
 }
 
-/// Whether the next request fits into the model's context.
+/// Whether the next request fits the model's context.
 enum Room {
     Enough,
-    /// Too little, but a Compaction makes some.
+    /// Too little, but a Compaction makes enough.
     AfterCompaction,
     /// Too little, and nothing helps.
     No(SessionError),
 }
 
 impl Rules<'_> {
-    /// Begins the turn for what the conversation says now.
+    /// Begins the turn that the conversation now needs.
     pub(crate) fn go_on(&self, draft: &mut Draft<'_>, observed: &Observation) -> Verdict<Next> {
         let begun = match self.sample(draft.history()) {
             Err(error) => Err(error),
@@ -64,8 +64,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Measures the next request. One that is known not to fit is not sent, and a Compaction that cannot make it fit
-    /// is not begun.
+    /// Measures the next request. A request that cannot fit is not sent, and a Compaction that cannot make it fit
+    /// does not begin.
     fn room(&self, history: &History, sampled: &Sampled<'_>, observed: &Observation) -> Room {
         let settings = &self.settings.compaction;
         let Sampled { agent, model } = sampled;
@@ -82,7 +82,7 @@ impl Rules<'_> {
         }
         let fits = size <= limits.hard || mutated!(TooLargeSent);
         let tail = self.tail(history, Some(limits), true);
-        // What no Compaction takes away; a checkpoint it can make smaller.
+        // The part that no Compaction removes. It can make a checkpoint smaller.
         let checkpoint = history.view().checkpoint().map_or(0, estimate::text);
         let least = (self.fixed(history, agent) + tail.asked).saturating_sub(checkpoint);
         let goes_on = squeeze.completed == 0 || squeeze.is_piece;
@@ -95,7 +95,7 @@ impl Rules<'_> {
         let helps = helps || (squeeze.completed > 0 && mutated!(CompactedAgainAtOnce));
         match (helps, fits) {
             (false, true) => Room::Enough,
-            // By a count that cannot be true, as it leaves no request that would fit: the provider decides.
+            // The count leaves no room for any request, so it cannot be right: the provider decides.
             (false, false) if self.estimated(history, agent) <= limits.hard => Room::Enough,
             (false, false) => Room::No(too_large(size, limits.hard)),
             (true, _) => match observed.replace(history, &agent.skills) {
@@ -106,7 +106,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Whether the next request fits, though a Compaction would be better.
+    /// Returns whether the next request fits, even if a Compaction would be better.
     pub(crate) fn fits(&self, history: &History) -> bool {
         let Ok(sampled) = self.sample(history) else { return false };
         let settings = &self.settings.compaction;
@@ -114,25 +114,25 @@ impl Rules<'_> {
         limits.is_none_or(|limits| self.size(history, sampled.agent) <= limits.hard)
     }
 
-    /// Whether the open turn is the last that is allowed without new input.
+    /// Returns whether the open turn is the last one allowed without new input.
     #[must_use]
     pub fn is_last_step(&self, history: &History) -> bool {
         history.steps() >= self.steps(self.turn_agent(history).1)
     }
 
-    /// The agent of the open turn, which it keeps, by name; without a turn, the one that is selected now. None of
-    /// that name when the settings have changed since.
+    /// Returns the agent of the open turn, which keeps it, with its name; without a turn, the one selected now. The
+    /// agent is `None` if the settings no longer have it.
     pub(crate) fn turn_agent<'h>(&self, history: &'h History) -> (&'h str, Option<&Agent>) {
         let name = history.open_turn().map_or(history.agent(), |open| &open.agent);
         (name, self.settings.agents.get(name).ok())
     }
 
-    /// Turns in a row without new input that an agent may take.
+    /// Returns the most turns in a row that an agent may take without new input.
     fn steps(&self, agent: Option<&Agent>) -> i32 {
         agent.and_then(|agent| agent.steps).unwrap_or(self.settings.max_steps)
     }
 
-    /// The agent and the model that are selected now; what begins with them keeps them.
+    /// Returns the agent and the model selected now. The turn or Compaction that begins with them keeps them.
     ///
     /// # Errors
     /// `session.agent_unknown` or `model.unknown`.
@@ -141,7 +141,7 @@ impl Rules<'_> {
         Ok(Sampled { agent, model: self.models.resolve(history.model())? })
     }
 
-    /// The skills that the agent selected now may load.
+    /// Returns the skills that the agent selected now may load.
     pub(crate) fn skills(&self, history: &History) -> &Permitted {
         let agent = self.settings.agents.get(history.agent());
         agent.map_or(Permitted::NOTHING, |agent| &agent.skills)
@@ -168,7 +168,7 @@ impl Rules<'_> {
                 ),
             });
         }
-        // Once for each model: whoever reads the log has been told.
+        // Once for each model, because the log then has the notice.
         let is_told = draft.history().has_noticed(&resolved.reference);
         let notice = resolved.notice.clone().filter(|_| !is_told || mutated!(NoticedAgain));
         let title = self.start_title(draft, step, &resolved.reference);
@@ -206,7 +206,7 @@ impl Rules<'_> {
         })
     }
 
-    /// What the conversation's requests are made of besides it.
+    /// Returns the parts of the conversation's requests besides the conversation.
     pub(crate) fn components(
         &self,
         agent: &Agent,
@@ -224,8 +224,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Model Request Options, with the session as the key of the provider's cache where it wants one: requests of one
-    /// conversation then meet the machine that has its beginning.
+    /// Returns Model Request Options. If the provider wants a cache key, the session is the key, so that a
+    /// conversation's requests reach the machine that has its beginning.
     fn options(&self, model: &ResolvedModel) -> Map<String, Value> {
         let mut options = model.options.clone();
         if model.entry.dialect.cache_key {
@@ -239,23 +239,23 @@ impl Rules<'_> {
         options
     }
 
-    /// How many tokens the conversation's next request has besides its messages, about.
+    /// Returns about how many tokens the conversation's next request has besides its messages.
     fn fixed(&self, history: &History, agent: &Agent) -> u64 {
         estimate::fixed(history, &agent.instructions, self.tools.offered(&agent.tools))
     }
 
-    /// The same by our own estimate alone.
+    /// Returns the size of the conversation's next request, by our own estimate alone.
     fn estimated(&self, history: &History, agent: &Agent) -> u64 {
         estimate::whole(history, &agent.instructions, self.tools.offered(&agent.tools))
     }
 
-    /// How many tokens the conversation's next request has, about.
+    /// Returns about how many tokens the conversation's next request has.
     pub(crate) fn size(&self, history: &History, agent: &Agent) -> u64 {
         estimate::request(history, &agent.instructions, self.tools.offered(&agent.tools))
     }
 }
 
-/// Drafts the first attempt of what was drafted last, which is paid with `pricing`, and returns its body.
+/// Drafts the first attempt of the request drafted last, with its prices, and returns its body.
 pub(crate) fn first_attempt(
     draft: &mut Draft<'_>,
     turn: &TurnId,
@@ -288,12 +288,12 @@ pub(crate) fn first_attempt(
     (started, body.into())
 }
 
-/// The Compaction whose intent was drafted comes next.
+/// Writes the drafted intent of a Compaction, which comes next.
 pub(crate) fn begin_compaction(plan: TurnPlan) -> Verdict<Next> {
     Verdict::Write(Next::Compact(Box::new(plan)), DrainEnd::Keep, Site::CompactionStarted)
 }
 
-/// What was promoted or settled stays; nothing can be made of it now.
+/// Ends the drain with an error. Promotions and settlements stay.
 pub(crate) fn boundary_failed(draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next> {
     let next = end(draft, DrainOutcome::Failed, Some(error));
     Verdict::Write(next, DrainEnd::Close, Site::BoundaryFailed)

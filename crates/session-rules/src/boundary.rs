@@ -1,5 +1,5 @@
-//! The Safe Provider-Turn Boundary: one write that promotes input, admits context and commits the
-//! next turn's intent, or a Compaction's, or ends the drain.
+//! The Safe Provider-Turn Boundary: one write that promotes input, admits context and commits the intent of the next
+//! turn or Compaction, or ends the drain.
 
 use bytes::Bytes;
 use domain::{
@@ -20,60 +20,60 @@ use crate::rules::Rules;
 use crate::site::Site;
 use crate::title::lose_title;
 
-/// What the drain does next.
+/// The drain's next step.
 #[derive(Debug)]
 pub enum Next {
     /// Run a turn whose intent is committed.
     Turn(Box<TurnPlan>),
-    /// Go on with a turn that an earlier owner left.
+    /// Continue a turn that an earlier owner left.
     Recover(Box<Recovery>),
-    /// Ask for the summary of a Compaction whose intent is committed.
+    /// Request the summary of a Compaction whose intent is committed.
     Compact(Box<TurnPlan>),
-    /// Look at files or put them back, for a Revert.
+    /// Capture or restore files for a Revert.
     Files(FilesPlan),
-    /// Go on at another Location: [`Rules::moved`] is a write of its own.
+    /// Move to another Location. [`Rules::moved`] is a separate write.
     Move(MovePlan),
-    /// The Move is committed: the session is at this Location from now on.
+    /// The Move is committed: the session is now at this Location.
     Moved(LocationId),
-    /// Wait, within bounds, for the title that is being made: nothing else is left to do.
+    /// Wait, within bounds, for the title in progress: nothing else is left to do.
     Title,
     /// The end is committed.
     End(Closed),
 }
 
-/// How a drain ended durably.
+/// The durable end of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// It is over. If someone woke the session since, it is *ready* again.
+    /// It is over. If somebody has woken the session since, it is *ready* again.
     Ended(DrainOutcome),
-    /// It stopped at a boundary on request; the next holder goes on.
+    /// It stopped at a boundary on request. The next holder continues.
     HandedOver,
-    /// It gave up its slot at a boundary because others wait for one; its next drain goes on.
+    /// It gave up its slot at a boundary because others wait for one. Its next drain continues.
     Yielded,
 }
 
-/// A turn whose intent and first attempt are committed; or a request beside the conversation: a Compaction's or
-/// a title's.
+/// A turn whose intent and first attempt are committed; or a request beside the conversation, a Compaction's or a
+/// title's.
 #[derive(Debug, Clone)]
 pub struct TurnPlan {
     /// The turn.
     pub turn: TurnId,
-    /// The message that it writes; of a title, that it is made of.
+    /// The message that it writes; for a title, the message that the title is for.
     pub message: MessageId,
-    /// Its attempt that may be sent.
+    /// The attempt that may be sent.
     pub started: AttemptStarted,
     /// The model, sampled for this turn.
     pub model: ModelRef,
-    /// As much of it as shaped the body: how it is spoken to.
+    /// The part of the model that shaped the body and decides the protocol.
     pub entry: ModelEntry,
-    /// The exact bytes of every attempt; a Compaction that was reminded has others from then on.
+    /// The exact bytes of every attempt. A reminder changes them for a Compaction.
     pub body: Bytes,
-    /// The title to be asked for beside it.
+    /// The title to request beside it.
     pub title: Option<Box<TurnPlan>>,
 }
 
 impl Rules<'_> {
-    /// Crosses the boundary, or ends the drain. `continuing`: the model has results to answer.
+    /// Crosses the boundary, or ends the drain. `continuing`: the model must answer results.
     pub fn cross(
         &self,
         draft: &mut Draft<'_>,
@@ -88,8 +88,8 @@ impl Rules<'_> {
         if self.stopping && (continuing || waits) {
             return hand_over(draft);
         }
-        // Handed over, not closed: what was only stored is taken up as it would have been by going on. Not
-        // beside a title, which would be lost and asked for again.
+        // Handed over, not closed: stored input is then taken up as if this drain had continued. Not beside a title,
+        // which would be lost and requested again.
         let history = draft.history();
         let between = !continuing && !history.wants_turn() && history.titling().is_none();
         if self.crowded && waits && between {
@@ -133,7 +133,7 @@ impl Rules<'_> {
                         _ => EpochReason::Move,
                     }),
                 }),
-                // Nothing is promoted: the input stays pending for the next wake.
+                // Nothing is promoted: the input waits for the next wake.
                 Err(error) => {
                     if mutated!(PromotionBeforeBaseline) {
                         prompts.iter().for_each(|input| self.promote(draft, input));
@@ -150,7 +150,7 @@ impl Rules<'_> {
         let told = match agent {
             Ok(_) if fresh => Ok(()),
             Ok(agent) => observed.reconcile(draft, &agent.skills),
-            // Nothing is told of what an agent may do that there is not.
+            // An unknown agent gets no context, since nobody knows its permissions.
             Err(unknown) => Err(unknown),
         };
         match told {
@@ -191,7 +191,7 @@ pub(crate) fn end(
     Next::End(Closed::Ended(outcome))
 }
 
-/// Stops at the boundary; the next holder goes on with the same.
+/// Stops at the boundary. The next holder continues with the same step.
 pub(crate) fn hand_over(draft: &mut Draft<'_>) -> Verdict<Next> {
     lose_title(draft);
     let how = if mutated!(HandOverNotSaid) { DrainEnd::Keep } else { DrainEnd::HandOver };

@@ -1,10 +1,11 @@
-//! A Compaction: a request for a summary of the conversation, which then stands for it in a new epoch.
+//! A Compaction: a request for a summary of the conversation, which then replaces the older part in a new epoch.
 //!
-//! Invariants: its request is the conversation's next one with a last message of ours, so that the provider's
-//! cache serves it, or a smaller one where that would not fit; the summary and the epoch that it begins are one
-//! write; whatever else comes of it changes nothing of what the model sees.
+//! Invariants: its request is the conversation's next one with a last message of ours, so that the provider's cache
+//! serves it, or a smaller one if that would not fit; the summary and the epoch that it begins are one write; any
+//! other outcome leaves the model's view unchanged.
 //!
-//! Long because the choice of a request, the judgement of its answer and the next smaller request decide on one state.
+//! Long because the choice of a request, the judgement of its answer and the next smaller request decide on one
+//! state.
 
 use std::borrow::Cow;
 
@@ -38,29 +39,29 @@ use crate::texts;
 const LEAST_ANSWER: u64 = 1_024;
 /// The fewest tokens of a summary, however small the model is.
 const LEAST_SUMMARY: u64 = 64;
-/// Tokens of what is around a summary in its checkpoint, and of the mark that it was cut.
+/// Tokens of the text around a summary in its checkpoint, and of the mark that it was cut.
 const CHECKPOINT_TEXT: u64 = 64;
 
-/// What became of an answer to the request for a summary.
+/// The result of an answer to the request for a summary.
 #[derive(Debug)]
 pub enum Compacted {
-    /// Nothing is written: an interrupt is to be applied.
+    /// Nothing is written, because an interrupt must be applied.
     Interrupted,
-    /// It was no summary, and is asked for once more.
+    /// It was no summary, and is requested once more.
     Again(Box<TurnPlan>),
-    /// The Compaction has ended, and the boundary behind it was crossed.
+    /// The Compaction has ended, and the boundary after it was crossed.
     Crossed(Next),
 }
 
-/// Why one begins.
+/// The reason and the history of a Compaction to begin.
 pub(crate) struct Wanted {
     pub(crate) reason: CompactionReason,
     pub(crate) input: Option<MessageId>,
     pub(crate) continuing: bool,
     pub(crate) cause: Option<SessionError>,
-    /// About how many tokens the request had that was refused: the turn's, or the last one for the same summary.
+    /// The estimated tokens of the refused request: the turn's, or the last one for the same summary.
     pub(crate) refused: Option<u64>,
-    /// How many requests for the same summary were refused.
+    /// The number of refused requests for the same summary.
     pub(crate) refusals: u32,
 }
 
@@ -69,12 +70,12 @@ impl Wanted {
         Self { reason, input: None, continuing, cause: None, refused: None, refusals: 0 }
     }
 
-    /// Because the next request would be too large.
+    /// Returns the reason that the next request would be too large.
     pub(crate) fn auto() -> Self {
         Self::new(CompactionReason::Auto, true)
     }
 
-    /// The same once more, as far as it is not done.
+    /// Returns the same Compaction again, for the part that is not done.
     fn again(open: &OpenCompaction) -> Self {
         let started = &open.side.started;
         Self {
@@ -85,20 +86,20 @@ impl Wanted {
     }
 }
 
-/// How often a smaller request for the same summary follows one that was refused as too large. Each has half the
-/// tokens of the one before.
+/// The most smaller requests for the same summary after refusals as too large. Each has half the tokens of the one
+/// before.
 const MAX_REFUSALS: u32 = 4;
-/// How often a Compaction makes room for a turn whose request was refused as too large. Each time that request must
-/// have become smaller.
+/// The most Compactions for a turn whose request was refused as too large. Each time that request must have become
+/// smaller.
 const MAX_OVERFLOWS: u32 = 3;
 
-/// What an answer to the request for a summary is.
+/// The judgement of an answer to the request for a summary.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Summary,
-    /// Something else: worth a reminder, once.
+    /// Something else, which is worth one reminder.
     Other,
-    /// Nothing that another request would better.
+    /// An answer that another request would not improve.
     Refused(SessionError),
 }
 
@@ -136,13 +137,13 @@ fn nothing_to_compact() -> SessionError {
     }
 }
 
-/// Why one whose worker died did not end.
+/// Returns the error of a Compaction that was interrupted or lost its worker.
 fn interrupted(message: &str) -> SessionError {
     SessionError { code: "session.compaction_interrupted".into(), message: message.into() }
 }
 
 impl Rules<'_> {
-    /// What a Compaction would leave as it is. `working`: the model has something to answer.
+    /// Returns the tail that a Compaction would keep. `working`: the model has something to answer.
     pub(crate) fn tail(&self, history: &History, limits: Option<Limits>, working: bool) -> Tail {
         let settings = &self.settings.compaction;
         let share = limits.map_or(u64::MAX, Limits::share);
@@ -152,13 +153,13 @@ impl Rules<'_> {
             tail.summarised += tail.kept.len();
             tail.kept.clear();
         }
-        // The summary for a larger model may be too large itself.
+        // A summary made for a larger model may itself be too large.
         let is_large = |checkpoint| settings.cuts && estimate::text(checkpoint) > share;
         tail.summarised += usize::from(history.view().checkpoint().is_some_and(is_large));
         tail
     }
 
-    /// The limits of a model, and those that refusals have taught.
+    /// Returns the limits of a model, with those learnt from refusals.
     fn limits(
         &self,
         history: &History,
@@ -169,7 +170,7 @@ impl Rules<'_> {
         Limits::of(&self.settings.compaction, &model.entry, refused)
     }
 
-    /// Acts on a control that asks for a Compaction. `None`: it is settled.
+    /// Acts on a control for a Compaction. Returns `None` if the control is settled.
     pub(crate) fn compact(
         &self,
         draft: &mut Draft<'_>,
@@ -178,13 +179,13 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Option<TurnPlan> {
         let message = control.message.clone();
-        // It is about what is left: what was reverted must not come back in a summary.
+        // It concerns the remaining conversation: reverted text must not come back in a summary.
         commit_revert(draft);
         deliver(draft, &message, None);
         let reason = CompactionReason::Manual;
         let wanted = Wanted { input: Some(message), ..Wanted::new(reason, continuing) };
         let history = draft.history();
-        // Not asked for what could not be used.
+        // Not requested if the result could not be used.
         let can = observed.replace(history, self.skills(history)).map(|_| ());
         let sampled = can.and_then(|()| self.sample(history));
         let limits = sampled.as_ref().ok().and_then(|of| self.limits(history, &of.model, None));
@@ -236,7 +237,7 @@ impl Rules<'_> {
         }
     }
 
-    /// How much of the conversation the request for its summary shows.
+    /// Returns the part of the conversation that the request for its summary shows.
     fn scope(
         &self,
         history: &History,
@@ -258,8 +259,8 @@ impl Rules<'_> {
         (keep_from, SummaryScope { refused, refusals, ..scope })
     }
 
-    /// What a request for a summary is made of besides the conversation. `is_cut`: it shows a transcript, which needs
-    /// neither tools nor the agent's own instructions.
+    /// Returns the parts of a request for a summary besides the conversation. With `is_cut` it shows a transcript,
+    /// which needs neither tools nor the agent's instructions.
     fn summary_components(
         &self,
         agent: &Agent,
@@ -268,7 +269,7 @@ impl Rules<'_> {
         is_cut: bool,
     ) -> Components {
         let mut components = self.components(agent, model, ToolChoice::Auto);
-        // Providers count the answer that a request allows as if it were part of it.
+        // Providers count the allowed answer as part of the request.
         let free = limits.map_or(u64::MAX, |limits| limits.hard - limits.summary.min(limits.hard));
         let most = &mut components.generation.max_tokens;
         *most = most.map(|most| most.min(free.max(LEAST_ANSWER)));
@@ -279,8 +280,8 @@ impl Rules<'_> {
         components
     }
 
-    /// The provider refused a turn's request as too large, and nothing of its answer was seen: the turn is
-    /// settled, and a Compaction begins. `None`: nothing is written, and the turn fails.
+    /// Handles a turn's request that the provider refused as too large, without visible output: settles the turn and
+    /// begins a Compaction. Returns `Leave(None)` without a write if the turn must fail.
     pub fn overflowed(
         &self,
         draft: &mut Draft<'_>,
@@ -326,7 +327,7 @@ impl Rules<'_> {
         Verdict::Write(Some(Next::Compact(Box::new(plan))), DrainEnd::Keep, Site::Overflowed)
     }
 
-    /// The stream ended as it should: the summary and the epoch that it begins, or a reminder, or failure.
+    /// Handles a complete answer: writes the summary and its epoch, or a reminder, or a failure.
     pub fn summarised(
         &self,
         draft: &mut Draft<'_>,
@@ -401,7 +402,7 @@ impl Rules<'_> {
                     let (view, conversation) = (history.view(), history.conversation());
                     view.since(conversation, view.from()).next().is_some()
                 };
-                // Behind a tail the model knows by itself what is next.
+                // With a tail the model knows its next step by itself.
                 if !scope.kept.is_empty() && !is_shown(draft.history()) && !mutated!(NotToldToGoOn)
                 {
                     notice(draft, NoticeKind::Continuation, texts::GO_ON);
@@ -418,7 +419,7 @@ impl Rules<'_> {
                         let forgets = mutated!(ContinuingForgotten);
                         self.cross(draft, open.side.started.continuing && !forgets, observed)
                     }
-                    // The turn that it was for goes on; nothing joins it.
+                    // The turn that needed it continues, and no input joins it.
                     CompactionReason::Auto | CompactionReason::Overflow if self.stopping => {
                         hand_over(draft)
                     }
@@ -432,7 +433,7 @@ impl Rules<'_> {
         next.map(Compacted::Crossed)
     }
 
-    /// An error of the request for a summary that no retry will help.
+    /// Handles an error of the request for a summary that no retry helps.
     pub fn compaction_failed(
         &self,
         draft: &mut Draft<'_>,
@@ -459,7 +460,7 @@ impl Rules<'_> {
         self.end_failed(draft, &open, error.clone(), observed)
     }
 
-    /// The provider refused the request for a summary as too large: a smaller one follows, within bounds.
+    /// Follows a refused request for a summary with a smaller one, within bounds.
     fn shrink(
         &self,
         draft: &mut Draft<'_>,
@@ -479,7 +480,7 @@ impl Rules<'_> {
         Some(Next::Compact(Box::new(self.start_compaction(draft, wanted, sampled))))
     }
 
-    /// An interrupt of the Compaction, whose stream is gone.
+    /// Handles an interrupt of the Compaction, whose stream is gone.
     pub fn compaction_cancelled(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
         let error = interrupted("Compaction cancelled");
         self.close_compaction(draft, Some(said), SideOutcome::Cancelled, Some(error));
@@ -487,7 +488,7 @@ impl Rules<'_> {
         Verdict::Write(next, DrainEnd::Close, Site::CompactionCancelled)
     }
 
-    /// Settles a Compaction that an earlier owner left. Whether the model has results to answer after it.
+    /// Settles a Compaction that an earlier owner left. Returns whether the model must answer results after it.
     pub(crate) fn lose_compaction(&self, draft: &mut Draft<'_>) -> Option<bool> {
         if mutated!(CompactionLeftOpen) {
             return None;
@@ -498,7 +499,7 @@ impl Rules<'_> {
         Some(continuing)
     }
 
-    /// A Compaction that somebody asked for only failed; without one that is needed nothing goes on.
+    /// Handles a failed Compaction. A requested one just fails; if it was needed, the drain ends.
     fn end_failed(
         &self,
         draft: &mut Draft<'_>,
@@ -523,14 +524,14 @@ impl Rules<'_> {
                 return self.go_on(draft, observed);
             }
             CompactionReason::Auto => error,
-            // What the provider said of the turn; that its remedy failed is beside the point.
+            // Report the provider's error for the turn. The failed remedy does not matter to the user.
             CompactionReason::Overflow => started.cause.clone().unwrap_or(error),
         };
         let next = end(draft, DrainOutcome::Failed, Some(error));
         Verdict::Write(next, DrainEnd::Close, Site::CompactionFailed)
     }
 
-    /// Ends its attempt, if one is open, and the Compaction.
+    /// Ends its open attempt, if there is one, and the Compaction.
     fn close_compaction(
         &self,
         draft: &mut Draft<'_>,
@@ -552,7 +553,7 @@ impl Rules<'_> {
         end_compaction(draft, outcome, None, error);
     }
 
-    /// The answer, what it is told, and the next request.
+    /// Writes the answer, the reminder, and the next request.
     fn remind(
         &self,
         draft: &mut Draft<'_>,
@@ -619,7 +620,7 @@ fn push_started(
     (turn, message)
 }
 
-/// The summary, as much of it as a checkpoint may have: one that fills the context makes room for nothing.
+/// Returns the part of the summary that fits a checkpoint, because a summary that fills the context makes no room.
 fn bounded_summary(text: &str, limits: Option<Limits>) -> Cow<'_, str> {
     let share = limits.map_or(u64::MAX, Limits::share);
     let most = estimate::bytes_of(share.saturating_sub(CHECKPOINT_TEXT).max(LEAST_SUMMARY));

@@ -1,4 +1,4 @@
-//! Controls at their place in the inbox: acted on before context, files or a model are looked at.
+//! Controls at their place in the inbox, handled before context, files or a model are looked at.
 
 use domain::{
     Control, ControlDelivered, DrainEnd, DrainEnded, DrainOutcome, MessageId, SessionError,
@@ -16,17 +16,17 @@ use crate::rules::{Rules, WorkspaceState};
 use crate::site::Site;
 use crate::title::lose_title;
 
-/// A Move that a boundary has come to; its write is one of its own.
+/// A Move that a boundary has reached. Its write is separate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MovePlan {
-    /// Whether the model has results to answer, and does so at the new Location.
+    /// Whether the model must answer results, at the new Location.
     pub continuing: bool,
-    /// Whether the files are captured first, and go along.
+    /// Whether the files are captured first and copied.
     pub carry: bool,
 }
 
 impl Rules<'_> {
-    /// Acts on a control that is the head of the inbox. `None`: it is settled already.
+    /// Acts on a control at the head of the inbox. Returns `None` if it is settled.
     pub(crate) fn act(
         &self,
         draft: &mut Draft<'_>,
@@ -53,8 +53,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Moves the session, if the Move is still next; goes on here if not. `carried`: the files, if they go along;
-    /// `None` when there are none.
+    /// Moves the session if the Move is still next; otherwise continues here. `carried` has the files if they are
+    /// copied; `None` if there are none.
     pub fn moved(
         &self,
         draft: &mut Draft<'_>,
@@ -72,7 +72,7 @@ impl Rules<'_> {
         };
         let tree = match carried {
             Ok(tree) if captured == carry => tree,
-            // Another Move than the one that was prepared for.
+            // A different Move from the prepared one.
             Ok(_) => return self.go_over(draft, continuing, observed),
             Err(error) => {
                 deliver(draft, &message, Some(error));
@@ -100,13 +100,13 @@ impl Rules<'_> {
         Verdict::Write(Next::Moved(to), ends, Site::Moved)
     }
 
-    /// Whether a Move to elsewhere is next: the one thing that a drain can do without its files.
+    /// Returns whether a Move to another Location is next: the only step that a drain can take without its files.
     pub(crate) fn leaves(&self, history: &History, continuing: bool) -> bool {
         let control = self.next_control(history, continuing).map(|next| next.control);
         matches!(control, Some(Control::Move { location, .. }) if location != self.session.location)
     }
 
-    /// The control that a boundary would act on now.
+    /// Returns the control that a boundary would now act on.
     pub(crate) fn next_control(
         &self,
         history: &History,
@@ -120,7 +120,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Crosses the boundary, unless there are no files to go on with.
+    /// Crosses the boundary, unless the files to continue with are missing.
     pub(crate) fn go_over(
         &self,
         draft: &mut Draft<'_>,
@@ -138,7 +138,7 @@ impl Rules<'_> {
     }
 }
 
-/// Takes a control out of the inbox. `error`: why it could not be acted on.
+/// Takes a control out of the inbox. `error` is the reason why it could not be acted on.
 pub(crate) fn deliver(draft: &mut Draft<'_>, message: &MessageId, error: Option<SessionError>) {
     draft.push(ControlDelivered { message: message.clone(), error });
     if !mutated!(ControlNotCounted) {

@@ -3,40 +3,40 @@ use history::History;
 
 use crate::site::Site;
 
-/// Events that one write will add. Each is folded as it is pushed, so that what comes after it (a request's
-/// body, say) is made of exactly what the rows will say. Pure: a decision is a function of what it holds.
+/// The events that one write will add. Each is folded when it is pushed, so that later parts, such as a request's
+/// body, are built from exactly what the rows will say. Pure: a decision depends only on its contents.
 pub struct Draft<'h> {
     history: &'h mut History,
     now: TimestampMs,
     drafted: Drafted,
 }
 
-/// What a draft has become: all that a write needs besides the head that it is based on.
+/// The contents of a finished draft: everything that a write needs besides its head.
 #[derive(Debug, Clone)]
 pub struct Drafted {
     /// The events, in order.
     pub events: Vec<SessionEvent>,
-    /// What their attempts are made of, by hash (hex).
+    /// The components of their attempts, by hash (hex).
     pub components: Vec<(String, Vec<u8>)>,
-    /// How many inputs they take out of the inbox.
+    /// The number of inputs that they take out of the inbox.
     pub promoted: i32,
-    /// A turn or a call was settled: the recovery counter starts over.
+    /// Whether a turn or a call was settled, which resets the recovery counter.
     pub progress: bool,
-    /// Ids that come after theirs.
+    /// A mint of later ids.
     pub mint: IdMint,
 }
 
-/// What is to become of a draft.
+/// The decision about a draft.
 #[derive(Debug)]
 pub enum Verdict<T> {
-    /// It is written, and the drain goes on or not.
+    /// Write it; then the drain continues or ends.
     Write(T, DrainEnd, Site),
-    /// Nothing is written; nothing was pushed.
+    /// Write nothing. Nothing was pushed.
     Leave(T),
 }
 
 impl<T> Verdict<T> {
-    /// The same verdict on something else.
+    /// Replaces the decided value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Verdict<U> {
         match self {
             Self::Write(decided, end, site) => Verdict::Write(f(decided), end, site),
@@ -46,8 +46,8 @@ impl<T> Verdict<T> {
 }
 
 impl<'h> Draft<'h> {
-    /// Nothing yet, after what `history` has folded. Its caller takes a [`History::mark`] before: a draft
-    /// that is not written must be unfolded.
+    /// Returns an empty draft after the events in `history`. The caller takes a [`History::mark`] first: a draft that
+    /// is not written must be taken back.
     #[must_use]
     pub fn new(history: &'h mut History, mint: IdMint, now: TimestampMs) -> Self {
         let drafted = Drafted {
@@ -60,30 +60,30 @@ impl<'h> Draft<'h> {
         Self { history, now, drafted }
     }
 
-    /// Adds an event, and folds it.
+    /// Adds an event and folds it.
     pub fn push(&mut self, event: impl Into<SessionEvent>) {
         let event = event.into();
         self.history.apply(Seq(self.history.seq().0 + 1), self.now, &event);
         self.drafted.events.push(event);
     }
 
-    /// The log with what was drafted so far.
+    /// Returns the log with the drafted events.
     #[must_use]
     pub fn history(&self) -> &History {
         self.history
     }
 
-    /// The same, for its encoder.
+    /// Returns the log with the drafted events, for its encoder.
     pub fn history_mut(&mut self) -> &mut History {
         self.history
     }
 
-    /// Ids for what is drafted.
+    /// Returns the mint of ids for the draft.
     pub fn mint(&mut self) -> &mut IdMint {
         &mut self.drafted.mint
     }
 
-    /// When the write is decided.
+    /// Returns the time of the decision.
     #[must_use]
     pub fn now(&self) -> TimestampMs {
         self.now
@@ -94,17 +94,17 @@ impl<'h> Draft<'h> {
         self.drafted.promoted += 1;
     }
 
-    /// Marks that a turn or a call was settled.
+    /// Notes that a turn or a call was settled.
     pub fn progress(&mut self) {
         self.drafted.progress = true;
     }
 
-    /// Adds components that its attempts name, by hash (hex).
+    /// Adds components of its attempts, by hash (hex).
     pub fn components(&mut self, components: Vec<(String, Vec<u8>)>) {
         self.drafted.components.extend(components);
     }
 
-    /// What is to be written.
+    /// Returns the contents to write.
     #[must_use]
     pub fn finish(self) -> Drafted {
         self.drafted

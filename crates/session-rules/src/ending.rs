@@ -1,5 +1,4 @@
-//! What a Provider Turn's writes say from its first call to its settlement: whole, cut, failed or
-//! interrupted.
+//! The writes of a Provider Turn from its first call to its settlement: whole, cut, failed or interrupted.
 
 use std::time::Duration;
 
@@ -21,30 +20,30 @@ use crate::settle::{notice, push_done, settle_open_calls, settle_turn, turn_used
 use crate::site::Site;
 use crate::texts;
 
-/// What the model is told after its own reply was cut off.
+/// The notice after the model's own reply was cut off.
 const CONTINUE: &str = "<notice>The previous response was interrupted before it was complete. \
 Continue from where it stopped; do not repeat what was already said or done.</notice>";
 
-/// What the model is told after a takeover that left the outcome of a call unknown.
+/// The notice after a takeover that left the outcome of a call unknown.
 const RECOVERED: &str = "<notice>The worker that ran this session stopped, and another one took over. A call whose \
 result says that its outcome is unknown may or may not have had its effect: check the workspace first.</notice>";
 
-/// What a reply's write decided.
+/// The decision of a reply's write.
 #[derive(Debug)]
 pub enum Replied {
-    /// Nothing is written: an interrupt is to be applied.
+    /// Nothing is written, because an interrupt must be applied.
     Interrupted,
-    /// Nothing is written: input waits for the boundary behind it, and nobody has looked at the context.
+    /// Nothing is written: input waits at the next boundary, and nobody has looked at the context yet.
     LookFirst,
-    /// The provider ended its answer with this error; nothing is written.
+    /// The provider ended its answer with this error. Nothing is written.
     Refused(SessionError),
     /// Its calls are committed as *started*.
     Calls,
-    /// It had none: the turn is settled, and the boundary behind it crossed.
+    /// It had no calls: the turn is settled, and the boundary after it crossed.
     Crossed(Next),
 }
 
-/// Why an answer that ended as it should is none.
+/// Returns the error for a complete stream without a usable answer.
 fn refusal(finish: FinishReason) -> Option<SessionError> {
     let (code, message) = match finish {
         FinishReason::ContentFilter => (
@@ -63,7 +62,7 @@ fn refusal(finish: FinishReason) -> Option<SessionError> {
 }
 
 impl Rules<'_> {
-    /// The stream ended as it should: the reply, and without calls the turn's end with it.
+    /// Handles a complete stream: writes the reply, and without calls also the turn's end.
     pub fn replied(
         &self,
         draft: &mut Draft<'_>,
@@ -101,7 +100,7 @@ impl Rules<'_> {
         });
         let calls = draft.history().open_turn().is_some_and(|open| !open.calls.is_empty());
         if calls && last {
-            // Forbidden, and made anyway: no body runs, and the model is not asked again.
+            // Forbidden calls: no body runs, and the model is not asked again.
             settle_open_calls(draft, &said.turn, ToolOutcomeKind::Failed, texts::LAST_STEP);
         } else if calls {
             return Verdict::Write(Replied::Calls, DrainEnd::Keep, Site::Replied);
@@ -110,8 +109,8 @@ impl Rules<'_> {
         self.cross(draft, false, observed).map(Replied::Crossed)
     }
 
-    /// Every body has ended: the turn's settlement, and the boundary behind it. `None`: nothing is written,
-    /// an interrupt is to be applied.
+    /// Settles the turn after every body has ended, and crosses the boundary after it. Returns `Leave(None)` without
+    /// a write if an interrupt must be applied.
     pub fn settled(
         &self,
         draft: &mut Draft<'_>,
@@ -134,7 +133,7 @@ impl Rules<'_> {
         self.cross(draft, true, observed).map(Some)
     }
 
-    /// An interrupt of the turn: the stream is gone, its tools were stopped, all is settled.
+    /// Handles an interrupt of the turn: the stream is gone, its tools are stopped, and everything is settled.
     pub fn interrupted(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
         self.end_attempt(draft, said, AttemptOutcome::Interrupted);
         self.close_reply(draft, said, "interrupted");
@@ -146,7 +145,7 @@ impl Rules<'_> {
         Verdict::Write(next, DrainEnd::Close, Site::TurnInterrupted)
     }
 
-    /// An error that no retry will help. Tools that had started have run to their ends.
+    /// Handles an error that no retry helps. Tools that had started have run to their ends.
     pub fn failed(
         &self,
         draft: &mut Draft<'_>,
@@ -169,7 +168,7 @@ impl Rules<'_> {
         Verdict::Write(next, how, Site::TurnFailed)
     }
 
-    /// The stream broke after visible output: what came is kept, and continues durably.
+    /// Handles a stream that broke after visible output: keeps the output and continues it durably.
     pub fn cut(
         &self,
         draft: &mut Draft<'_>,
@@ -188,7 +187,7 @@ impl Rules<'_> {
         Verdict::Write((), DrainEnd::Keep, Site::Cut)
     }
 
-    /// The failure, the wait and the next attempt's intent at once. `usage` is the failed attempt's.
+    /// Writes the failure, the wait and the next attempt's intent at once. `usage` is the failed attempt's.
     pub fn retry(
         &self,
         draft: &mut Draft<'_>,
@@ -220,8 +219,8 @@ impl Rules<'_> {
         Verdict::Write(next, DrainEnd::Keep, Site::Retry)
     }
 
-    /// The intents that wait. True once bodies may start; false, and nothing is written, when an interrupt
-    /// is to be applied.
+    /// Writes the waiting intents. Returns `true` once bodies may start, and `false` without a write if an interrupt
+    /// must be applied.
     pub fn intents(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<bool> {
         if self.is_interrupted(draft.history()) {
             return Verdict::Leave(false);
@@ -230,14 +229,14 @@ impl Rules<'_> {
         Verdict::Write(true, DrainEnd::Keep, Site::Intents)
     }
 
-    /// Results that have waited long enough for their batch.
+    /// Writes results that have waited long enough for their batch.
     pub fn results(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<()> {
         push_done(draft, said);
         draft.progress();
         Verdict::Write((), DrainEnd::Keep, Site::Results)
     }
 
-    /// Text of a stream that goes on, each piece with the bytes of its part before it.
+    /// Writes text of a running stream, each piece with the number of bytes before it in its part.
     pub fn checkpoint(
         &self,
         draft: &mut Draft<'_>,
@@ -255,7 +254,7 @@ impl Rules<'_> {
         Verdict::Write((), DrainEnd::Keep, Site::TextKept)
     }
 
-    /// The intents that wait. As *started*, a body may run once they are committed.
+    /// Drafts the waiting intents. With the state *started*, a body may run once they are committed.
     fn push_intents(&self, draft: &mut Draft<'_>, said: &Said, state: ToolState) {
         for intent in &said.unintended {
             let metadata = intent.metadata.clone().filter(|_| self.settings.provider_state);
@@ -263,7 +262,7 @@ impl Rules<'_> {
             draft.push(ToolCalled {
                 turn: said.turn.clone(),
                 message: said.message.clone(),
-                // What is refused has no body.
+                // A refused call has no body.
                 class: if refused { ToolClass::Pure } else { self.tools.class(&intent.tool) },
                 intent: ToolIntent { metadata, ..intent.clone() },
                 state,
@@ -273,14 +272,14 @@ impl Rules<'_> {
 }
 
 impl Rules<'_> {
-    /// The skills that calls of the open turn may load: its agent's, which the turn keeps.
+    /// Returns the skills that calls of the open turn may load: those of its agent, which the turn keeps.
     #[must_use]
     pub fn loadable_skills(&self, history: &History) -> &Permitted {
         self.turn_agent(history).1.map_or(Permitted::NOTHING, |agent| &agent.skills)
     }
 
-    /// Why a call of the open turn may not run: its agent, which the turn keeps, must not use the tool. A tool that
-    /// nobody has is not refused; it has no body.
+    /// Returns why a call of the open turn may not run: its agent, which the turn keeps, may not use the tool. An
+    /// unknown tool is not refused, because it has no body.
     #[must_use]
     pub fn refusal(&self, history: &History, tool: &str) -> Option<String> {
         let (name, agent) = self.turn_agent(history);
@@ -294,7 +293,7 @@ impl Rules<'_> {
     }
 }
 
-/// Whether a takeover settled a call without knowing its outcome.
+/// Returns whether a takeover settled a call with an unknown outcome.
 fn has_unknown(open: &history::OpenTurn) -> bool {
     open.calls.iter().any(|(_, call)| {
         call.settled.as_ref().is_some_and(|settled| settled.outcome == ToolOutcomeKind::Unknown)

@@ -1,27 +1,28 @@
-//! How large the next request is, in tokens, and how large it may be.
+//! Estimates the tokens of the next request.
 
 use history::History;
 use llm_protocol::{Message, Part, Role, ToolContent, ToolDefinition};
 
-/// Bytes that stand for one token, where nobody has counted.
+/// The bytes of one token, where no provider has counted.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Tokens of so many bytes, rounded up.
+/// Returns the tokens of so many bytes, rounded up.
 fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
 }
 
-/// Tokens of so many bytes, rounded up.
+/// Returns the tokens of so many bytes, rounded up.
 pub(crate) fn tokens_of(bytes: u64) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN as u64)
 }
 
-/// Bytes of so many tokens.
+/// Returns the bytes of so many tokens.
 pub(crate) fn bytes_of(tokens: u64) -> u64 {
     tokens.saturating_mul(BYTES_PER_TOKEN as u64)
 }
 
-/// What an image or a document counts as: providers count its pixels or pages, about 1,600 tokens of a usual one.
+/// The bytes that an image or a document counts as: providers count its pixels or pages, about 1,600 tokens for a
+/// usual one.
 const MEDIA_BYTES: usize = 6_400;
 
 fn shown(content: &ToolContent) -> usize {
@@ -41,21 +42,21 @@ fn bytes(message: &Message) -> usize {
     message.content.iter().map(part).sum()
 }
 
-/// Tokens of a text.
+/// Returns the tokens of a text.
 pub(crate) fn text(text: &str) -> u64 {
     tokens(text.len())
 }
 
-/// Tokens of one message, at least one.
+/// Returns the tokens of one message, at least one.
 pub(crate) fn message(message: &Message) -> u64 {
     tokens(bytes(message)).max(1)
 }
 
-/// A provider that counts less than this part of our own estimate has not counted: no text has so few tokens.
+/// A provider's count below this fraction of our own estimate is not a count: no text has so few tokens.
 const LEAST_PLAUSIBLE: u64 = 4;
 
-/// Tokens of the next request of the conversation: what the provider counted for the last whole reply and
-/// what has come since; or our estimate of all of it, where nobody has counted in a way that can be true.
+/// Returns the tokens of the conversation's next request: the provider's count for the last whole reply plus
+/// everything since; or our estimate of everything, if no plausible count exists.
 pub(crate) fn request<'t>(
     history: &History,
     agent: &str,
@@ -76,7 +77,7 @@ pub(crate) fn request<'t>(
     if is_plausible { counted.saturating_add(later) } else { all }
 }
 
-/// Our own estimate of the next request of the conversation, whatever a provider counted.
+/// Returns our own estimate of the conversation's next request, whatever a provider counted.
 pub(crate) fn whole<'t>(
     history: &History,
     agent: &str,
@@ -87,7 +88,7 @@ pub(crate) fn whole<'t>(
     fixed(history, agent, tools).saturating_add(messages)
 }
 
-/// Tokens of all that a request has besides the messages of the conversation.
+/// Returns the tokens of a request besides the messages of the conversation.
 pub(crate) fn fixed<'t>(
     history: &History,
     agent: &str,
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(counted_as(3_000), 3_030 + 101);
     }
 
-    // Finding scenarios F3: usage of 0, or of next to nothing, was believed, so no compaction came.
+    // Finding scenarios F3: usage of 0, or close to it, was believed, so no Compaction came.
     #[test]
     fn a_count_that_cannot_be_true_is_not_believed() {
         let all = 10 + 10_000 + 2_000 + 101;
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(counted_as(2_900), all, "less than a quarter of what it covers");
     }
 
-    /// The size of a request after a provider has counted so many tokens for the one before.
+    /// Returns the size of a request after a provider counted so many tokens for the one before.
     fn counted_as(counted: i64) -> u64 {
         let mut history = History::new();
         said(&mut history, &"x".repeat(40_000));

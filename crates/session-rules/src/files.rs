@@ -1,4 +1,4 @@
-//! What a drain says of files that it finds on a disk of its own.
+//! Events about files that were restored on the worker's own disk.
 
 use domain::{NoticeKind, WorkspaceRestored};
 
@@ -8,7 +8,7 @@ use crate::settle::notice;
 use crate::texts;
 
 impl Rules<'_> {
-    /// The session's first drain under a token whose holder has made the files anew: which effects are gone.
+    /// Writes which effects are lost, in the session's first drain under a token whose holder has restored the files.
     pub(crate) fn note_restored(&self, draft: &mut Draft<'_>) {
         let WorkspaceState::Restored { token, tree } = self.workspace else { return };
         if draft.history().restored() == Some(token) {
@@ -20,7 +20,7 @@ impl Rules<'_> {
     }
 }
 
-/// Tells the model, before its next turn, which effects and files are gone.
+/// Tells the model, before its next turn, which effects and files are lost.
 pub(crate) fn tell_lost(draft: &mut Draft<'_>) {
     let history = draft.history();
     if !history.lost().is_empty() || !history.lost_files().is_empty() {

@@ -1,9 +1,9 @@
-//! What a Fork copies of a log: the conversation up to a message, so that it folds to the same view and needs the
-//! log that it is from no more.
+//! Copies a log for a Fork: the conversation up to a message, so that the copy folds to the same view and no longer
+//! needs the original log.
 //!
-//! Copied: what the model was sent and said, with the ids of messages, parts, turns and calls minted anew,
-//! consistently. Left out: the inbox, wire requests and what they used, titles, interrupts, ends of drains, what was
-//! reverted, and what happened to files, since those changes are the other session's.
+//! Copied: the model's input and output, with fresh ids of messages, parts, turns and calls, used consistently. Left
+//! out: the inbox, wire requests and their usage, titles, interrupts, ends of drains, reverted parts, and changes of
+//! files, because those are the other session's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,17 +16,17 @@ use domain::{
 /// The part of a log that a Fork begins with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forked {
-    /// Copied events, each with its own time, in order.
+    /// The copied events in order, each with its original time.
     pub events: Vec<(TimestampMs, SessionEvent)>,
-    /// The last event of the log that the copy stands for.
+    /// The last event of the log that the copy covers.
     pub through: Seq,
 }
 
-/// Copies the conversation of `log`, which is whole from its first event, up to the message `before` and without it.
-/// Without a message: all that is shown, so nothing that a staged Revert hides. `first` is the number that the
-/// first copied event will have. A turn or Compaction that is not over at the cut is left out.
+/// Copies the conversation of `log`, which must be complete, up to but without the message `before`. Without a
+/// message it copies everything shown, so nothing that a staged Revert hides. `first` is the number of the first
+/// copied event. A turn or Compaction that is open at the cut is left out.
 ///
-/// `None` when the conversation has no such message, or has it no more.
+/// Returns `None` if the conversation does not have the message, or no longer has it.
 #[must_use]
 pub fn fork(
     log: &[RecordedEvent],
@@ -57,10 +57,10 @@ pub fn fork(
     Some(Forked { events: copy.events, through: Seq(end.0 - 1) })
 }
 
-/// What Reverts have taken away.
+/// The parts of a log that Reverts removed.
 struct Gone {
     ranges: Vec<Range<Seq>>,
-    /// From here on, a staged one hides.
+    /// The first event that a staged Revert hides.
     hidden: Option<Seq>,
 }
 
@@ -87,7 +87,7 @@ impl Gone {
     }
 }
 
-/// The message before which a conversation can be cut at this event.
+/// Returns the message that begins with this event, if a conversation can be cut before it.
 fn begun(event: &SessionEvent) -> Option<&MessageId> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only these begin a message")]
     match event {
@@ -99,7 +99,7 @@ fn begun(event: &SessionEvent) -> Option<&MessageId> {
     }
 }
 
-/// The turns and Compactions that left something in the conversation.
+/// Returns the turns and Compactions that left something in the conversation.
 fn kept(log: &[RecordedEvent], gone: &Gone) -> BTreeSet<TurnId> {
     let live = log.iter().filter(|event| !gone.has(event.seq));
     let kept = live.filter_map(|event| {
@@ -122,7 +122,7 @@ fn kept(log: &[RecordedEvent], gone: &Gone) -> BTreeSet<TurnId> {
     kept.cloned().collect()
 }
 
-/// The parts of each turn's reply, in their order.
+/// Returns the parts of each turn's reply, in order.
 fn shown(log: &[RecordedEvent]) -> BTreeMap<TurnId, Vec<PartId>> {
     let mut calls = BTreeMap::new();
     let mut shown = BTreeMap::new();
@@ -149,7 +149,7 @@ struct Copy<'m> {
     shown: BTreeMap<TurnId, Vec<PartId>>,
     gone: Gone,
     first: Seq,
-    /// Where the copied events are in their own log.
+    /// The numbers of the copied events in their own log.
     copied: Vec<Seq>,
     ids: Ids<'m>,
     events: Vec<(TimestampMs, SessionEvent)>,
@@ -163,14 +163,14 @@ impl Copy<'_> {
         }
     }
 
-    /// Where the fork has what is at `seq` in the other log.
+    /// Maps a place in the other log to the fork's.
     fn place(&self, seq: Seq) -> Seq {
         let before = self.copied.partition_point(|copied| *copied < seq);
         Seq(self.first.0 + i64::try_from(before).unwrap_or(i64::MAX))
     }
 
     fn copy(&mut self, event: &RecordedEvent) -> Option<SessionEvent> {
-        // Of what a Revert took back, only this stays.
+        // Context entries are all that stays of a reverted part.
         if let SessionEvent::EntrySet(_) | SessionEvent::EntryRemoved(_) = &event.event {
             return Some(event.event.clone());
         }
@@ -198,7 +198,7 @@ impl Copy<'_> {
                 started.turn = self.ids.turn(&started.turn);
                 started.message = self.ids.message(&started.message);
                 started.parent = self.ids.message(&started.parent);
-                // Clients order them by their ids; intents come before the reply that places them.
+                // Clients order parts by id, but intents come before the reply that places them.
                 for part in shown {
                     self.ids.part(&part);
                 }
@@ -244,7 +244,7 @@ impl Copy<'_> {
                 }
                 started.turn = self.ids.turn(&started.turn);
                 started.message = self.ids.message(&started.message);
-                started.input = None; // of the other session's inbox
+                started.input = None; // an input of the other session
             }
             SessionEvent::CompactionReminded(reminded) if self.kept.contains(&reminded.turn) => {
                 reminded.turn = self.ids.turn(&reminded.turn);
@@ -254,7 +254,7 @@ impl Copy<'_> {
                 ended.message = self.ids.message(&ended.message);
                 ended.usage = TurnUsage::default();
             }
-            // Of turns that left nothing.
+            // Events of turns that left nothing.
             SessionEvent::TurnStarted(_)
             | SessionEvent::ToolCalled(_)
             | SessionEvent::ToolStarted(_)
@@ -264,7 +264,7 @@ impl Copy<'_> {
             | SessionEvent::CompactionStarted(_)
             | SessionEvent::CompactionReminded(_)
             | SessionEvent::CompactionEnded(_) => return None,
-            // The fork has its own, or none.
+            // The fork has its own of these, or none.
             SessionEvent::SessionCreated(_)
             | SessionEvent::SessionForked(_)
             | SessionEvent::SessionMoved(_)
@@ -296,7 +296,7 @@ impl Copy<'_> {
     }
 }
 
-/// The ids of the copy, by those that they stand for.
+/// The ids of the copy, by the original ids.
 struct Ids<'m> {
     mint: &'m mut IdMint,
     messages: BTreeMap<MessageId, MessageId>,

@@ -1,9 +1,9 @@
-//! What leaves the inbox at a boundary.
+//! Chooses the inputs that leave the inbox at a boundary.
 
 use domain::{Delivery, Seq};
 use history::{History, PendingControl, PendingInput};
 
-/// What is next.
+/// The next inputs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     /// Nothing that this boundary may take.
@@ -14,10 +14,10 @@ pub(crate) enum Head {
     Prompts(Vec<PendingInput>),
 }
 
-/// The oldest steer is next; prompts that steer are taken together, up to the first control. Without any, and
-/// if no work continues, the oldest of the queue is, unless the newest wake was for what steers. The order is
-/// that of admission, whatever has become of an input's delivery since. While a Revert is staged, a prompt that
-/// was only stored waits for what becomes of it.
+/// Returns the next inputs. The oldest steering input is next; steering prompts are taken together, up to the first
+/// control. If there are none and no work continues, the oldest queued input is next, unless the newest wake was only
+/// for steering inputs. Inputs keep the order of their admission even if their delivery changed. While a Revert is
+/// staged, a prompt that did not wake the session waits for its end.
 pub(crate) fn head(history: &History, continuing: bool) -> Head {
     let queued = if mutated!(AllQueuedAtOnce) { usize::MAX } else { 1 };
     let continuing = continuing && !mutated!(QueuedJoinsRunning);
@@ -57,7 +57,7 @@ fn of(history: &History, delivery: Delivery) -> Head {
     }
 }
 
-/// Whether anything waits at all.
+/// Returns whether anything waits.
 pub(crate) fn waits(history: &History) -> bool {
     !history.pending().is_empty() || !history.controls().is_empty()
 }
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// `s` a steer, `q` a queued prompt, `S` and `Q` a compaction; admitted as 1, 2, …
+    /// Builds an inbox: `s` is a steer, `q` a queued prompt, `S` and `Q` a compaction; admitted as 1, 2, …
     fn inbox(items: &str) -> (History, Vec<MessageId>) {
         let mut history = History::new();
         let mut mint = IdMint::after(Stamp::default(), 1);
@@ -107,7 +107,7 @@ mod tests {
         history.apply(Seq(history.seq().0 + 1), 1, event);
     }
 
-    /// The numbers of what is next; a control's is negative.
+    /// Returns the numbers of the next inputs; a control's is negative.
     fn next(history: &History, continuing: bool) -> Vec<i64> {
         match head(history, continuing) {
             Head::Nothing => Vec::new(),

@@ -1,4 +1,4 @@
-//! Session rules: what a Session Drain decides, as pure functions over its history.
+//! Session rules: the decisions of a Session Drain, as pure functions over its history.
 //!
 //! ```text
 //! History ──┐
@@ -7,16 +7,16 @@
 //!                    └ pushes events, folded as they are pushed
 //! ```
 //!
-//! A decision may be made twice: a write that comes too late changes nothing, and is decided anew on the
-//! log as it is then. So a decision reads [`Rules`], the [`Draft`] and what was observed before it, and
-//! nothing else; and each write names its [`Site`], the list of which is the list of crash points.
+//! A decision may be made twice: a write that comes too late changes nothing, and the decision is made again on the
+//! newer log. So a decision reads [`Rules`], the [`Draft`] and earlier observations, and nothing else. Each write
+//! names its [`Site`]; the list of sites is the list of crash points.
 //!
-//! Invariants: everything that influences the model is an event before it is in a request; no call's body
-//! runs before its intent is written as *started* (I8); a settled turn has no open call.
-//! Absent on purpose: I/O, time, randomness, tasks. The `session` crate is the shell that has them; the
-//! `sim` crate is another one, which decides when each of them fails.
+//! Invariants: everything that influences the model is an event before it is in a request; no call's body runs before
+//! its intent is written as *started* (I8); a settled turn has no open call.
+//! Absent on purpose: I/O, time, randomness, tasks. The `session` crate is the shell that has them. The `sim` crate
+//! is another shell, which decides when each of them fails.
 
-/// Whether a deliberate mistake is to be made. Never without the feature `mutants`.
+/// Returns whether to make a deliberate mistake. Always false without the feature `mutants`.
 #[cfg(feature = "mutants")]
 macro_rules! mutated {
     ($mutant:ident) => {

@@ -1,23 +1,23 @@
-//! How large a request may be, in tokens.
+//! The largest requests, in tokens.
 
 use history::ModelEntry;
 
 use crate::rules::CompactionSettings;
 
-/// The sizes at which something happens to a conversation.
+/// The sizes of requests that cause an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// The most tokens of a request.
     pub(crate) hard: u64,
-    /// From so many on, a turn's request is compacted first.
+    /// The size from which a turn's conversation is compacted first.
     pub(crate) threshold: u64,
     /// The most tokens of a request for a summary.
     pub(crate) summary: u64,
 }
 
 impl Limits {
-    /// The limits of a model, and those that a refusal teaches: `refused` is the size of a turn's request that the
-    /// provider refused as too large. `None`: nothing is known.
+    /// Returns the limits of a model, with those learnt from a refusal: `refused` is the size of a turn's request
+    /// that the provider refused as too large. `None` if nothing is known.
     pub(crate) fn of(
         settings: &CompactionSettings,
         model: &ModelEntry,
@@ -25,7 +25,7 @@ impl Limits {
     ) -> Option<Self> {
         let known = Self::known(settings, model);
         let Some(refused) = refused else { return known };
-        // Whatever our estimate is worth: half of what was refused is nearer to what fits.
+        // However bad our estimate is, half of the refused size is closer to a size that fits.
         let half = refused / 2;
         Some(match known {
             None => Self { hard: u64::MAX, threshold: half, summary: half },
@@ -37,8 +37,9 @@ impl Limits {
         })
     }
 
-    /// What is kept free for the answer is never more than half of the context: a small one would otherwise be
-    /// compacted before every turn. A limit of the input leaves its answer out, so there only the buffer is kept.
+    /// Returns the limits from the model's facts. At most half of the context stays free for the answer, since a
+    /// small context would otherwise be compacted before every turn. A limit of the input excludes the answer, so
+    /// there only the buffer stays free.
     fn known(settings: &CompactionSettings, model: &ModelEntry) -> Option<Self> {
         let answer = model.output_limit.unwrap_or(settings.output_cap).min(settings.output_cap);
         let context = model.context_limit.map(|most| (most, answer.max(settings.buffer)));
@@ -50,7 +51,7 @@ impl Limits {
         Some(Self { hard, threshold, summary: hard - (hard - threshold) / 4 })
     }
 
-    /// The most tokens of a summary, and of the recent conversation that stays beside it.
+    /// Returns the most tokens of a summary, and of the recent conversation that stays beside it.
     pub(crate) fn share(self) -> u64 {
         self.threshold / 4
     }

@@ -7,47 +7,47 @@ use history::ModelEntry;
 use llm_protocol::{Dialect, Generation, Protocol};
 use serde_json::{Map, Value};
 
-/// The models that can be called, as far as a decision needs to know.
+/// The callable models, as far as decisions need them.
 #[derive(Debug, Clone)]
 pub struct Models {
-    /// The model of a session that chose none.
+    /// The model of a session that has not chosen one.
     pub default: ModelRef,
-    /// What the others are.
+    /// The source of the other models.
     pub source: Arc<dyn ModelSource>,
 }
 
-/// Where models are known. The same choice gives the same answer for as long as decisions are made of it.
+/// A source of models. The same choice gives the same answer while decisions use it.
 pub trait ModelSource: Send + Sync + fmt::Debug {
     /// Resolves a choice.
     ///
     /// # Errors
-    /// What the user is told, such as `model.unknown`.
+    /// An error for the user, such as `model.unknown`.
     fn resolve(&self, choice: &ModelRef) -> Result<ResolvedModel, SessionError>;
 }
 
-/// A model that can be called.
+/// A callable model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedModel {
-    /// As clients name it.
+    /// The name that clients use.
     pub reference: ModelRef,
-    /// As much of it as shapes the request.
+    /// The part of it that shapes the request.
     pub entry: ModelEntry,
     /// Generation Controls.
     pub generation: Generation,
     /// Model Request Options.
     pub options: Map<String, Value>,
-    /// Whether it calls tools: one that does not is offered none.
+    /// Whether it calls tools. Otherwise it is offered none.
     pub takes_tools: bool,
-    /// What its tokens cost.
+    /// The prices of its tokens.
     pub prices: Option<Prices>,
-    /// Where the prices are from.
+    /// The version of the price table.
     pub price_version: String,
-    /// What whoever chose it should know: that it is deprecated, say.
+    /// A notice for its users: that it is deprecated, for example.
     pub notice: Option<String>,
 }
 
 impl ResolvedModel {
-    /// What a request of about `input` tokens is paid with.
+    /// Returns the prices of a request of about `input` tokens.
     pub(crate) fn pricing(&self, input: impl FnOnce() -> u64) -> Option<Pricing> {
         let prices = self.prices.clone()?;
         let output_max = self.generation.max_tokens.or(self.entry.output_limit);
@@ -60,17 +60,17 @@ impl Models {
     /// Resolves a choice; `None` is the default.
     ///
     /// # Errors
-    /// As [`ModelSource::resolve`].
+    /// Those of [`ModelSource::resolve`].
     pub fn resolve(&self, choice: Option<&ModelRef>) -> Result<ResolvedModel, SessionError> {
         self.source.resolve(choice.unwrap_or(&self.default))
     }
 }
 
-/// Models of providers that are configured by hand: whatever their names, all of a provider's are alike.
+/// Models of providers that are configured by hand. All models of a provider are alike, whatever their names.
 #[derive(Debug, Clone, Default)]
 pub struct FixedModels {
     providers: BTreeMap<String, FixedProvider>,
-    /// What is known of models; of any other, nothing.
+    /// Known facts about models. Other models have none.
     known: Vec<(ModelRef, ModelFacts)>,
 }
 
@@ -80,32 +80,32 @@ struct FixedProvider {
     dialect: Dialect,
 }
 
-/// What is known of a model.
+/// The known facts about a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelFacts {
-    /// The most tokens that fit into a request and its answer.
+    /// The most tokens of a request and its answer together.
     pub context_limit: Option<u64>,
-    /// The most tokens of a request, where that is less than the context.
+    /// The most tokens of a request, if fewer than the context.
     pub input_limit: Option<u64>,
     /// The most tokens of an answer.
     pub output_limit: Option<u64>,
-    /// What its tokens cost.
+    /// The prices of its tokens.
     pub prices: Option<Prices>,
     /// Generation Controls of every request.
     pub generation: Generation,
     /// Model Request Options of every request.
     pub options: Map<String, Value>,
-    /// Its variants: Model Request Options on top of those.
+    /// Its variants: further Model Request Options.
     pub variants: BTreeMap<String, Map<String, Value>>,
-    /// What whoever chose it should know.
+    /// A notice for its users.
     pub notice: Option<String>,
 }
 
-/// Whose word the prices of a [`FixedModels`] are.
+/// The price version of a [`FixedModels`].
 const CONFIGURED: &str = "configured";
 
 impl FixedModels {
-    /// With a provider's models, or those instead of what it had.
+    /// Adds a provider's models, or replaces them.
     #[must_use]
     pub fn with_provider(
         mut self,
@@ -117,7 +117,7 @@ impl FixedModels {
         self
     }
 
-    /// Says what is known of a model.
+    /// Sets the known facts about a model.
     #[must_use]
     pub fn with_facts(mut self, model: ModelRef, facts: ModelFacts) -> Self {
         self.known.retain(|(known, _)| *known != model);
@@ -186,7 +186,7 @@ fn no_such_variant<'a>(
     }
 }
 
-/// Lays the options of a namespace over those that there are.
+/// Merges a namespace's options into the existing ones.
 fn lay(options: &mut Map<String, Value>, namespace: String, asked: Value) {
     if let Value::Object(asked) = &asked
         && let Some(Value::Object(known)) = options.get_mut(&namespace)

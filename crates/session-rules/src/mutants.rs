@@ -1,5 +1,5 @@
-//! Known mistakes in decisions, to be put in on purpose at run time: whoever checks decisions must find each
-//! of them, or its checks prove nothing. Only with the feature `mutants`; without it, none can be put in.
+//! Known mistakes in decisions, which can be switched on at run time. Every check of decisions must find each of
+//! them, or it proves nothing. Only with the feature `mutants`; without it, none can be switched on.
 
 use std::cell::Cell;
 
@@ -25,7 +25,7 @@ macro_rules! mutants {
 mutants! {
     /// A message of changed context does not advance the snapshot.
     SnapshotApart,
-    /// An interrupt is not looked for.
+    /// Interrupts are ignored.
     InterruptIgnored,
     /// Queued input is promoted before steers.
     QueuedBeforeSteers,
@@ -37,13 +37,13 @@ mutants! {
     PromotionBeforeBaseline,
     /// An *unsafe* body runs again at a takeover.
     UnsafeBodyAgain,
-    /// A body runs again however often it has.
+    /// A body runs again without a limit.
     BodiesUnbounded,
     /// A call of unknown outcome is not settled.
     UnknownNotSettled,
-    /// Text that was kept counts as progress.
+    /// Kept text counts as progress.
     CheckpointIsProgress,
-    /// A hand-over does not say that it is one.
+    /// A hand-over is not marked as one.
     HandOverNotSaid,
     /// Each turn is the first of its batch.
     StepsNotCounted,
@@ -55,11 +55,11 @@ mutants! {
     LostTurnNotSettled,
     /// A takeover leaves the attempt open.
     AttemptLeftOpen,
-    /// What an attempt used is forgotten.
+    /// An attempt's usage is forgotten.
     UsageForgotten,
     /// A cut reply is not continued.
     CutNotContinued,
-    /// What waits behind a failed turn stays there.
+    /// Input behind a failed turn stays parked.
     FailureParks,
     /// A session that keeps losing its workers is tried again and again.
     ExhaustionIgnored,
@@ -79,9 +79,9 @@ mutants! {
     AnySummaryTaken,
     /// A model is reminded of its summary again and again.
     RemindedAgain,
-    /// A provider's overflow is met with a Compaction again and again.
+    /// A provider's overflow leads to Compactions again and again.
     OverflowForEver,
-    /// A request for a summary that was refused is followed by a smaller one again and again.
+    /// A refused request for a summary is followed by smaller ones without a limit.
     ShrunkForEver,
     /// A conversation that fits after a Compaction gets another one at once.
     CompactedAgainAtOnce,
@@ -103,27 +103,27 @@ mutants! {
     CompactionLeftOpen,
     /// A model's title replaces one that was given meanwhile.
     TitleOverwrites,
-    /// A title is asked for although there is one.
+    /// A title is requested although there is one.
     TitleOfTheNamed,
-    /// A title that is not made yet outlives its drain.
+    /// A title in progress outlives its drain.
     TitleLeftOpen,
-    /// What a provider wants to see again is not kept.
+    /// Provider state is not kept.
     StateForgotten,
-    /// A call that the provider runs itself is run here too.
+    /// A call that the provider ran itself is run here too.
     HostedToolRun,
-    /// What is to be known of a model is told with each of its turns.
+    /// A notice about a model is repeated with each of its turns.
     NoticedAgain,
-    /// Synthetic input that a staged Revert held waits on when it is committed.
+    /// Synthetic input that a staged Revert held still waits after the commit.
     HeldOutlivesRevert,
-    /// A Fork shows what was reverted for good.
+    /// A Fork shows a part that was reverted for good.
     ForkKeepsReverted,
-    /// A Fork has the message that it was to end before.
+    /// A Fork includes the message that it must end before.
     ForkTakesOneMore,
-    /// A Fork's turns have the ids of those that they are copies of.
+    /// A Fork's turns keep the original ids.
     ForkKeepsIds,
 }
 
-/// Puts a mistake into the decisions of this thread, or takes it out.
+/// Switches a mistake on for this thread's decisions, or all off.
 pub fn put_in(mutant: Option<Mutant>) {
     ACTIVE.set(mutant);
 }

@@ -1,4 +1,4 @@
-//! The one place where decisions meet the System Context.
+//! The only place where decisions use the System Context.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use history::History;
 
 use crate::draft::Draft;
 
-/// What was seen of the Context Sources before a write; told within it, against the snapshot.
+/// The observation of the Context Sources before a write. The write compares it with the snapshot.
 #[derive(Debug, Clone)]
 pub struct Observation {
     seen: Result<SystemContext, DuplicateKey>,
@@ -23,37 +23,38 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// What the Location's System Context Registry has seen, knowing that the model has read `reads`.
+    /// Returns the observation of the Location's System Context Registry, made with the knowledge that the model has
+    /// read `reads`.
     #[must_use]
     pub fn new(seen: Result<SystemContext, DuplicateKey>, reads: Arc<BTreeSet<String>>) -> Self {
         Self { seen, reads, skills: Loaded::Absent, is_seen: true }
     }
 
-    /// The same with the skills that the Location has, whoever may load them.
+    /// Adds the Location's skills, whoever may load them.
     #[must_use]
     pub fn with_skills(self, skills: Loaded<Arc<[Skill]>>) -> Self {
         Self { skills, ..self }
     }
 
-    /// Nobody has looked: for a write that, as far as is known, tells nothing of context. One that finds that
-    /// it must asks for a look first ([`Replied::LookFirst`](crate::Replied::LookFirst)).
+    /// Returns an empty observation, for a write that is not expected to tell any context. If it must after all, it
+    /// asks for a look first ([`Replied::LookFirst`](crate::Replied::LookFirst)).
     #[must_use]
     pub fn unseen() -> Self {
         let seen = SystemContext::combine([]);
         Self { seen, reads: Arc::default(), skills: Loaded::Absent, is_seen: false }
     }
 
-    /// Whether anybody has looked.
+    /// Returns whether anybody has looked.
     pub(crate) fn is_seen(&self) -> bool {
         self.is_seen
     }
 
-    /// The System Context of a session: what was seen of its Location, then its own entries, which are known
-    /// as of now, then the skills of those seen that its agent `may` load.
+    /// Returns the System Context of a session: the observation of its Location, then its own entries as of now, then
+    /// the observed skills that its agent `may` load.
     fn context(&self, history: &History, may: &Permitted) -> Result<SystemContext, SessionError> {
         let mut seen = self.seen.clone().map_err(|error| duplicate(&error))?;
         if !history.read_paths().is_subset(&self.reads) {
-            // Somebody else has gone on with the session since: what was found is not all that there is.
+            // Another owner has continued the session since, so the observation is incomplete.
             seen = seen.unavailable(&NESTED_KEY, "it was looked for too early");
         }
         let skills = self
@@ -64,7 +65,7 @@ impl Observation {
         SystemContext::combine(all).map_err(|error| duplicate(&error))
     }
 
-    /// The Baseline System Context and the snapshot of a first epoch.
+    /// Returns the Baseline System Context and the snapshot of a first epoch.
     ///
     /// # Errors
     /// `context.unavailable` while something is missing: nothing may be promoted.
@@ -76,10 +77,10 @@ impl Observation {
         self.context(history, may)?.initialize().map_err(|blocked| unavailable(&blocked))
     }
 
-    /// Those of the epoch after the active one, or of a first.
+    /// Returns those of the epoch after the active one, or of a first one.
     ///
     /// # Errors
-    /// `context.unavailable` while something that was told cannot be looked at: the active epoch stays.
+    /// `context.unavailable` while a source that the model knows cannot be read: the active epoch stays.
     pub fn replace(&self, history: &History, may: &Permitted) -> Result<Initialized, SessionError> {
         let context = self.context(history, may)?;
         let fresh = match told(history) {
@@ -89,8 +90,8 @@ impl Observation {
         fresh.map_err(|blocked| unavailable(&blocked))
     }
 
-    /// At most one Mid-Conversation System Message, after what was promoted or settled. A change that no
-    /// message can tell starts another epoch, or waits for the next boundary.
+    /// Adds at most one Mid-Conversation System Message after promotions and settlements. A change that no message
+    /// can express starts another epoch, or waits for the next boundary.
     ///
     /// # Errors
     /// When the sources do not compose.
@@ -129,8 +130,8 @@ impl Observation {
     }
 }
 
-/// What was told last. `None` without an epoch, and when another release has written what we cannot read: then all
-/// that there is must be told anew.
+/// Returns the snapshot that the model last received. `None` without an epoch, or if another release wrote one that
+/// we cannot read: then everything must be sent again.
 fn told(history: &History) -> Option<ContextSnapshot> {
     ContextSnapshot::read(&history.epoch()?.snapshot).ok()
 }
@@ -191,7 +192,7 @@ mod tests {
         push(history, EpochStarted { epoch, baseline, snapshot: snapshot.into(), reason: None });
     }
 
-    /// A turn in which the model has read a file.
+    /// Adds a turn in which the model read a file.
     fn read(history: &mut History, path: &str) {
         let mut mint = IdMint::after(Stamp::default(), 1);
         let (turn, message) = (TurnId::mint(&mut mint), MessageId::mint(&mut mint));
@@ -230,7 +231,7 @@ mod tests {
         push(history, TurnSettled { turn, message, outcome, usage, error: None });
     }
 
-    /// What a boundary tells the model, if anything.
+    /// Returns the message of a boundary to the model, if there is one.
     fn message(observed: &Observation, history: &mut History) -> Option<String> {
         let before = history.conversation().messages().len();
         observed.reconcile(&mut draft(history), &Permitted::All).expect("distinct keys");

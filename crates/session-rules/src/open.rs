@@ -1,4 +1,4 @@
-//! What the first write of a drain says.
+//! The first write of a drain.
 
 use domain::{
     AttemptOutcome, DrainEnd, DrainOutcome, SessionError, Taken, ToolOutcomeKind, TurnOutcome,
@@ -17,13 +17,13 @@ use crate::settle::{settle_open_calls, settle_turn};
 use crate::site::Site;
 use crate::title::lose_title;
 
-/// Takeovers in a row that may die before they have begun anything: what they look at first is what kills them.
+/// The most takeovers in a row that may die before they have begun anything: the first look is then what kills them.
 const MAX_BLIND_RECOVERIES: i16 = 1;
 
 impl Rules<'_> {
-    /// Claims a session whose files nobody has looked at yet, and begins nothing: [`Rules::open`] comes after the look. A
-    /// worker that the look kills leaves the session open, so that it is counted; after two in a row the session is
-    /// given up unseen.
+    /// Claims a session whose files nobody has looked at yet, and begins nothing: [`Rules::open`] comes after the
+    /// look. If the look kills the worker, the session stays open, so that the next takeover counts it. After two in
+    /// a row the session is given up without a look.
     pub fn count(&self, draft: &mut Draft<'_>, taken: Taken) -> Verdict<Option<Next>> {
         let history = draft.history();
         let has_begun = history.open_turn().is_some()
@@ -37,7 +37,7 @@ impl Rules<'_> {
         Verdict::Write(None, DrainEnd::Keep, Site::Counted)
     }
 
-    /// The claim's write: the first boundary, or what becomes of the turn that an earlier owner left open.
+    /// Writes the claim with the first boundary, or with the judgement of the turn that an earlier owner left open.
     pub fn open(
         &self,
         draft: &mut Draft<'_>,
@@ -76,7 +76,7 @@ impl Rules<'_> {
         self.cross(draft, continuing, observed)
     }
 
-    /// Ends the drain on an error that stands in the way of any work, settling what was open.
+    /// Ends the drain on an error that prevents any work, and settles everything that was open.
     pub(crate) fn give_up(&self, draft: &mut Draft<'_>, error: SessionError) -> Verdict<Next> {
         self.lose_compaction(draft);
         if let Some(open) = draft.history().open_turn().cloned() {
@@ -96,7 +96,7 @@ impl Rules<'_> {
     }
 }
 
-/// Why a session that keeps losing its workers is stopped.
+/// Returns the error for a session that keeps losing its workers.
 fn exhausted(recoveries: i16) -> SessionError {
     SessionError {
         code: "session.recovery_exhausted".into(),

@@ -1,4 +1,4 @@
-//! What a new owner does with the turn that an earlier one left open.
+//! Continues a turn that an earlier owner left open.
 
 use domain::{
     AttemptOutcome, CallId, DrainEnd, DrainOutcome, ReplyPart, TimestampMs, ToolClass, ToolIntent,
@@ -19,16 +19,16 @@ call had its effect is unknown: check the state of the workspace before you repe
 
 const TOO_OFTEN: &str = "The worker stopped each time that this call ran. It was given up.";
 
-/// What becomes of a call that has no result.
+/// The treatment of a call without a result.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    /// Its body runs, as this one.
+    /// Run its body, as this number.
     Run(i32),
-    /// Its effect is looked for first; should it be missing, its body runs, as this one.
+    /// Look for its effect first. If it is missing, run the body as this number.
     Probe(i32),
-    /// It is settled as not known.
+    /// Settle it as unknown.
     Unknown,
-    /// It is settled as failed.
+    /// Settle it as failed.
     GiveUp,
 }
 
@@ -47,34 +47,34 @@ fn fate(call: &CallState, max_bodies: i32) -> Fate {
     }
 }
 
-/// The reply that rows hold of a turn whose stream was lost: the text that was kept, then its calls.
+/// Returns the stored reply of a turn whose stream was lost: the kept text, then its calls.
 pub(crate) fn kept_reply(open: &OpenTurn) -> Vec<ReplyPart> {
     let texts = open.checkpoints.iter().map(|(id, text)| ReplyPart::text(id.clone(), text.clone()));
     let calls = open.calls.iter().map(|(call, _)| ReplyPart::ToolCall { call: call.clone() });
     texts.chain(calls).collect()
 }
 
-/// A turn that an earlier owner left, once its judgement is committed.
+/// A turn that an earlier owner left, after its judgement is committed.
 #[derive(Debug)]
 pub struct Recovery {
     /// The turn, of which only rows are left.
     pub said: Said,
-    /// Whose bodies run (again).
+    /// The calls whose bodies run (again).
     pub run: Vec<ToolIntent>,
-    /// Whose effects are looked for first; the body that would run then.
+    /// The calls whose effects are looked for first, each with the number of the body that would run then.
     pub probe: Vec<(ToolIntent, i32)>,
-    /// How the turn ends once they have.
+    /// The turn's outcome after that.
     pub outcome: TurnOutcome,
 }
 
-/// The settlement of a call whose effect could not be looked for.
+/// Returns the settlement of a call whose effect could not be looked for.
 #[must_use]
 pub fn unclear(turn: TurnId, call: CallId, now: TimestampMs) -> ToolSettled {
     settled_as(turn, call, ToolOutcomeKind::Unknown, UNKNOWN, now)
 }
 
 impl Rules<'_> {
-    /// What a drain's first write says of the turn that is open.
+    /// Writes the judgement of the open turn in a drain's first write.
     pub(crate) fn take_over(&self, draft: &mut Draft<'_>, observed: &Observation) -> Verdict<Next> {
         let Some(open) = draft.history().open_turn().cloned() else {
             return self.cross(draft, true, observed);
@@ -118,8 +118,8 @@ impl Rules<'_> {
         Verdict::Write(next, DrainEnd::Keep, Site::TakenOver)
     }
 
-    /// Settles what must not run again, and drafts the start of what will. Returns what to start, and
-    /// what to look at first.
+    /// Settles calls that must not run again, and drafts the start of those that will. Returns the calls to start,
+    /// and those to look for first.
     fn judge(
         &self,
         draft: &mut Draft<'_>,
@@ -145,7 +145,7 @@ impl Rules<'_> {
         (run, probe)
     }
 
-    /// Bodies that start because the effect of an earlier one is missing.
+    /// Writes the start of bodies whose earlier effect is missing.
     pub fn start_again(
         &self,
         draft: &mut Draft<'_>,

@@ -1,21 +1,21 @@
 use domain::{CallId, PartId, ReplyPart};
 use llm_protocol::{RawJson, ToolCall, ToolContent, ToolResult, truncate};
 
-/// The most bytes of what came of a call that its provider ran, as other providers are told it. Its own has it
-/// whole, in its own form.
+/// The most bytes of a hosted call's result that other providers get. Its own provider gets all of it, in its own
+/// form.
 const HOSTED_OUTPUT: usize = 51_200;
 
-/// What is told of a call whose provider did not say what came of it.
+/// The text for a hosted call without a result.
 const NO_RESULT: &str =
     "The provider ran this call and did not say what came of it (tool.result-missing).";
 
-/// The reply of one attempt, as far as it has come. Pure: ids come from the caller.
+/// The reply of one attempt so far. Pure: ids come from the caller.
 #[derive(Debug, Default)]
 pub struct Reply {
     parts: Vec<ReplyPart>,
-    /// Bytes of each text part, by its index, that a checkpoint has kept.
+    /// The number of checkpointed bytes of each text part, by its index.
     kept: Vec<usize>,
-    /// Calls that the provider runs and has not told the results of, and the parts that would say so.
+    /// Hosted calls without a result yet, and the parts for their results.
     unanswered: Vec<(String, PartId)>,
 }
 
@@ -40,12 +40,12 @@ impl Reply {
         }
     }
 
-    /// Keeps what its provider wants to see again with the text `id`, of which nothing may have come.
+    /// Stores the provider state of the text `id`, which may have no text.
     pub fn end_text(&mut self, id: &PartId, state: &RawJson) {
         self.end(ReplyPart::text(id.clone(), ""), state);
     }
 
-    /// The same of reasoning: without text, it stands for reasoning that is not shown.
+    /// Stores the provider state of reasoning. Without text it stands for reasoning that is not shown.
     pub fn end_reasoning(&mut self, id: &PartId, state: &RawJson) {
         self.end(ReplyPart::reasoning(id.clone(), ""), state);
     }
@@ -68,7 +68,7 @@ impl Reply {
         self.push(ReplyPart::ToolCall { call });
     }
 
-    /// Adds a call that the provider runs. `result`: the part that says so if it never tells what came of it.
+    /// Adds a hosted call. `result` is the part for its failure if no result comes.
     pub fn hosted_call(&mut self, id: PartId, result: PartId, call: &ToolCall) {
         let name = storable(&call.id).into_owned();
         self.push(ReplyPart::HostedCall {
@@ -81,7 +81,7 @@ impl Reply {
         self.unanswered.push((name, result));
     }
 
-    /// Adds what came of one. Nothing, if there is no such call, or it has its result.
+    /// Adds the result of a hosted call. Does nothing if there is no such call, or it has its result.
     pub fn hosted_result(&mut self, result: &ToolResult) {
         let call = storable(&result.id);
         let Some(at) = self.unanswered.iter().position(|(open, _)| *open == call) else { return };
@@ -101,8 +101,8 @@ impl Reply {
         self.kept.push(0);
     }
 
-    /// Whether it must not be asked for anew: a user may have seen something of it, any text or a call that is
-    /// `seen`; or its provider has run something.
+    /// Returns whether the attempt must not be repeated: a user may have seen text or a call that is `seen`, or its
+    /// provider has run something.
     pub fn is_visible(&self, seen: impl Fn(&CallId) -> bool) -> bool {
         self.parts.iter().any(|part| match part {
             ReplyPart::ToolCall { call } => seen(call),
@@ -111,18 +111,18 @@ impl Reply {
         })
     }
 
-    /// All its text so far, without reasoning.
+    /// Returns all its text so far, without reasoning.
     #[must_use]
     pub fn text_so_far(&self) -> String {
         self.texts().map(|(_, _, text)| text.as_str()).collect()
     }
 
-    /// Bytes of text that no checkpoint has kept.
+    /// Returns the number of text bytes that no checkpoint has kept.
     pub fn unkept(&self) -> usize {
         self.texts().map(|(index, _, text)| text.len() - self.kept[index]).sum()
     }
 
-    /// Takes the text that no checkpoint has kept, with where it starts; from here on it counts as kept.
+    /// Returns the text that no checkpoint has kept, with its offset, and counts it as kept.
     pub fn take_unkept(&mut self) -> Vec<(PartId, usize, String)> {
         let mut taken = Vec::new();
         for (index, id, text) in self.texts() {
@@ -150,8 +150,8 @@ impl Reply {
         })
     }
 
-    /// The parts, without the calls that `keep` refuses. Each call that the provider ran has its result: one that
-    /// never came is a failure.
+    /// Returns the parts, without the calls that `keep` refuses. Each hosted call gets its result; a missing one is a
+    /// failure.
     pub fn parts(&self, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
@@ -176,7 +176,7 @@ impl Reply {
     }
 }
 
-/// The parts as builds know them that keep no provider state.
+/// Removes provider state from the parts, for builds that do not know it.
 pub(crate) fn without_state(parts: Vec<ReplyPart>) -> Vec<ReplyPart> {
     let plain = parts.into_iter().filter_map(|part| match part {
         ReplyPart::Text { id, text, .. } => Some(ReplyPart::text(id, text)),
@@ -196,7 +196,7 @@ fn is_empty(part: &ReplyPart) -> bool {
     }
 }
 
-/// The id of a text, or of reasoning.
+/// Returns the id of a text or of reasoning.
 fn text_id(part: &ReplyPart) -> Option<&PartId> {
     match part {
         ReplyPart::Text { id, .. } | ReplyPart::Reasoning { id, .. } => Some(id),
@@ -210,7 +210,7 @@ fn state(metadata: Option<&RawJson>) -> Option<String> {
     metadata.map(|state| state.get().to_owned())
 }
 
-/// What other providers are told of it.
+/// Returns the text of a result for other providers.
 fn output(content: &[ToolContent]) -> String {
     let shown = content.iter().map(|content| match content {
         ToolContent::Text { text } => storable(text),
@@ -223,7 +223,7 @@ fn output(content: &[ToolContent]) -> String {
     }
 }
 
-/// A model's text as it may be stored: Postgres text holds no NUL.
+/// Replaces NUL characters in a model's text, which Postgres cannot store.
 pub fn storable(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{FFFD}").into() } else { text.into() }
 }

@@ -1,7 +1,7 @@
-//! A Revert: staged, which puts files back; cleared, which undoes that; or committed, for good.
+//! A Revert: staged, which restores files; cleared, which undoes that; or committed, for good.
 //!
-//! What becomes of files is decided here and done by the shell, between a write that says what is about to be done
-//! and one that says that it is. Both may be repeated: to put the same files back twice is to put them back once.
+//! This module decides about files, and the shell acts, between a write that announces the action and one that
+//! confirms it. Both may be repeated: restoring the same files twice has the same effect as once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,36 +19,36 @@ use crate::observed::Observation;
 use crate::rules::Rules;
 use crate::site::Site;
 
-/// What a Revert wants done with files.
+/// The action on files that a Revert needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilesPlan {
-    /// Capture all of them; then [`Rules::captured`].
+    /// Capture all of them; then call [`Rules::captured`].
     Capture,
-    /// Put them back, one after the other; then [`Rules::restored`].
+    /// Restore them one after the other; then call [`Rules::restored`].
     Restore(Vec<PutBack>),
 }
 
-/// Files that are made those of a tree.
+/// Files to restore from a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutBack {
-    /// What they are to be.
+    /// The tree.
     pub tree: SnapshotTree,
-    /// Which, below the Location's directory; `None`: all.
+    /// The paths below the Location's directory; `None` for all.
     pub paths: Option<BTreeSet<String>>,
 }
 
-/// What was put back: from how the files were to how they are.
+/// The changes by a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoredFiles {
-    /// At most 1,000.
+    /// At most 1,000 changes.
     pub files: Vec<FileChange>,
-    /// How many more there are.
+    /// The number of further changes.
     pub more: i64,
-    /// Paths that stay as they are, since somebody else has changed them meanwhile.
+    /// Paths left alone, because somebody else has changed them meanwhile.
     pub left: Vec<String>,
 }
 
-/// Files that are named as left.
+/// The most files that are named as left alone.
 const MAX_LEFT: usize = 100;
 
 /// A Revert that can be staged.
@@ -57,12 +57,14 @@ struct Wanted {
     back: RevertedTo,
     target: Option<SnapshotTree>,
     paths: RevertPaths,
-    /// What an earlier one has put back, and the files as they were before it.
+    /// The files that an earlier Revert restored, and the files before that.
     undone: RevertPaths,
     original: Option<SnapshotTree>,
 }
 
 impl Wanted {
+    /// Checks a request for a Revert.
+    ///
     /// # Errors
     /// `session.message_unknown` or `session.revert_across_move`.
     fn new(history: &History, message: &MessageId, files: bool) -> Result<Self, SessionError> {
@@ -98,7 +100,7 @@ impl Wanted {
 }
 
 impl Rules<'_> {
-    /// Acts on a control that asks for a Revert to before `message`. `None`: it is settled.
+    /// Acts on a control for a Revert to before `message`. Returns `None` if the control is settled.
     pub(crate) fn revert(
         &self,
         draft: &mut Draft<'_>,
@@ -132,7 +134,7 @@ impl Rules<'_> {
                 });
                 None
             }
-            // Captured once: they are not that any more.
+            // Captured by the earlier Revert; the files have changed since.
             Some(original) => Some(stage(draft, control, message, wanted, original)),
             None => {
                 let next = Next::Files(FilesPlan::Capture);
@@ -141,7 +143,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Acts on a control that asks to undo a Revert. `None`: it is settled.
+    /// Acts on a control to undo a Revert. Returns `None` if the control is settled.
     pub(crate) fn unrevert(
         &self,
         draft: &mut Draft<'_>,
@@ -170,8 +172,8 @@ impl Rules<'_> {
         }
     }
 
-    /// The files are captured as they were before the Revert, if it is still next. What comes then is their being
-    /// put back, or the boundary.
+    /// Continues after the files before the Revert were captured, if the Revert is still next: restores files, or
+    /// crosses the boundary.
     pub fn captured(
         &self,
         draft: &mut Draft<'_>,
@@ -193,7 +195,7 @@ impl Rules<'_> {
         self.go_over(draft, false, observed)
     }
 
-    /// The files are put back, or cannot be: then they are as before, as far as that can be had.
+    /// Writes that the files are restored, or that this failed and they are as before, as far as possible.
     pub fn restored(
         &self,
         draft: &mut Draft<'_>,
@@ -219,7 +221,7 @@ impl Rules<'_> {
                 draft.push(RevertCleared { error: Some(error) });
             }
             (Some(Reverting::Staged(_)), done) => {
-                // Whatever has come since: the files are those of before.
+                // Whatever came since, the files are the earlier ones.
                 let history = draft.history();
                 let asked = history.controls().iter();
                 let asked = asked.filter(|control| control.control == Control::Unrevert);
@@ -238,7 +240,7 @@ impl Rules<'_> {
         self.go_over(draft, false, observed)
     }
 
-    /// Files are still to be put back: an earlier owner has not come to its end.
+    /// Continues a restore that an earlier owner did not finish.
     pub(crate) fn resume_revert(&self, draft: &Draft<'_>) -> Option<Verdict<Next>> {
         match draft.history().revert()? {
             Reverting::Staging(staging) => {
@@ -250,8 +252,8 @@ impl Rules<'_> {
     }
 }
 
-/// The files that a Revert leaves as they are, each once and in order of their paths. `skipped`: those of which no
-/// Workspace Snapshot has the content, since the turns that it takes back; `changed`: those that somebody else has changed.
+/// Returns the files that a Revert leaves alone, each once and ordered by path. `skipped` are those whose content no
+/// Workspace Snapshot has since the reverted turns; `changed` are those that somebody else has changed.
 fn left_files(skipped: Vec<LeftFile>, changed: Vec<String>) -> Vec<LeftFile> {
     let changed = changed.into_iter().map(|path| (path, LeftReason::Changed));
     let skipped = skipped.into_iter().map(|file| (file.path, file.why));
@@ -259,7 +261,7 @@ fn left_files(skipped: Vec<LeftFile>, changed: Vec<String>) -> Vec<LeftFile> {
     all.into_iter().take(MAX_LEFT).map(|(path, why)| LeftFile { path, why }).collect()
 }
 
-/// Says what is about to be put back.
+/// Announces the restore.
 fn stage(
     draft: &mut Draft<'_>,
     control: &MessageId,
@@ -276,7 +278,7 @@ fn stage(
     Verdict::Write(Next::Files(FilesPlan::Restore(steps)), DrainEnd::Keep, Site::RevertStaging)
 }
 
-/// First what an earlier Revert had put back is as it was, then this one's files are.
+/// Returns the restores: first those that undo an earlier Revert, then this one's.
 fn steps(staging: &RevertStaging) -> Vec<PutBack> {
     let (paths, mut undone) = (selected(&staging.paths), selected(&staging.undone));
     if let (Some(undone), Some(paths)) = (&mut undone, &paths) {
@@ -295,8 +297,8 @@ fn selected(paths: &RevertPaths) -> Option<BTreeSet<String>> {
     }
 }
 
-/// Makes a Revert that is staged one for good: something comes after it. The synthetic input that it held was about
-/// work that is gone.
+/// Makes a staged Revert final, because something comes after it. The synthetic input that it held was about work
+/// that is gone.
 pub(crate) fn commit_revert(draft: &mut Draft<'_>) {
     let Some(Reverting::Staged(staged)) = draft.history().revert().cloned() else { return };
     let held: Vec<MessageId> =

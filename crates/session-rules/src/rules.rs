@@ -6,80 +6,80 @@ use crate::agents::Agents;
 use crate::models::Models;
 use crate::tools::ToolFacts;
 
-/// What a drain's decisions are made of besides its log: data alone. Nothing here changes while one is
-/// made, so that it can be made again when the log has grown meanwhile.
+/// The facts that a drain's decisions use besides its log: data alone. They do not change during a decision, so that
+/// it can be repeated on a newer log.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
     /// Bounds and texts.
     pub settings: &'a RuleSettings,
-    /// The models that can be called.
+    /// The callable models.
     pub models: &'a Models,
-    /// The tools that are offered.
+    /// The offered tools.
     pub tools: &'a ToolFacts,
-    /// Whose drain it is.
+    /// The session of the drain.
     pub session: &'a SessionRef,
-    /// Whether the Location's files can be had.
+    /// Whether the Location's files are available.
     pub workspace: WorkspaceState<'a>,
     /// The worker stops: hand over at the next boundary.
     pub stopping: bool,
-    /// Others wait for the drain's slot, and it has had a turn: yield at the next boundary at which its
-    /// work does not continue.
+    /// Others wait for the drain's slot, and it has had a turn: yield at the next boundary where its work does not
+    /// continue.
     pub crowded: bool,
-    /// The newest interrupt that is not this drain's to apply.
+    /// The newest interrupt that this drain must not apply.
     pub interrupts_before: Seq,
 }
 
-/// Whether a Location's files can be had here.
+/// Whether a Location's files are available here.
 #[derive(Debug, Clone, Copy)]
 pub enum WorkspaceState<'a> {
-    /// They are there, with all that was ever done to them.
+    /// They are there, with every change.
     Here,
-    /// They are there, made anew on a disk of the worker's own, without what came after the newest Capture.
+    /// They are there, restored on the worker's own disk, without changes after the newest Capture.
     Restored {
-        /// The token under which that was done.
+        /// The token of the restore.
         token: FencingToken,
-        /// What they were made of; `None`: of nothing.
+        /// The restored tree; `None` if there was no Capture.
         tree: Option<&'a SnapshotTree>,
     },
-    /// They are not, for this reason.
+    /// They are missing, for this reason.
     Missing(&'a SessionError),
 }
 
-/// The settings that decisions depend on.
+/// The settings of decisions.
 #[derive(Debug, Clone)]
 pub struct RuleSettings {
     /// The agents that prompts may choose.
     pub agents: Agents,
-    /// Turns in a row without new input, of an agent that does not say; the last allowed one must answer without
-    /// tools.
+    /// The most turns in a row without new input, unless the agent sets it. The last one must answer without tools.
     pub max_steps: i32,
-    /// When a failed wire request is tried again; one budget for all failures between two whole replies.
+    /// The retries of a failed wire request: one budget for all failures between two whole replies.
     pub retry: Schedule,
     /// Takeovers in a row without progress before the drain gives up.
     pub max_recoveries: i16,
-    /// Bodies of one *pure* call.
+    /// The most bodies of one *pure* call.
     pub max_bodies: i32,
     /// When a conversation is summarised.
     pub compaction: CompactionSettings,
-    /// Whether sessions that nobody named are given titles by their models.
+    /// Whether models give titles to sessions without one.
     pub titles: bool,
-    /// Whether replies keep what providers want to see again, and what they ran themselves.
+    /// Whether replies keep provider state and hosted calls.
     pub provider_state: bool,
 }
 
-/// When a conversation is summarised, and what of it stays. In tokens.
+/// When a conversation is summarised, and how much stays. In tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactionSettings {
-    /// At the model's limits, and when a provider refuses a request as too large; otherwise only on request.
+    /// Whether to summarise at the model's limits and when a provider refuses a request as too large; otherwise only
+    /// on request.
     pub auto: bool,
-    /// Kept free of the model's context besides …
+    /// Tokens of the model's context that stay free, if that is more than …
     pub buffer: u64,
-    /// … its longest answer, as far as that is not above this.
+    /// … its longest answer, of which at most this many tokens count.
     pub output_cap: u64,
-    /// The most that stays of the recent conversation.
+    /// The most tokens of the recent conversation that stay.
     pub keep: u64,
-    /// Whether a request for a summary may show less than the conversation, and a prompt in the middle of its work stay
-    /// beside the summary. Not while older builds run that cannot read such rows.
+    /// Whether a request for a summary may show less than the conversation, and a prompt may stay beside the summary
+    /// while its work continues. Off while older builds run that cannot read such rows.
     pub cuts: bool,
 }
 
@@ -105,8 +105,8 @@ impl Default for RuleSettings {
 }
 
 impl Rules<'_> {
-    /// The newest interrupt that a drain which starts is not to apply: one of work that is still open is
-    /// its own, any other is history. `newest` is the head's.
+    /// Returns the newest interrupt that a new drain must not apply. An interrupt of work that is still open is the
+    /// drain's own; any other is history. `newest` is the head's.
     #[must_use]
     pub fn interrupts_before(history: &History, taken: Taken, newest: Seq) -> Seq {
         match history.interrupt() {
@@ -115,7 +115,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Whether `history` holds an interrupt that this drain must apply.
+    /// Returns whether `history` has an interrupt that this drain must apply.
     #[must_use]
     pub fn is_interrupted(&self, history: &History) -> bool {
         !mutated!(InterruptIgnored)

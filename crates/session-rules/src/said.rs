@@ -5,29 +5,28 @@ use llm_protocol::{FinishReason, LlmEvent, RawJson, Usage};
 
 use crate::reply::{Reply, storable};
 
-/// What has come of a turn, as far as rows do not hold it: its next write is made of this. It is lost with
-/// the worker.
+/// The part of a turn that is not in rows yet. Its next write is built from this. It is lost with the worker.
 #[derive(Debug)]
 pub struct Said {
     /// The turn.
     pub turn: TurnId,
     /// The assistant message that it writes.
     pub message: MessageId,
-    /// The reply of the attempt that runs, or ran last.
+    /// The reply of the current or last attempt.
     pub reply: Reply,
     /// Calls whose intent is not committed.
     pub unintended: Vec<ToolIntent>,
     /// Results that are not committed.
     pub done: Vec<ToolSettled>,
-    /// Why the provider stopped.
+    /// The provider's reason to stop.
     pub finish: Option<FinishReason>,
-    /// What the provider counted.
+    /// The provider's counts.
     pub usage: Option<Usage>,
-    /// The provider's name of the text or reasoning part that is open, and ours.
+    /// The provider's name of the open text or reasoning part, and ours.
     part: Option<(String, PartId)>,
 }
 
-/// What an event of a stream meant.
+/// The meaning of a stream's event.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Text of the reply.
@@ -36,12 +35,12 @@ pub enum Heard {
     Reasoning(PartId, String),
     /// A call is complete: its intent can be committed.
     Call,
-    /// Nothing that anyone waits for.
+    /// Nothing that anybody waits for.
     Nothing,
 }
 
 impl Said {
-    /// Nothing of it has come.
+    /// Returns a turn without output.
     #[must_use]
     pub fn new(turn: TurnId, message: MessageId) -> Self {
         Self {
@@ -56,7 +55,7 @@ impl Said {
         }
     }
 
-    /// Takes in one event of the stream; ids of what it begins come from `mint`.
+    /// Applies one event of the stream. `mint` makes the ids of new parts.
     pub fn take(&mut self, event: LlmEvent, mint: &mut IdMint) -> Heard {
         match event {
             LlmEvent::TextStart { id } | LlmEvent::ReasoningStart { id } => {
@@ -135,14 +134,14 @@ impl Said {
         }
     }
 
-    /// Whether anyone may have seen something of the reply. A call without a durable intent is not seen.
+    /// Returns whether anybody may have seen part of the reply. A call without a durable intent is not visible.
     #[must_use]
     pub fn is_visible(&self) -> bool {
         let seen = |call: &CallId| self.unintended.iter().all(|intent| intent.call != *call);
         self.reply.is_visible(seen)
     }
 
-    /// Forgets what an attempt without visible output left, before the next one; returns what it used.
+    /// Forgets the output of an attempt that showed nothing, before the next one. Returns its usage.
     pub fn forget_attempt(&mut self) -> Option<Usage> {
         self.reply = Reply::default();
         self.part = None;
@@ -152,12 +151,12 @@ impl Said {
     }
 }
 
-/// Whether what a provider wants to see again is kept for it.
+/// Returns whether to keep provider state.
 fn kept(_: &RawJson) -> bool {
     !mutated!(StateForgotten)
 }
 
-/// The text as it may be stored; almost always itself.
+/// Returns the text in a form that Postgres can store, almost always unchanged.
 fn stored(text: String) -> String {
     let replaced = match storable(&text) {
         Cow::Owned(replaced) => Some(replaced),

@@ -1,9 +1,9 @@
-//! How much of a conversation one request for a summary shows.
+//! Chooses the part of a conversation that one request for a summary shows.
 //!
-//! A request that may be as large as it needs to be is the conversation's next one with one more message, so that
-//! the provider's cache serves it. One that may not shows a transcript: first with the older parts of large tool
-//! results left out, and when that is still too large, only the oldest piece of the conversation. The pieces that
-//! are left are summarised one after the other, each by a Compaction of its own.
+//! A request that may be as large as it needs to be is the conversation's next one with one more message, so that the
+//! provider's cache serves it. Otherwise the request shows a transcript: first without the middles of large tool
+//! results, and if that is still too large, only the oldest piece of the conversation. The remaining pieces are
+//! summarised one after the other, each by its own Compaction.
 
 use domain::{Seq, SummaryCut, SummaryScope};
 use history::{History, transcript};
@@ -13,27 +13,27 @@ use crate::estimate;
 use crate::tail::Tail;
 use crate::texts;
 
-/// How many bytes of each tool result are shown: as many as fit.
+/// The bytes of each tool result to try, from the most that fits.
 const RESULT_BYTES: [u64; 3] = [8_192, 2_048, 512];
-/// How many bytes of each tool result a piece shows.
+/// The bytes of each tool result in a piece.
 const PIECE_RESULT_BYTES: u64 = 2_048;
 /// The fewest bytes of a transcript: with less there is nothing to summarise.
 const LEAST_BYTES: u64 = 256;
 
-/// How large a request for a summary may be.
+/// The allowed size of a request for a summary.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// About how many tokens it has if it shows the whole conversation.
+    /// The estimated tokens of a request that shows the whole conversation.
     pub(crate) whole: u64,
-    /// About how many tokens of it ask for the summary.
+    /// The estimated tokens of the request's own part, which asks for the summary.
     pub(crate) asks: u64,
-    /// The most tokens that it may have, as far as that is known.
+    /// The most tokens of the request, if known.
     pub(crate) most: Option<u64>,
-    /// A request of the whole conversation was refused: it is not sent again.
+    /// Whether a request with the whole conversation was refused, so that it is not sent again.
     pub(crate) is_refused: bool,
 }
 
-/// The first message that stays, and the scope of the request for a summary of what is before it.
+/// Returns the first message that stays, and the scope of the request for a summary of everything before it.
 pub(crate) fn scope(history: &History, tail: &Tail, budget: Budget) -> (Seq, SummaryScope) {
     let conversation = history.conversation();
     let place = |at: usize| conversation.place(at).unwrap_or(Seq(history.seq().0 + 1));
@@ -73,7 +73,7 @@ pub(crate) fn scope(history: &History, tail: &Tail, budget: Budget) -> (Seq, Sum
     with(to, cut)
 }
 
-/// Where a piece may end: behind something to summarise, and never between a call and its result.
+/// Returns the possible ends of a piece: after something to summarise, and never between a call and its result.
 fn ends(history: &History, tail: &Tail) -> Vec<usize> {
     let messages = history.conversation().messages();
     let shown = history.view().since(history.conversation(), 0);

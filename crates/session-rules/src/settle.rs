@@ -1,4 +1,4 @@
-//! The events that close what is open: attempts, replies, calls, turns.
+//! The events that close open attempts, replies, calls and turns.
 
 use domain::{
     AttemptEnded, AttemptOutcome, CallId, MessageId, NoticeKind, NoticeRecorded, Pricing,
@@ -12,7 +12,7 @@ use crate::reply::without_state;
 use crate::rules::Rules;
 use crate::said::Said;
 
-/// What was counted; what it cost is its pricing's to say.
+/// Converts a provider's counts. The prices add the cost.
 pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
     let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     TurnUsage {
@@ -25,32 +25,32 @@ pub(crate) fn token_usage(usage: Usage) -> TurnUsage {
     }
 }
 
-/// Adds a text of ours that the model will see.
+/// Adds a notice for the model.
 pub(crate) fn notice(draft: &mut Draft<'_>, kind: NoticeKind, text: &str) {
     let message = MessageId::mint(draft.mint());
     draft.push(NoticeRecorded { message, kind, text: text.to_owned() });
 }
 
-/// What an attempt used, as the provider counted it, and what that cost by what it began with.
+/// Returns an attempt's usage as the provider counted it, with its cost at the prices of the attempt's start.
 pub(crate) fn used(pricing: Option<&Pricing>, usage: Option<Usage>) -> Option<TurnUsage> {
     let mut used = token_usage(usage?);
     used.cost = pricing.map_or(0, |pricing| pricing.prices.cost(&used));
     Some(used)
 }
 
-/// The same of the open turn's attempt.
+/// Returns the usage of the open turn's attempt.
 pub(crate) fn turn_used(draft: &Draft<'_>, usage: Option<Usage>) -> Option<TurnUsage> {
     used(draft.history().open_turn().and_then(|open| open.pricing.as_deref()), usage)
 }
 
 impl Rules<'_> {
-    /// What came of a reply, without the calls that `keep` refuses.
+    /// Returns the parts of a reply, without the calls that `keep` refuses.
     pub(crate) fn parts(&self, said: &Said, keep: impl Fn(&CallId) -> bool) -> Vec<ReplyPart> {
         let parts = said.reply.parts(keep);
         if self.settings.provider_state { parts } else { without_state(parts) }
     }
 
-    /// What came of a reply that is not whole, without the calls that have no intent.
+    /// Writes an incomplete reply, without the calls that have no intent.
     pub(crate) fn close_reply(&self, draft: &mut Draft<'_>, said: &Said, finish: &str) {
         let Some(open) = draft.history().open_turn() else { return };
         if open.reply.is_some() {
@@ -67,7 +67,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Ends the attempt of the turn that is open, if one is.
+    /// Ends the open attempt of the turn, if there is one.
     pub(crate) fn end_attempt(&self, draft: &mut Draft<'_>, said: &Said, outcome: AttemptOutcome) {
         let open = draft.history().open_turn().and_then(|open| open.attempt.clone());
         if let Some(attempt) = open {
@@ -82,7 +82,7 @@ impl Rules<'_> {
     }
 }
 
-/// The results that are not committed.
+/// Writes the results that are not committed.
 pub(crate) fn push_done(draft: &mut Draft<'_>, said: &Said) {
     for settled in &said.done {
         draft.push(settled.clone());
@@ -111,7 +111,7 @@ pub(crate) fn settle_open_calls(
     }
 }
 
-/// Settles the turn; every call of it has its result.
+/// Settles the turn, whose calls all have results.
 pub(crate) fn settle_turn(
     draft: &mut Draft<'_>,
     said: &Said,
@@ -123,12 +123,12 @@ pub(crate) fn settle_turn(
     draft.progress();
 }
 
-/// Settles a turn of which nothing is durable. No progress: the counter of recoveries stands.
+/// Settles a turn of which nothing is durable. This is no progress: the recovery counter stays.
 pub(crate) fn settle_lost(draft: &mut Draft<'_>, said: &Said) {
     push_settled(draft, said, TurnOutcome::Lost, None);
 }
 
-/// Settles a turn whose request the provider refused as too large. No progress, and its step is given back.
+/// Settles a turn whose request the provider refused as too large. This is no progress, and its step does not count.
 pub(crate) fn settle_overflowed(draft: &mut Draft<'_>, said: &Said, error: SessionError) {
     push_settled(draft, said, TurnOutcome::Overflowed, Some(error));
 }
@@ -144,7 +144,7 @@ fn push_settled(
     draft.push(TurnSettled { turn, message, outcome, usage, error });
 }
 
-/// A settlement that no body gave.
+/// Returns a settlement that no body gave.
 #[must_use]
 pub fn settled_as(
     turn: TurnId,

@@ -1,7 +1,7 @@
 macro_rules! sites {
     ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
-        /// Where a drain writes: each is made by exactly one `Verdict::Write`. A worker may die before or
-        /// after any of them, and what it leaves must be something that a takeover can go on from.
+        /// A place where a drain writes; exactly one `Verdict::Write` makes each of these writes. A worker may die
+        /// before or after any of them, and a takeover must be able to continue from the result.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Site {
             $($(#[$doc])* $variant),+
@@ -11,7 +11,7 @@ macro_rules! sites {
             /// Every commit site, in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// A stable name for logs and tables.
+            /// Returns a stable name for logs and tables.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -31,45 +31,45 @@ sites! {
     Completed = "completed",
     /// A boundary met an interrupt.
     Interrupted = "interrupted",
-    /// A boundary stopped because the worker does.
+    /// A boundary stopped because the worker stops.
     HandedOver = "handed-over",
     /// A boundary gave up the drain's slot because others wait.
     Yielded = "yielded",
-    /// A boundary waits for a title alone.
+    /// A boundary waits only for a title.
     TitleAwaited = "title-awaited",
-    /// A boundary has come to a Revert, and the files are captured first.
+    /// A boundary has reached a Revert, and the files are captured first.
     RevertReached = "revert-reached",
-    /// Files are about to be put back.
+    /// Files are about to be restored.
     RevertStaging = "revert-staging",
-    /// A takeover puts the files back that an earlier owner was putting back.
+    /// A takeover continues a restore of an earlier owner.
     RevertResumed = "revert-resumed",
-    /// A boundary has come to the undoing of a Revert, and the files are put back first.
+    /// A boundary has reached the undoing of a Revert, and the files are restored first.
     UnrevertReached = "unrevert-reached",
-    /// A boundary has come to a Move.
+    /// A boundary has reached a Move.
     MoveReached = "move-reached",
     /// The session has moved.
     Moved = "moved",
     /// A boundary began a Compaction.
     CompactionStarted = "compaction-started",
-    /// An answer to the request for a summary was none, and is asked for once more.
+    /// An answer to the request for a summary was none, and is requested once more.
     CompactionReminded = "compaction-reminded",
     /// The provider refused a request for a summary as too large, and a smaller one follows.
     CompactionShrunk = "compaction-shrunk",
-    /// A Compaction failed without which nothing goes on.
+    /// A required Compaction failed.
     CompactionFailed = "compaction-failed",
     /// A Compaction was interrupted.
     CompactionCancelled = "compaction-cancelled",
     /// A provider refused a turn's request as too large, and a Compaction begins.
     Overflowed = "overflowed",
-    /// A boundary found no Baseline System Context; what is pending waits.
+    /// A boundary found no Baseline System Context, so pending input waits.
     ContextBlocked = "context-blocked",
-    /// A boundary could not go on with what it had promoted or settled.
+    /// A boundary could not continue with its promotions or settlements.
     BoundaryFailed = "boundary-failed",
-    /// Intents of a stream that goes on.
+    /// Intents during a stream.
     Intents = "intents",
-    /// Results of calls whose batch goes on.
+    /// Results during their batch.
     Results = "results",
-    /// Text of a stream that goes on.
+    /// Text during a stream.
     TextKept = "text-kept",
     /// An attempt failed, and another one follows.
     Retry = "retry",
@@ -95,8 +95,8 @@ sites! {
 mod tests {
     use super::*;
 
-    /// Why: a crash is simulated before and after each site; two writes under one name would be one crash
-    /// point that may stand for the other.
+    /// Why: a crash is simulated before and after each site. Two writes with one name would be one crash point that
+    /// could stand for either.
     #[test]
     fn each_site_is_written_at_one_place() {
         let sources = [

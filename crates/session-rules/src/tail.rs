@@ -1,4 +1,4 @@
-//! Which end of a conversation a Compaction leaves as it is.
+//! Chooses the end of a conversation that a Compaction leaves unchanged.
 
 use history::{Conversation, View};
 use llm_protocol::{Message, Part, Role};
@@ -6,25 +6,25 @@ use llm_protocol::{Message, Part, Role};
 use crate::estimate;
 use crate::texts::NOTICE;
 
-/// What a Compaction would do to a conversation.
+/// The effect of a Compaction on a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// The index of the first message that stays; the conversation's length when none does.
+    /// The index of the first message that stays; the conversation's length if none does.
     pub(crate) from: usize,
-    /// Messages before it that stay word for word, by their indices: prompts that are being answered.
+    /// Indices of earlier messages that stay word for word: prompts that are being answered.
     pub(crate) kept: Vec<usize>,
-    /// How many messages would be summarised.
+    /// The number of messages to summarise.
     pub(crate) summarised: usize,
-    /// About how many tokens the newest prompt has that is being answered. No Compaction makes them fewer.
+    /// The estimated tokens of the newest prompt that is being answered. No Compaction reduces them.
     pub(crate) asked: u64,
 }
 
 /// Chooses the tail: the newest messages of at most `keep` tokens, from the beginning of an exchange on. If
-/// everything is that small, the newest exchange alone; if there is only one, nothing. Exchanges stay or go as a
-/// whole, so a call is never parted from its result, be it ours or the provider's.
+/// everything fits, it is the newest exchange alone; if there is only one exchange, nothing. Exchanges stay or go as
+/// a whole, so that a call never loses its result, ours or the provider's.
 ///
-/// `working`: the model is at work on the newest prompts. These stay word for word wherever they are, the newest
-/// of them whatever its size and those before it as far as they fit into `keep`.
+/// `working`: the model is working on the newest prompts. These stay word for word wherever they are: the newest one
+/// at any size, and those before it as far as they fit into `keep`.
 pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64, working: bool) -> Tail {
     let all = conversation.messages();
     let end = all.len();
@@ -34,7 +34,7 @@ pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64, working:
         shown.iter().filter(|(at, _)| *at >= from).map(|(_, said)| estimate::message(said)).sum()
     };
     let batches = batches(conversation, &shown);
-    // The first exchange stays only in the sense that nothing would be summarised.
+    // The first exchange could only stay if nothing were summarised.
     let first = shown.first().map_or(end, |(at, _)| *at);
     let mut fitting = batches
         .iter()
@@ -53,7 +53,7 @@ pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64, working:
     }
     let newest = kept.first().map_or(0, tokens);
     kept.sort_unstable();
-    // Prompts that nothing has come of yet are the tail.
+    // Prompts without any answer yet are the tail.
     let unanswered = shown.iter().rev().take_while(|(at, _)| kept.contains(at)).last();
     let from = chosen.or(unanswered.map(|(at, _)| *at)).unwrap_or(end).max(view.from());
     kept.retain(|at| *at < from);
@@ -62,7 +62,7 @@ pub(crate) fn tail(conversation: &Conversation, view: &View, keep: u64, working:
     Tail { from, summarised, asked: newest, kept }
 }
 
-/// Prompts that were promoted together, each batch as the indices of its messages.
+/// Returns prompts that were promoted together, each batch as the indices of its messages.
 fn batches(conversation: &Conversation, shown: &[(usize, &Message)]) -> Vec<Vec<usize>> {
     let mut batches: Vec<Vec<usize>> = Vec::new();
     for (at, _) in shown.iter().filter(|(_, message)| is_prompt(message)) {
@@ -77,7 +77,7 @@ fn batches(conversation: &Conversation, shown: &[(usize, &Message)]) -> Vec<Vec<
     batches
 }
 
-/// The batches that the model is answering: those since its last word that left nothing to do.
+/// Returns the batches that the model is answering: those since its last final answer.
 fn asked<'b>(batches: &'b [Vec<usize>], shown: &[(usize, &Message)]) -> &'b [Vec<usize>] {
     let is_final = |pair: &[(usize, &Message)]| {
         let [(_, said), (_, next)] = pair else { return false };
@@ -88,7 +88,7 @@ fn asked<'b>(batches: &'b [Vec<usize>], shown: &[(usize, &Message)]) -> &'b [Vec
     &batches[first..]
 }
 
-/// Whether somebody wrote it, rather than this service.
+/// Returns whether somebody wrote the message, rather than this service.
 fn is_prompt(message: &Message) -> bool {
     let notice = |part: &Part| matches!(part, Part::Text(text) if text.text.starts_with(NOTICE));
     message.role == Role::User && !message.content.first().is_some_and(notice)
@@ -114,8 +114,8 @@ mod tests {
     }
 
     impl Told {
-        /// `u10` a prompt of ten tokens, `a10` an answer of ten, `t10` a round with a call whose result
-        /// has ten, `n10` a notice.
+        /// Builds a conversation: `u10` is a prompt of ten tokens, `a10` an answer of ten, `t10` a round with a call
+        /// whose result has ten, `n10` a notice.
         fn new(script: &str) -> Self {
             let history = History::new();
             let mut told = Self { history, mint: IdMint::after(Stamp::default(), 1) };

@@ -1,10 +1,10 @@
-//! Texts of ours that a model sees. Each is committed in the event that it belongs to before it is sent, so
-//! a text that changes here changes no request that was ever made.
+//! Our texts that a model sees. Each is committed in its event before it is sent, so changing a text here changes no
+//! earlier request.
 
 use domain::LeftFile;
 use history::Unsaved;
 
-/// Asks for the summary of a Compaction, after the conversation.
+/// The request for the summary of a Compaction, after the conversation.
 pub(crate) const SUMMARY: &str = "\
 <summary-request>
 The conversation above is about to be replaced by a summary. Write that summary now, as Markdown with exactly these headings:
@@ -21,7 +21,7 @@ The conversation above is about to be replaced by a summary. Write that summary 
 Keep names, paths, commands and error texts verbatim. Answer with the summary alone; tools are not available for this.
 </summary-request>";
 
-/// The same, where an earlier summary stands at the beginning.
+/// The request for a summary when an earlier summary is at the beginning.
 pub(crate) const SUMMARY_UPDATE: &str = "\
 <summary-request>
 The conversation above is about to be replaced by a summary. Write that summary now, as Markdown with exactly these headings:
@@ -39,44 +39,44 @@ Keep names, paths, commands and error texts verbatim. Answer with the summary al
 A checkpoint of earlier work stands at the beginning of the conversation: carry over what still holds, drop what does not.
 </summary-request>";
 
-/// What a model is told that summarises a transcript.
+/// The instructions for a model that summarises a transcript.
 pub(crate) const SUMMARY_SYSTEM: &str = "You summarise the work of a coding agent, so that another one can go on with it \
 from the summary alone.";
 
-/// Stands in a transcript for what is left out of it.
+/// The mark for omitted parts of a transcript.
 pub(crate) const LEFT_OUT: &str = "[... left out here ...]";
 
-/// Stands at the end of a summary that was too long.
+/// The mark at the end of a summary that was too long.
 pub(crate) const SUMMARY_TOO_LONG: &str = "[... the rest of the summary was too long ...]";
 
-/// What the model is told when a summary took the place of the work that it was in the middle of.
+/// The notice when a summary replaced the model's work in progress.
 pub(crate) const GO_ON: &str = "<notice>Your work so far on the request above was replaced by the summary in the \
 checkpoint. Go on from there: do what is left of the request, and do not repeat what is done.</notice>";
 
-/// The heading by which a summary is known.
+/// The heading that identifies a summary.
 pub(crate) const SUMMARY_HEADING: &str = "## Objective";
 
-/// Says once that an answer was no summary.
+/// The single reminder that an answer was no summary.
 pub(crate) const REMINDER: &str = "\
 <summary-request>
 That was not the summary. Answer again with the headings asked for, beginning with \"## Objective\".
 </summary-request>";
 
-/// Stands for an answer without any text, which providers would refuse to be shown.
+/// The text for an empty answer, which providers would refuse.
 pub(crate) const NO_TEXT: &str = "(no text)";
 
-/// Why a call of the last allowed turn has no result.
+/// The result of a call in the last allowed turn.
 pub(crate) const LAST_STEP: &str =
     "Tools are not available any more: this was the last step that is allowed without new input.";
 
-/// What a model that names conversations is told.
+/// The instructions for a model that names conversations.
 pub(crate) const TITLE_SYSTEM: &str = "You name conversations. Answer with one line of at most 60 characters \
 that says what the request is about, in the request's language, without quotation marks.";
 
-/// How every notice of ours begins.
+/// The beginning of each of our notices.
 pub(crate) const NOTICE: &str = "<notice>";
 
-/// What the model sees in place of what was summarised.
+/// Returns the text that replaces the summarised part for the model.
 pub(crate) fn checkpoint(summary: &str) -> String {
     format!(
         "<conversation-checkpoint>\nEarlier parts of this conversation were replaced by this summary of \
@@ -85,7 +85,8 @@ pub(crate) fn checkpoint(summary: &str) -> String {
     )
 }
 
-/// Says which calls' effects on files are gone, and which files were in no Workspace Snapshot.
+/// Returns the notice about calls whose effects on files are lost, and about lost files that were in no Workspace
+/// Snapshot.
 pub(crate) fn files_lost(lost: &[Unsaved], files: &[LeftFile]) -> String {
     /// The most files that are named.
     const FILES: usize = 20;
@@ -108,7 +109,7 @@ pub(crate) fn files_lost(lost: &[Unsaved], files: &[LeftFile]) -> String {
 }
 
 fn calls_lost(lost: &[Unsaved]) -> String {
-    /// The most calls that are named, and characters of each one's title.
+    /// The most calls that are named, and the most characters of each title.
     const CALLS: usize = 20;
     const TITLE: usize = 100;
     let named = lost.iter().take(CALLS).map(|call| {
@@ -126,9 +127,9 @@ fn calls_lost(lost: &[Unsaved]) -> String {
     )
 }
 
-/// Asks for a title of a conversation that begins with `text`.
+/// Returns the request for a title of a conversation that begins with `text`.
 pub(crate) fn title(text: &str) -> String {
-    /// The most characters of the first prompt that a title is made of.
+    /// The most characters of the first prompt in the request.
     const BOUND: usize = 2_000;
     let start: String = text.chars().take(BOUND).collect();
     format!("<title-request>\n{}\n</title-request>", start.trim())

@@ -1,6 +1,6 @@
-//! A session's title, made of its first prompt by a request beside the turn that answers it.
+//! A session's title, made from its first prompt by a request beside the turn that answers it.
 //!
-//! It may fail, and is tried again at the next promotion; somebody's own title wins, however late it comes.
+//! It may fail, and is tried again at the next promotion. A title that somebody gives wins, however late it comes.
 
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, ModelRef, SessionError, SessionRenamed, SideOutcome,
@@ -22,20 +22,20 @@ use crate::texts;
 /// The most characters of a title.
 const BOUND: usize = 100;
 
-/// What came of a title's request.
+/// The result of a title's request.
 #[derive(Debug)]
 pub struct Titled {
     /// Its attempt.
     pub attempt: AttemptId,
-    /// The answer, as far as it came.
+    /// The answer so far.
     pub said: Said,
-    /// Why it is not whole.
+    /// The reason why it is incomplete.
     pub error: Option<SessionError>,
 }
 
 impl Rules<'_> {
-    /// Drafts a title and its request, if the turn that begins is the first after a promotion and the session
-    /// has none.
+    /// Drafts a title and its request, if the turn that begins is the first after a promotion and the session has no
+    /// title.
     pub(crate) fn start_title(
         &self,
         draft: &mut Draft<'_>,
@@ -49,7 +49,7 @@ impl Rules<'_> {
             && !history.is_child()
             && history.titling().is_none();
         let (message, at) = history.first_prompt().filter(|_| wanted)?;
-        // Nobody wants it thought about for long.
+        // Without a variant, because a title needs no long reasoning.
         let plain = ModelRef { variant: None, ..model.clone() };
         let resolved = self.models.resolve(Some(&plain)).ok()?;
         let (message, prompt) = (message.clone(), history.conversation().messages().get(at)?);
@@ -90,7 +90,7 @@ impl Rules<'_> {
         }))
     }
 
-    /// What came of the title's request, in a write of whatever else.
+    /// Adds the result of the title's request to any write.
     pub fn title_ended(&self, draft: &mut Draft<'_>, done: &Titled) {
         let Some(open) = draft.history().titling().cloned() else { return };
         if open.started.turn != done.said.turn {
@@ -121,14 +121,14 @@ impl Rules<'_> {
         end_title(draft, outcome, error);
     }
 
-    /// Nobody waits for the title any longer: it is lost, and the drain ends or goes on.
+    /// Ends the wait for the title: it is lost, and the drain ends or continues.
     pub fn title_waited(&self, draft: &mut Draft<'_>, observed: &Observation) -> Verdict<Next> {
         lose_title(draft);
         self.cross(draft, false, observed)
     }
 }
 
-/// Settles a title that is still being made. Its request may be answered yet; nobody reads it.
+/// Settles a title in progress. Its request may still be answered, but nobody reads that.
 pub(crate) fn lose_title(draft: &mut Draft<'_>) {
     if mutated!(TitleLeftOpen) {
         return;
@@ -152,7 +152,7 @@ fn end_title(draft: &mut Draft<'_>, outcome: SideOutcome, error: Option<SessionE
     draft.push(TitleEnded { turn, outcome, usage, error });
 }
 
-/// The first line that says anything.
+/// Returns the first line that is not empty.
 fn first_line(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(BOUND).collect::<String>().trim_end().to_owned())

@@ -3,17 +3,17 @@ use std::collections::BTreeMap;
 use domain::{Permitted, ToolClass};
 use llm_protocol::ToolDefinition;
 
-/// The tools of a drain, as far as a decision needs to know.
+/// The tools of a drain, as far as decisions need them.
 #[derive(Debug, Clone, Default)]
 pub struct ToolFacts {
-    /// What providers are told, in an order that never changes.
+    /// The definitions for providers, in an order that never changes.
     pub definitions: Vec<ToolDefinition>,
-    /// What a takeover may do with a started call, by the tool's name.
+    /// The actions that a takeover may take with a started call, by the tool's name.
     pub classes: BTreeMap<String, ToolClass>,
 }
 
 impl ToolFacts {
-    /// What of them is offered to an agent that may use `permitted`.
+    /// Returns the tools for an agent that may use `permitted`.
     pub(crate) fn offered<'a>(
         &'a self,
         permitted: &'a Permitted,
@@ -21,7 +21,7 @@ impl ToolFacts {
         self.definitions.iter().filter(|tool| permitted.allows(&tool.name))
     }
 
-    /// The class of a tool. One that we do not have has no body: *pure*.
+    /// Returns the class of a tool. An unknown tool has no body, so it is *pure*.
     #[must_use]
     pub fn class(&self, tool: &str) -> ToolClass {
         self.classes.get(tool).copied().unwrap_or(ToolClass::Pure)

@@ -1,6 +1,6 @@
-//! Moves, Reverts and files that are made anew, as decisions: what each write says, and what comes next.
+//! Decisions about Moves, Reverts and restored files: the contents of each write, and the next step.
 //!
-//! Long because all of them are told by one small drain, which is made here.
+//! Long because all of them use one small drain, which is built here.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use session_rules::{
 const IDLE: Taken = Taken { was_open: false, handed_over: false, recoveries: 0 };
 const DIED: Taken = Taken { was_open: true, handed_over: false, recoveries: 1 };
 
-/// A session and what a drain decides of it.
+/// A session, and a drain's decisions about it.
 struct Desk {
     history: History,
     mint: IdMint,
@@ -31,9 +31,9 @@ struct Desk {
     settings: RuleSettings,
     models: Models,
     tools: ToolFacts,
-    /// The files cannot be had.
+    /// The error if the files are missing.
     missing: Option<SessionError>,
-    /// The files were made anew.
+    /// The restore of the files, if there was one.
     restored: Option<(FencingToken, SnapshotTree)>,
 }
 
@@ -43,7 +43,7 @@ struct Wrote {
     next: Next,
     kinds: Vec<&'static str>,
     events: Vec<SessionEvent>,
-    /// Inputs that leave the inbox.
+    /// The number of inputs that leave the inbox.
     taken: i32,
     end: DrainEnd,
     site: Site,
@@ -61,7 +61,7 @@ fn error(code: &str) -> SessionError {
     SessionError { code: code.into(), message: "no".into() }
 }
 
-/// The context of a Location about which there is nothing to say.
+/// Returns an observation of a Location without any context.
 fn seen() -> Observation {
     Observation::new(SystemContext::combine([]), Arc::default())
 }
@@ -122,7 +122,7 @@ impl Desk {
         self.admit_as(delivery, wake, None)
     }
 
-    /// While a Revert is staged, this wakes nobody.
+    /// Admits synthetic input. While a Revert is staged, this does not wake the session.
     fn admit_synthetic(&mut self) -> MessageId {
         self.admit_as(Delivery::Steer, false, Some("a build has ended".into()))
     }
@@ -207,7 +207,7 @@ impl Desk {
         self.decide(|rules, draft| rules.moved(draft, plan, Ok(carried), &seen()))
     }
 
-    /// A prompt and the turn that its answer begins.
+    /// Admits a prompt and begins its turn.
     fn begin(&mut self) -> (MessageId, TurnId) {
         let prompt = self.admit(Delivery::Steer, true);
         (prompt, self.begun())
@@ -219,7 +219,7 @@ impl Desk {
         plan.turn
     }
 
-    /// The model calls the shell, which has come to its end.
+    /// Adds a call of the shell, which has ended.
     fn call(&mut self, turn: &TurnId, settles: bool) -> CallId {
         let call = CallId::mint(&mut self.mint);
         let intent = ToolIntent {
@@ -258,7 +258,7 @@ impl Desk {
         }
     }
 
-    /// What is open settles, and the boundary behind it is crossed.
+    /// Settles the open turn and crosses the boundary after it.
     fn settles(&mut self, turn: &TurnId) -> Wrote {
         let message = self.history.open_turn().expect("it is open").message.clone();
         let said = Said::new(turn.clone(), message);
@@ -269,7 +269,7 @@ impl Desk {
         })
     }
 
-    /// The model answers, and nothing is left.
+    /// Lets the model answer, so that nothing is left.
     fn answers(&mut self) -> MessageId {
         let open = self.history.open_turn().expect("it is open");
         let (turn, message) = (open.turn.clone(), open.message.clone());
@@ -303,7 +303,7 @@ impl Desk {
         });
     }
 
-    /// An exchange in which a call has changed the files `paths`: from the tree `from` to the one after it.
+    /// Runs an exchange in which a call changes the files `paths`, from the tree `from` to the next one.
     fn exchange(&mut self, from: usize, paths: &[&str]) -> MessageId {
         let (prompt, turn) = self.begin();
         if !paths.is_empty() {
@@ -332,7 +332,7 @@ fn restores(wrote: &Wrote) -> &[PutBack] {
     steps
 }
 
-/// Why a control was not acted on.
+/// Returns why a control was not acted on.
 fn refusal(events: &[SessionEvent]) -> Option<&str> {
     events.iter().find_map(|event| {
         let SessionEvent::ControlDelivered(delivered) = event else { return None };
@@ -577,7 +577,7 @@ fn a_revert_with_files_captures_says_and_puts_back() {
     let reached = desk.open(IDLE);
     assert_eq!((reached.site, reached.kinds.len()), (Site::RevertReached, 0));
     assert!(matches!(reached.next, Next::Files(FilesPlan::Capture)));
-    // What nobody has told of since the newest Capture is in the one before the Revert.
+    // A change since the newest Capture that no event reports is in the Capture before the Revert.
     desk.captures(None, 3, 7, &["z"]);
     let staging = desk.decide(|rules, draft| rules.captured(draft, Ok(tree(7)), &seen()));
     assert_eq!(staging.kinds, ["control.delivered", "revert.staging"]);
@@ -585,7 +585,7 @@ fn a_revert_with_files_captures_says_and_puts_back() {
     assert_eq!(restores(&staging), [put_back(1, &["a", "x", "y"])]);
     assert!(desk.history.controls().iter().all(|pending| pending.message != control));
 
-    // Its worker dies: the same again.
+    // Its worker dies, and the next one repeats the step.
     let resumed = desk.open(DIED);
     assert_eq!((resumed.site, resumed.kinds.len()), (Site::RevertResumed, 0));
     assert_eq!(restores(&resumed), restores(&staging));
@@ -625,7 +625,7 @@ fn another_revert_keeps_the_files_of_before_the_first() {
     desk.open(IDLE);
     desk.decide(|rules, draft| rules.captured(draft, Ok(tree(3)), &seen()));
     desk.decide(|rules, draft| rules.restored(draft, done(), &seen()));
-    // The Capture of what was put back is not a call's doing.
+    // The Capture of the restored files is not the work of a call.
     desk.captures(None, 3, 1, &["a", "x", "y"]);
     desk.ask_revert(&two);
     let staging = desk.open(IDLE);
@@ -699,7 +699,7 @@ fn a_prompt_makes_a_staged_revert_final_and_stored_ones_wait_for_it() {
     let wrote = desk.open(IDLE);
     assert_eq!(wrote.kinds, ["control.delivered", "revert.staged", "drain.ended"]);
     assert_eq!(desk.history.pending()[0].prompt.message, stored);
-    // Not behind it either, nor does anything go on by itself.
+    // Nor after it, and nothing continues by itself.
     let resumed = Taken { was_open: true, handed_over: true, recoveries: 0 };
     assert_eq!(desk.open(resumed).site, Site::Completed);
     let mut cleared = Desk { history: desk.history.clone(), ..Desk::new() };
@@ -807,7 +807,7 @@ fn a_takeover_on_another_disk_tells_after_the_turn_that_it_settles() {
     let SessionEvent::WorkspaceRestored(restored) = &wrote.events[2] else { panic!("{wrote:?}") };
     assert_eq!(restored.lost, [call]);
     assert!(matches!(wrote.next, Next::Recover(_)));
-    // Another death: what was said once stays said.
+    // After another death, the notice is not repeated.
     let again = desk.open(DIED);
     assert!(again.kinds.is_empty(), "{again:?}");
     let wrote = desk.settles(&turn);

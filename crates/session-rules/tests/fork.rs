@@ -1,4 +1,4 @@
-//! Any conversation, forked anywhere, is the conversation up to there, and no id of it is the other's.
+//! A conversation that is forked at any point is the conversation up to there, and shares no id with the original.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use session_rules::{Forked, fork};
 
-/// Where a fork's copied events begin: after those that say what it is and where it is from.
+/// The number of the first copied event. The events before it describe the fork and its parent.
 const FIRST: Seq = Seq(3);
 
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ fn model() -> ModelRef {
     ModelRef::new("p", "m")
 }
 
-/// A log that grows as a worker and gateways write it.
+/// A log that grows like those of a worker and gateways.
 struct Log {
     mint: IdMint,
     events: Vec<RecordedEvent>,
@@ -117,7 +117,7 @@ impl Log {
     }
 
     fn step(&mut self, step: &Step) {
-        // Whatever goes on with the conversation makes a staged Revert final first, as an admission does.
+        // Anything that continues the conversation first makes a staged Revert final, like an admission.
         let leaves_it = matches!(step, Step::Entry { .. } | Step::Noise | Step::Revert { .. });
         if let Some(committed) = self.staged.take_if(|_| !leaves_it) {
             self.push(committed);
@@ -267,7 +267,7 @@ impl Log {
         }
     }
 
-    /// What no fork takes with it.
+    /// Adds events that no fork copies.
     fn noise(&mut self) {
         let turn = TurnId::mint(&mut self.mint);
         let (system, prompt) = (self.text("name it"), self.text("please"));
@@ -284,7 +284,7 @@ impl Log {
         self.push(DrainEnded { outcome: DrainOutcome::Completed, error: None });
     }
 
-    /// To another Location, and on there.
+    /// Moves to another Location and continues there.
     fn go(&mut self) {
         let loc = |n: usize| format!("loc_{n}").parse().expect("an id");
         self.count += 1;
@@ -351,7 +351,7 @@ fn folded(events: &[RecordedEvent]) -> History {
     history
 }
 
-/// The messages before which the log may be cut or reverted, and where they begin: those that are still there.
+/// Returns the remaining messages before which the log may be cut or reverted, with their places.
 fn messages(log: &[RecordedEvent]) -> Vec<(Seq, MessageId)> {
     let mut mint = IdMint::seeded(Stamp::default(), 1, 3);
     let begun = log.iter().filter_map(|event| {
@@ -367,7 +367,7 @@ fn messages(log: &[RecordedEvent]) -> Vec<(Seq, MessageId)> {
     begun.filter(|(_, message)| fork(log, Some(message), FIRST, &mut mint).is_some()).collect()
 }
 
-/// The log of a fork: what it is, where it is from, and what it has copied.
+/// Returns the log of a fork: its creation, its origin, and the copied events.
 fn log_of(forked: &Forked) -> Vec<RecordedEvent> {
     let copied = i64::try_from(forked.events.len()).expect("short");
     let parent = "ses_a".parse().expect("an id");
@@ -385,7 +385,7 @@ fn log_of(forked: &Forked) -> Vec<RecordedEvent> {
     recorded.collect()
 }
 
-/// The body of the next request.
+/// Returns the body of the next request.
 fn body(history: &mut History) -> String {
     let model = ModelEntry {
         provider: "p".into(),
@@ -408,7 +408,7 @@ fn body(history: &mut History) -> String {
     String::from_utf8(history.encode(&components, &turn)).expect("UTF-8")
 }
 
-/// All ids of messages, parts, turns and calls that events have.
+/// Returns all ids of messages, parts, turns and calls in events.
 fn ids<'a>(events: impl IntoIterator<Item = &'a SessionEvent>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for event in events {
@@ -421,7 +421,7 @@ fn ids<'a>(events: impl IntoIterator<Item = &'a SessionEvent>) -> BTreeSet<Strin
     found
 }
 
-/// Whether clients that order messages and parts by their ids see them in their order.
+/// Returns whether clients that order messages and parts by id see them in the right order.
 fn in_order(copy: &[RecordedEvent]) -> bool {
     let mut shown: Vec<String> = Vec::new();
     let mut messages: Vec<&MessageId> = Vec::new();
@@ -449,7 +449,7 @@ fn in_order(copy: &[RecordedEvent]) -> bool {
     messages.is_sorted() && shown.is_sorted()
 }
 
-/// What the fork and the log as far as `end` have in common.
+/// Checks that the fork equals the log up to `end`.
 fn same(
     log: &[RecordedEvent],
     end: Seq,
@@ -496,7 +496,7 @@ proptest! {
         let (end, message) = &messages[at.index(messages.len())];
         let cut = fork(&events, Some(message), FIRST, &mut mint).expect("it is there");
         let copy = same(&events, *end, &cut)?;
-        // A fork of the fork has the same, and needs neither.
+        // A fork of the fork is the same, and needs neither.
         let again = fork(&copy, None, FIRST, &mut mint).expect("all of it");
         same(&copy, Seq(i64::try_from(copy.len()).expect("short") + 1), &again)?;
         prop_assert!(fork(&events, Some(&"msg_nowhere".parse().expect("an id")), FIRST, &mut mint).is_none());

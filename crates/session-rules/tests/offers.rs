@@ -1,4 +1,4 @@
-//! What a request offers and asks beside the conversation, as its model and provider take it.
+//! The offers and options of a request beside the conversation, for its model and provider.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl ModelSource for Plain {
     }
 }
 
-/// The body of the first request of a session at a provider of this dialect.
+/// Returns the body of a session's first request to a provider of this dialect.
 fn body(dialect: Dialect, takes_tools: bool) -> Value {
     let mut history = History::new();
     let mut mint = IdMint::seeded(Stamp::default(), 1, 3);
