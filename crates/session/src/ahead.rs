@@ -1,4 +1,4 @@
-//! A provider's stream that is read on while a write is waited for.
+//! A provider's stream that is read ahead during a write.
 
 use std::collections::VecDeque;
 
@@ -6,11 +6,11 @@ use futures::StreamExt;
 use llm_client::{LlmError, LlmStream};
 use llm_protocol::LlmEvent;
 
-/// Events that are read ahead at most. A drain waits for Postgres for half a minute; few providers say more in it, and
-/// one that does waits for us.
+/// The most events read ahead. A drain waits for Postgres for half a minute. Few providers send more in that time; a
+/// stream that does has to wait.
 const MOST: usize = 16_384;
 
-/// A stream, and what was read of it and is not taken in yet.
+/// A stream, and its events that were read but not handled yet.
 pub(crate) struct Ahead {
     stream: LlmStream,
     read: VecDeque<Result<LlmEvent, LlmError>>,
@@ -22,7 +22,7 @@ impl Ahead {
         Self { stream, read: VecDeque::new(), has_ended: false }
     }
 
-    /// The next event; `None` at the stream's end. Dropped, it loses nothing.
+    /// Returns the next event; `None` at the stream's end. Dropping the call loses nothing.
     pub(crate) async fn next(&mut self) -> Option<Result<LlmEvent, LlmError>> {
         match self.read.pop_front() {
             Some(event) => Some(event),
@@ -31,7 +31,7 @@ impl Ahead {
         }
     }
 
-    /// Reads on, for as long as it is polled. It never ends, and loses nothing when it is dropped.
+    /// Reads ahead while it is polled. It never ends, and dropping it loses nothing.
     pub(crate) async fn read_on(&mut self) {
         while !self.has_ended && self.read.len() < MOST {
             match self.stream.next().await {
@@ -43,7 +43,7 @@ impl Ahead {
     }
 }
 
-/// Reads a stream on, if there is one.
+/// Reads a stream ahead, if there is one.
 pub(crate) async fn read_on(ahead: &mut Option<Ahead>) {
     match ahead {
         Some(ahead) => ahead.read_on().await,

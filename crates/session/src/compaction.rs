@@ -1,5 +1,4 @@
-//! A Compaction, carried out: its summary is streamed as a turn's answer is, and nobody sees it before it is
-//! committed.
+//! Runs a Compaction: its summary is streamed like a turn's answer, and nobody sees it before it is committed.
 
 use domain::SessionError;
 use session_rules::{Compacted, Next, Said, TurnPlan};
@@ -9,7 +8,7 @@ use crate::ending::provider_error;
 use crate::turn::{Streamed, Turn};
 
 impl<'r> Drain<'r> {
-    /// Asks for the summary whose intent is committed, up to the boundary behind it.
+    /// Requests the summary whose intent is committed, up to the boundary after it.
     pub(crate) async fn compact(&mut self, mut plan: TurnPlan) -> Result<Next, Stop> {
         loop {
             let mut turn = Turn::beside(Said::new(plan.turn.clone(), plan.message.clone()));
@@ -29,7 +28,7 @@ impl<'r> Drain<'r> {
                         }
                     }
                 }
-                // A draft is worth nothing to anybody: it is asked for anew, whatever has come of it.
+                // A partial summary is useless, so the request is repeated whatever has arrived.
                 Streamed::Failed(error) => match self.next_delay(&error) {
                     Some(delay) => {
                         let usage = turn.said.usage;

@@ -5,19 +5,19 @@ use domain::{Claim, Seq};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Whether anyone waits for a slot of a worker. Its drains share one: while it is set, each gives up its
-/// slot once it has run a turn and reaches a boundary at which its work does not continue.
+/// Whether anybody waits for a slot of a worker, shared by its drains. While it is set, each drain gives up its slot
+/// once it has run a turn and reaches a boundary where its work does not continue.
 #[derive(Debug, Clone, Default)]
 pub struct Crowd(Arc<AtomicBool>);
 
 impl Crowd {
-    /// Someone waits, or nobody does.
+    /// Sets whether anybody waits.
     pub fn set(&self, waiting: bool) {
         self.0.store(waiting, Ordering::Relaxed);
     }
 }
 
-/// What a drain listens to while it runs. All of it only makes sooner what its writes would tell it.
+/// The signals to a running drain. They only tell it sooner what its writes would tell it.
 #[derive(Debug, Clone)]
 pub struct DrainControl {
     pub(crate) fenced: CancellationToken,
@@ -29,7 +29,7 @@ pub struct DrainControl {
     turns: Arc<AtomicU32>,
 }
 
-/// The other end: held by whoever started the drain.
+/// The other end, held by the owner of the drain.
 #[derive(Debug)]
 pub struct DrainHandle {
     fenced: CancellationToken,
@@ -39,8 +39,8 @@ pub struct DrainHandle {
     turns: Arc<AtomicU32>,
 }
 
-/// A drain's control, without a crowd. `stopping` asks it to hand over at its next Safe Provider-Turn
-/// Boundary.
+/// Returns a drain's handle and control, without a crowd. `stopping` asks it to hand over at its next Safe
+/// Provider-Turn Boundary.
 #[must_use]
 pub fn drain_control(stopping: CancellationToken) -> (DrainHandle, DrainControl) {
     let (interrupt_in, interrupt) = watch::channel(Seq(0));
@@ -60,12 +60,12 @@ pub fn drain_control(stopping: CancellationToken) -> (DrainHandle, DrainControl)
 }
 
 impl DrainHandle {
-    /// The claim has passed on: the drain stops at once and writes nothing more.
+    /// Stops the drain at once, because its claim has passed on. It writes nothing more.
     pub fn fence(&self) {
         self.fenced.cancel();
     }
 
-    /// The head says that its newest interrupt is `seq`. The drain decides whether it is its own.
+    /// Tells the drain that the head's newest interrupt is `seq`. The drain decides whether that is its own.
     pub fn interrupted(&self, seq: Seq) {
         self.interrupt.send_if_modified(|known| {
             let newer = seq > *known;
@@ -74,18 +74,18 @@ impl DrainHandle {
         });
     }
 
-    /// Someone lacks the text so far.
+    /// Asks for the text so far, which somebody lacks.
     pub fn resync(&self) {
         self.resync.notify_one();
     }
 
-    /// The claim that the drain holds; `None` before it has one.
+    /// Returns the drain's claim; `None` before it has one.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {
         *self.claim.borrow()
     }
 
-    /// Provider Turns that the drain has begun.
+    /// Returns the number of Provider Turns that the drain has begun.
     #[must_use]
     pub fn turns(&self) -> u32 {
         self.turns.load(Ordering::Relaxed)
@@ -93,31 +93,31 @@ impl DrainHandle {
 }
 
 impl DrainControl {
-    /// The same, of a worker where others may wait for its slot.
+    /// Connects the control with a worker's crowd.
     #[must_use]
     pub fn within(mut self, crowd: &Crowd) -> Self {
         self.crowd = crowd.clone();
         self
     }
 
-    /// A turn's intent is committed.
+    /// Counts a turn whose intent is committed.
     pub(crate) fn begun(&self) {
         self.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the drain is to give up its slot at the next boundary at which its work does not continue:
-    /// others wait, and it has had a turn.
+    /// Returns whether the drain must give up its slot at the next boundary where its work does not continue: others
+    /// wait, and it has had a turn.
     pub(crate) fn is_crowded(&self) -> bool {
         self.crowd.0.load(Ordering::Relaxed) && self.turns.load(Ordering::Relaxed) > 0
     }
 
-    /// The drain's last write is under way, which raises the claim of the session above its own: the drain has none from
-    /// now on. Returns the one that it had, for [`not_closed`](Self::not_closed).
+    /// Clears the drain's claim before its last write, which raises the session's claim above it. Returns the old
+    /// claim, for [`not_closed`](Self::not_closed).
     pub(crate) fn closing(&self) -> Option<Claim> {
         self.claim.send_replace(None)
     }
 
-    /// The last write was refused: the drain has its claim again.
+    /// Restores the claim after the last write was refused.
     pub(crate) fn not_closed(&self, held: Option<Claim>) {
         self.claim.send_replace(held);
     }
@@ -127,10 +127,10 @@ impl DrainControl {
     }
 }
 
-/// Waits until an interrupt newer than `known` is told of.
+/// Waits for an interrupt newer than `known`.
 pub(crate) async fn interrupted_after(interrupts: &mut watch::Receiver<Seq>, known: Seq) {
     if interrupts.wait_for(|seq| *seq > known).await.is_err() {
-        // The holder of the other end is gone; the drain's writes still tell it.
+        // The handle is gone, but the drain's writes still notice an interrupt.
         std::future::pending::<()>().await;
     }
 }

@@ -16,28 +16,28 @@ use crate::stage::Stage;
 use crate::title::TitleSlot;
 use crate::workspace::Workspace;
 
-/// How a drain ended, for whoever started it.
+/// The end of a drain, for its owner.
 #[derive(Debug)]
 pub enum DrainExit {
     /// There was nothing to do.
     Idle,
-    /// It ended durably. If someone woke the session since, it is *ready* again.
+    /// It ended durably. If somebody has woken the session since, it is *ready* again.
     Ended(DrainOutcome),
-    /// It stopped at a boundary on request; the next holder goes on.
+    /// It stopped at a boundary on request. The next holder continues.
     HandedOver,
-    /// It gave up its slot at a boundary because others wait for one: start it again when its turn comes.
+    /// It gave up its slot at a boundary because others wait for one. Start it again at its turn.
     Yielded,
-    /// The session goes on at another Location, this one: wake whoever holds it.
+    /// The session continues at this other Location: wake its holder.
     Moved(SessionRef),
     /// The claim has passed on.
     Fenced,
     /// The Location has passed on: give it up.
     Superseded,
-    /// The store failed; the session stays *ready*, and a later drain recovers it.
+    /// The store failed. The session stays *ready*, and a later drain recovers it.
     Failed(StoreError),
 }
 
-/// Why a drain cannot go on.
+/// The reason why a drain cannot continue.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Fenced,
@@ -61,10 +61,10 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// Runs the session until nothing is left to do. `history` is what is known of its log so far (the fold
-/// of a prefix of it, or of nothing); it is returned for the next drain while it is still a true one.
+/// Runs the session until nothing is left to do. `history` is the fold of a known prefix of its log, possibly empty;
+/// it is returned for the next drain if it is still valid.
 ///
-/// Cancel safety: dropped between two writes it leaves the session *open*, and a later drain recovers it.
+/// Cancel safety: if it is dropped between two writes, the session stays *open*, and a later drain recovers it.
 pub async fn drain(
     runtime: &Runtime,
     session: &SessionRef,
@@ -91,7 +91,8 @@ pub async fn drain(
         files: FileSlot::new(workspace.files().cloned()),
         paid_failures: 0,
     };
-    // Wherever it waits: for a retry, a summary, a rate. Its parts listen too, so that a body is stopped in order.
+    // It applies wherever the drain waits: for a retry, a summary, a rate. The drain's parts listen too, so that
+    // bodies stop in order.
     let fenced = drain.stage.control.fenced.clone();
     let ran = tokio::select! {
         biased;
@@ -112,7 +113,7 @@ pub(crate) struct Drain<'r> {
     pub(crate) live: Live,
     pub(crate) title: TitleSlot<'r>,
     pub(crate) files: FileSlot,
-    /// Requests in a row that failed and may have been charged, of this drain.
+    /// This drain's failed requests in a row that may have been charged.
     pub(crate) paid_failures: u32,
 }
 
@@ -149,13 +150,13 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// Looks at the session and claims it with the drain's first write. `None`: there is nothing to do.
+    /// Looks at the session and claims it with the drain's first write. Returns `None` if there is nothing to do.
     async fn take_up(&mut self, token: FencingToken) -> Result<Option<Next>, Stop> {
         if self.stage.workspace.is_unproven() {
             return Box::pin(self.take_up_unproven(token)).await;
         }
-        // The files are looked at beside the log, which seldom says that others matter; and once, while
-        // nothing is locked: a second look holds the head.
+        // The files are looked at in parallel to the log, which seldom names other files; and only once while nothing
+        // is locked, since a second look holds the head.
         let ahead = self.observed_at(&[]);
         let (looked, ()) = tokio::join!(self.log.look(token, Hold::Look), ahead.look_ahead());
         let Some((mut write, mut taken)) = ready(looked?)? else { return Ok(None) };
@@ -171,8 +172,8 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// The same where nobody has looked at the files yet: a write of its own claims the session before anybody does. So a
-    /// worker that dies of them leaves the session open, and the next one counts it.
+    /// Claims the session with a separate write before anybody looks at files that nobody has looked at yet. If they
+    /// kill the worker, the session stays open, and the next drain counts that.
     async fn take_up_unproven(&mut self, token: FencingToken) -> Result<Option<Next>, Stop> {
         let mut hold = Hold::Look;
         let (taken, stopped) = loop {
@@ -200,8 +201,8 @@ impl<'r> Drain<'r> {
         Ok(Some(next))
     }
 
-    /// The drain's first write: the claim together with the first boundary, or with recovery. `None`: the
-    /// session has changed since the look.
+    /// Makes the drain's first write: the claim, with the first boundary or a recovery. Returns `None` if the session
+    /// has changed since the look.
     async fn claim(
         &mut self,
         write: DrainWrite,
@@ -219,7 +220,7 @@ impl<'r> Drain<'r> {
         Ok(Some(next))
     }
 
-    /// The claim that a drain's first write raises. Interrupts up to the head of then are not this drain's.
+    /// Returns the claim that a drain's first write raises. Interrupts up to the current head are not this drain's.
     fn claiming(&mut self, write: &DrainWrite, taken: Taken) -> Claim {
         let newest_interrupt = write.head().interrupt_seq;
         self.stage.interrupts_before =
@@ -227,7 +228,7 @@ impl<'r> Drain<'r> {
         write.claim()
     }
 
-    /// Tells followers of the drain's first boundary, and looks after what an earlier drain has left.
+    /// Tells followers of the drain's first boundary, and handles leftovers of an earlier drain.
     fn opened(&mut self, next: &Next, taken: Taken) {
         self.live.committed(self.log.history().seq(), self.log.has_ended());
         self.written(next);
@@ -243,8 +244,8 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// Decides on the log as it is known and writes the decision, with the capture and the title that have come, then
-    /// tells followers. The drain's end waits for the capture that is under way.
+    /// Decides on the known log and writes the decision, with a finished capture and title, then tells followers. A
+    /// write that ends the drain waits for the running capture.
     pub(crate) async fn write<T>(
         &mut self,
         mut decide: impl FnMut(&Rules<'_>, &mut Draft<'_>) -> Verdict<T>,
@@ -257,7 +258,7 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// `None`: it would end the drain before its capture has, and nothing is written.
+    /// Makes one attempt to write. Returns `None` without a write if it would end the drain before its capture.
     async fn write_once<T>(
         &mut self,
         mut decide: impl FnMut(&Rules<'_>, &mut Draft<'_>) -> Verdict<T>,
@@ -294,8 +295,7 @@ impl<'r> Drain<'r> {
         Ok(decided)
     }
 
-    /// Notes what a boundary has written: the components of its attempts are stored, and a title can be asked
-    /// for.
+    /// Notes a boundary's write: the components of its attempts are stored, and its title can be requested.
     pub(crate) fn written(&mut self, next: &Next) {
         let (Next::Turn(plan) | Next::Compact(plan)) = next else { return };
         self.stage.control.begun();
@@ -310,8 +310,8 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// Looks at the Context Sources. `done`: results of the open turn that are not written yet. I/O: never
-    /// with a transaction open.
+    /// Looks at the Context Sources. `done` are results of the open turn that are not written yet. Does I/O, so never
+    /// call it with a transaction open.
     pub(crate) async fn observe(&mut self, done: &[ToolSettled]) -> Observation {
         let runtime = self.stage.runtime;
         match runtime.models.of_org(&runtime.store, self.stage.session.org).await {
@@ -328,13 +328,13 @@ impl<'r> Drain<'r> {
         ObservedAt::now(runtime, session, workspace, self.log.history(), done)
     }
 
-    /// Whether the log as it is known holds an interrupt that this drain must apply.
+    /// Returns whether the known log has an interrupt that this drain must apply.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.stage.rules().is_interrupted(self.log.history())
     }
 }
 
-/// What a look found to do.
+/// Returns the work that a look found.
 fn ready(started: Started) -> Result<Option<(Box<DrainWrite>, Taken)>, Stop> {
     match started {
         Started::Ready(write, taken, _) => Ok(Some((write, taken))),

@@ -1,4 +1,4 @@
-//! How a Provider Turn ends: whole, cut, failed or interrupted, with all its calls settled.
+//! Ends a Provider Turn: whole, cut, failed or interrupted, with all its calls settled.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ pub(crate) fn provider_error(error: &LlmError) -> SessionError {
 }
 
 impl<'r> Drain<'r> {
-    /// The stream ended as it should: commits the reply, and without calls the turn's end with it.
+    /// Commits the reply of a complete stream, and without calls also the turn's end.
     pub(crate) async fn replied(
         &mut self,
         started: &AttemptStarted,
         mut turn: Turn<'r>,
     ) -> Result<Next, Stop> {
-        // Behind most replies nothing waits that would be told of the context.
+        // Most replies need no context, because no input waits after them.
         let mut observed = Observation::unseen();
         if self.files.is_running()
             && self.may_change_files(&turn)
@@ -61,7 +61,7 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// Waits for the turn's bodies, then settles it and goes on to the next boundary.
+    /// Waits for the turn's bodies, then settles it and continues to the next boundary.
     pub(crate) async fn settle(
         &mut self,
         mut turn: Turn<'r>,
@@ -90,8 +90,8 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// Runs the bodies to their ends and lets `pause` pass, committing results that wait too long. True:
-    /// interrupted.
+    /// Runs the bodies to their ends and waits for `pause`, and commits results that wait too long. Returns whether
+    /// the turn was interrupted.
     pub(crate) async fn finish_bodies(
         &mut self,
         turn: &mut Turn<'r>,
@@ -121,14 +121,14 @@ impl<'r> Drain<'r> {
         Ok(self.is_interrupted())
     }
 
-    /// Ends the turn on an interrupt: the stream is gone, its tools are stopped, all is settled.
+    /// Ends the turn on an interrupt: the stream is gone, its tools are stopped, and everything is settled.
     pub(crate) async fn interrupt_turn(&mut self, mut turn: Turn<'r>) -> Result<Next, Stop> {
         self.stop_bodies(&mut turn).await?;
         self.capture_before_end(&mut turn).await?;
         self.write(|rules, draft| rules.interrupted(draft, &turn.said)).await
     }
 
-    /// Ends the turn on an error that no retry will help. Tools that had started run to their ends.
+    /// Ends the turn on an error that no retry helps. Tools that had started run to their ends.
     pub(crate) async fn fail_turn(
         &mut self,
         attempt: &AttemptId,
@@ -142,7 +142,7 @@ impl<'r> Drain<'r> {
         self.write(|rules, draft| rules.failed(draft, attempt, &turn.said, &error)).await
     }
 
-    /// The stream broke after visible output: keeps what came, and continues durably.
+    /// Handles a stream that broke after visible output: keeps the output, and continues it durably.
     pub(crate) async fn cut(
         &mut self,
         started: &AttemptStarted,
@@ -161,7 +161,7 @@ impl<'r> Drain<'r> {
         self.settle(turn, TurnOutcome::Cut).await
     }
 
-    /// Tells the bodies to stop and takes what they still say within the time for it.
+    /// Tells the bodies to stop, and takes their results within the time limit.
     async fn stop_bodies(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
         turn.batch.cancel.cancel();
         let deadline = Instant::now() + self.stage.runtime.settings.stop_tools;

@@ -6,10 +6,10 @@
 //!                                                   └──────────────── continuation ◀───────────────┘
 //! ```
 //!
-//! Invariants: everything that influences the model is a committed row before it is in a request; every
-//! write proves the claim; no body of a tool runs before its intent is committed as *started* (I8); no
-//! transaction is open across a provider call or a tool. What is decided is `session-rules`; this is the
-//! shell around it: it streams, runs tools, observes and writes.
+//! Invariants: everything that influences the model is a committed row before it is in a request; every write proves
+//! the claim; no body of a tool runs before its intent is committed as *started* (I8); no transaction is open across
+//! a provider call or a tool. The decisions are in `session-rules`. This is the shell around them: it streams, runs
+//! tools, observes and writes.
 //! Absent on purpose: HTTP, placement, SQL, decisions.
 
 mod ahead;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use domain::{MessageId, PartId, SessionRef};
 use signals::{Delta, DeltaKind, Hint, SessionHint, Signals, Topic};
 
-/// The text of parts that are not settled, and its way to followers. Not durable.
+/// The text of unsettled parts, and its delivery to followers. Not durable.
 pub(crate) struct Live {
     signals: Arc<dyn Signals>,
     topic: Topic,
@@ -15,7 +15,7 @@ struct LivePart {
     id: PartId,
     kind: DeltaKind,
     text: String,
-    /// Bytes that followers were told of.
+    /// The number of bytes sent to followers.
     told: usize,
 }
 
@@ -43,7 +43,7 @@ impl Live {
         self.parts.clear();
     }
 
-    /// Adds to a part. Followers are told of it with [`flush`](Self::flush).
+    /// Adds to a part. [`flush`](Self::flush) sends it to followers.
     pub(crate) fn push(&mut self, part: &PartId, kind: DeltaKind, text: &str) {
         match self.parts.iter_mut().find(|known| known.id == *part) {
             Some(known) => known.text.push_str(text),
@@ -54,12 +54,12 @@ impl Live {
         }
     }
 
-    /// Whether followers have not been told of all that was pushed.
+    /// Returns whether any pushed text is not sent yet.
     pub(crate) fn has_untold(&self) -> bool {
         self.parts.iter().any(|part| part.told < part.text.len())
     }
 
-    /// Tells followers what is new, in one piece a part: what a provider sends at once is told at once.
+    /// Sends new text to followers, in one piece per part: text that arrives together goes out together.
     pub(crate) fn flush(&mut self) {
         let Some(message) = &self.message else { return };
         for part in self.parts.iter_mut().filter(|part| part.told < part.text.len()) {
@@ -69,7 +69,7 @@ impl Live {
         }
     }
 
-    /// Tells everything from offset 0 again, for a follower that has a gap.
+    /// Sends everything from offset 0 again, for a follower with a gap.
     pub(crate) fn resync(&mut self) {
         for part in &mut self.parts {
             part.told = 0;
@@ -77,7 +77,7 @@ impl Live {
         self.flush();
     }
 
-    /// Tells followers that the log is longer, and whether the drain has ended with it.
+    /// Tells followers that the log is longer, and whether that ended the drain.
     pub(crate) fn committed(&mut self, seq: domain::Seq, ends: bool) {
         self.flush();
         self.signals.publish(&self.topic, Hint::Session(SessionHint::Committed { seq, ends }));

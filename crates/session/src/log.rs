@@ -1,7 +1,7 @@
-//! A session's log as its drain knows it, and the way to add to it.
+//! A session's log as its drain knows it, and the writes to it.
 //!
-//! Invariant: what is decided on is exactly what the decision's events come after. A write names the head
-//! that it was decided on; one that comes too late changes nothing, and is decided anew under the lock.
+//! Invariant: a decision's events directly follow the log that it was made on. A write names the head of that log. A
+//! write that comes too late changes nothing, and the decision is repeated under the lock.
 
 use domain::{Claim, DrainEnd, FencingToken, IdMint, SessionRef, Stamp};
 use history::History;
@@ -14,20 +14,20 @@ use crate::drain::Stop;
 use crate::patience::{patiently, until_answered};
 use crate::runtime::Runtime;
 
-/// How often a write is decided anew that others are always faster than.
+/// How often a write is repeated while others are faster.
 const TRIES: usize = 20;
 
 pub(crate) struct Log<'r> {
     runtime: &'r Runtime,
     session: &'r SessionRef,
     history: History,
-    /// Ids above all that the session has seen, those of a stream that are not written yet included.
+    /// A mint of ids above all that the session has seen, with those of a stream that are not written yet.
     pub(crate) mint: IdMint,
     claim: Claim,
-    /// The next write, based on the last one: right unless someone else has added to the log.
+    /// The next write, based on the last one: valid unless somebody else has added to the log.
     next: Option<Box<DrainWrite>>,
     ended: bool,
-    /// Whose claim it proves, for the look that compares claims.
+    /// The owner of the claim, for the look that compares claims.
     control: DrainControl,
 }
 
@@ -42,12 +42,12 @@ impl<'r> Log<'r> {
         Self { runtime, session, history, mint, claim: Claim(0), next: None, ended: false, control }
     }
 
-    /// Whether the last write ended the drain.
+    /// Returns whether the last write ended the drain.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Everything that is known to be written.
+    /// Returns everything that is known to be written.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
@@ -56,14 +56,14 @@ impl<'r> Log<'r> {
         self.history
     }
 
-    /// Looks whether the session wants a drain; what is new is folded.
+    /// Checks whether the session needs a drain, and folds new events.
     pub(crate) async fn look(&mut self, token: FencingToken, hold: Hold) -> Result<Started, Stop> {
         let known = KnownLog { incarnation: self.history.incarnation(), seq: self.history.seq() };
         let mut started =
             self.runtime.store.start_drain(self.session.clone(), token, known, hold).await?;
         if let Started::Ready(write, _, new) = &mut started {
             if new.first().is_some_and(|first| first.seq <= known.seq) {
-                // Of a session that was deleted and made again under its id.
+                // The events of a session that was deleted and created again under its id.
                 self.history = History::new();
             }
             self.history.belong_to(write.claim().incarnation());
@@ -73,7 +73,7 @@ impl<'r> Log<'r> {
         Ok(started)
     }
 
-    /// Decides and writes; when the log has grown meanwhile, decides again under the head's lock.
+    /// Decides and writes. If the log has grown meanwhile, decides again under the head's lock.
     pub(crate) async fn write<T>(
         &mut self,
         mut decide: impl FnMut(&mut Draft<'_>) -> Verdict<T>,
@@ -89,7 +89,8 @@ impl<'r> Log<'r> {
             let resumed = patiently(|| store.resume_drain(session.clone(), claim, known));
             let (locked, new) = resumed.await?;
             self.history.extend(&new);
-            // A Move lets the lock go: its own come first. Anything else is decided on what cannot change.
+            // A Move releases the lock, so its own writes come first. Any other decision is made on a log that cannot
+            // change.
             if let Some(decided) = self.try_write(locked, &mut decide).await? {
                 return Ok(decided);
             }
@@ -97,7 +98,7 @@ impl<'r> Log<'r> {
         Err(Stop::Store(StoreError::Unreadable("a locked head has moved again and again".into())))
     }
 
-    /// Decides and writes once. `None`: the log has grown, and nothing is written.
+    /// Decides and writes once. Returns `None` without a write if the log has grown.
     pub(crate) async fn try_write<T>(
         &mut self,
         write: DrainWrite,
@@ -125,7 +126,7 @@ impl<'r> Log<'r> {
             end,
             components: &self.runtime.new_components(self.session.org, &drafted.components),
         };
-        // The write passes our own claim on: a look at the head must not take that for another's.
+        // The write raises our own claim, and a look at the head must not take that for another drain's.
         let held = (end != DrainEnd::Keep).then(|| self.control.closing());
         let written = until_answered(write.commit(&mut drafted.mint, now, append).await?).await?;
         debug!(site = site.name(), events = drafted.events.len(), "a drain has written");

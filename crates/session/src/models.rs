@@ -7,32 +7,32 @@ use llm_client::{Auth, Client, Endpoint, Route};
 use llm_protocol::{Dialect, Protocol};
 use session_rules::{FixedModels, ModelFacts, ModelSource, Models, ResolvedModel, TurnPlan};
 
-/// Whose word prices are that were given by hand.
+/// The price version of prices that were configured by hand.
 const CONFIGURED: &str = "configured";
 
-/// The providers that this process was configured with by hand: they come before those of the catalog.
+/// The providers that were configured by hand. They take precedence over the catalog's.
 #[derive(Debug, Clone)]
 pub struct ConfiguredModels {
     fixed: FixedModels,
     rules: Models,
-    /// What was said of models by hand, for those of the catalog too.
+    /// Facts about models that were configured by hand, also about the catalog's.
     said: Vec<(ModelRef, ModelFacts)>,
-    /// By id; the same providers as the rules'.
+    /// The providers by id, the same as in the rules.
     providers: BTreeMap<String, ProviderSetup>,
     placeholder: Option<Placeholder>,
-    /// Calls these providers, where the runtime's client may not: the operator has chosen their addresses.
+    /// A client for these providers, where the runtime's may not: the operator has chosen their addresses.
     client: Option<Client>,
 }
 
-/// A model name that stands for whatever model its server has, once the server has said which.
+/// A model name that stands for the server's model until the server has told its name.
 #[derive(Debug, Clone)]
 struct Placeholder {
     model: ModelRef,
-    /// The server's own name for it; set once.
+    /// The server's name for it; set once.
     name: Arc<OnceLock<String>>,
 }
 
-/// Models by hand, of which one may be a [`Placeholder`].
+/// Models configured by hand, of which one may be a [`Placeholder`].
 #[derive(Debug)]
 struct NamedLater {
     fixed: FixedModels,
@@ -61,25 +61,25 @@ impl ModelSource for NamedLater {
 /// A provider that was configured by hand.
 #[derive(Debug, Clone)]
 pub struct ProviderSetup {
-    /// Where it is.
+    /// Its address.
     pub endpoint: Endpoint,
-    /// How it knows us, besides the endpoint's key.
+    /// Its credentials, besides the endpoint's key.
     pub auth: Auth,
-    /// How it is spoken to.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// What it does otherwise.
+    /// Its differences from the protocol.
     pub dialect: Dialect,
-    /// How long it may say nothing, before an answer and within: nothing is known of whether its models reason.
+    /// How long it may be silent, before and within an answer. Nobody knows whether its models reason.
     pub silence: Duration,
 }
 
 impl ProviderSetup {
-    /// How long a provider of which nothing is known may say nothing.
+    /// How long an unknown provider may be silent.
     pub const SILENCE: Duration = Duration::from_mins(10);
 }
 
 impl ProviderSetup {
-    /// A provider that speaks `protocol` as its owner does.
+    /// Returns a provider that speaks `protocol` like its owner.
     #[must_use]
     pub fn new(protocol: Protocol, endpoint: Endpoint) -> Self {
         let (auth, dialect) = (Auth::None, Dialect::default());
@@ -88,14 +88,14 @@ impl ProviderSetup {
 }
 
 impl From<Endpoint> for ProviderSetup {
-    /// What is compatible with OpenAI's chat completions.
+    /// Returns a provider that is compatible with OpenAI's chat completions.
     fn from(endpoint: Endpoint) -> Self {
         Self::new(Protocol::OpenAiChat, endpoint)
     }
 }
 
 impl ConfiguredModels {
-    /// Providers by their ids. `default` is the model of a session that chose none.
+    /// Returns providers by their ids. `default` is the model of a session that has not chosen one.
     #[must_use]
     pub fn new(default: ModelRef, providers: BTreeMap<String, ProviderSetup>) -> Self {
         let fixed = providers.iter().fold(FixedModels::default(), |fixed, (id, setup)| {
@@ -105,8 +105,8 @@ impl ConfiguredModels {
         Self { fixed, rules, said: Vec::new(), providers, placeholder: None, client: None }
     }
 
-    /// Makes `model` stand for whatever model its server has: requests carry `name` once that is set, and turns fail
-    /// with `model.unknown` until then.
+    /// Makes `model` stand for the server's model: requests carry `name` once that is set, and turns fail with
+    /// `model.unknown` until then.
     #[must_use]
     pub fn with_placeholder(mut self, model: ModelRef, name: Arc<OnceLock<String>>) -> Self {
         self.placeholder = Some(Placeholder { model, name });
@@ -122,15 +122,15 @@ impl ConfiguredModels {
         }
     }
 
-    /// One provider with one default model.
+    /// Returns one provider with one default model.
     #[must_use]
     pub fn single(default: ModelRef, provider: impl Into<ProviderSetup>) -> Self {
         let providers = BTreeMap::from([(default.provider.clone(), provider.into())]);
         Self::new(default, providers)
     }
 
-    /// Calls these providers with `client`, which may reach what no organisation may: their addresses are the
-    /// operator's.
+    /// Sets the client for these providers. It may reach more than organisations may, because the operator has chosen
+    /// the addresses.
     #[must_use]
     pub fn with_client(mut self, client: Client) -> Self {
         self.client = Some(client);
@@ -141,7 +141,7 @@ impl ConfiguredModels {
         self.client.as_ref()
     }
 
-    /// Says what is known of a model: its limits and prices.
+    /// Sets the known facts about a model: its limits and prices.
     #[must_use]
     pub fn with_facts(mut self, model: ModelRef, facts: ModelFacts) -> Self {
         self.said.retain(|(known, _)| *known != model);
@@ -151,18 +151,18 @@ impl ConfiguredModels {
         self
     }
 
-    /// The model of a session that chose none.
+    /// Returns the model of a session that has not chosen one.
     #[must_use]
     pub fn default_model(&self) -> &ModelRef {
         &self.rules.default
     }
 
-    /// As decisions see them.
+    /// Returns the models for decisions.
     pub(crate) fn rules(&self) -> &Models {
         &self.rules
     }
 
-    /// A model of the catalog, with what was said of it by hand in place of what the catalog says.
+    /// Replaces facts of a catalog's model by those configured by hand.
     pub(crate) fn with_said(&self, mut model: ResolvedModel) -> ResolvedModel {
         let choice = &model.reference;
         let is_it =
@@ -183,12 +183,12 @@ impl ConfiguredModels {
         model
     }
 
-    /// Whether it is one of these.
+    /// Returns whether a provider is one of these.
     pub(crate) fn has(&self, provider: &str) -> bool {
         self.providers.contains_key(provider)
     }
 
-    /// Where a request that was decided on goes, if its provider is one of these.
+    /// Returns the route of a planned request, if its provider is one of these.
     pub(crate) fn route(&self, plan: &TurnPlan) -> Option<Route> {
         let setup = self.providers.get(&plan.model.provider)?;
         let route = Route::new(plan.entry.protocol, &plan.entry.id, setup.endpoint.clone());
@@ -201,7 +201,8 @@ impl ConfiguredModels {
 mod tests {
     use super::*;
 
-    // Finding cluster 7: a process that started before its model server asked for the model `default` for its whole life.
+    // Finding cluster 7: a process that started before its model server requested the model `default` for its whole
+    // life.
     #[test]
     fn a_placeholder_takes_the_servers_name_once_it_is_known() {
         let default = ModelRef::new("custom", "default");

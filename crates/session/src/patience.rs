@@ -1,7 +1,7 @@
-//! What a running drain does while Postgres is away: it waits, and asks again.
+//! A running drain's wait while Postgres is away: it waits, and asks again.
 //!
-//! The claim is still ours: only another's claim, which is as durable as everything else, takes it. So nothing that
-//! runs is given up for an ordinary failover.
+//! The claim is still ours: only another claim takes it, and that needs Postgres too. So an ordinary failover ends no
+//! running work.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use store::{StoreError, Written};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-/// How long a drain waits for a Postgres that does not answer, before it gives up what runs. Bodies of tools end after
-/// the same time without Postgres.
+/// How long a drain waits for Postgres before it gives up its work. Bodies of tools end after the same time without
+/// Postgres.
 pub const POSTGRES_PATIENCE: Duration = Duration::from_secs(30);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// One wait for Postgres, however often it is asked.
+/// One wait for Postgres, over several tries.
 struct Wait {
     until: Instant,
     begun: Instant,
@@ -29,7 +29,7 @@ impl Wait {
         Self { until: begun + POSTGRES_PATIENCE, begun, pause: FIRST_PAUSE }
     }
 
-    /// Waits before the next try; whether there is one.
+    /// Waits before the next try. Returns whether there is one.
     async fn goes_on(&mut self, error: &StoreError) -> bool {
         if Instant::now() + self.pause >= self.until {
             return false;
@@ -49,10 +49,10 @@ impl Wait {
     }
 }
 
-/// Asks for what can be asked twice, until Postgres answers.
+/// Repeats a safe request until Postgres answers.
 ///
 /// # Errors
-/// The last one, after [`POSTGRES_PATIENCE`]; at once one that does not pass.
+/// The last one, after [`POSTGRES_PATIENCE`]; a permanent one at once.
 pub(crate) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
@@ -69,10 +69,10 @@ where
     }
 }
 
-/// Finds out what came of a write that was not answered, and makes it if it was not made.
+/// Finds out whether an unanswered write was made, and makes it otherwise.
 ///
 /// # Errors
-/// Why it was not answered, after [`POSTGRES_PATIENCE`]; those of the write.
+/// The reason why it was not answered, after [`POSTGRES_PATIENCE`]; those of the write.
 pub(crate) async fn until_answered(mut written: Written) -> Result<Written, StoreError> {
     let mut wait = Wait::new();
     while let Written::Unanswered(write, error) = written {
@@ -85,7 +85,7 @@ pub(crate) async fn until_answered(mut written: Written) -> Result<Written, Stor
     Ok(written)
 }
 
-/// The database's own words, which the store's error only announces.
+/// Returns the database's own message, which the store's error only announces.
 fn cause(error: &StoreError) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

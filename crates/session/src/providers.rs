@@ -1,4 +1,4 @@
-//! Which models an organisation can call, and how a request gets to them.
+//! The models that an organisation can call, and the routes of requests to them.
 //!
 //! ```text
 //! flags ───▶ ConfiguredModels ─┐
@@ -28,11 +28,11 @@ pub(crate) use self::way::{Blocked, Way};
 use self::way::{Whose, keyless, whose};
 use crate::models::ConfiguredModels;
 
-/// How long an organisation's settings are believed.
+/// How long an organisation's settings are cached.
 const BELIEVED: Duration = Duration::from_secs(5);
-/// Organisations whose settings are remembered.
+/// The most organisations with cached settings.
 const MOST_KNOWN: usize = 10_000;
-/// The most tokens of an answer that is asked for of a model of the catalog, which may have more.
+/// The most output tokens to request from a model of the catalog, which may allow more.
 const MOST_OUTPUT: u64 = 32_000;
 /// All providers of a process. Cheap to clone.
 #[derive(Clone)]
@@ -49,14 +49,14 @@ struct Shared {
 }
 
 impl ProviderHub {
-    /// Providers that were configured by hand, and no others.
+    /// Returns providers that were configured by hand, without a catalog.
     #[must_use]
     pub fn of(configured: ConfiguredModels) -> Self {
         Self::new(configured, None, BTreeMap::new())
     }
 
-    /// These, which come before those of the `catalog`. `env`: keys and settings of providers by the catalog's names,
-    /// for organisations that have none of their own.
+    /// Returns providers that take precedence over those of the `catalog`. `env` has keys and settings of providers
+    /// by the catalog's names, for organisations without their own.
     #[must_use]
     pub fn new(
         configured: ConfiguredModels,
@@ -68,20 +68,21 @@ impl ProviderHub {
         Self { shared, credentials: None }
     }
 
-    /// With what organisations keep: it comes before what is configured, and before the environment.
+    /// Adds the organisations' credentials. They take precedence over the configured ones and the environment.
     #[must_use]
     pub fn with_credentials(mut self, credentials: Credentials) -> Self {
         self.credentials = Some(credentials);
         self
     }
 
-    /// The providers that were configured by hand.
+    /// Returns the providers that were configured by hand.
     #[must_use]
     pub fn configured(&self) -> &ConfiguredModels {
         &self.shared.configured
     }
 
-    /// What an organisation can call, as it was set up within the last seconds. One round trip, seldom.
+    /// Returns the models that an organisation can call, from settings that are at most seconds old. Seldom takes a
+    /// round trip.
     ///
     /// # Errors
     /// When the database fails.
@@ -122,12 +123,12 @@ impl fmt::Debug for ProviderHub {
     }
 }
 
-/// What an organisation can call. Does not change: what is decided of it twice is the same.
+/// The models that an organisation can call. Immutable, so that repeated decisions agree.
 #[derive(Debug)]
 pub(crate) struct OrgModels {
     rules: Models,
     known: Arc<Known>,
-    /// Where its credentials are. They are looked up for each request: one that was removed is not used again.
+    /// The organisation's credentials. They are looked up for each request, so that a removed one is not used again.
     kept: Option<(Credentials, OrgId)>,
 }
 
@@ -136,7 +137,7 @@ struct Known {
     configured: Arc<ConfiguredModels>,
     catalog: Option<Arc<Catalog>>,
     settings: OrgSettings,
-    /// The process's own.
+    /// The process's keys and settings.
     env: Arc<BTreeMap<String, Secret>>,
 }
 
@@ -157,12 +158,12 @@ impl OrgModels {
         Self { rules: Models { default, source: known.clone() }, known, kept: None }
     }
 
-    /// As decisions see them.
+    /// Returns the models for decisions.
     pub(crate) fn rules(&self) -> &Models {
         &self.rules
     }
 
-    /// How much the organisation may ask of a provider.
+    /// Returns the limit of the organisation's requests to a provider.
     pub(crate) fn limit(&self, provider: &str) -> RateLimit {
         let limits = self.known.settings.overrides.limits(provider);
         RateLimit {
@@ -171,10 +172,11 @@ impl OrgModels {
         }
     }
 
-    /// Where a request that was decided on goes: its body was written in this protocol and dialect. `kept`: the
+    /// Returns the route of a planned request, whose body was written in this protocol and dialect. `kept` is the
     /// organisation's credential, if it has one.
     ///
     /// # Errors
+    /// An error that says what is missing, before anything is sent.
     /// There is no way there, before anything is sent: what is missing is said.
     fn route(&self, plan: &TurnPlan, kept: Option<&Found>) -> Result<(Route, Whose), LlmError> {
         let of_kept = |kept: &Found| Whose::Kept { id: kept.id.clone(), kind: kept.kind };
@@ -188,15 +190,15 @@ impl OrgModels {
         let unsent = |message: &str| LlmError::unsent(ErrorReason::InvalidRequest, message);
         let found = self.known.find(&plan.model).map_err(|error| unsent(&error.message))?;
         let provider = &plan.model.provider;
-        // The process's own are for addresses of the catalog, not for one that an organisation has chosen; and its
-        // accounts are for its keys.
+        // The process's keys are for the catalog's addresses, not for one that an organisation has chosen. Its
+        // accounts belong to its keys.
         let is_ours = kept.is_none() && !self.known.settings.redirects(provider);
         let ours =
             |name: &str| self.known.env.get(name).filter(|_| is_ours && found.may_read(name));
         let own = self.known.settings.env.get(provider);
         let own = |name: &str| own.and_then(|own| own.get(name)).cloned();
         let auth = match kept.map(|kept| kept.auth.clone()) {
-            // What is signed for is where it goes.
+            // The signature's region is where the request goes.
             Some(Auth::SigV4(access)) => Auth::SigV4(AwsAccess {
                 region: own("AWS_REGION").unwrap_or_else(|| access.region.clone()),
                 ..access
@@ -232,13 +234,13 @@ impl OrgModels {
         self.known.configured.client().cloned()
     }
 
-    /// Whether the organisation has a say in where requests to the provider go.
+    /// Returns whether the organisation influences the address of requests to the provider.
     fn redirects(&self, provider: &str) -> bool {
         self.known.settings.redirects(provider)
     }
 
-    /// Whether a provider of the catalog refuses a request of nobody. A server that the organisation or its machine has
-    /// may want no key, and a header may be one.
+    /// Returns whether a provider of the catalog refuses requests without a key. A server of the organisation or the
+    /// machine may need no key, and a header may be one.
     fn wants_key(&self, provider: &str, found: &Resolved, route: &Route) -> bool {
         let may_be_key = |name: &String| {
             let name = name.to_ascii_lowercase();
@@ -284,7 +286,7 @@ impl ModelSource for Known {
     }
 }
 
-/// A model of the catalog, as decisions want it.
+/// Converts a model of the catalog for decisions.
 fn resolved(choice: &ModelRef, found: Resolved) -> ResolvedModel {
     let output = found.model.limits.output.filter(|limit| *limit > 0);
     let asked = Generation {
@@ -436,7 +438,7 @@ mod tests {
         {
             assert!(said.contains(part), "{said}");
         }
-        // With settings of its own the process's key is not for it.
+        // An organisation with its own settings does not get the process's key.
         let own = r#"{"env":{"ANTHROPIC_API_KEY":"own"}}"#;
         let said = refused("anthropic", "claude-sonnet-4-5", own);
         assert!(!said.contains("ANTHROPIC_API_KEY"), "{said}");

@@ -1,4 +1,4 @@
-//! The rate at which an organisation may ask a provider, shared by all workers: a request that is not granted waits.
+//! The rate of an organisation's requests to a provider, shared by all workers. A request that is not granted waits.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::patience::patiently;
 use crate::runtime::Runtime;
 use crate::turn::Turn;
 
-/// Bytes of a body that stand for one token, where nobody has counted.
+/// The bytes of a body that count as one token, where nobody has counted.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// What a request asks its provider for.
+/// A request for a place within the rate.
 #[derive(Debug, Clone)]
 pub(crate) struct Asks {
     org: domain::OrgId,
@@ -28,7 +28,7 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    /// `None`: nothing is limited, and nothing is asked.
+    /// Returns `None` if there is no limit, so that nothing is asked.
     pub(crate) fn of(org: domain::OrgId, plan: &TurnPlan, limit: RateLimit) -> Option<Self> {
         limit.is_set().then(|| {
             let estimate = plan.started.pricing.as_ref().map(|pricing| {
@@ -41,8 +41,8 @@ impl Asks {
         })
     }
 
-    /// Asks once, having waited so often. `None`: the request may be sent at once; else how long to wait before asking
-    /// again.
+    /// Asks once, after `waited` waits. Returns `None` if the request may be sent at once, otherwise the time to wait
+    /// before asking again.
     async fn ask(
         &self,
         runtime: &Runtime,
@@ -55,7 +55,7 @@ impl Asks {
             runtime.store.take_provider_rate(*org, provider.clone(), *limit, *tokens)
         });
         Ok(match grant.await? {
-            // One that has grown old on its way is another's minute.
+            // A grant that was delayed for too long may fall into another minute.
             RateGrant::Granted if asked.elapsed() < GRANT_LIFE => None,
             RateGrant::Granted => Some(Duration::ZERO),
             RateGrant::Wait(wait) => {
@@ -64,13 +64,14 @@ impl Asks {
                     wait_ms = wait.as_millis(),
                     "a request waits for the provider's rate"
                 );
-                // Those who wait do not all come back at the same moment: rather sooner, who has waited before.
+                // Spreads the waiting requests, so that they do not all return at once. Those that have waited return
+                // sooner.
                 Some(wait + wait.mul_f64(rand::rng().random::<f64>().powi(waited + 1) / 10.0))
             }
         })
     }
 
-    /// Waits for a request that runs beside the drain.
+    /// Waits for the grant of a request beside the drain.
     pub(crate) async fn granted(&self, runtime: &Runtime) -> Result<(), store::StoreError> {
         let mut waited = 0;
         while let Some(wait) = self.ask(runtime, waited).await? {
@@ -80,7 +81,7 @@ impl Asks {
         Ok(())
     }
 
-    /// The provider has refused it: if it says "too many", all of the organisation wait.
+    /// If the provider refused with "too many", makes the whole organisation wait.
     pub(crate) async fn refused(&self, runtime: &Runtime, error: &LlmError) {
         let ErrorReason::RateLimit { retry_after_ms: Some(wait) } = error.reason else { return };
         let held = runtime.store.hold_provider(
@@ -95,7 +96,8 @@ impl Asks {
 }
 
 impl<'r> Drain<'r> {
-    /// Waits until a request may be sent, while all else of the turn goes on. True: interrupted.
+    /// Waits until a request may be sent, while the rest of the turn continues. Returns whether the turn was
+    /// interrupted.
     pub(crate) async fn await_rate(
         &mut self,
         asks: &Asks,

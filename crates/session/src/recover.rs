@@ -1,4 +1,4 @@
-//! A takeover, carried out: what was judged runs again, or is looked for first.
+//! Carries out a takeover: judged calls run again, or their effects are looked for first.
 
 use domain::{ToolClass, ToolIntent};
 use session_rules::{Next, Recovery, unclear};
@@ -9,7 +9,7 @@ use crate::toolbox::{Found, Ran};
 use crate::turn::Turn;
 
 impl<'r> Drain<'r> {
-    /// Goes on with the open turn as it was judged.
+    /// Continues the open turn as it was judged.
     pub(crate) async fn recover(&mut self, recovery: Recovery) -> Result<Next, Stop> {
         let Recovery { said, run, probe, outcome } = recovery;
         let mut turn = Turn::of(said);
@@ -17,7 +17,7 @@ impl<'r> Drain<'r> {
             self.log.history().open_turn().map(|open| open.calls.iter()).into_iter().flatten();
         let changes = calls.any(|(_, call)| call.class != ToolClass::Pure);
         if changes || !self.log.history().unsaved().is_empty() {
-            // Whoever ran them cannot say any more which files they touched.
+            // The dead worker cannot say which files its calls touched.
             turn.touched(Touched::Anything);
         }
         self.start_bodies(&mut turn, run);

@@ -9,31 +9,31 @@ use store::Store;
 use crate::providers::ProviderHub;
 use crate::settings::DrainSettings;
 
-/// What every drain of a worker shares. Cheap to clone.
+/// The state that all drains of a worker share. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
     /// The database.
     pub store: Store,
     /// Hints to followers.
     pub signals: Arc<dyn Signals>,
-    /// Calls providers.
+    /// The client for providers.
     pub llm: Client,
     /// The tools.
     pub tools: Arc<tools::Registry>,
-    /// Where large outputs go.
+    /// The store of large outputs.
     pub blobs: blobs::Blobs,
     /// The models that can be called.
     pub models: ProviderHub,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// How drains behave.
+    /// The settings of drains.
     pub settings: Arc<DrainSettings>,
     /// Components that are known to be stored.
     pub stored: StoredComponents,
 }
 
 impl Runtime {
-    /// Which of these (hash in hex, bytes) must be stored with an attempt that names them.
+    /// Returns the components (hash in hex, bytes) that must be stored with an attempt that names them.
     pub(crate) fn new_components(
         &self,
         org: OrgId,
@@ -47,8 +47,8 @@ impl Runtime {
     }
 }
 
-/// Remembers which request components are stored, so that they are not sent again with every turn.
-/// Bounded: it forgets everything when it holds 10,000.
+/// A cache of stored request components, so that they are not sent again with every turn. At 10,000 entries it
+/// forgets everything.
 #[derive(Debug, Clone, Default)]
 pub struct StoredComponents {
     known: Arc<Mutex<HashSet<(OrgId, String)>>>,
@@ -61,7 +61,7 @@ impl StoredComponents {
         self.lock().contains(&(org, hash.to_owned()))
     }
 
-    /// Notes what a committed attempt named.
+    /// Notes the components of a committed attempt.
     pub(crate) fn note(&self, org: OrgId, hashes: impl IntoIterator<Item = String>) {
         let mut known = self.lock();
         if known.len() > Self::BOUND {

@@ -6,30 +6,30 @@ use tools::Limits;
 
 use crate::files::SnapshotSettings;
 
-/// How drains behave. All bounds are stated here.
+/// The settings of drains, with all bounds.
 #[derive(Debug, Clone)]
 pub struct DrainSettings {
-    /// What decisions depend on.
+    /// The settings of decisions.
     pub rules: RuleSettings,
-    /// A call's intent is committed on its own when its stream goes on this much longer.
+    /// How much longer a stream may run before a call's intent is committed separately.
     pub intent_delay: Duration,
-    /// A tool's result is committed on its own when its batch takes this much longer.
+    /// How much longer a batch may run before a tool's result is committed separately.
     pub result_delay: Duration,
-    /// Text of a long stream is kept at most this often …
+    /// The shortest time between two checkpoints of a long stream's text …
     pub checkpoint_every: Duration,
-    /// … or when this many bytes are not kept yet.
+    /// … unless this many bytes are not kept yet.
     pub checkpoint_bytes: usize,
-    /// How long tools that were told to stop may take.
+    /// How long tools may take to stop.
     pub stop_tools: Duration,
-    /// How long a drain that has nothing else left to do waits for a title.
+    /// How long a drain with nothing else to do waits for a title.
     pub title_wait: Duration,
-    /// When calls go on without a Workspace Snapshot, and what one holds.
+    /// The settings of Workspace Snapshots.
     pub snapshots: SnapshotSettings,
-    /// What a model sees of one settlement.
+    /// The bounds of a tool's output for the model.
     pub output: Limits,
     /// The time zone of the dates that a model sees.
     pub zone: TimeZone,
-    /// Whether instruction files of the project are told; those of the organisation always are.
+    /// Whether the project's instruction files are used. The organisation's always are.
     pub project_instructions: bool,
 }
 

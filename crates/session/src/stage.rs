@@ -11,20 +11,20 @@ use crate::runtime::Runtime;
 use crate::toolbox::Toolbox;
 use crate::workspace::Workspace;
 
-/// Where a drain acts: what its decisions are made of besides its log, and the hands that carry them out.
+/// The surroundings of a drain: the facts that its decisions use besides its log, and the means to carry them out.
 pub(crate) struct Stage<'r> {
     pub(crate) runtime: &'r Runtime,
     pub(crate) session: &'r SessionRef,
     pub(crate) workspace: &'r Workspace,
     pub(crate) toolbox: Toolbox<'r>,
     pub(crate) control: DrainControl,
-    /// The newest interrupt that is not this drain's to apply.
+    /// The newest interrupt that this drain must not apply.
     pub(crate) interrupts_before: Seq,
-    /// The models that can be called, as they were when the context was looked at last.
+    /// The callable models at the time of the last look at the context.
     pub(crate) models: Arc<OrgModels>,
     tools: &'r ToolFacts,
     settings: Cow<'r, RuleSettings>,
-    /// Whether every build that runs reads what this one may write.
+    /// Whether every running build can read everything that this one writes.
     is_current: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'r> Stage<'r> {
         }
     }
 
-    /// What decisions are made of now.
+    /// Returns the current facts for decisions.
     pub(crate) fn rules(&self) -> Rules<'_> {
         Rules {
             settings: &self.settings,

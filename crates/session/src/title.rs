@@ -1,5 +1,4 @@
-//! A title's request: it runs beside whatever else the drain does, and what came of it is written with the
-//! drain's next write.
+//! A title's request. It runs beside the drain's other work, and its result is part of the drain's next write.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::providers::{Blocked, OrgModels, Way};
 use crate::rate::Asks;
 use crate::runtime::Runtime;
 
-/// The title that is being made, if one is.
+/// The title in progress, if there is one.
 #[derive(Default)]
 pub(crate) struct TitleSlot<'r> {
     running: Option<BoxFuture<'r, Titled>>,
@@ -26,7 +25,7 @@ pub(crate) struct TitleSlot<'r> {
 }
 
 impl<'r> TitleSlot<'r> {
-    /// Begins the request, whose intent is committed. It goes on only while [`advance`](Self::advance) waits.
+    /// Begins the request, whose intent is committed. It only progresses while [`advance`](Self::advance) is awaited.
     pub(crate) fn start(
         &mut self,
         runtime: &'r Runtime,
@@ -39,17 +38,17 @@ impl<'r> TitleSlot<'r> {
         self.done = None;
     }
 
-    /// What came of it, and is not written yet.
+    /// Returns the result that is not written yet.
     pub(crate) fn done(&self) -> Option<&Titled> {
         self.done.as_ref()
     }
 
-    /// It is written, or lost.
+    /// Forgets the title once it is written or lost.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Returns once, when the answer has come; forever waits without a request. Cancel safe.
+    /// Returns once, when the answer has come. Without a request it waits for ever. Cancel safe.
     pub(crate) async fn advance(&mut self) {
         let Some(running) = &mut self.running else { return pending().await };
         self.done = Some(running.await);
@@ -57,7 +56,7 @@ impl<'r> TitleSlot<'r> {
     }
 }
 
-/// One request, not repeated: the next promotion tries again.
+/// Sends one request without retries: the next promotion tries again.
 async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPlan) -> Titled {
     let asks = Asks::of(org, &plan, models.limit(&plan.model.provider));
     let mut said = Said::new(plan.turn.clone(), plan.message.clone());
@@ -109,7 +108,7 @@ async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPl
 }
 
 impl Drain<'_> {
-    /// Nothing is left to do but a title: waits for it, within bounds, and ends or goes on.
+    /// Waits for a title within bounds when nothing else is left to do, then ends or continues.
     pub(crate) async fn await_title(&mut self) -> Result<Next, Stop> {
         let deadline = Instant::now() + self.stage.runtime.settings.title_wait;
         let control = self.stage.control.clone();

@@ -7,11 +7,11 @@ use snapshots::{Captured, ChangeStatus, FileChanges, PackRef, Skipped, TreeId, W
 
 use super::Files;
 
-/// What a look at the files has found.
+/// The result of a look at the files.
 pub(crate) enum Looked {
-    /// They have changed; the pack is stored.
+    /// They have changed, and the pack is stored.
     Changed(Captured),
-    /// They are as a capture has them whose row is written.
+    /// They are as in an earlier capture whose row is written.
     AsBefore(Recorded),
 }
 
@@ -29,7 +29,7 @@ impl Recorded {
     }
 }
 
-/// What a look has found and nobody has told yet. Dropped untold, its changes are the next capture's to tell.
+/// The result of a look that is not written yet. If it is dropped unwritten, the next capture has its changes.
 pub(crate) struct Capture {
     files: Files,
     looked: Option<Looked>,
@@ -40,13 +40,13 @@ impl Capture {
         Self { files, looked: Some(looked) }
     }
 
-    /// Whether there is something new that wants its row.
+    /// Returns whether it has changes that need a row.
     pub(crate) fn has_changes(&self) -> bool {
         matches!(self.looked, Some(Looked::Changed(_)))
     }
 
-    /// The event that tells it. `turn`: the turn whose calls were the reason for it, if any were. Files that are as
-    /// before are told as the capture that has them, once more.
+    /// Returns the event for the capture. `turn` is the turn whose calls caused it, if any did. Unchanged files
+    /// repeat the capture that has them.
     pub(crate) fn event(&self, turn: Option<TurnId>) -> Option<WorkspaceSnapshotted> {
         let base = turn.is_none();
         Some(match self.looked.as_ref()? {
@@ -84,7 +84,7 @@ impl Capture {
         })
     }
 
-    /// Its row is committed.
+    /// Notes that its row is committed.
     pub(crate) fn written(mut self) {
         self.ends(true);
     }
@@ -103,12 +103,12 @@ impl Drop for Capture {
     }
 }
 
-/// A tree as events name it.
+/// Returns a tree's name in events.
 pub(crate) fn tree(tree: &TreeId) -> SnapshotTree {
     SnapshotTree::try_from(tree.to_string()).expect("a tree's id prints as 64 hex digits")
 }
 
-/// Changes as events tell them, and how many more there are.
+/// Returns changes in the form of events, and the number of further ones.
 pub(crate) fn changes(changes: &FileChanges) -> (Vec<FileChange>, i64) {
     let told = |change: &snapshots::FileChange| FileChange {
         path: change.path.clone(),

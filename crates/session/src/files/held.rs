@@ -17,45 +17,45 @@ use tracing::warn;
 
 use super::capture::{Capture, Looked, Recorded};
 
-/// Locations whose files came from each other, one after the other.
+/// The most Locations in a chain of copies.
 const MAX_SEEDS: usize = 32;
 
-/// How often the pause after a capture that failed doubles.
+/// How often the pause after a failed capture doubles.
 const MAX_DOUBLINGS: u32 = 5;
 
-/// What a Location's files need to be captured and restored.
+/// The needs of a Location's captures and restores.
 #[derive(Clone)]
 pub struct FilesOptions {
-    /// Which Location.
+    /// The Location.
     pub at: LocationRef,
-    /// Under which token this worker holds it.
+    /// The token under which this worker holds it.
     pub token: FencingToken,
-    /// Its directory here.
+    /// Its directory on this worker.
     pub root: PathBuf,
     /// The lock that proves that it is still ours.
     pub lock: Option<LocationLock>,
-    /// Whether `.git` belongs to its snapshots, since a takeover must have it: of a directory that is the Location's own,
-    /// and not one that people work in.
+    /// Whether its snapshots include `.git`, which a takeover needs. True for the Location's own directory, false for
+    /// one that people work in.
     pub git: bool,
-    /// A folder of this worker's for what is only faster to have. Not in the Location.
+    /// A folder of this worker for caches. Not in the Location.
     pub cache: PathBuf,
-    /// Where its rows are.
+    /// The store of its rows.
     pub store: Store,
-    /// Where its packs are.
+    /// The store of its packs.
     pub blobs: Blobs,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Bounds and patience.
+    /// The settings of its snapshots.
     pub settings: SnapshotSettings,
 }
 
-/// When a drain goes on without a Workspace Snapshot, and what one holds.
+/// The time limits of Workspace Snapshots, and their bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotSettings {
     /// How long calls that may change files, and a drain's end, wait for a capture.
     pub wait: Duration,
-    /// How long nothing is captured after a capture failed, twice as long after each further one, up to 32 times; what it
-    /// owes is not forgotten.
+    /// How long nothing is captured after a failed capture. It doubles after each further failure, up to 32 times
+    /// this. The missing changes are not forgotten.
     pub back_off: Duration,
     /// Bounds.
     pub limits: SnapshotLimits,
@@ -71,27 +71,27 @@ impl Default for SnapshotSettings {
     }
 }
 
-/// Why a Location's files could not be captured or restored.
+/// The reason why a Location's files could not be captured or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The rows could not be read.
     #[error("the rows of the workspace's snapshots cannot be read")]
     Store(#[from] StoreError),
-    /// The files, or the packs.
+    /// The files or the packs failed.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     /// The Location's files are not captured here.
     #[error("they are not captured by this worker")]
     Off,
-    /// A capture failed, which the log says more of.
+    /// A capture failed; the log has the reason.
     #[error("they cannot be captured now")]
     Uncaptured,
-    /// A row is not what was stored. Restore it from a backup.
+    /// A row is damaged. Restore it from a backup.
     #[error("a tree in a row is damaged")]
     Tree,
 }
 
-/// How often what has happened to a Location's files since this worker holds it.
+/// The numbers of events with a Location's files since this worker holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilesCounts {
     /// Looks at its files.
@@ -102,10 +102,10 @@ pub struct FilesCounts {
     pub overdue: u64,
 }
 
-/// A Location's files as the worker that holds it has them: all its sessions share one of these. It looks at no file
-/// and reads no row before a call that may change files comes.
+/// A Location's files, for the worker that holds it. All its sessions share one. It looks at no file and reads no row
+/// before a call that may change files.
 ///
-/// Cheap to clone. Dropped, it forgets what it knew of the files; say [`save`](Files::save) before.
+/// Cheap to clone. Call [`save`](Files::save) before dropping it, since it forgets what it knows of the files.
 #[derive(Clone)]
 pub struct Files {
     held: Arc<Held>,
@@ -114,9 +114,9 @@ pub struct Files {
 struct Held {
     options: FilesOptions,
     opened: OnceCell<Opened>,
-    /// One look at a time.
+    /// Allows one look at a time.
     looking: tokio::sync::Mutex<()>,
-    /// All files were looked at once, and every change since was told.
+    /// Whether all files were looked at once, and every change since was noted.
     seen: AtomicBool,
     state: Mutex<State>,
     looks: AtomicU64,
@@ -126,25 +126,25 @@ struct Held {
 
 struct Opened {
     shadow: Shadow,
-    /// What the Location began with: files of another one.
+    /// The tree of another Location that this one began with.
     began: Option<TreeId>,
 }
 
 #[derive(Default)]
 struct State {
-    /// What became of captures, for the Shadow: their rows are written, or will never be.
+    /// Finished captures that the Shadow must learn of: their rows are written, or never will be.
     outcomes: Vec<(Captured, bool)>,
     /// The newest capture whose row is written.
     newest: Option<Recorded>,
-    /// Something may have changed that no capture has come to its end with.
+    /// Whether something may have changed that no finished capture has.
     dirty: bool,
-    /// What is to be looked at, besides what the Shadow knows of.
+    /// The paths to look at, besides those that the Shadow knows of.
     owed: Touched,
-    /// Nothing is captured before this time (monotonic).
+    /// The (monotonic) time before which nothing is captured.
     not_before: Duration,
     /// Captures in a row that failed or that nobody waited for any longer.
     in_vain: u32,
-    /// Someone was warned that calls did not wait.
+    /// Whether a warning about calls that did not wait was logged.
     warned: bool,
 }
 
@@ -160,7 +160,7 @@ impl std::fmt::Debug for Files {
 }
 
 impl Files {
-    /// Of a Location that this worker holds. Does nothing yet.
+    /// Returns the files of a held Location. Does nothing yet.
     #[must_use]
     pub fn new(options: FilesOptions) -> Self {
         let held = Held {
@@ -176,7 +176,7 @@ impl Files {
         Self { held: Arc::new(held) }
     }
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> FilesCounts {
         let Held { looks, failed, overdue, .. } = &*self.held;
@@ -187,7 +187,7 @@ impl Files {
         }
     }
 
-    /// Saves what is known of the files, for this worker's next look. Never fails: it is only faster to have.
+    /// Saves the knowledge of the files for this worker's next look. Never fails, because it is only a cache.
     pub async fn save(&self) {
         let Some(Opened { shadow, .. }) = self.held.opened.get() else { return };
         if let Err(error) = shadow.save().await {
@@ -195,11 +195,11 @@ impl Files {
         }
     }
 
-    /// Makes all files those of the newest snapshot, or of the one that the Location began with. `None`: there is
-    /// none, and nothing was done.
+    /// Restores the newest snapshot, or the one that the Location began with. Returns `None` if there is neither, and
+    /// nothing was done.
     ///
     /// # Errors
-    /// Some files may be restored and some not; the same again does the rest.
+    /// Some files may be restored and others not; a repetition does the rest.
     pub async fn restore_newest(&self) -> Result<Option<SnapshotTree>, FilesError> {
         let Opened { shadow, began } = self.opened().await?;
         let Some(tree) = shadow.tree().await.or(*began) else { return Ok(None) };
@@ -211,30 +211,31 @@ impl Files {
         &self.held.options.settings
     }
 
-    /// Whether the files must be looked at before a call changes any: nobody has since this worker holds them.
+    /// Returns whether the files must be looked at before a call changes any, because nobody has since this worker
+    /// holds them.
     pub(crate) fn wants_base(&self) -> bool {
         !self.held.seen.load(Ordering::Acquire)
     }
 
-    /// Whether people change files there too: it is a directory of theirs.
+    /// Returns whether people also change these files, because it is their directory.
     pub(crate) fn is_peoples(&self) -> bool {
         !self.held.options.git
     }
 
-    /// Notes what may have changed and is not captured now.
+    /// Notes possible changes that are not captured now.
     pub(crate) fn owe(&self, touched: Touched) {
         let mut state = self.held.state();
         state.dirty |= touched != Touched::Nothing;
         state.owed = std::mem::take(&mut state.owed).and(touched);
     }
 
-    /// Whether a capture failed, or did not come to its end, and no later one has made up for it.
+    /// Returns whether a capture failed or did not finish, and no later one has made up for it.
     pub(crate) fn is_dirty(&self) -> bool {
         self.held.state().dirty
     }
 
-    /// Captures what may have changed, and what earlier captures owe. `None`: it is not known whether anything has; a
-    /// failure is warned of, and what it owes is the next capture's.
+    /// Captures possible changes, and those that earlier captures missed. Returns `None` if it is unknown whether
+    /// anything has changed. Logs a failure and leaves its changes to the next capture.
     pub(crate) async fn capture(&self, touched: Touched) -> Option<Capture> {
         self.owe(touched);
         let now = self.held.options.clock.monotonic();
@@ -257,7 +258,7 @@ impl Files {
         }
     }
 
-    /// Whether every running build can read the events of captures.
+    /// Returns whether every running build can read the events of captures.
     async fn may_be_read(&self) -> bool {
         let level = self.held.options.store.feature_level().await;
         level.is_ok_and(|level| level >= FEATURES)
@@ -273,19 +274,19 @@ impl Files {
             state.dirty = false;
             std::mem::take(&mut state.owed)
         };
-        // Dropped on its way, it may not have come to what the Shadow remembers.
+        // If this is dropped midway, the Shadow may not know of the changes.
         let mut owing = Owing { files: self, owed };
         let captured = shadow.capture(&owing.owed).await?;
         owing.owed = Touched::Nothing;
         if let Some(captured) = captured {
             return Ok(Some(Looked::Changed(captured)));
         }
-        // Another session's capture whose row is not written yet does not count.
+        // Another session's capture without a written row does not count.
         let (tree, newest) = (shadow.tree().await, self.held.state().newest.clone());
         Ok(newest.filter(|newest| Some(newest.tree) == tree).map(Looked::AsBefore))
     }
 
-    /// Tells the Shadow what became of captures. Not by two at once.
+    /// Tells the Shadow the outcomes of captures. Must not run twice at once.
     async fn tell(&self, shadow: &Shadow) {
         loop {
             let Some((captured, written)) = self.held.state().outcomes.first().cloned() else {
@@ -300,14 +301,14 @@ impl Files {
         }
     }
 
-    /// The files as they were captured last; `None` before the Location's first capture.
+    /// Returns the files of the last capture; `None` before the Location's first one.
     pub(crate) async fn tree(&self) -> Result<Option<SnapshotTree>, FilesError> {
         let Opened { shadow, .. } = self.opened().await?;
         Ok(shadow.tree().await.as_ref().map(super::tree))
     }
 
-    /// Makes the files at `paths` and beneath, or all but `.git`, those of `tree`; what no row has stays. It is the next
-    /// capture's to tell.
+    /// Restores the files at `paths` and below from `tree`, or all but `.git`. Files with changes that no row has
+    /// stay. The next capture reports the result.
     pub(crate) async fn put_back(
         &self,
         tree: &SnapshotTree,
@@ -317,13 +318,13 @@ impl Files {
         let Opened { shadow, .. } = self.opened().await?;
         self.tell(shadow).await;
         self.held.state().dirty = true;
-        // Beneath the directory itself is everything.
+        // An empty path stands for everything in the directory.
         let all = BTreeSet::from([String::new()]);
         let paths = paths.unwrap_or(&all);
         Ok(shadow.restore(&tree_id(tree)?, Some(paths), Unsaved::Keep).await?)
     }
 
-    /// What differs between two trees at `paths` and beneath, or at all.
+    /// Returns the differences between two trees at `paths` and below, or everywhere.
     pub(crate) async fn diff(
         &self,
         from: &SnapshotTree,
@@ -334,7 +335,7 @@ impl Files {
         Ok(shadow.diff(&tree_id(from)?, &tree_id(to)?, paths).await?)
     }
 
-    /// Calls go on although no capture of what was before them is durable.
+    /// Notes that calls continue although no earlier capture is durable.
     pub(crate) fn overdue(&self) {
         self.held.overdue.fetch_add(1, Ordering::Relaxed);
         let mut state = self.held.state();
@@ -350,14 +351,14 @@ impl Files {
         }
     }
 
-    /// A large workspace must not be read again and again for nothing.
+    /// Delays the next capture, so that a large workspace is not read again and again in vain.
     fn back_off(&self, state: &mut State) {
         let pause = self.settings().back_off * (1 << state.in_vain.min(MAX_DOUBLINGS));
         state.in_vain += 1;
         state.not_before = self.held.options.clock.monotonic() + pause;
     }
 
-    /// What became of a capture.
+    /// Notes the outcome of a capture.
     pub(super) fn ended(&self, captured: Captured, written: bool) {
         let mut state = self.held.state();
         let place = (captured.token, captured.ordinal);
@@ -380,7 +381,7 @@ impl Files {
         let mut from = store.location(options.at.org, options.at.location.clone()).await?.seed;
         let began = from.as_ref().map(|seed| tree_id(&seed.tree)).transpose()?;
         let mut seed = Vec::new();
-        // What a seed itself began with, its trees may name.
+        // The trees may name packs of the seed's own seed.
         for _ in 0..MAX_SEEDS {
             let Some(next) = from else { break };
             let at = LocationRef { org: options.at.org, location: next.location };
@@ -402,7 +403,7 @@ impl Held {
     }
 }
 
-/// What a look that does not end owes still.
+/// The changes that an unfinished look still owes.
 struct Owing<'f> {
     files: &'f Files,
     owed: Touched,
@@ -414,7 +415,7 @@ impl Drop for Owing<'_> {
     }
 }
 
-/// A Location's rows, as its Shadow wants them.
+/// Converts a Location's rows for its Shadow.
 fn refs(rows: Vec<PackRow>) -> Result<Vec<PackRef>, FilesError> {
     let as_ref = |row: PackRow| {
         let PackRow { token, ordinal, pack, .. } = row;
@@ -423,7 +424,7 @@ fn refs(rows: Vec<PackRow>) -> Result<Vec<PackRef>, FilesError> {
     rows.into_iter().map(as_ref).collect()
 }
 
-/// A tree of a row or an event.
+/// Parses the tree of a row or an event.
 pub(super) fn tree_id(tree: &SnapshotTree) -> Result<TreeId, FilesError> {
     tree.as_str().parse().map_err(|_| FilesError::Tree)
 }

@@ -1,12 +1,13 @@
-//! The files of a drain's Location: captured after calls that may have changed them, put back by a Revert.
+//! The files of a drain's Location: captured after calls that may have changed them, and restored by a Revert.
 //!
 //! ```text
 //! settlement ─▶ capture ─────────────────────▶ row, in the drain's next write
 //!    ╰────────▶ next provider call ─▶ reply ─▶ its calls wait for that, if they may change files
 //! ```
 //!
-//! Invariant: a call that may change files starts when what was before it is durable, or nobody waits any longer.
-//! Invariant: a drain none of whose calls may change files looks at none.
+//! Invariant: a call that may change files starts once the state before it is durable, or nobody waits for that any
+//! longer.
+//! Invariant: a drain without calls that may change files looks at no files.
 
 mod capture;
 mod held;

@@ -1,4 +1,4 @@
-//! What a Revert and a Move want done with files, carried out.
+//! Carries out the file actions of a Revert and a Move.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tracing::warn;
 use super::{Files, FilesError, changes};
 use crate::drain::{Drain, Stop};
 
-/// Why files could not be captured or put back, for who asked for it.
+/// Returns the user's error for files that could not be captured or restored.
 fn failed(error: &FilesError) -> SessionError {
     SessionError {
         code: "workspace.snapshot_failed".into(),
@@ -22,7 +22,7 @@ fn failed(error: &FilesError) -> SessionError {
 }
 
 impl Drain<'_> {
-    /// Does with the files what a Revert wants, up to the boundary.
+    /// Carries out a Revert's action on files, up to the boundary.
     pub(crate) async fn revert_files(&mut self, plan: FilesPlan) -> Result<Next, Stop> {
         let next = match plan {
             FilesPlan::Capture => {
@@ -42,7 +42,7 @@ impl Drain<'_> {
         Ok(next)
     }
 
-    /// Moves the session; what it carries is captured first.
+    /// Moves the session. Files that are copied are captured first.
     pub(crate) async fn move_on(&mut self, plan: MovePlan) -> Result<Next, Stop> {
         let carried = if plan.carry { self.capture_all().await?.map(Some) } else { Ok(None) };
         let observed = self.observe(&[]).await;
@@ -52,7 +52,7 @@ impl Drain<'_> {
         Ok(next)
     }
 
-    /// All files as they are now. The row rides in the next write.
+    /// Captures all files. The next write has the row.
     async fn capture_all(&mut self) -> Result<Result<SnapshotTree, SessionError>, Stop> {
         let Some(files) = self.files.held().cloned() else {
             return Ok(Err(failed(&FilesError::Off)));
@@ -64,7 +64,7 @@ impl Drain<'_> {
         Ok(tree.and_then(|tree| tree.ok_or(FilesError::Uncaptured)).map_err(|error| failed(&error)))
     }
 
-    /// Puts files back, and tells what that was. The row of how they are now rides in the next write.
+    /// Restores files, and returns the changes. The next write has the row of the result.
     async fn put_back(
         &mut self,
         steps: &[PutBack],
@@ -83,7 +83,7 @@ impl Drain<'_> {
                 "some files are put back and some are not"
             );
         }
-        // Whatever has come of it.
+        // Whatever the outcome is.
         self.files.around(Touched::Nothing);
         self.finish_capture().await?;
         let told = match done {
@@ -97,7 +97,7 @@ impl Drain<'_> {
     }
 }
 
-/// Makes files those of their trees, one step after the other. Returns the paths that stay as they are.
+/// Restores trees, one step after the other. Returns the paths that were left alone.
 async fn restore(files: &Files, steps: &[PutBack]) -> Result<BTreeSet<String>, FilesError> {
     let mut left = BTreeSet::new();
     for PutBack { tree, paths } in steps {
@@ -109,7 +109,7 @@ async fn restore(files: &Files, steps: &[PutBack]) -> Result<BTreeSet<String>, F
     Ok(left)
 }
 
-/// The paths of all steps; `None`: all there are.
+/// Returns the paths of all steps; `None` for everything.
 fn all_paths(steps: &[PutBack]) -> Option<BTreeSet<String>> {
     let mut all = BTreeSet::new();
     for step in steps {
@@ -118,7 +118,7 @@ fn all_paths(steps: &[PutBack]) -> Option<BTreeSet<String>> {
     Some(all)
 }
 
-/// What a Revert has put back: the same list whoever has done it, and however often.
+/// Returns the changes of a Revert: the same list whoever has done it, and however often.
 async fn tell(
     files: &Files,
     revert: Option<&Reverting>,

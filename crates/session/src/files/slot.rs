@@ -9,19 +9,19 @@ use tracing::{Instrument, info_span};
 use super::Files;
 use super::capture::Capture;
 
-/// The capture that a drain has under way, if it has one. It goes on only while [`advance`](Self::advance) waits.
+/// The drain's running capture, if there is one. It only progresses while [`advance`](Self::advance) is awaited.
 #[derive(Default)]
 pub(crate) struct FileSlot {
-    /// `None`: nothing is captured here.
+    /// The files; `None` if nothing is captured here.
     files: Option<Files>,
     running: Option<BoxFuture<'static, Option<Capture>>>,
-    /// What came of it, and is not written yet.
+    /// The finished capture that is not written yet.
     done: Option<Capture>,
-    /// The turn whose calls were the reason for it.
+    /// The turn whose calls caused it.
     turn: Option<TurnId>,
-    /// All files were looked at.
+    /// Whether all files were looked at.
     looked: bool,
-    /// Until when someone waits for it.
+    /// The time until which somebody waits for it.
     until: Option<Instant>,
 }
 
@@ -30,9 +30,10 @@ impl FileSlot {
         Self { files, ..Self::default() }
     }
 
-    /// A call that may change files has come, one of which nobody knows which if it may change `any`: what is before it
-    /// is captured, if nobody has looked yet. Where people work too, each drain looks before its first that may change any:
-    /// what they have changed is not its doing. `owed`: the turn whose calls no capture has yet, ended or still at it; what they
+    /// Captures the state before a call that may change files, if nobody has looked yet. `any` means that the call
+    /// may change any file. Where people work too, each drain looks before its first such call, so that their changes
+    /// do not count as its own. `owed` is the turn whose calls are in no capture yet, whether it has ended or not;
+    /// this capture has their changes and belongs to it.
     /// did is in this one, and is theirs.
     pub(crate) fn before_changes(&mut self, any: bool, owed: Option<TurnId>) {
         let Some(files) = &self.files else { return };
@@ -43,16 +44,16 @@ impl FileSlot {
         }
     }
 
-    /// Calls of `turn` have ended that may have changed files.
+    /// Captures after calls of `turn` that may have changed files.
     pub(crate) fn after_changes(&mut self, turn: TurnId, touched: Touched) {
         if self.files.is_some() && touched != Touched::Nothing {
-            // One that is older knows nothing of these: what it owes is this one's.
+            // An older capture does not know of these changes, so this one takes over what it owes.
             self.begin(Some(turn), touched);
         }
     }
 
-    /// No capture says yet that it has what calls did, the last of them in `turn`: it is looked for, unless somebody
-    /// does. What failed or was given up before is tried again with it.
+    /// Captures changes of calls that no capture confirms yet, the last of them in `turn`, unless a capture is
+    /// running. Earlier failed or abandoned changes are tried again with it.
     pub(crate) fn make_up(&mut self, turn: TurnId) {
         let Some(files) = &self.files else { return };
         if self.running.is_none() && self.done.is_none() {
@@ -61,7 +62,7 @@ impl FileSlot {
         }
     }
 
-    /// Files are looked at for no call's sake.
+    /// Looks at files independently of a call.
     pub(crate) fn around(&mut self, touched: Touched) {
         self.begin(None, touched);
     }
@@ -78,22 +79,22 @@ impl FileSlot {
         self.running = Some(Box::pin(capture.instrument(span)));
     }
 
-    /// What captures, if anything does.
+    /// Returns the files, if captures are on.
     pub(crate) fn held(&self) -> Option<&Files> {
         self.files.as_ref()
     }
 
-    /// Whether anything is captured here.
+    /// Returns whether captures are on.
     pub(crate) fn is_on(&self) -> bool {
         self.files.is_some()
     }
 
-    /// Whether a capture is under way: what is to come after it has to wait.
+    /// Returns whether a capture is running, so that later steps must wait.
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Someone waits for it from now on, at the most so long as is worth it.
+    /// Starts the time limit for a wait on the capture.
     pub(crate) fn hold(&mut self) {
         if let Some(files) = &self.files
             && self.running.is_some()
@@ -103,14 +104,14 @@ impl FileSlot {
         }
     }
 
-    /// The same, and no longer than until then.
+    /// Like [`hold`](Self::hold), with an earlier end.
     pub(crate) fn hold_until(&mut self, until: Instant) {
         self.hold();
         self.until = self.until.map(|known| known.min(until));
     }
 
-    /// Returns once, when the capture has come to its end or nobody waits for it any longer; forever waits
-    /// without one. Cancel safe.
+    /// Returns once, when the capture has finished or nobody waits for it any longer. Without a capture it waits for
+    /// ever. Cancel safe.
     pub(crate) async fn advance(&mut self) {
         let Self { files: Some(files), running: Some(running), done, until, .. } = self else {
             return pending().await;
@@ -130,14 +131,14 @@ impl FileSlot {
         self.until = None;
     }
 
-    /// What the drain's next write has to tell. `unsaved`: there are calls of which no capture says that it has what
-    /// they did; only of those it is told that files are as before.
+    /// Returns the event for the drain's next write. `unsaved`: some calls are in no capture yet; only then are
+    /// unchanged files reported.
     pub(crate) fn event(&self, unsaved: bool) -> Option<WorkspaceSnapshotted> {
         let done = self.done.as_ref().filter(|done| unsaved || done.has_changes())?;
         done.event(self.turn.clone())
     }
 
-    /// A write has been made, and has told it.
+    /// Notes that a write has the event.
     pub(crate) fn written(&mut self) {
         if let Some(capture) = self.done.take() {
             capture.written();

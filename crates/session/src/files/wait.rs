@@ -1,4 +1,4 @@
-//! Where a drain waits for the capture of what was before.
+//! The places where a drain waits for the capture of the earlier state.
 
 use domain::ToolClass;
 use futures::StreamExt;
@@ -10,8 +10,8 @@ use crate::control::interrupted_after;
 use crate::drain::{Drain, Stop};
 use crate::turn::{Turn, at};
 
-/// What a decision would end is not written before the files are captured: `None`, and nothing is written. `owed`:
-/// whether there is anything to capture.
+/// Withholds a write that would end the drain before the files are captured, and returns `None` then. `owed`: whether
+/// there is anything to capture.
 pub(crate) fn unless_ends<T>(owed: bool, verdict: Verdict<T>) -> Verdict<Option<T>> {
     match verdict {
         Verdict::Write(_, end, _) if owed && end != domain::DrainEnd::Keep => Verdict::Leave(None),
@@ -20,12 +20,12 @@ pub(crate) fn unless_ends<T>(owed: bool, verdict: Verdict<T>) -> Verdict<Option<
 }
 
 impl<'r> Drain<'r> {
-    /// Whether calls whose intents wait may change files.
+    /// Returns whether calls whose intents wait may change files.
     pub(crate) fn may_change_files(&self, turn: &Turn<'r>) -> bool {
         self.has_unintended(turn, |class| class != ToolClass::Pure)
     }
 
-    /// A call has come: what is before it is captured, if it may change files and that is to be known.
+    /// Captures the state before a call that may change files, if that is needed.
     pub(crate) fn before_changes(&mut self, turn: &Turn<'r>) {
         if self.may_change_files(turn) {
             let any = self.has_unintended(turn, |class| class == ToolClass::Unsafe);
@@ -41,14 +41,14 @@ impl<'r> Drain<'r> {
         intents.map(|intent| &intent.tool).any(|tool| is(rules.tools.class(tool)) && runs(tool))
     }
 
-    /// Calls that an earlier drain has settled may have changed files, and no capture says that it has them.
+    /// Captures the possible changes of calls that an earlier drain has settled and that no capture has.
     pub(crate) fn capture_what_is_left(&mut self) {
         if let Some(unsaved) = self.log.history().unsaved().last() {
             self.files.after_changes(unsaved.turn.clone(), Touched::Anything);
         }
     }
 
-    /// A turn's calls are settled: what they touched is captured, with what no capture has of those before.
+    /// Captures the changes of a turn's settled calls, and earlier changes that no capture has.
     pub(crate) fn capture_after(&mut self, turn: &mut Turn<'r>) {
         self.files.after_changes(turn.said.turn.clone(), turn.take_touched());
         if let Some(unsaved) = self.log.history().unsaved().last() {
@@ -56,7 +56,8 @@ impl<'r> Drain<'r> {
         }
     }
 
-    /// Waits until the capture that is under way has ended, with the turn's bodies beside it. True: interrupted.
+    /// Waits until the running capture has finished, while the turn's bodies continue. Returns whether the turn was
+    /// interrupted.
     pub(crate) async fn await_capture(&mut self, turn: &mut Turn<'r>) -> Result<bool, Stop> {
         let delay = self.stage.runtime.settings.result_delay;
         let control = self.stage.control.clone();
@@ -81,8 +82,8 @@ impl<'r> Drain<'r> {
         Ok(self.is_interrupted())
     }
 
-    /// Waits until the capture that is under way has ended, before the drain does. An interrupt, or a
-    /// worker that stops, has it hurry up.
+    /// Waits until the running capture has finished, before the drain ends. An interrupt or a stopping worker
+    /// shortens the wait.
     pub(crate) async fn finish_capture(&mut self) -> Result<(), Stop> {
         let control = self.stage.control.clone();
         let mut interrupts = control.interrupt.clone();
@@ -115,8 +116,8 @@ impl<'r> Drain<'r> {
         Ok(())
     }
 
-    /// Captures what the turn's calls may have changed, before a write that ends the drain with the turn: its results
-    /// are written first, so that the log says what the capture has.
+    /// Captures possible changes of the turn's calls, before a write that ends the drain with the turn. Writes the
+    /// results first, so that the log has the calls before the capture.
     pub(crate) async fn capture_before_end(&mut self, turn: &mut Turn<'r>) -> Result<(), Stop> {
         let touched = turn.take_touched();
         if touched == Touched::Nothing || !self.files.is_on() {

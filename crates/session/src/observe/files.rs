@@ -1,5 +1,5 @@
-//! All that is looked at in a Location's files for one boundary, in one go: each pass takes a thread and wakes
-//! the drain, whatever it looks for.
+//! Reads everything of a Location's files for one boundary in one pass, because each pass takes a thread and wakes
+//! the drain.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,20 +12,20 @@ use tools::{FoundSkill, SkillPlaces, project_top};
 
 use super::{ObservedAt, PATIENCE, instructions, nested, repository};
 
-/// What one pass has seen.
+/// The result of one pass.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// Whether the Location is a git checkout, and its branch.
     pub(super) repository: (bool, Option<String>),
-    /// The project's instructions, from its top down to the Location. `Err`: why they cannot be read for now.
+    /// The project's instructions, from its top down to the Location. `Err` says why they cannot be read now.
     pub(super) project: Result<Vec<InstructionFile>, String>,
-    /// Those of the directories below in which the model has read.
+    /// The instructions of directories below in which the model has read.
     pub(super) nested: Result<Vec<InstructionFile>, String>,
-    /// The skills that there are, whoever may load them.
+    /// All skills, whoever may load them.
     pub(super) skills: Result<Arc<[Skill]>, String>,
 }
 
-/// What a pass looks at.
+/// The settings of a pass.
 struct Pass {
     root: PathBuf,
     shown: PathBuf,
@@ -34,7 +34,7 @@ struct Pass {
     reads: Arc<BTreeSet<String>>,
 }
 
-/// Looks once, where it may block. `Err` says why nothing could be looked at for now.
+/// Looks once, on a thread that may block. `Err` says why nothing could be read now.
 pub(super) async fn look(at: &ObservedAt) -> Result<Seen, String> {
     let pass = Pass {
         root: at.root.clone().ok_or("the workspace is not here")?,
@@ -73,7 +73,7 @@ fn said(error: io::Error) -> String {
     error.to_string()
 }
 
-/// Those of which a model can be told; of any other the `skill` tool says why not.
+/// Returns the skills that a model can be shown. The `skill` tool explains the others.
 fn usable(found: Vec<FoundSkill>) -> Arc<[Skill]> {
     let told = |skill: FoundSkill| Skill::new(&skill.name, &skill.description.ok()?).ok();
     found.into_iter().filter_map(told).collect()

@@ -12,13 +12,13 @@ use tools::LocationTexts;
 
 use super::{INSTRUCTION_FILE, ObservedAt};
 
-/// How old an organisation's text may be, in ms: a drain asks at each boundary.
+/// How long an organisation's text is cached, in ms. A drain asks at each boundary.
 const FRESH_FOR: TimestampMs = 2_000;
 
-/// The organisation's instructions and those of the project, as one aggregate.
+/// The organisation's and the project's instructions, as one aggregate.
 #[derive(Default)]
 pub(super) struct Ambient {
-    /// What the Location's organisation said last, and when.
+    /// The organisation's last text, and the time when it was read.
     known: Mutex<Option<(TimestampMs, Option<InstructionFile>)>>,
 }
 
@@ -33,7 +33,7 @@ impl Producer<ObservedAt> for Ambient {
 }
 
 impl Ambient {
-    /// What the organisation tells all its sessions.
+    /// Returns the organisation's instructions for all its sessions.
     async fn organisation(&self, at: &ObservedAt) -> Result<Option<InstructionFile>, String> {
         let known = self.lock().clone();
         if let Some((when, text)) = known
@@ -50,7 +50,7 @@ impl Ambient {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(TimestampMs, Option<InstructionFile>)>> {
-        // No code of others runs under this lock.
+        // No foreign code runs under this lock.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,7 +62,7 @@ async fn project(at: &ObservedAt) -> Result<Vec<InstructionFile>, String> {
     at.files().await?.project.clone()
 }
 
-/// The instruction files from `top` down to `root`, which is shown as `shown`. Nothing above `top` is opened.
+/// Reads the instruction files from `top` down to `root`, which is shown as `shown`. Opens nothing above `top`.
 pub(super) fn upward(root: &Path, top: &Path, shown: &Path) -> io::Result<Vec<InstructionFile>> {
     let texts = LocationTexts::open(top)?;
     let below = root.strip_prefix(top).unwrap_or(Path::new(""));

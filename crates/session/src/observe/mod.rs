@@ -1,4 +1,4 @@
-//! Looking at the Context Sources: I/O before a decision, never with a transaction open.
+//! Reads the Context Sources: I/O before a decision, never with a transaction open.
 //!
 //! ```text
 //! builtins ─────┐                          ┌ organisation's, then AGENTS.md of the directories above, nearest last
@@ -7,9 +7,9 @@
 //! skills ────────────────────▶┘ which of them are told is the selected agent's, known when it is decided
 //! ```
 //!
-//! Whichever of them needs the Location's files first has all of them looked at, in one pass.
+//! The first of them that needs the Location's files reads all of them in one pass.
 //!
-//! Invariant: nothing that a source says depends on which worker looks.
+//! Invariant: no source depends on which worker reads it.
 
 mod builtins;
 mod files;
@@ -35,38 +35,39 @@ use self::files::Seen;
 use crate::runtime::Runtime;
 use crate::workspace::Workspace;
 
-/// How long a look at files may take; what takes longer is unavailable for now.
+/// How long a look at files may take. After that they are unavailable for now.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What instruction files are called.
+/// The name of instruction files.
 const INSTRUCTION_FILE: &str = "AGENTS.md";
 
 /// The place and the time at which a producer looks.
 #[derive(Debug, Clone)]
 pub struct ObservedAt {
-    /// Whose Location it is.
+    /// The owner of the Location.
     pub org: OrgId,
-    /// The Location's real directory, when this worker has it. No text may name it.
+    /// The Location's real directory, if this worker has it. No text may name it.
     pub root: Option<PathBuf>,
-    /// The Location's directory as the model is shown it.
+    /// The Location's directory as the model sees it.
     pub shown: String,
     /// Whether the project reaches beyond the Location, up to the top of its git worktree.
     pub in_project: bool,
     /// Whether instruction files of the project count.
     pub project_instructions: bool,
-    /// Paths that the model has read since it came here, as it wrote them.
+    /// Paths that the model has read since the session came here, as it wrote them.
     pub reads: Arc<BTreeSet<String>>,
-    /// When, in Unix milliseconds.
+    /// The time, in Unix milliseconds.
     pub now_ms: TimestampMs,
     /// The zone of the dates that the model sees.
     pub zone: TimeZone,
-    /// Where the organisation's texts are.
+    /// The store of the organisation's texts.
     pub store: Store,
     files: Arc<OnceCell<Result<Seen, String>>>,
 }
 
 impl ObservedAt {
-    /// The place of a session at its next boundary. `done`: results of its open turn that are not written yet.
+    /// Returns the place of a session at its next boundary. `done` are results of its open turn that are not written
+    /// yet.
     pub(crate) fn now(
         runtime: &Runtime,
         session: &SessionRef,
@@ -88,13 +89,13 @@ impl ObservedAt {
         }
     }
 
-    /// Looks at the Location's files, beside something else that takes its time.
+    /// Reads the Location's files in parallel to other work.
     pub(crate) async fn look_ahead(&self) {
-        // What went wrong is kept for who asks.
+        // An error is kept for the producer that asks.
         let _ = self.files().await;
     }
 
-    /// This, with the files that were looked at ahead if they are the ones that it is about.
+    /// Takes over the files that were read ahead, if they are the right ones.
     pub(crate) fn with_files_of(self, ahead: &Self) -> Self {
         if self.reads == ahead.reads {
             Self { files: Arc::clone(&ahead.files), ..self }
@@ -103,14 +104,14 @@ impl ObservedAt {
         }
     }
 
-    /// What the Location's files say; looked at once, for all that ask. `Err` says why they cannot be looked at
-    /// for now.
+    /// Returns the contents of the Location's files, read once for all producers. `Err` says why they cannot be read
+    /// now.
     async fn files(&self) -> Result<&Seen, String> {
         self.files.get_or_init(|| files::look(self)).await.as_ref().map_err(Clone::clone)
     }
 }
 
-/// Looks at the Context Sources.
+/// Reads the Context Sources.
 pub(crate) async fn observe(at: ObservedAt, workspace: &Workspace) -> Observation {
     let seen = workspace.sources().observe(&at).await;
     let skills = match at.files().await {
@@ -120,7 +121,7 @@ pub(crate) async fn observe(at: ObservedAt, workspace: &Workspace) -> Observatio
     Observation::new(seen, at.reads).with_skills(skills)
 }
 
-/// A Location's System Context Registry, with the contributions that every Location has.
+/// A Location's System Context Registry, with the contributions of every Location.
 #[derive(Debug, Clone)]
 pub(crate) struct Sources {
     pub(crate) registry: Registry<ObservedAt>,

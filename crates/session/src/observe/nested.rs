@@ -11,7 +11,7 @@ use tools::LocationTexts;
 
 use super::{INSTRUCTION_FILE, ObservedAt};
 
-/// Directories that are looked into, those nearest to the Location's first.
+/// The most directories to look into, the shallowest first.
 const MAX_DIRECTORIES: usize = 1_000;
 
 /// The instructions of directories below the Location in which the model has read.
@@ -30,7 +30,8 @@ impl Producer<ObservedAt> for Nested {
     }
 }
 
-/// The instruction files on the ways from `root` to what was read: from the shallowest to the deepest directory.
+/// Returns the instruction files on the paths from `root` to read files, from the shallowest to the deepest
+/// directory.
 pub(super) fn found(
     root: &Path,
     shown: &Path,
@@ -53,7 +54,7 @@ pub(super) fn found(
     Ok(files)
 }
 
-/// The directories strictly between `root` and what was read, below the root.
+/// Returns the directories strictly between `root` and read files.
 fn directories(root: &Path, shown: &Path, reads: &BTreeSet<String>) -> Vec<PathBuf> {
     let mut all = BTreeSet::new();
     for path in reads {
@@ -64,8 +65,8 @@ fn directories(root: &Path, shown: &Path, reads: &BTreeSet<String>) -> Vec<PathB
     all.into_iter().take(MAX_DIRECTORIES).map(|(_depth, directory)| directory).collect()
 }
 
-/// `path` below the root, in plain names. `None` for what is elsewhere, such as a Managed Tool Output File. Only
-/// words: what they lead to is decided when they are opened.
+/// Returns `path` below the root, in plain names; `None` for paths elsewhere, such as a Managed Tool Output File.
+/// Only compares words: opening decides what they lead to.
 fn below(root: &Path, shown: &Path, path: &Path) -> Option<PathBuf> {
     let path = match path.is_absolute() {
         true => path.strip_prefix(shown).or_else(|_| path.strip_prefix(root)).ok()?,

@@ -6,8 +6,8 @@ use history::History;
 /// The tool whose successful calls are reads.
 const READ: &str = "read";
 
-/// The paths that the model has read: those of settled turns, and those of the open one. `done`: results of it that
-/// are not written yet, and are when what is observed now is told.
+/// Returns the paths that the model has read in settled turns and in the open one. `done` are results of the open
+/// turn that will be written together with this observation.
 pub(super) fn reads(history: &History, done: &[ToolSettled]) -> BTreeSet<String> {
     let mut reads = history.read_paths().clone();
     let calls = history.open_turn().map(|open| open.calls.iter()).into_iter().flatten();

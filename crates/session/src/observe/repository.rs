@@ -2,14 +2,14 @@ use std::path::Path;
 
 use tools::LocationTexts;
 
-/// The longest file of git's that is read, in bytes.
+/// The longest file of git that is read, in bytes.
 const GIT_FILE: usize = 4 * 1024;
 
-/// Whether `root` is a git checkout, and its branch. Blocking.
+/// Returns whether `root` is a git checkout, and its branch. Blocking.
 ///
-/// A worktree's `.git` is a file that names a folder elsewhere; it is looked into only where the Location is a directory
-/// of the machine's user (`in_project`). The content of a workspace is not trusted: all of it is read beneath the
-/// Location and up to a bound, and a branch is told only if git could have made it.
+/// A worktree's `.git` is a file that names another folder. That folder is only read if the Location is a directory
+/// of the machine's user (`in_project`). The workspace is not trusted: everything is read below the Location and up
+/// to a limit, and a branch is only shown if git could have created it.
 pub(super) fn repository(root: &Path, in_project: bool) -> (bool, Option<String>) {
     match head(root, in_project) {
         Some(head) => {
@@ -20,7 +20,7 @@ pub(super) fn repository(root: &Path, in_project: bool) -> (bool, Option<String>
     }
 }
 
-/// The text of git's `HEAD`; `None` without one.
+/// Returns the text of git's `HEAD`; `None` without one.
 fn head(root: &Path, in_project: bool) -> Option<String> {
     let texts = LocationTexts::open(root).ok()?;
     let Some(text) = short_text(&texts, Path::new(".git")) else {
@@ -39,13 +39,14 @@ fn head(root: &Path, in_project: bool) -> Option<String> {
     short_text(&LocationTexts::open(&folder).ok()?, Path::new("HEAD"))
 }
 
-/// A regular file's text; `None` when it is anything else, cannot be read, or is longer than git makes it.
+/// Returns the text of a regular file; `None` if it is something else, cannot be read, or is longer than git makes
+/// it.
 fn short_text(texts: &LocationTexts, path: &Path) -> Option<String> {
     let found = texts.read(path, GIT_FILE).ok().flatten()?;
     (!found.more).then_some(found.text)
 }
 
-/// Git's own rule, as far as it keeps a name to one short word.
+/// Checks git's own rule for names, and limits them to one short word.
 fn is_branch(name: &str) -> bool {
     (1..=255).contains(&name.len())
         && !name.contains(|c: char| c.is_whitespace() || c.is_control() || "~^:?*[\\".contains(c))
@@ -65,7 +66,7 @@ mod tests {
         (true, Some(branch.to_owned()))
     }
 
-    /// A directory with the Location `root` and, beside it, the folder of a worktree.
+    /// Makes a directory with the Location `root` and, beside it, the folder of a worktree.
     fn worktree(gitdir: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");

@@ -1,5 +1,5 @@
-//! As whom a request goes to its provider: with the credential that the organisation keeps for it, else with what the
-//! process has. One that is kept and cannot be used is an error: another key would be another account's.
+//! Chooses the credential of a request to its provider: the organisation's own, otherwise the process's. A stored
+//! credential that cannot be used is an error, because another key would belong to another account.
 
 use credentials::{CredentialKind, CredentialsError, Found, OTHER_HOST};
 use llm_client::{Auth, Client, LlmError, Route};
@@ -10,34 +10,34 @@ use tracing::warn;
 
 use super::OrgModels;
 
-/// Where a request goes, and as whom. Made for one request: it is not known for how long a credential is good.
+/// The route and the credential of one request. Not reusable: nobody knows how long the credential is valid.
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) route: Route,
     pub(crate) as_whom: AsWhom,
-    /// In place of the runtime's: for addresses that the operator has chosen.
+    /// The client to use instead of the runtime's, for addresses that the operator has chosen.
     pub(crate) client: Option<Client>,
 }
 
-/// As whom a request is made, for who is told that the provider refused it.
+/// The origin of a request's credential, for the error message if the provider refuses it.
 #[derive(Debug)]
 pub(crate) struct AsWhom {
     provider: String,
     whose: Whose,
 }
 
-/// Whose credential a request carries.
+/// The owner of a request's credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// The organisation's, by its id.
+    /// The organisation, with the credential's id.
     Kept { id: String, kind: CredentialKind },
-    /// The process's, or what a provider's settings hold.
+    /// The process, or a provider's settings.
     Process,
-    /// Nobody's.
+    /// Nobody.
     Nobody,
 }
 
-/// Why there is no way. Nothing was sent.
+/// The reason why there is no way. Nothing was sent.
 #[derive(Debug)]
 pub(crate) enum Blocked {
     /// Somebody has to set something up.
@@ -47,14 +47,14 @@ pub(crate) enum Blocked {
 }
 
 impl OrgModels {
-    /// The way of a request that was decided on, as of now. One round trip.
+    /// Returns the current way of a planned request. Takes one round trip.
     ///
     /// # Errors
-    /// A setting is missing, or the organisation's credential cannot be used: both say what to do.
+    /// When a setting is missing, or the organisation's credential cannot be used. Both say what to do.
     pub(crate) async fn way(&self, plan: &TurnPlan) -> Result<Way, Blocked> {
         let provider = &plan.model.provider;
         let kept = match &self.kept {
-            // API keys have no users yet: a session's turns are the organisation's.
+            // API keys have no users yet, so a session's turns are the organisation's.
             Some((credentials, org)) => credentials.auth(*org, None, provider).await,
             None => Ok(None),
         };
@@ -64,7 +64,7 @@ impl OrgModels {
         if self.is_configured(plan) {
             return Ok(Way { route, as_whom, client: self.configured_client() });
         }
-        // Here, and not only where it is sent: a refusal is no failure of the network, which would be tried again.
+        // Checked here as well as at sending: a refusal must not count as a network error, which would be retried.
         if let Some((credentials, _)) = &self.kept {
             let refused = |why: String| LlmError::unsent(ErrorReason::InvalidRequest, &why);
             credentials
@@ -79,10 +79,10 @@ impl OrgModels {
 }
 
 impl OrgModels {
-    /// A kept secret goes only to the hosts that it was entered for.
+    /// Refuses to send a stored secret to hosts that it was not entered for.
     fn check_binding(&self, provider: &str, kept: &Found, route: &Route) -> Result<(), LlmError> {
         if matches!(route.auth, Auth::SigV4(_)) {
-            return Ok(()); // a signature is good for one request to one host, and the secret is not sent
+            return Ok(()); // a signature is valid for one request to one host, and the secret is not sent
         }
         let allowed =
             kept.binding.allows(&catalog::route_origins(route), !self.redirects(provider));
@@ -105,7 +105,7 @@ impl OrgModels {
 }
 
 impl AsWhom {
-    /// The error of its request: where the credential was the reason, with whose it was and what to do.
+    /// Returns the error of its request. If the credential was refused, it says whose it was and what to do.
     pub(crate) fn told(&self, mut error: LlmError) -> LlmError {
         if error.reason != ErrorReason::Authentication {
             return error;
@@ -134,14 +134,14 @@ impl AsWhom {
     }
 }
 
-/// A credential that is kept and cannot be used.
+/// Returns the error for a stored credential that cannot be used.
 fn unusable(provider: &str, error: CredentialsError) -> Blocked {
     if let CredentialsError::Store(error) = error {
         return Blocked::Store(error);
     }
     warn!(provider, %error, "an organisation's credential cannot be used");
     let message = if matches!(error, CredentialsError::Unreadable { .. }) {
-        error.to_string() // which credential it is, and what to do
+        error.to_string() // names the credential, and says what to do
     } else if matches!(error, CredentialsError::NoSecretsKey) {
         format!(
             "the organisation's credential for `{provider}` cannot be opened: this worker was started without the secrets key; start it with the --secrets-key of the gateways"
@@ -152,7 +152,8 @@ fn unusable(provider: &str, error: CredentialsError) -> Blocked {
     Blocked::Refused(LlmError::unsent(ErrorReason::Authentication, &message))
 }
 
-/// A provider that would refuse a request of nobody. `name`: the variable that its key is read from, if it is read.
+/// Returns the error of a provider that refuses requests without a key. `name` is the variable of its key, if that is
+/// read.
 pub(super) fn keyless(provider: &str, name: Option<&str>) -> LlmError {
     let or = name.map(|name| format!(", or start the service with {name}")).unwrap_or_default();
     let message = format!(
@@ -161,7 +162,7 @@ pub(super) fn keyless(provider: &str, name: Option<&str>) -> LlmError {
     LlmError::unsent(ErrorReason::Authentication, &message)
 }
 
-/// Whose it is, where it is not the organisation's.
+/// Returns the owner of a credential that is not the organisation's.
 pub(super) fn whose(route: &Route) -> Whose {
     let nothing = matches!(route.auth, Auth::None) && route.endpoint.api_key.is_none();
     if nothing { Whose::Nobody } else { Whose::Process }
