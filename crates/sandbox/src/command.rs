@@ -43,8 +43,25 @@ pub struct Command {
     pub timeout: Duration,
     /// UTF-8 bytes of output kept in memory, for the beginning and for the end each.
     pub keep_bytes: usize,
-    /// The Location's lock, which the supervisor holds for as long as a process of the command lives.
+    /// The Location's lock, which is held for as long as a process of the command lives.
     pub lock: Option<LocationLock>,
+    /// The cell that it runs in, where the tier has cells.
+    pub cell: Cell,
+}
+
+/// What commands of one session share: `/tmp`, home, network and limits. A command without a workspace of its own has its
+/// directory as that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Cell {
+    /// Whose it is. Commands of the same name, workspace and lock share a cell.
+    pub name: String,
+    /// The directory of this machine that it may change; [`Command::directory`] is in it.
+    pub workspace: Option<PathBuf>,
+    /// Where commands see that; `None`: where it is.
+    pub shown: Option<PathBuf>,
+    /// Whether it is a person's own checkout, in which git's configuration and hooks are read-only: git runs them outside the
+    /// sandbox later.
+    pub protect: bool,
 }
 
 impl Command {
@@ -60,8 +77,29 @@ impl Command {
             timeout,
             keep_bytes: 64 * 1024,
             lock: None,
+            cell: Cell::default(),
         }
     }
+}
+
+/// A limit that a command ran into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Memory, in bytes: the kernel killed a process of it.
+    Memory(u64),
+    /// So many processes and threads: another one was refused.
+    Processes(u64),
+    /// `/tmp`, home or `/dev/shm` is full; the bytes that they have together.
+    Scratch(u64),
+}
+
+/// Whether commands reach a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// That of the machine.
+    Host,
+    /// Only what runs in the same cell.
+    Shut,
 }
 
 /// How a command ended.
@@ -89,6 +127,10 @@ pub struct Outcome {
     /// Processes that the command left in the background when it ended by itself, and that were killed; after a
     /// kill, those that had left its group.
     pub leftovers: u32,
+    /// The limits that it ran into.
+    pub limits: Vec<Limit>,
+    /// What it could reach.
+    pub network: Network,
 }
 
 /// Why a command did not run, or cannot be said to have ended.
@@ -108,6 +150,9 @@ pub enum SandboxError {
         /// The token in the Location's lock file.
         newest: i64,
     },
+    /// What every command runs in could not be made: nothing was started. It is never run without.
+    #[error("the sandbox could not be made: {0}")]
+    NotMade(String),
     /// The supervisor went away without a report. What could be found of the command was killed, but how far it
     /// had come is not known.
     #[error("the tool's supervisor ended without a report; its processes were killed")]

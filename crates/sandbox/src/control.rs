@@ -1,6 +1,6 @@
 //! What a supervisor tells its worker: one line each, over the socket that is its stdin.
 
-use crate::command::End;
+use crate::command::{End, Limit};
 
 /// A line from the supervisor. The worker sends nothing: the socket's end is its only word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(crate) enum Report {
     Superseded(i64),
     /// Nothing was started.
     Refused(String),
+    /// The command ran into a limit; its end follows.
+    Met(Limit),
     /// It has ended and no process of it is left.
     Ended { end: End, leftovers: u32 },
 }
@@ -20,6 +22,9 @@ impl Report {
         match self {
             Self::Started(pid) => format!("started {pid}\n"),
             Self::Superseded(newest) => format!("superseded {newest}\n"),
+            Self::Met(Limit::Memory(bytes)) => format!("met-memory {bytes}\n"),
+            Self::Met(Limit::Processes(count)) => format!("met-processes {count}\n"),
+            Self::Met(Limit::Scratch(bytes)) => format!("met-scratch {bytes}\n"),
             Self::Refused(why) => format!("refused {}\n", why.replace('\n', " ")),
             Self::Ended { end: End::Exited(code), leftovers } => {
                 format!("exited {leftovers} {code}\n")
@@ -38,6 +43,9 @@ impl Report {
         match word {
             "started" => return rest.parse().ok().map(Self::Started),
             "superseded" => return rest.parse().ok().map(Self::Superseded),
+            "met-memory" => return rest.parse().ok().map(Limit::Memory).map(Self::Met),
+            "met-processes" => return rest.parse().ok().map(Limit::Processes).map(Self::Met),
+            "met-scratch" => return rest.parse().ok().map(Limit::Scratch).map(Self::Met),
             "refused" => return Some(Self::Refused(rest.to_owned())),
             _ => {}
         }
@@ -67,6 +75,9 @@ mod tests {
             Report::Started(42),
             Report::Superseded(7),
             Report::Refused("no such file".into()),
+            Report::Met(Limit::Memory(1 << 40)),
+            Report::Met(Limit::Processes(512)),
+            Report::Met(Limit::Scratch(1 << 20)),
         ]);
         for report in reports {
             assert_eq!(Report::parse(&report.to_line()), Some(report));

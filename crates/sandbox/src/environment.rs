@@ -1,6 +1,11 @@
 //! The environment that commands see.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use crate::toolchain::Toolchains;
+use crate::{root, wire};
 
 /// What is passed on from the worker. All else stays: provider credentials never reach a tool this way.
 const PASSED_ON: [&str; 10] = [
@@ -37,6 +42,27 @@ impl Environment {
         kept.extend(FIXED.map(|(name, value)| (name.into(), value.into())));
         kept.sort();
         Self(kept)
+    }
+
+    /// The variables of a command in a cell, as `NAME=value`: those of the host that name its folders are replaced.
+    pub(crate) fn in_a_cell(
+        &self,
+        toolchains: &Toolchains,
+        more: &[(OsString, OsString)],
+    ) -> Vec<OsString> {
+        let mut all: BTreeMap<&OsStr, &OsStr> = self.vars().collect();
+        for gone in ["TMPDIR", "CARGO_HOME", "RUSTUP_HOME"] {
+            all.remove(OsStr::new(gone));
+        }
+        let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+        for (name, value) in
+            [("HOME", root::HOME), ("USER", "agent"), ("LOGNAME", "agent"), ("SHELL", shell)]
+        {
+            all.insert(OsStr::new(name), OsStr::new(value));
+        }
+        all.extend(toolchains.variables().iter().map(|(name, value)| (&**name, &**value)));
+        all.extend(more.iter().map(|(name, value)| (&**name, &**value)));
+        all.into_iter().map(|(name, value)| wire::variable(name, value)).collect()
     }
 
     /// Name and value, sorted by name.

@@ -1,6 +1,7 @@
 //! Finding and killing whole trees of processes, by `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -62,6 +63,22 @@ pub(crate) fn is_only_child(pid: Pid) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero();
     fs::read_to_string(format!("/proc/self/task/{own}/children"))
         .is_ok_and(|children| children.trim() == pid.as_raw_nonzero().to_string())
+}
+
+/// The name by which a launcher is known to whoever looks for holders of a lock.
+pub(crate) const LAUNCHER: &CStr = c"oc-launcher";
+
+/// Whether a process is a launcher. Commands that take its name gain nothing: they hold no lock.
+pub(crate) fn is_launcher(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/comm"))
+        .is_ok_and(|name| name.strip_suffix(b"\n") == Some(LAUNCHER.to_bytes()))
+}
+
+/// The children of this process but for `known` ones.
+pub(crate) fn has_other_children(known: &BTreeSet<i32>) -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let is_ours = |pid: &i32| stat(*pid).is_some_and(|stat| stat.parent == own);
+    all_processes().any(|pid| !known.contains(&pid) && is_ours(&pid))
 }
 
 /// Whether a process runs, is stopped or sleeps; a zombie does not.

@@ -1,38 +1,56 @@
-//! Runs one tool process so that it can never outlive its worker. Linux only.
+//! Runs what a tenant steers: apart from the machine, from the service and from other tenants, and never longer than its
+//! worker. Linux only.
 //!
 //! ```text
-//! worker ──socket──▶ supervisor (setsid, subreaper) ──▶ command (own group) ──▶ …descendants
-//!   ▲  reads one pipe, stdout and stderr in order          │  all re-parented to the supervisor
-//!   └──────────────── Spool: head, tail, file ◀────────────┘
+//! worker ──▶ launcher ──fork──▶ keeper, one for each cell ──fork──▶ init, one for each command ──fork──▶ command ─▶ …
+//!   │         no secrets        namespaces, root, lock              pid 1 of its own namespace
+//!   └── reads one pipe, stdout and stderr in order: Spool (head, tail, file)
 //! ```
 //!
-//! The supervisor is our own executable, run again with a hidden subcommand ([`supervisor::main`]). It waits
-//! for the first of: the command's end, its deadline, and the end of the socket to the worker, which the kernel
-//! closes when the worker is cancelled, dropped or killed in any way. Then it kills every descendant with
-//! SIGKILL, reports and exits. (A parent-death signal would fire when a *thread* of the worker ends, so it is of
-//! no use from a pool of threads.)
+//! A *cell* is what commands of one session share: network, `/tmp`, home, limits. [`find_tier`] tries what this machine gives:
+//! cells by root's rights (A), cells in user namespaces (B), landlock and a filter alone (C), or nothing. In the last two an
+//! ordinary supervisor runs each command ([`ProcessSandbox`]).
 //!
-//! Invariant: once [`Sandbox::run`] has returned `Ok`, no process of the command is left: neither one that called
-//! `setsid`, nor one that the command left in the background.
+//! Invariants:
+//! - Once [`Sandbox::run`] has returned `Ok`, no process of the command is left: neither one that called `setsid`, nor one that
+//!   the command left in the background. The Location's lock is free only then.
+//! - A step that fails while a sandbox is made is an error: a command never runs in less than its tier.
 //!
-//! Absent: isolation. A command runs with the worker's user, files and network, and could kill its own supervisor
-//! or the worker. The tier with namespaces, landlock and limits is another [`Sandbox`].
+//! Absent: a network for commands, and gVisor.
 
+mod cell;
 mod closed;
 mod command;
 mod control;
 mod environment;
+mod filter;
+mod init;
+mod keeper;
 mod kill;
+pub mod launcher;
+mod limits;
 pub mod lock;
 mod process;
+mod root;
 mod spool;
 pub mod supervisor;
+mod sys;
 mod text;
+mod tier;
+mod toolchain;
+mod userns;
+mod walls;
+mod wire;
 
+pub use cell::{CellOptions, CellSandbox};
 pub use closed::close_to_other_processes;
-pub use command::{Command, End, Outcome, Sandbox, SandboxError};
+pub use command::{Cell, Command, End, Limit, Network, Outcome, Sandbox, SandboxError};
 pub use environment::Environment;
+pub use limits::Limits;
 pub use lock::LocationLock;
 pub use process::ProcessSandbox;
 pub use spool::Output;
 pub use text::TextDecoder;
+pub use tier::{FoundTier, Tier, TierOptions, find_tier};
+pub use toolchain::Toolchains;
+pub use walls::landlock_abi;

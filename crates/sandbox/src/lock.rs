@@ -2,8 +2,9 @@
 //! their tools.
 //!
 //! ```text
-//! LOCATION.lock        the token      held shared by a supervisor, and by a worker for each change of its own
-//! LOCATION.lock.tools  nothing        held shared by a supervisor and by all that it starts, which inherit it read-only
+//! LOCATION.lock        the token      held shared by a supervisor or keeper, and by a worker for each change of its own
+//! LOCATION.lock.tools  nothing        held shared by a keeper while a command of its cell lives; by a supervisor and by
+//!                                     all that it starts, which inherit it read-only
 //!
 //! supervisor: flock(shared) both ─▶ token in the file ≤ ours? ─▶ command, with the descriptor of .tools alone
 //! worker:     flock(shared) lock ─▶ token in the file ≤ ours? ─▶ change ─▶ unlock
@@ -101,6 +102,14 @@ pub enum LockError {
     },
 }
 
+/// An error with its cause, in one line.
+pub(crate) fn explain(error: &LockError) -> String {
+    match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
 /// Makes sure that no tool process of an earlier owner lives, and that none can start any more.
 ///
 /// Waits at most `wait` for the holders to end, then kills those of this machine. Returns the processes killed.
@@ -159,17 +168,68 @@ pub(crate) fn hold_for_tools(lock: &LocationLock) -> Result<HeldForTools, LockEr
     Ok(HeldForTools { _lock: held, _tools: tools })
 }
 
-/// Opens a file for reading alone, and holds it shared.
-fn hold_shared(lock: &LocationLock, path: &Path) -> Result<File, LockError> {
-    let failed = |source| LockError::Io { path: path.to_path_buf(), source };
+/// Opens a file for reading alone.
+fn open_to_read(path: &Path) -> Result<File, LockError> {
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC;
     let fd = openat(CWD, path, flags, Mode::from_raw_mode(0o666));
-    let file = File::from(fd.map_err(|errno| failed(errno.into()))?);
-    let taken = retry(DEATH, || flock(&file, FlockOperation::NonBlockingLockShared));
-    if !taken.map_err(failed)? {
-        return Err(LockError::StillHeld { path: lock.path.clone(), killed: BTreeSet::new() });
-    }
+    let failed = |errno: Errno| LockError::Io { path: path.to_path_buf(), source: errno.into() };
+    Ok(File::from(fd.map_err(failed)?))
+}
+
+/// Opens a file for reading alone, and holds it shared.
+fn hold_shared(lock: &LocationLock, path: &Path) -> Result<File, LockError> {
+    let file = open_to_read(path)?;
+    share(&file, lock)?;
     Ok(file)
+}
+
+fn share(file: &File, lock: &LocationLock) -> Result<(), LockError> {
+    let failed = |source| LockError::Io { path: lock.path.clone(), source };
+    let taken = retry(DEATH, || flock(file, FlockOperation::NonBlockingLockShared));
+    if taken.map_err(failed)? {
+        return Ok(());
+    }
+    Err(LockError::StillHeld { path: lock.path.clone(), killed: BTreeSet::new() })
+}
+
+/// The lock of a cell's Location: open for as long as the cell lives, held while a command of it does.
+///
+/// The launcher opens it, and the keeper inherits it: the lock of one is that of the other. A keeper that is killed leaves
+/// it held until the launcher, which inherits the keeper's children, has seen the last of them end.
+#[derive(Debug)]
+pub(crate) struct CellLock {
+    path: PathBuf,
+    lock: File,
+    tools: File,
+}
+
+impl CellLock {
+    pub(crate) fn open(path: &Path) -> Result<Self, LockError> {
+        let lock = LocationLock { path: path.to_path_buf(), token: 0 };
+        Ok(Self { lock: open_to_read(path)?, tools: open_to_read(&lock.tools())?, path: lock.path })
+    }
+
+    /// Holds it for a command that is about to start, under this token.
+    pub(crate) fn hold(&self, token: i64) -> Result<(), LockError> {
+        let ours = LocationLock { path: self.path.clone(), token };
+        share(&self.lock, &ours)?;
+        let held = share(&self.tools, &ours).and_then(|()| check_token(&self.lock, &ours));
+        if held.is_err() {
+            self.release();
+        }
+        held
+    }
+
+    /// Lets go of it: no process of the cell is left.
+    pub(crate) fn release(&self) {
+        for file in [&self.tools, &self.lock] {
+            let _was_held = flock(file, FlockOperation::NonBlockingUnlock);
+        }
+    }
+
+    pub(crate) fn descriptors(&self) -> [std::os::fd::BorrowedFd<'_>; 2] {
+        [self.lock.as_fd(), self.tools.as_fd()]
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -225,6 +285,8 @@ fn holders(file: &File) -> io::Result<BTreeSet<i32>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     Ok(kill::all_processes()
         .filter(|pid| *pid != own && holds_shared(*pid, (wanted.dev(), wanted.ino())))
+        // It holds what its keepers do, and lets go when they are gone; it serves other Locations too.
+        .filter(|pid| !kill::is_launcher(*pid))
         .collect())
 }
 

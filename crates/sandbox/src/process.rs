@@ -1,36 +1,42 @@
-//! The first tier: ordinary processes under a supervisor, without isolation.
+//! Ordinary processes under a supervisor: without isolation, or behind the two walls of tier C.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Command, End, Outcome, Sandbox, SandboxError};
+use crate::command::{Command, End, Network, Outcome, Sandbox, SandboxError};
 use crate::control::Report;
 use crate::environment::Environment;
 use crate::kill;
 use crate::spool::{Bounds, Spool};
 use crate::supervisor::Job;
+use crate::toolchain::Toolchains;
+use crate::walls::Grant;
 
 /// The complete output of one command on disk; beyond it, output is counted.
 const FILE_BYTES: u64 = 32 * 1024 * 1024;
 /// How long a supervisor may take from its reason to kill until its report.
-const DEATH: Duration = Duration::from_secs(2);
+pub(crate) const DEATH: Duration = Duration::from_secs(2);
 /// How long output may come in once no process is left: only what the pipe holds.
-const DRAIN: Duration = Duration::from_secs(1);
+pub(crate) const DRAIN: Duration = Duration::from_secs(1);
+
+/// What a command may do beneath which paths.
+type Walls = Vec<(Grant, PathBuf)>;
 
 /// Runs each command as ordinary processes of this machine, below a supervisor of its own.
 #[derive(Debug, Clone)]
@@ -39,6 +45,19 @@ pub struct ProcessSandbox {
     prefix: Vec<OsString>,
     environment: Environment,
     spool_directory: PathBuf,
+    walls: Option<Toolchains>,
+}
+
+pub(crate) fn bounds(command: &Command, spool_directory: &Path) -> Bounds {
+    let (keep_bytes, directory) = (command.keep_bytes, spool_directory.to_path_buf());
+    Bounds { keep_bytes, file_bytes: FILE_BYTES, directory }
+}
+
+/// The outcome of a command that was cancelled before it was started.
+pub(crate) async fn not_begun(bounds: Bounds, network: Network) -> Outcome {
+    let output = Spool::new(bounds).finish().await;
+    let (end, duration) = (End::Cancelled, Duration::ZERO);
+    Outcome { end, output, duration, leftovers: 0, limits: Vec::new(), network }
 }
 
 impl ProcessSandbox {
@@ -52,15 +71,36 @@ impl ProcessSandbox {
         spool_directory: PathBuf,
     ) -> Self {
         let prefix = prefix.into_iter().map(Into::into).collect();
-        Self { supervisor, prefix, environment, spool_directory }
+        Self { supervisor, prefix, environment, spool_directory, walls: None }
     }
 
-    fn bounds(&self, command: &Command) -> Bounds {
-        Bounds {
-            keep_bytes: command.keep_bytes,
-            file_bytes: FILE_BYTES,
-            directory: self.spool_directory.clone(),
-        }
+    /// Tier C: the same, behind landlock and a filter. A command reads the system's programs and `toolchains`, changes its
+    /// workspace and a folder of its own, which is its home and `TMPDIR`, and makes no sockets.
+    #[must_use]
+    pub fn walled(self, toolchains: Toolchains) -> Self {
+        Self { walls: Some(toolchains), ..self }
+    }
+
+    fn network(&self) -> Network {
+        if self.walls.is_some() { Network::Shut } else { Network::Host }
+    }
+
+    /// The walls of a command, and the folder of its own that goes with it.
+    fn walls_of(&self, command: &Command) -> Result<Option<(Walls, TempDir)>, SandboxError> {
+        let Some(toolchains) = &self.walls else { return Ok(None) };
+        let scratch = tempfile::Builder::new().prefix("scratch-").tempdir_in(&self.spool_directory);
+        let scratch =
+            scratch.map_err(|error| SandboxError::NotMade(format!("a folder for it: {error}")))?;
+        let workspace = command.cell.workspace.as_deref().unwrap_or(&command.directory);
+        let mut walls: Vec<_> = crate::walls::SYSTEM
+            .iter()
+            .map(|path| (Grant::Read, PathBuf::from(path)))
+            .chain([(Grant::Use, "/dev".into())])
+            .collect();
+        walls.extend(toolchains.folders().iter().map(|path| (Grant::Read, path.clone())));
+        walls.push((Grant::All, workspace.to_path_buf()));
+        walls.push((Grant::All, scratch.path().to_path_buf()));
+        Ok(Some((walls, scratch)))
     }
 
     fn start(&self, command: &Command) -> Result<Started, SandboxError> {
@@ -68,9 +108,16 @@ impl ProcessSandbox {
             let message = format!("{} is not a directory", command.directory.display());
             return Err(SandboxError::NotStarted(message));
         }
+        let (walls, scratch) = self.walls_of(command)?.unzip();
+        let own = scratch.iter().flat_map(|scratch: &TempDir| {
+            ["HOME", "TMPDIR"].map(|name| (OsStr::new(name), scratch.path().as_os_str()))
+        });
+        let variables =
+            self.walls.iter().flat_map(Toolchains::variables).map(|(name, value)| (name, value));
         let job = Job {
             timeout: command.timeout,
             lock: command.lock.clone(),
+            walls,
             program: command.program.clone(),
             args: command.args.clone(),
         };
@@ -85,6 +132,8 @@ impl ProcessSandbox {
             .args(job.to_args())
             .env_clear()
             .envs(self.environment.vars())
+            .envs(variables)
+            .envs(own)
             .envs(command.env.iter().map(|(name, value)| (name, value)))
             .current_dir(&command.directory)
             .stdin(OwnedFd::from(theirs))
@@ -99,6 +148,7 @@ impl ProcessSandbox {
                 })
             })?;
         Ok(Started {
+            _scratch: scratch,
             supervisor,
             control: UnixStream::from_std(ours)?,
             output: pipe::Receiver::from_owned_fd(output)?,
@@ -107,6 +157,8 @@ impl ProcessSandbox {
 }
 
 struct Started {
+    /// Removed when all is over.
+    _scratch: Option<TempDir>,
     supervisor: Child,
     control: UnixStream,
     output: pipe::Receiver,
@@ -121,12 +173,10 @@ impl Sandbox for ProcessSandbox {
     ) -> Result<Outcome, SandboxError> {
         let begun = Instant::now();
         if cancel.is_cancelled() {
-            let output = Spool::new(self.bounds(&command)).finish().await;
-            let duration = Duration::ZERO;
-            return Ok(Outcome { end: End::Cancelled, output, duration, leftovers: 0 });
+            return Ok(not_begun(bounds(&command, &self.spool_directory), self.network()).await);
         }
-        let Started { mut supervisor, control, mut output } = self.start(&command)?;
-        let mut spool = Spool::new(self.bounds(&command));
+        let Started { _scratch, mut supervisor, control, mut output } = self.start(&command)?;
+        let mut spool = Spool::new(bounds(&command, &self.spool_directory));
         let ended = {
             let report = watch(control, &mut supervisor, command.timeout, cancel);
             tokio::pin!(report);
@@ -148,10 +198,11 @@ impl Sandbox for ProcessSandbox {
                 return Err(SandboxError::Superseded { ours, newest });
             }
             Report::Refused(why) => return Err(SandboxError::NotStarted(why)),
-            Report::Started(_) => return Err(SandboxError::SupervisorLost),
+            Report::Started(_) | Report::Met(_) => return Err(SandboxError::SupervisorLost),
         };
         let output = spool.finish().await;
-        Ok(Outcome { end, output, duration: begun.elapsed(), leftovers })
+        let (duration, limits) = (begun.elapsed(), Vec::new());
+        Ok(Outcome { end, output, duration, leftovers, limits, network: self.network() })
     }
 }
 

@@ -22,14 +22,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::command::{End, TOO_LONG};
 use crate::control::Report;
+use crate::filter::{Filters, Sockets};
 use crate::kill;
+use crate::limits::{self, Limits};
 use crate::lock::{self, LocationLock, LockError};
+use crate::sys;
+use crate::walls::{self, Grant};
 
 /// What a worker asks of its supervisor, as its command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) timeout: Duration,
     pub(crate) lock: Option<LocationLock>,
+    /// What the command may reach, where that is bounded.
+    pub(crate) walls: Option<Vec<(Grant, PathBuf)>>,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
 }
@@ -39,6 +45,15 @@ impl Job {
         let mut args: Vec<OsString> = vec![self.timeout.as_millis().to_string().into()];
         match &self.lock {
             Some(lock) => args.extend([lock.token.to_string().into(), lock.path.clone().into()]),
+            None => args.push("-".into()),
+        }
+        match &self.walls {
+            Some(walls) => {
+                args.push(walls.len().to_string().into());
+                for (grant, path) in walls {
+                    args.extend([grant.letter().into(), path.clone().into()]);
+                }
+            }
             None => args.push("-".into()),
         }
         args.push(self.program.clone().into());
@@ -56,7 +71,15 @@ impl Job {
             let token = token.to_str()?.parse().ok()?;
             Some(LocationLock { path: args.next()?.into(), token })
         };
-        Some(Self { timeout, lock, program: args.next()?.into(), args: args.collect() })
+        let count = args.next()?;
+        let walls = if count == "-" {
+            None
+        } else {
+            let count: usize = count.to_str()?.parse().ok()?;
+            let wall = |_| Some((Grant::of(&args.next()?)?, PathBuf::from(args.next()?)));
+            Some((0..count).map(wall).collect::<Option<Vec<_>>>()?)
+        };
+        Some(Self { timeout, lock, walls, program: args.next()?.into(), args: args.collect() })
     }
 }
 
@@ -139,15 +162,35 @@ fn report_started(main: Pid) -> String {
 }
 
 fn spawn(job: &Job) -> Result<Pid, Refusal> {
-    let spawned =
-        Command::new(&job.program).args(&job.args).stdin(Stdio::null()).process_group(0).spawn();
-    match spawned {
+    let mut command = Command::new(&job.program);
+    command.args(&job.args).stdin(Stdio::null()).process_group(0);
+    if let Some(walls) = &job.walls {
+        confine(&mut command, walls).map_err(|error| Refusal::because("no walls", error))?;
+    }
+    match command.spawn() {
         Ok(child) => Ok(Pid::from_child(&child)),
         Err(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
             Err(Refusal::Other(TOO_LONG.to_owned()))
         }
         Err(error) => Err(Refusal::because(&format!("{}", job.program.display()), error)),
     }
+}
+
+/// Has the command go behind the walls of tier C before it begins.
+fn confine(command: &mut Command, walls: &[(Grant, PathBuf)]) -> io::Result<()> {
+    let grants = walls.iter().map(|(grant, path)| (path.as_path(), *grant));
+    let rules = walls::rules(grants, false).map_err(io::Error::other)?;
+    let rules = rules.ok_or_else(|| io::Error::other("this kernel has no landlock"))?;
+    let filters = Filters::compile(Sockets::PairsOnly)?;
+    let behind_walls = move || {
+        limits::limit_process(Limits::of_this_machine().processes * 8)?;
+        sys::drop_capabilities()?;
+        rustix::thread::set_no_new_privs(true)?;
+        sys::restrict_self(rules.as_fd())?;
+        filters.install()
+    };
+    sys::before_exec(command, behind_walls);
+    Ok(())
 }
 
 /// Returns when the command's main process has ended, and leaves it unreaped: until then its number, which is its
@@ -210,9 +253,11 @@ mod tests {
     fn a_job_survives_its_command_line() {
         let lock = LocationLock { path: "/tmp/a b".into(), token: 1 << 41 };
         for lock in [None, Some(lock)] {
+            let walls = lock.clone().map(|lock| vec![(Grant::All, lock.path)]);
             let job = Job {
                 timeout: Duration::from_secs(3),
                 lock,
+                walls,
                 program: "/bin/sh".into(),
                 args: vec!["-c".into(), "--timeout".into()],
             };

@@ -1,0 +1,402 @@
+//! The worker's side of cells (tiers A and B): it asks its launcher for them and their keepers for commands.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as StdCommand, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::command::{Command, End, Limit, Network, Outcome, Sandbox, SandboxError, TOO_LONG};
+use crate::control::Report;
+use crate::environment::Environment;
+use crate::limits::Limits;
+use crate::process::{DEATH, DRAIN, bounds, not_begun};
+use crate::root;
+use crate::spool::Spool;
+use crate::sys;
+use crate::tier::Tier;
+use crate::toolchain::Toolchains;
+use crate::wire::{self, CellRequest, CommandRequest};
+
+/// How long a cell may take to be made on a busy machine.
+const BIRTH: Duration = Duration::from_secs(30);
+/// The kernel's bound on one argument, its ending NUL included.
+const ARGUMENT: usize = 128 * 1024;
+/// The cells that a worker keeps at once. Beyond it, those that run nothing are let go.
+const CELLS: usize = 64;
+
+/// How cells are made.
+#[derive(Debug, Clone)]
+pub struct CellOptions {
+    /// An executable that calls [`crate::launcher::main`] when its arguments are `prefix`.
+    pub launcher: PathBuf,
+    /// Its arguments.
+    pub prefix: Vec<OsString>,
+    /// What commands see of the worker's environment.
+    pub environment: Environment,
+    /// Folders of the host that commands see.
+    pub toolchains: Toolchains,
+    /// Where large outputs pass through nameless files.
+    pub spool_directory: PathBuf,
+    /// The first of the host's user ids that cells take in tier A, and how many there are: nobody else's.
+    pub uids: (u32, u32),
+    /// What one cell may take.
+    pub limits: Limits,
+}
+
+/// Runs each command in a cell: in namespaces of its own, with a root of its own, behind a filter.
+pub struct CellSandbox {
+    options: CellOptions,
+    tier: Tier,
+    launcher: Mutex<Option<Launcher>>,
+    cells: Mutex<HashMap<Key, Slot>>,
+}
+
+type Slot = Arc<OnceCell<LiveCell>>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    name: String,
+    workspace: PathBuf,
+    lock: Option<PathBuf>,
+}
+
+/// A launcher that runs.
+struct Launcher {
+    process: Child,
+    socket: StdUnixStream,
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        // It ends with its socket, when its last keeper has; nobody waits for that here.
+        let _may_be_over = self.process.try_wait();
+    }
+}
+
+/// A keeper that runs, and where it takes requests.
+struct LiveCell {
+    socket: StdUnixStream,
+    keeper: OwnedFd,
+    /// Why it has no control groups, if it has none.
+    unlimited: Option<String>,
+}
+
+impl CellSandbox {
+    /// Cells of tier A (`Tier::A`) or B. Starts nothing yet.
+    pub fn new(tier: Tier, options: CellOptions) -> Self {
+        Self { options, tier, launcher: Mutex::default(), cells: Mutex::default() }
+    }
+
+    /// Why cells have limits for each process only and none together, if that is so; makes a cell to see.
+    pub async fn missing_groups(&self, command: &Command) -> Result<Option<String>, SandboxError> {
+        let slot = self.slot(command);
+        let cell = slot.get_or_try_init(|| self.make(command)).await?;
+        Ok(cell.unlimited.clone())
+    }
+
+    fn key(command: &Command) -> Key {
+        Key {
+            name: command.cell.name.clone(),
+            workspace: workspace(command).to_path_buf(),
+            lock: command.lock.as_ref().map(|lock| lock.path.clone()),
+        }
+    }
+
+    fn slot(&self, command: &Command) -> Slot {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Self::key(command);
+        if cells.len() >= CELLS && !cells.contains_key(&key) {
+            // Those in use are held by who uses them.
+            cells.retain(|_, slot| Arc::strong_count(slot) > 1);
+        }
+        cells.entry(key).or_default().clone()
+    }
+
+    fn forget(&self, command: &Command, slot: &Slot) {
+        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Self::key(command);
+        if cells.get(&key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
+            cells.remove(&key);
+        }
+    }
+
+    /// Sends a request to the launcher, which is started when there is none.
+    fn ask_launcher(&self, request: &CellRequest, fds: [&OwnedFd; 2]) -> io::Result<()> {
+        let mut launcher = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let fds = fds.map(AsFd::as_fd);
+        if let Some(running) = &mut *launcher {
+            match wire::send(&running.socket, request, &fds) {
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    tracing::warn!("the sandbox's launcher was lost; another one is started");
+                    let _reaped = running.process.wait();
+                    *launcher = None;
+                }
+                sent => return sent,
+            }
+        }
+        let started = self.start_launcher()?;
+        wire::send(&started.socket, request, &fds)?;
+        *launcher = Some(started);
+        Ok(())
+    }
+
+    fn start_launcher(&self) -> io::Result<Launcher> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        let process = StdCommand::new(&self.options.launcher)
+            .args(&self.options.prefix)
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Launcher { process, socket: ours })
+    }
+
+    async fn make(&self, command: &Command) -> Result<LiveCell, SandboxError> {
+        let privileged = self.tier == Tier::A;
+        let workspace = workspace(command);
+        let shown = command.cell.shown.as_deref().unwrap_or(workspace);
+        if !root::may_be_shown(shown) {
+            return Err(SandboxError::NotMade(format!(
+                "a session cannot work in {}, which belongs to the system; choose a project's directory",
+                shown.display()
+            )));
+        }
+        let directory = openat2(
+            CWD,
+            workspace,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+            // A local Location may be named by a link of its person's; what a command can change is below it.
+            ResolveFlags::NO_MAGICLINKS,
+        );
+        let directory = directory.map_err(|errno| {
+            SandboxError::NotStarted(match errno {
+                Errno::NOENT | Errno::NOTDIR => {
+                    format!("{} is not a directory", workspace.display())
+                }
+                other => format!("{} cannot be opened: {other}", workspace.display()),
+            })
+        })?;
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let request = CellRequest {
+            privileged,
+            shown: shown.to_path_buf(),
+            tools: self.options.toolchains.folders_beside(shown),
+            protect: command.cell.protect,
+            uids: self.options.uids,
+            memory_bytes: self.options.limits.memory_bytes,
+            processes: self.options.limits.processes,
+            lock: command.lock.as_ref().map(|lock| lock.path.clone()),
+        };
+        let theirs = OwnedFd::from(theirs);
+        self.ask_launcher(&request, [&theirs, &directory])
+            .map_err(|error| SandboxError::NotMade(format!("its launcher: {error}")))?;
+        drop(theirs);
+        let mut socket = UnixStream::from_std(ours)?;
+        let mut line = String::new();
+        let mut reader = BufReader::new((&mut socket).take(64 * 1024));
+        let read = tokio::time::timeout(BIRTH, reader.read_line(&mut line)).await;
+        let silent = || SandboxError::NotMade("its keeper ended without a word".to_owned());
+        match read {
+            Ok(Ok(count)) if count > 0 => {}
+            Ok(_) => return Err(silent()),
+            Err(_) => return Err(SandboxError::NotMade(format!("not within {BIRTH:?}"))),
+        }
+        let (word, rest) = line.trim_end().split_once(' ').ok_or_else(silent)?;
+        match word {
+            "ready" => {
+                let (pid, unlimited) = rest.split_once(' ').unwrap_or((rest, ""));
+                let pid = pid.parse().ok().and_then(Pid::from_raw).ok_or_else(silent)?;
+                let keeper = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| silent())?;
+                let unlimited = (!unlimited.is_empty()).then(|| unlimited.to_owned());
+                Ok(LiveCell { socket: socket.into_std()?, keeper, unlimited })
+            }
+            "refused" => Err(SandboxError::NotMade(rest.to_owned())),
+            _ => Err(silent()),
+        }
+    }
+
+    fn request(&self, command: &Command) -> Result<CommandRequest, SandboxError> {
+        let root = workspace(command);
+        let shown = command.cell.shown.as_deref().unwrap_or(root);
+        let directory = wire::seen(&command.directory, root, shown).ok_or_else(|| {
+            SandboxError::NotStarted(format!(
+                "{} is not in the workspace",
+                command.directory.display()
+            ))
+        })?;
+        if command.args.iter().any(|word| word.len() >= ARGUMENT) {
+            return Err(SandboxError::NotStarted(TOO_LONG.to_owned()));
+        }
+        let env = self.options.environment.in_a_cell(&self.options.toolchains, &command.env);
+        Ok(CommandRequest {
+            timeout: command.timeout,
+            token: command.lock.as_ref().map(|lock| lock.token),
+            program: command.program.clone(),
+            args: command.args.clone(),
+            env,
+            directory,
+        })
+    }
+
+    /// Sends the command to its cell. A keeper that is gone, as after five minutes without a command, is replaced once:
+    /// nothing that was sent to it has begun.
+    async fn start(&self, command: &Command) -> Result<Started, SandboxError> {
+        let request = self.request(command)?;
+        let (output, write) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|errno| SandboxError::System(errno.into()))?;
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut tries = 2;
+        let slot = loop {
+            tries -= 1;
+            let slot = self.slot(command);
+            let cell = slot.get_or_try_init(|| self.make(command)).await;
+            let cell = cell.inspect_err(|_| self.forget(command, &slot))?;
+            match wire::send(&cell.socket, &request, &[write.as_fd(), theirs.as_fd()]) {
+                Ok(()) => break slot,
+                Err(error) if error.kind() == ErrorKind::BrokenPipe && tries > 0 => {
+                    self.forget(command, &slot);
+                }
+                Err(error) => {
+                    self.forget(command, &slot);
+                    return Err(SandboxError::NotMade(format!("its keeper: {error}")));
+                }
+            }
+        };
+        Ok(Started {
+            slot,
+            control: UnixStream::from_std(ours)?,
+            output: pipe::Receiver::from_owned_fd(output)?,
+        })
+    }
+}
+
+fn workspace(command: &Command) -> &Path {
+    command.cell.workspace.as_deref().unwrap_or(&command.directory)
+}
+
+struct Started {
+    slot: Slot,
+    control: UnixStream,
+    output: pipe::Receiver,
+}
+
+#[async_trait]
+impl Sandbox for CellSandbox {
+    async fn run(
+        &self,
+        command: Command,
+        cancel: &CancellationToken,
+    ) -> Result<Outcome, SandboxError> {
+        let begun = Instant::now();
+        let bounds = bounds(&command, &self.options.spool_directory);
+        if cancel.is_cancelled() {
+            return Ok(not_begun(bounds, Network::Shut).await);
+        }
+        let Started { slot, control, mut output } = self.start(&command).await?;
+        let mut spool = Spool::new(bounds);
+        let ended = {
+            let report = watch(control, slot.get(), command.timeout, cancel);
+            tokio::pin!(report);
+            let filled = spool.fill(&mut output);
+            tokio::pin!(filled);
+            tokio::select! {
+                ended = &mut report => {
+                    // A process of the cell may have been handed the pipe: its end is not waited for.
+                    let _what_came_is_kept = tokio::time::timeout(DRAIN, filled).await;
+                    ended
+                }
+                () = &mut filled => report.await,
+            }
+        };
+        if ended.is_err() {
+            self.forget(&command, &slot);
+        }
+        let (report, limits) = ended?;
+        let (end, leftovers) = match report {
+            Report::Ended { end, leftovers } => (end, leftovers),
+            Report::Superseded(newest) => {
+                let ours = command.lock.map_or(0, |lock| lock.token);
+                return Err(SandboxError::Superseded { ours, newest });
+            }
+            Report::Refused(why) => return Err(SandboxError::NotStarted(why)),
+            Report::Started(_) | Report::Met(_) => return Err(SandboxError::SupervisorLost),
+        };
+        let output = spool.finish().await;
+        let (duration, network) = (begun.elapsed(), Network::Shut);
+        Ok(Outcome { end, output, duration, leftovers, limits, network })
+    }
+}
+
+/// Waits for the keeper's last report, and shuts the socket to it when `cancel` fires. A keeper that is killed takes all
+/// commands with it; one that does not answer is killed.
+async fn watch(
+    control: UnixStream,
+    cell: Option<&LiveCell>,
+    timeout: Duration,
+    cancel: &CancellationToken,
+) -> Result<(Report, Vec<Limit>), SandboxError> {
+    let (read, mut write) = control.into_split();
+    let mut lines = BufReader::new(read.take(64 * 1024)).lines();
+    let (mut init, mut limits, mut cancelled) = (None, Vec::new(), false);
+    let mut deadline = tokio::time::Instant::now() + timeout + DEATH;
+    let failed = loop {
+        tokio::select! {
+            line = lines.next_line() => {
+                match line.ok().flatten().and_then(|line| Report::parse(&line)) {
+                    Some(Report::Started(pid)) => {
+                        let pid = Pid::from_raw(pid);
+                        init = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
+                    }
+                    Some(Report::Met(limit)) => limits.push(limit),
+                    Some(report) => return Ok((report, limits)),
+                    None => break SandboxError::SupervisorLost,
+                }
+            },
+            () = cancel.cancelled(), if !cancelled => {
+                cancelled = true;
+                let _gone_is_fine = write.shutdown().await;
+                deadline = tokio::time::Instant::now() + DEATH;
+            }
+            () = tokio::time::sleep_until(deadline) => break SandboxError::Unkillable(DEATH),
+        }
+    };
+    tracing::warn!("the keeper of a cell was lost or stuck");
+    if let Some(cell) = cell {
+        let _gone_is_fine = pidfd_send_signal(&cell.keeper, Signal::KILL);
+    }
+    // What the keeper started dies with it; its init, as the kernel shows it, when nothing of it is left.
+    if let Some(init) = init {
+        let _gone_is_fine = pidfd_send_signal(&init, Signal::KILL);
+        let gone = sys::readable(init)?;
+        let gone = async { gone.readable().await.map(|mut ready| ready.retain_ready()) };
+        if !matches!(tokio::time::timeout(DEATH, gone).await, Ok(Ok(()))) {
+            return Err(SandboxError::Unkillable(DEATH));
+        }
+    }
+    if matches!(failed, SandboxError::Unkillable(_)) {
+        // The keeper had been stopped, and now all is gone.
+        let end = if cancelled { End::Cancelled } else { End::TimedOut };
+        return Ok((Report::Ended { end, leftovers: 0 }, limits));
+    }
+    Err(failed)
+}

@@ -1,0 +1,393 @@
+//! The process that keeps one cell: its namespaces, its root, its lock, and the commands that run in it.
+//!
+//! It has one thread and one loop: requests from the worker, ends of inits, deadlines. The worker's end of a command's socket
+//! is its word to end the command; its end of the cell's socket, which the kernel closes when the worker dies, ends the
+//! cell.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl, fstat};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, fchdir, pidfd_send_signal, setsid};
+use rustix::thread::UnshareFlags;
+
+use crate::command::{End, Limit};
+use crate::control::Report;
+use crate::filter::Filters;
+use crate::init::{self, INIT, Ready};
+use crate::limits::{Counters, Groups, Limits};
+use crate::lock::{CellLock, LockError};
+use crate::root::{self, Plan, Step, USER, at};
+use crate::sys::{self, Forked};
+use crate::userns::{self, Maps};
+use crate::walls::{self, Grant};
+use crate::wire::{self, CellRequest, CommandRequest};
+
+/// A cell without a command for this long ends, and with it its `/tmp` and home.
+const IDLE: Duration = Duration::from_mins(5);
+
+/// The kinds of namespaces that each command has of its own, but for that of its user, which is the cell's.
+const OF_A_COMMAND: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWUTS;
+
+/// What a keeper has from the launcher.
+pub(crate) struct Inherited<'l> {
+    pub(crate) worker: OwnedFd,
+    pub(crate) workspace: OwnedFd,
+    pub(crate) lock: Option<&'l CellLock>,
+    /// Two of the host's user ids that nobody else has: the command's, and the next one its init's.
+    pub(crate) uid: u32,
+    pub(crate) filters: Filters,
+}
+
+/// Keeps a cell until its worker no longer wants it; never returns.
+pub(crate) fn main(request: &CellRequest, inherited: Inherited<'_>) -> ! {
+    let mut worker = UnixStream::from(inherited.worker);
+    let lock = inherited.lock;
+    let of_uid = inherited.uid;
+    let made = make(request, &worker, &inherited.workspace, lock, of_uid, inherited.filters);
+    drop(inherited.workspace);
+    match made {
+        Ok((ready, limited)) => {
+            let own = rustix::process::getpid().as_raw_nonzero();
+            let line = format!("ready {own} {}\n", limited.replace('\n', " "));
+            if worker.write_all(line.as_bytes()).is_ok() {
+                let limits = of(request);
+                let (commands, idle_since) = (Vec::new(), Instant::now());
+                Keeper { worker, ready, lock, limits, commands, idle_since, closing: false }.run();
+            }
+            sys::exit(0)
+        }
+        Err(why) => {
+            let _worker_gone =
+                worker.write_all(format!("refused {}\n", why.replace('\n', " ")).as_bytes());
+            sys::exit(1)
+        }
+    }
+}
+
+fn of(request: &CellRequest) -> Limits {
+    Limits { memory_bytes: request.memory_bytes, processes: request.processes }
+}
+
+fn make(
+    request: &CellRequest,
+    worker: &UnixStream,
+    workspace: &OwnedFd,
+    lock: Option<&CellLock>,
+    uid: u32,
+    filters: Filters,
+) -> Step<(Ready, String)> {
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let mut keep =
+        vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), worker.as_fd(), workspace.as_fd()];
+    keep.extend(lock.iter().flat_map(|lock| lock.descriptors()));
+    sys::close_all_but(&keep).map_err(at("cannot close descriptors"))?;
+    setsid().map_err(at("cannot make a session"))?;
+    let _only_a_name = rustix::thread::set_name(c"oc-keeper");
+    // Before the namespaces, in which the host's own are no longer to be seen.
+    let name = format!("opencode-cloud-{}", rustix::process::getpid().as_raw_nonzero());
+    let groups = Groups::make(&name, of(request));
+    let (groups, limited) = match groups {
+        Ok(groups) => (Some(groups), String::new()),
+        Err(why) => (None, why),
+    };
+    let owner = fstat(workspace).map_err(at("cannot look at the workspace"))?;
+    fchdir(workspace).map_err(at("cannot enter the workspace"))?;
+    if !request.privileged {
+        userns::enter_own((USER, USER)).map_err(at("cannot make a user namespace"))?;
+    }
+    sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWNS)
+        .map_err(at("cannot make namespaces"))?;
+    sys::loopback_up().map_err(at("cannot switch loopback on"))?;
+    let init = if request.privileged { INIT } else { USER };
+    let (users, id_map, files);
+    if request.privileged {
+        let map = [(USER, uid), (INIT, uid + 1)];
+        users = userns::make(Some((uid + 1, uid + 1)), &Maps { users: &map, groups: &map });
+        let (users, groups) = ([(owner.st_uid, uid)], [(owner.st_gid, uid)]);
+        let map = userns::make(None, &Maps { users: &users, groups: &groups });
+        id_map = Some(map.map_err(at("cannot make an id map"))?);
+        files = (uid, uid);
+    } else {
+        let map = [(USER, USER)];
+        users = userns::make(None, &Maps { users: &map, groups: &map });
+        id_map = None;
+        files = (USER, USER);
+    }
+    let users = users.map_err(at("cannot make the commands' user namespace"))?;
+    root::build(&Plan {
+        shown: &request.shown,
+        tools: request.tools.iter().map(PathBuf::from).collect(),
+        protect: request.protect,
+        owner: files,
+        id_map: id_map.as_ref().map(AsFd::as_fd),
+        memory_bytes: request.memory_bytes,
+    })?;
+    let rules = rules(&request.shown).map_err(at("cannot make landlock's rules"))?;
+    let processes = request.processes;
+    Ok((Ready { users, init, rules, filters, groups, processes }, limited))
+}
+
+/// Rules are of files, not of paths: they hold in each command's copy of the root.
+fn rules(shown: &Path) -> io::Result<Option<OwnedFd>> {
+    let base = Path::new(root::BASE);
+    let below = |path: &str| base.join(path.trim_start_matches('/'));
+    let workspace = base.join(shown.strip_prefix("/").unwrap_or(shown));
+    let grants = [
+        (base.to_path_buf(), Grant::Read),
+        (workspace, Grant::All),
+        (below("tmp"), Grant::All),
+        (below("home"), Grant::All),
+        (below("dev/shm"), Grant::All),
+        (below("dev"), Grant::Use),
+    ];
+    let grants = grants.iter().map(|(path, grant)| (path.as_path(), *grant));
+    walls::rules(grants, true).map_err(io::Error::other)
+}
+
+/// A command that runs.
+struct Running {
+    init: Pid,
+    init_fd: OwnedFd,
+    /// The worker's word, and where it is told.
+    control: UnixStream,
+    status: OwnedFd,
+    /// Held open: an init whose keeper was gone before it looked sees that here.
+    _alive: OwnedFd,
+    deadline: Instant,
+    killed_for: Option<End>,
+    before: Counters,
+}
+
+impl Running {
+    fn kill(&mut self, reason: End) {
+        if self.killed_for.is_none() {
+            self.killed_for = Some(reason);
+            let _gone_is_fine = pidfd_send_signal(&self.init_fd, Signal::KILL);
+        }
+    }
+}
+
+struct Keeper<'l> {
+    worker: UnixStream,
+    ready: Ready,
+    lock: Option<&'l CellLock>,
+    limits: Limits,
+    commands: Vec<Running>,
+    idle_since: Instant,
+    /// The worker is gone, or somebody wants the Location: no command starts any more.
+    closing: bool,
+}
+
+impl Keeper<'_> {
+    fn run(mut self) {
+        let Ok(asked_to_end) = sys::signals_as_descriptor(&[libc::SIGTERM]) else { return };
+        while !(self.closing && self.commands.is_empty()) {
+            let (mut requested, mut asked) = (false, false);
+            let mut ends = Vec::new();
+            let mut cancelled = Vec::new();
+            {
+                let mut fds = vec![PollFd::new(&asked_to_end, PollFlags::IN)];
+                for command in &self.commands {
+                    fds.push(PollFd::new(&command.init_fd, PollFlags::IN));
+                    fds.push(PollFd::new(&command.control, PollFlags::IN));
+                }
+                if !self.closing {
+                    fds.push(PollFd::new(&self.worker, PollFlags::IN));
+                }
+                match poll(&mut fds, self.next_deadline().as_ref()) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(_) => self.closing = true,
+                }
+                let has = |fd: &PollFd<'_>| !fd.revents().is_empty();
+                asked |= has(&fds[0]);
+                let (pairs, worker) = fds[1..].split_at(self.commands.len() * 2);
+                requested |= worker.iter().any(has);
+                for (index, pair) in pairs.chunks(2).enumerate() {
+                    if has(&pair[0]) {
+                        ends.push(index);
+                    }
+                    if has(&pair[1]) {
+                        cancelled.push(index);
+                    }
+                }
+            }
+            let now = Instant::now();
+            for (index, command) in self.commands.iter_mut().enumerate() {
+                if cancelled.contains(&index) || asked {
+                    command.kill(End::Cancelled);
+                } else if now >= command.deadline {
+                    command.kill(End::TimedOut);
+                }
+            }
+            for index in ends.into_iter().rev() {
+                let command = self.commands.swap_remove(index);
+                self.ended(command);
+                self.idle_since = Instant::now();
+            }
+            if asked {
+                self.closing = true;
+            }
+            if requested {
+                self.request();
+            } else if self.commands.is_empty() && self.idle_since.elapsed() >= IDLE {
+                // From now on the worker's requests are refused, but for one that is on its way.
+                let _gone_is_fine = self.worker.shutdown(Shutdown::Read);
+                self.request();
+            }
+            if self.closing {
+                self.commands.iter_mut().for_each(|command| command.kill(End::Cancelled));
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Timespec> {
+        let waiting = self.commands.iter().filter(|command| command.killed_for.is_none());
+        let idle = self.commands.is_empty().then(|| self.idle_since + IDLE);
+        let next = waiting.map(|command| command.deadline).chain(idle).min()?;
+        let left = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        Timespec::try_from(left).ok()
+    }
+
+    fn request(&mut self) {
+        match wire::receive::<CommandRequest>(&self.worker) {
+            Ok(Some((request, descriptors))) => {
+                let [output, control] = match <[OwnedFd; 2]>::try_from(descriptors) {
+                    Ok(both) => both,
+                    Err(_torn) => return,
+                };
+                let mut control = UnixStream::from(control);
+                match self.start(&request, output, &control) {
+                    Ok(running) => self.commands.push(Running { control, ..running }),
+                    Err(report) => {
+                        let _worker_gone = control.write_all(report.to_line().as_bytes());
+                        self.release_if_idle();
+                    }
+                }
+            }
+            Ok(None) | Err(_) => self.closing = true,
+        }
+    }
+
+    fn start(
+        &self,
+        request: &CommandRequest,
+        output: OwnedFd,
+        control: &UnixStream,
+    ) -> Result<Running, Report> {
+        if let (Some(lock), Some(token)) = (self.lock, request.token) {
+            lock.hold(token).map_err(|error| match error {
+                LockError::Superseded { newest, .. } => Report::Superseded(newest),
+                other @ (LockError::StillHeld { .. } | LockError::Io { .. }) => {
+                    Report::Refused(crate::lock::explain(&other))
+                }
+            })?;
+        }
+        let before = self.ready.groups.as_ref().map(Groups::counters).unwrap_or_default();
+        let refused = |error: io::Error| Report::Refused(format!("cannot start: {error}"));
+        let mut theirs = control.try_clone().map_err(refused)?;
+        let (status, told) = pipe().map_err(refused)?;
+        let (alive, ours_alive) = pipe().map_err(refused)?;
+        match sys::fork(OF_A_COMMAND).map_err(refused)? {
+            Forked::Child => {
+                drop((status, ours_alive));
+                self.close_others(&output, &told, &alive);
+                init::main(request, &self.ready, output, told, &alive)
+            }
+            Forked::Parent { pid, pidfd } => {
+                let started = Report::Started(pid.as_raw_nonzero().get()).to_line();
+                // A worker that is gone is noticed by the loop.
+                let _worker_gone = theirs.write_all(started.as_bytes());
+                Ok(Running {
+                    init: pid,
+                    init_fd: pidfd,
+                    control: theirs,
+                    status,
+                    _alive: ours_alive,
+                    deadline: Instant::now() + request.timeout,
+                    killed_for: None,
+                    before,
+                })
+            }
+        }
+    }
+
+    /// In a fresh init: the keeper's sockets, lock and other commands are none of its business.
+    fn close_others(&self, output: &OwnedFd, told: &OwnedFd, alive: &OwnedFd) {
+        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        let mut keep = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        keep.extend([output.as_fd(), told.as_fd(), alive.as_fd(), self.ready.users.as_fd()]);
+        keep.extend(self.ready.groups.iter().flat_map(Groups::descriptors));
+        keep.extend(self.ready.rules.iter().map(AsFd::as_fd));
+        if sys::close_all_but(&keep).is_err() {
+            sys::exit(1);
+        }
+    }
+
+    /// Reaps an init, which the kernel lets go only when its namespace is empty, and tells the worker.
+    fn ended(&self, mut command: Running) {
+        sys::reap(command.init);
+        let mut line = String::new();
+        let _none_is_seen = fcntl_setfl(&command.status, OFlags::NONBLOCK);
+        let _torn_is_seen = File::from(command.status).take(4096).read_to_string(&mut line);
+        let told = Report::parse(&line);
+        let mut reports = Vec::new();
+        let after = self.ready.groups.as_ref().map(Groups::counters).unwrap_or_default();
+        if after.killed > command.before.killed {
+            reports.push(Report::Met(Limit::Memory(self.limits.memory_bytes)));
+        }
+        if after.refused > command.before.refused {
+            reports.push(Report::Met(Limit::Processes(self.limits.processes.into())));
+        }
+        if let Some(bytes) = self.full_scratch() {
+            reports.push(Report::Met(Limit::Scratch(bytes)));
+        }
+        reports.push(match (command.killed_for, told) {
+            // It may have ended a moment before it was killed.
+            (_, Some(report)) => report,
+            (Some(reason), None) => Report::Ended { end: reason, leftovers: 0 },
+            // Its init was killed with it, by the kernel or an operator.
+            (None, None) => Report::Ended { end: End::Signaled(9), leftovers: 0 },
+        });
+        self.release_if_idle();
+        for report in reports {
+            let told = command.control.write_all(report.to_line().as_bytes());
+            if told.is_err_and(|error| error.kind() != ErrorKind::Interrupted) {
+                return;
+            }
+        }
+    }
+
+    fn release_if_idle(&self) {
+        if self.commands.is_empty()
+            && let Some(lock) = self.lock
+        {
+            lock.release();
+        }
+    }
+
+    /// The bytes that the cell's own folders have, when one of them is full.
+    fn full_scratch(&self) -> Option<u64> {
+        let folders = ["tmp", "home", "dev/shm"];
+        let seen: Vec<_> = folders
+            .iter()
+            .filter_map(|folder| rustix::fs::statvfs(Path::new(root::BASE).join(folder)).ok())
+            .collect();
+        let is_full = seen.iter().any(|it| it.f_bavail == 0 || it.f_ffree == 0);
+        is_full.then(|| seen.iter().map(|it| it.f_blocks * it.f_frsize).sum())
+    }
+}
+
+/// Both ends, the reading one first; neither blocks a reader for ever.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::pipe::{PipeFlags, pipe_with};
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    Ok((read, write))
+}

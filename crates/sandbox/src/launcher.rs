@@ -1,0 +1,169 @@
+//! The process that starts cells for one worker: our executable again, started before anything secret is read, with one
+//! thread and an empty environment. Where it is root's, it has the rights that the worker's commands must never have.
+//!
+//! Invariant: it inherits what a killed keeper leaves, and keeps that cell's lock until the last of it is gone.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::process::ExitCode;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, chdir, getpid, set_child_subreaper, setsid, wait};
+
+use crate::filter::{Filters, Sockets};
+use crate::keeper::{self, Inherited};
+use crate::kill;
+use crate::lock::CellLock;
+use crate::sys::{self, Forked};
+use crate::wire::{self, CellRequest};
+
+/// Runs the launcher: what the hidden subcommand given to [`crate::CellSandbox`] calls, before anything else of the
+/// process is set up. Its standard input is a socket to the worker.
+pub fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Its worker sees the socket end, and says so.
+            let line = format!("the sandbox's launcher cannot work: {error}\n");
+            let _unwritable = rustix::io::write(io::stderr(), line.as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A cell that was started.
+struct Cell {
+    keeper: Pid,
+    lives: bool,
+    lock: Option<CellLock>,
+    _uids: Option<UnixDatagram>,
+}
+
+fn serve() -> io::Result<()> {
+    let worker = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 10)?;
+    let worker = UnixStream::from(worker);
+    let nothing = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    sys::dup_onto(nothing.as_fd(), 0)?;
+    sys::dup_onto(nothing.as_fd(), 1)?;
+    drop(nothing);
+    let _leads_one_already = setsid(); // Ctrl-C at the worker's terminal is the worker's affair
+    chdir("/")?;
+    rustix::thread::set_name(kill::LAUNCHER)?;
+    set_child_subreaper(Some(getpid()))?;
+    let signals = sys::signals_as_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?;
+    let filters = Filters::compile(Sockets::Usual)?;
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut wanted = true;
+    while wanted || !cells.is_empty() {
+        let (mut asked, mut changed) = (false, false);
+        {
+            let mut fds = vec![PollFd::new(&signals, PollFlags::IN)];
+            if wanted {
+                fds.push(PollFd::new(&worker, PollFlags::IN));
+            }
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            changed |= !fds[0].revents().is_empty();
+            asked |= fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        }
+        if changed {
+            let mut seen = [0; 512];
+            let _what_came = rustix::io::read(&signals, &mut seen);
+            reap(&mut cells);
+        }
+        if asked {
+            match wire::receive::<CellRequest>(&worker) {
+                Ok(Some((request, descriptors))) => {
+                    cells.extend(start(&request, descriptors, &filters));
+                }
+                Ok(None) | Err(_) => wanted = false,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Starts a keeper. Why it could not is the keeper's to tell, or its socket's end does.
+fn start(request: &CellRequest, descriptors: Vec<OwnedFd>, filters: &Filters) -> Option<Cell> {
+    let [worker, workspace] = <[OwnedFd; 2]>::try_from(descriptors).ok()?;
+    let refuse = |why: &str| {
+        let line = format!("refused {}\n", why.replace('\n', " "));
+        let _worker_gone = rustix::io::write(&worker, line.as_bytes());
+    };
+    let lock = match request.lock.as_deref().map(CellLock::open).transpose() {
+        Ok(lock) => lock,
+        Err(error) => {
+            refuse(&crate::lock::explain(&error));
+            return None;
+        }
+    };
+    let (uid, uids) = if request.privileged {
+        match reserve(request.uids) {
+            Some((uid, reserved)) => (uid, Some(reserved)),
+            None => {
+                refuse("no user id is free; give a larger --sandbox-uids");
+                return None;
+            }
+        }
+    } else {
+        (0, None)
+    };
+    match sys::fork(0) {
+        Ok(Forked::Child) => {
+            let filters = filters.clone();
+            let lock = lock.as_ref();
+            keeper::main(request, Inherited { worker, workspace, lock, uid, filters })
+        }
+        Ok(Forked::Parent { pid, .. }) => {
+            Some(Cell { keeper: pid, lives: true, lock, _uids: uids })
+        }
+        Err(error) => {
+            refuse(&format!("cannot fork: {error}"));
+            None
+        }
+    }
+}
+
+/// Finds two ids that no other cell of this machine has: each pair is the name of a socket, which one process may have.
+fn reserve((first, count): (u32, u32)) -> Option<(u32, UnixDatagram)> {
+    let pairs = count / 2;
+    // Launchers begin in different places, so that they seldom meet.
+    let begin = getpid().as_raw_nonzero().get().unsigned_abs().wrapping_mul(37);
+    (0..pairs).find_map(|step| {
+        let uid = first + (begin.wrapping_add(step) % pairs) * 2;
+        let name = SocketAddr::from_abstract_name(format!("opencode-cloud/uid/{uid}")).ok()?;
+        Some((uid, UnixDatagram::bind_addr(&name).ok()?))
+    })
+}
+
+/// Takes note of who has ended. A cell is forgotten when its keeper is gone and nothing that it left lives: what a killed
+/// keeper had started dies with it, a moment later, as a child of ours.
+fn reap(cells: &mut Vec<Cell>) {
+    while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
+        if let Some(cell) = cells.iter_mut().find(|cell| cell.keeper == pid) {
+            cell.lives = false;
+        }
+    }
+    if cells.iter().all(|cell| cell.lives) {
+        return;
+    }
+    let keepers: BTreeSet<_> = cells
+        .iter()
+        .filter(|cell| cell.lives)
+        .map(|cell| cell.keeper.as_raw_nonzero().get())
+        .collect();
+    if !kill::has_other_children(&keepers) {
+        cells.retain(|cell| {
+            if let Some(lock) = cell.lock.as_ref().filter(|_| !cell.lives) {
+                lock.release();
+            }
+            cell.lives
+        });
+    }
+}

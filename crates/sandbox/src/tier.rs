@@ -1,0 +1,199 @@
+//! Which sandbox this machine gives: found by running a command in each, the best one first, never by what a setting says.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::cell::{CellOptions, CellSandbox};
+use crate::command::{Cell, Command, End, Sandbox};
+use crate::process::ProcessSandbox;
+use crate::walls;
+
+/// How far commands are kept apart from the machine and from each other. The greater the better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tier {
+    /// Not at all.
+    None,
+    /// By landlock and a filter: from other files, from the worker's memory and from networks; not from another tenant.
+    C,
+    /// In namespaces, as the worker's own user.
+    B,
+    /// In namespaces, as users of the cell's own.
+    A,
+}
+
+impl Tier {
+    /// All, the best one first.
+    pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::None];
+
+    /// Its name on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::C => "C",
+            Self::None => "none",
+        }
+    }
+
+    /// The tier of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tier| tier.name().eq_ignore_ascii_case(name))
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a worker needs to make any of them.
+#[derive(Debug, Clone)]
+pub struct TierOptions {
+    /// How cells are made.
+    pub cells: CellOptions,
+    /// An executable that calls [`crate::supervisor::main`] when its first arguments are `supervisor_prefix`.
+    pub supervisor: PathBuf,
+    /// Those arguments.
+    pub supervisor_prefix: Vec<OsString>,
+    /// A folder of the file system on which workspaces are; a command is run in a new one in it.
+    pub probe_directory: PathBuf,
+    /// No better tier than this is tried.
+    pub at_most: Tier,
+}
+
+/// The tier that was found.
+pub struct FoundTier {
+    /// Which one.
+    pub tier: Tier,
+    /// What runs commands in it.
+    pub sandbox: Arc<dyn Sandbox>,
+    /// Why the better ones are not to be had here.
+    pub refused: Vec<(Tier, String)>,
+    /// What is weaker in it than it could be, and why.
+    pub weaker: Vec<String>,
+}
+
+/// Finds the best tier by trying them.
+pub async fn find_tier(options: &TierOptions) -> FoundTier {
+    let mut refused = Vec::new();
+    for tier in [Tier::A, Tier::B].into_iter().filter(|tier| *tier <= options.at_most) {
+        match try_cells(tier, options).await {
+            Ok((sandbox, weaker)) => {
+                return FoundTier { tier, sandbox: Arc::new(sandbox), refused, weaker };
+            }
+            Err(why) => refused.push((tier, why)),
+        }
+    }
+    let processes = ProcessSandbox::new(
+        options.supervisor.clone(),
+        options.supervisor_prefix.clone(),
+        options.cells.environment.clone(),
+        options.cells.spool_directory.clone(),
+    );
+    if options.at_most >= Tier::C {
+        match try_walls(&processes, options).await {
+            Ok((sandbox, weaker)) => {
+                let sandbox = Arc::new(sandbox);
+                return FoundTier { tier: Tier::C, sandbox, refused, weaker };
+            }
+            Err(why) => refused.push((Tier::C, why)),
+        }
+    }
+    let (tier, sandbox) = (Tier::None, Arc::new(processes));
+    FoundTier { tier, sandbox, refused, weaker: Vec::new() }
+}
+
+/// A folder in which a command is run.
+fn probe_folder(options: &TierOptions) -> Result<tempfile::TempDir, String> {
+    let folder = tempfile::Builder::new().prefix(".probe-").tempdir_in(&options.probe_directory);
+    folder.map_err(|error| format!("{}: {error}", options.probe_directory.display()))
+}
+
+fn probe(script: &str, directory: &Path, shown: Option<PathBuf>) -> Command {
+    let cell = Cell {
+        name: "probe".to_owned(),
+        workspace: Some(directory.to_path_buf()),
+        shown,
+        protect: false,
+    };
+    Command { cell, ..Command::shell(script, directory.to_path_buf(), Duration::from_secs(20)) }
+}
+
+async fn try_cells(
+    tier: Tier,
+    options: &TierOptions,
+) -> Result<(CellSandbox, Vec<String>), String> {
+    if tier == Tier::A && !rustix::process::geteuid().is_root() {
+        return Err("the service was not started by root".to_owned());
+    }
+    let sandbox = CellSandbox::new(tier, options.cells.clone());
+    let folder = probe_folder(options)?;
+    // It looks at its own view: who it is, what it sees, and that its files become the worker's.
+    let script = "[ \"$(id -u)\" = 1000 ] && [ ! -e /sys/kernel ] && [ \"$PWD\" = /workspace ] && echo ok >seen";
+    let command = probe(script, folder.path(), Some("/workspace".into()));
+    succeed(&sandbox, command.clone()).await?;
+    let owner = |path: &Path| path.metadata().map(|it| it.uid()).map_err(|it| it.to_string());
+    let written = owner(&folder.path().join("seen"))
+        .map_err(|error| format!("what a command wrote is not there: {error}"))?;
+    if written != owner(folder.path())? {
+        return Err("what a command writes does not become the worker's".to_owned());
+    }
+    let mut weaker = Vec::new();
+    if let Some(why) = sandbox.missing_groups(&command).await.map_err(|error| error.to_string())? {
+        weaker.push(format!("memory is not limited, and processes only for each command ({why})"));
+    }
+    if walls::landlock_abi() == 0 {
+        weaker.push("there is no second wall: this kernel has no landlock".to_owned());
+    }
+    if tier == Tier::B && rustix::process::geteuid().is_root() {
+        weaker.push(
+            "commands are root's on this machine, in namespaces and without its rights".to_owned(),
+        );
+    }
+    Ok((sandbox, weaker))
+}
+
+async fn try_walls(
+    processes: &ProcessSandbox,
+    options: &TierOptions,
+) -> Result<(ProcessSandbox, Vec<String>), String> {
+    let abi = walls::landlock_abi();
+    if abi == 0 {
+        return Err(
+            "this kernel has no landlock (CONFIG_SECURITY_LANDLOCK, lsm=landlock)".to_owned()
+        );
+    }
+    let sandbox = processes.clone().walled(options.cells.toolchains.clone());
+    let folder = probe_folder(options)?;
+    let outside = folder.path().with_extension("outside");
+    let script = format!("echo ok >seen; ! (echo x >{}) 2>/dev/null", outside.display());
+    let ran = succeed(&sandbox, probe(&script, folder.path(), None)).await;
+    let _was_refused = std::fs::remove_file(outside);
+    ran?;
+    let mut weaker =
+        vec!["commands have the service's own user, and no limits together".to_owned()];
+    if abi < 6 {
+        weaker.push(format!(
+            "landlock is of ABI {abi}: signals to the service's processes and abstract sockets stay open (ABI 6 shuts them)"
+        ));
+    }
+    Ok((sandbox, weaker))
+}
+
+async fn succeed(sandbox: &impl Sandbox, command: Command) -> Result<(), String> {
+    let outcome = sandbox.run(command, &CancellationToken::new()).await;
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    if outcome.end == End::Exited(0) {
+        return Ok(());
+    }
+    Err(format!("a command in it came to {:?}: {}", outcome.end, outcome.output.head.trim()))
+}

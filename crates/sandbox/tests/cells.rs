@@ -1,0 +1,390 @@
+//! Commands in cells: how they end, what they share, and that nothing is left whatever dies.
+
+mod world;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command as StdCommand, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use sandbox::{Cell, Command, End, Limit, Limits, LocationLock, Network, SandboxError, Tier, lock};
+use tokio_util::sync::CancellationToken;
+use world::{
+    FAMILY, PATIENCE, TESTBED, above, cells, family, folder, init_of, marked, marker, marking, run,
+    script, tiers, until, wait_until,
+};
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::KILL).expect("killed");
+}
+
+#[tokio::test]
+async fn the_exit_code_and_both_streams_come_back_in_order() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        let command = script("echo one; echo two >&2; printf 'th\\0ree\\377'; exit 3", &place, "a");
+        let outcome = run(&found.sandbox, command).await;
+        assert_eq!(outcome.end, End::Exited(3));
+        assert_eq!(outcome.output.head, "one\ntwo\nth\u{FFFD}ree\u{FFFD}");
+        assert_eq!((outcome.leftovers, outcome.network), (0, Network::Shut));
+        let outcome = run(&found.sandbox, script("kill -SEGV $$", &place, "a")).await;
+        assert_eq!(outcome.end, End::Signaled(11));
+    }
+}
+
+#[tokio::test]
+async fn files_of_a_command_are_its_workers_and_its_view_is_its_own() {
+    for found in cells().await {
+        let (folder, place) = folder();
+        fs::create_dir(place.join("sub")).expect("a folder");
+        let look = "id -u; pwd; hostname; echo x >made; ls /; echo $HOME $USER; cat /proc/1/comm; ls /home";
+        let mut command = script(look, &place, "a");
+        command.directory = place.join("sub");
+        let outcome = run(&found.sandbox, command).await;
+        let text = &outcome.output.head;
+        assert!(text.starts_with("1000\n/workspace/sub\nsandbox\n"), "{text}");
+        assert!(text.contains("/home/agent agent\n") && !text.contains("mnt"), "{text}");
+        let owner = |path: &std::path::Path| fs::metadata(path).expect("there").uid();
+        assert_eq!(owner(&place.join("sub/made")), owner(folder.path()), "{}", found.tier);
+        let outside = Command { directory: "/usr".into(), ..script("true", &place, "a") };
+        let refused = found.sandbox.run(outside, &CancellationToken::new()).await;
+        assert!(matches!(refused, Err(SandboxError::NotStarted(_))));
+    }
+}
+
+#[tokio::test]
+async fn commands_of_a_cell_share_its_tmp_and_loopback_and_others_do_not() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        let first = run(&found.sandbox, script("echo shared >/tmp/x; echo y >~/y", &place, "a"));
+        assert_eq!(first.await.end, End::Exited(0));
+        let (server, client) = (
+            "python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", 7777)); \
+             open(\"/tmp/up\", \"w\").close(); s.accept()[0].sendall(b\"hello\")'",
+            "while [ ! -e /tmp/up ]; do sleep 0.01; done; exec 3<>/dev/tcp/127.0.0.1/7777; cat <&3; cat /tmp/x ~/y",
+        );
+        let (served, asked) = tokio::join!(
+            run(&found.sandbox, script(server, &place, "a")),
+            run(&found.sandbox, script(client, &place, "a")),
+        );
+        assert_eq!(served.end, End::Exited(0), "{}", served.output.head);
+        assert_eq!(asked.output.head, "helloshared\ny\n");
+        let other = run(&found.sandbox, script("cat /tmp/x ~/y; ls -A /tmp", &place, "b")).await;
+        assert!(!other.output.head.contains("shared\n"), "{}", other.output.head);
+    }
+}
+
+#[tokio::test]
+async fn at_its_deadline_and_when_cancelled_a_command_is_killed_whole() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        let mark = marker();
+        let timeout = Duration::from_millis(400);
+        let command = Command { timeout, ..script(&family(&mark), &place, "a") };
+        let outcome = run(&found.sandbox, command).await;
+        assert_eq!((outcome.end, marked(&mark)), (End::TimedOut, vec![]));
+
+        let (mark, cancel) = (marker(), CancellationToken::new());
+        let running = async {
+            until("the family runs", || marked(&mark).len() == FAMILY).await;
+            cancel.cancel();
+        };
+        let command = script(&family(&mark), &place, "a");
+        let (outcome, ()) = tokio::join!(found.sandbox.run(command, &cancel), running);
+        assert_eq!((outcome.expect("ended").end, marked(&mark)), (End::Cancelled, vec![]));
+
+        let (mark, cancel) = (marker(), CancellationToken::new());
+        tokio::select! {
+            _ = found.sandbox.run(script(&family(&mark), &place, "a"), &cancel) => panic!("too early"),
+            () = until("the family runs", || marked(&mark).len() == FAMILY) => {}
+        }
+        until("a dropped run is gone", || marked(&mark).is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_command_leaves_in_the_background_ends_with_it() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        let mark = marker();
+        let body = marking(&mark, "setsid sleep 1000 & sleep 1000 & sleep 0.1; echo done");
+        let outcome = run(&found.sandbox, script(&body, &place, "a")).await;
+        assert_eq!((outcome.end, outcome.leftovers), (End::Exited(0), 2));
+        assert_eq!((outcome.output.head.as_str(), marked(&mark)), ("done\n", vec![]));
+    }
+}
+
+#[tokio::test]
+async fn hundreds_of_stopped_daemons_are_gone_with_their_command() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        let mark = marker();
+        let body = marking(
+            &mark,
+            "for i in $(seq 500); do (setsid sh -c \"kill -STOP \\$\\$; :\" </dev/null >/dev/null 2>&1 &) ; done; \
+             sleep 1000; :",
+        );
+        let cancel = CancellationToken::new();
+        let running = async {
+            until("they are stopped", || marked(&mark).len() >= 500).await;
+            cancel.cancel();
+        };
+        let command = script(&body, &place, "a");
+        let (outcome, ()) = tokio::join!(found.sandbox.run(command, &cancel), running);
+        assert_eq!((outcome.expect("ended").end, marked(&mark)), (End::Cancelled, vec![]));
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_start_says_why() {
+    for found in cells().await {
+        let (folder, place) = folder();
+        let cancel = CancellationToken::new();
+        let told = async |command| {
+            let refused = found.sandbox.run(command, &cancel).await;
+            refused.expect_err("it cannot start").to_string()
+        };
+        let missing = Command { program: "/no/such".into(), ..script("true", &place, "a") };
+        let error = told(missing).await;
+        assert!(error.contains("/no/such") && error.contains("No such file"), "{error}");
+        let error = told(script("true", &folder.path().join("nowhere"), "b")).await;
+        assert!(error.contains("nowhere is not a directory"), "{error}");
+        let error = told(script(&"x".repeat(200_000), &place, "a")).await;
+        assert!(error.contains("too long"), "{error}");
+        let mut system = script("true", std::path::Path::new("/usr"), "c");
+        system.cell.shown = None;
+        let error = told(system).await;
+        assert!(error.contains("choose a project's directory"), "{error}");
+        let fine = run(&found.sandbox, script("echo fine", &place, "a")).await;
+        assert_eq!(fine.output.head, "fine\n", "a refused command harms no cell");
+    }
+}
+
+#[tokio::test]
+async fn memory_beyond_the_limit_ends_the_process_and_says_so() {
+    let limits = Limits { memory_bytes: 128 << 20, processes: 64 };
+    for found in tiers(&[Tier::A, Tier::B], limits).await {
+        let (_folder, place) = folder();
+        if let Some(why) = found.weaker.iter().find(|why| why.contains("memory is not limited")) {
+            eprintln!("skipped, tier {}: {why}", found.tier);
+            continue;
+        }
+        let eat = "exec python3 -c 'b = bytearray(1 << 30); print(len(b))'";
+        let outcome = run(&found.sandbox, script(eat, &place, "a")).await;
+        assert_eq!(outcome.end, End::Signaled(9), "{}", outcome.output.head);
+        assert_eq!(outcome.limits, [Limit::Memory(limits.memory_bytes)]);
+        let outcome = run(&found.sandbox, script("echo fine", &place, "a")).await;
+        assert_eq!((outcome.output.head.as_str(), outcome.limits.len()), ("fine\n", 0));
+    }
+}
+
+#[tokio::test]
+async fn a_fork_bomb_and_a_full_tmp_stay_in_their_cell() {
+    let limits = Limits { memory_bytes: 64 << 20, processes: 64 };
+    for found in tiers(&[Tier::A, Tier::B], limits).await {
+        let (_folder, place) = folder();
+        let mark = marker();
+        let bomb = marking(&mark, "bomb() { bomb | bomb & }; bomb; sleep 1000; :");
+        let (cancel, most) = (CancellationToken::new(), std::sync::atomic::AtomicUsize::new(0));
+        let watching = async {
+            let end = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < end {
+                most.fetch_max(marked(&mark).len(), std::sync::atomic::Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            cancel.cancel();
+        };
+        let command = script(&bomb, &place, "a");
+        let (outcome, ()) = tokio::join!(found.sandbox.run(command, &cancel), watching);
+        outcome.expect("ended");
+        assert_eq!(marked(&mark), Vec::<u32>::new());
+        let most = most.into_inner();
+        let is_root = rustix::process::geteuid().is_root();
+        let limited = !found.weaker.iter().any(|why| why.contains("memory is not limited"));
+        // The kernel counts no processes of root by user: then only control groups do.
+        if found.tier == Tier::A || !is_root || limited {
+            assert!(most <= 64, "{}: {most} processes", found.tier);
+        } else {
+            eprintln!("skipped, processes of tier {}: {:?}", found.tier, found.weaker);
+        }
+        let fill = "head -c 100000000 /dev/zero >/tmp/full; echo $?; echo x >ok && cat ok";
+        let outcome = run(&found.sandbox, script(fill, &place, "b")).await;
+        assert!(outcome.output.head.contains("No space left"), "{}", outcome.output.head);
+        assert!(outcome.output.head.ends_with("1\nx\n"), "{}", outcome.output.head);
+        assert!(outcome.limits.iter().any(|it| matches!(it, Limit::Scratch(_))), "{outcome:?}");
+    }
+}
+
+fn host(tier: Tier, directory: &std::path::Path, args: &[&str]) -> Child {
+    StdCommand::new(TESTBED)
+        .arg("host")
+        .args(args)
+        .env("TESTBED_TIER", tier.name())
+        .env("TESTBED_DIRECTORY", directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the testbed starts")
+}
+
+/// Waits until the lock of tools is free, and sees that nothing is left then.
+fn free_only_when_nothing_is_left(lock: &LocationLock, mark: &str) {
+    let tools = File::open(format!("{}.tools", lock.path.display())).expect("the lock's file");
+    wait_until("the lock is free", || {
+        flock(&tools, FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
+    assert_eq!(marked(mark), Vec::<u32>::new(), "the lock was free too early");
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_killed_worker_keeper_or_init() {
+    for found in cells().await {
+        for victim in ["worker", "keeper", "init"] {
+            let (folder, place) = folder();
+            let lock = LocationLock { path: folder.path().join("lock"), token: 1 };
+            let mark = marker();
+            let mut worker =
+                host(found.tier, &place, &[&family(&mark), lock.path.to_str().expect("text"), "1"]);
+            wait_until("the family runs", || marked(&mark).len() == FAMILY);
+            let one = *marked(&mark).iter().min().expect("one of them");
+            match victim {
+                "worker" => worker.kill().expect("killed"),
+                "keeper" => {
+                    let init = init_of(one).expect("an init");
+                    let keeper = std::fs::read_to_string(format!("/proc/{init}/stat"));
+                    let keeper = keeper.expect("its stat");
+                    let keeper = keeper
+                        .rsplit_once(')')
+                        .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+                    kill(keeper.expect("a keeper"));
+                }
+                _ => kill(init_of(one).expect("an init")),
+            }
+            free_only_when_nothing_is_left(&lock, &mark);
+            let ended = worker.wait_with_output().expect("it ends");
+            let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+            match victim {
+                "worker" => assert!(!ended.status.success()),
+                "keeper" => assert!(told.contains("without a report"), "{told}"),
+                _ => assert!(told.contains("Signaled(9)"), "{told}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_owner_kills_what_a_stuck_worker_left() {
+    for found in cells().await {
+        let (folder, place) = folder();
+        let (old, new) = (
+            LocationLock { path: folder.path().join("lock"), token: 1 },
+            LocationLock { path: folder.path().join("lock"), token: 2 },
+        );
+        let mark = marker();
+        let mut stuck =
+            host(found.tier, &place, &[&family(&mark), old.path.to_str().expect("text"), "1"]);
+        wait_until("the family runs", || marked(&mark).len() == FAMILY);
+        let one = *marked(&mark).iter().min().expect("one of them");
+        let launcher = above(one, "oc-launcher").expect("a launcher");
+        let pid = Pid::from_child(&stuck);
+        kill_process(pid, Signal::STOP).expect("stopped");
+        let killed = lock::acquire_or_kill(&new, Duration::from_millis(100)).expect("taken over");
+        assert!(
+            !killed.is_empty() && !killed.contains(&i32::try_from(launcher).expect("a number"))
+        );
+        assert_eq!(marked(&mark), Vec::<u32>::new());
+        stuck.kill().expect("killed");
+        stuck.wait().expect("it ends");
+        wait_until("its launcher ends", || {
+            !fs::exists(format!("/proc/{launcher}")).expect("known")
+        });
+
+        let mut try_old = script("echo ran", &place, "a");
+        try_old.lock = Some(old);
+        let refused = found.sandbox.run(try_old, &CancellationToken::new()).await;
+        assert!(matches!(refused, Err(SandboxError::Superseded { ours: 1, newest: 2 })));
+        let mut try_new = script("echo ran; ls -l /proc/self/fd; ls /proc/1/fd", &place, "a");
+        try_new.lock = Some(new.clone());
+        let outcome = run(&found.sandbox, try_new).await;
+        assert!(outcome.output.head.starts_with("ran\n"), "{}", outcome.output.head);
+        // Finding security 18: a command has no descriptor of the lock at all.
+        assert!(!outcome.output.head.contains("lock"), "{}", outcome.output.head);
+        drop(lock::hold(&new).expect("an idle cell holds nothing"));
+        assert!(lock::acquire_or_kill(&new, Duration::ZERO).expect("free").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_keeper_that_is_lost_is_replaced_for_the_next_command() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        let mark = marker();
+        let killing = async {
+            until("it runs", || !marked(&mark).is_empty()).await;
+            let one = marked(&mark)[0];
+            kill(above(one, "oc-launcher").expect("a launcher"));
+            kill(init_of(one).expect("an init"));
+        };
+        let body = marking(&mark, "sleep 1000; :");
+        let (outcome, ()) = tokio::join!(run(&found.sandbox, script(&body, &place, "a")), killing);
+        assert_eq!(outcome.end, End::Signaled(9));
+        // The old cell still has its keeper; a new one needs a new launcher.
+        for name in ["a", "b"] {
+            let outcome = run(&found.sandbox, script("echo fine", &place, name)).await;
+            assert_eq!(outcome.output.head, "fine\n", "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn gits_own_files_of_a_checkout_are_read_only() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        for sub in [".git/hooks", ".git/objects"] {
+            fs::create_dir_all(place.join(sub)).expect("a folder");
+        }
+        fs::write(place.join(".git/config"), "[core]\n").expect("a file");
+        let cell = |protect| Cell {
+            protect,
+            workspace: Some(place.clone()),
+            name: format!("{protect}"),
+            shown: None,
+        };
+        let attacks = "echo x >.git/hooks/pre-commit && echo HOOK; echo x >>.git/config && echo CONFIG; \
+                       mv .git .gone && echo MOVED; rm -rf .git/hooks && echo REMOVED; \
+                       echo x >.git/objects/x && echo object";
+        let command = script(attacks, &place, "a");
+        let outcome = run(&found.sandbox, Command { cell: cell(true), ..command.clone() }).await;
+        let text = outcome.output.head;
+        for word in ["HOOK", "CONFIG", "MOVED", "REMOVED"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
+        assert!(text.ends_with("object\n"), "{text}");
+        // Unprotected, each of them works: the attacks are real.
+        let outcome = run(&found.sandbox, Command { cell: cell(false), ..command }).await;
+        assert!(
+            outcome.output.head.starts_with("HOOK\nCONFIG\nMOVED\n"),
+            "{}",
+            outcome.output.head
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_toolchain_works_and_is_read_only() {
+    for found in cells().await {
+        let (_folder, place) = folder();
+        fs::write(place.join("a.c"), "#include <stdio.h>\nint main(){puts(\"hi\");}\n")
+            .expect("a file");
+        let build = "cc a.c -o a && ./a && git init -q . && git add a.c && \
+                     git -c user.name=a -c user.email=a@b commit -qm one && git log --oneline | wc -l; \
+                     python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1, -2]))'; \
+                     touch /usr/x 2>/dev/null || echo no";
+        let command = Command { timeout: PATIENCE, ..script(build, &place, "a") };
+        let outcome = run(&found.sandbox, command).await;
+        assert_eq!(outcome.output.head, "hi\n1\n[1, 2]\nno\n", "{}", found.tier);
+    }
+}
