@@ -95,7 +95,7 @@ impl ProcessSandbox {
         let mut walls: Vec<_> = crate::walls::SYSTEM
             .iter()
             .map(|path| (Grant::Read, PathBuf::from(path)))
-            .chain([(Grant::Use, "/dev".into())])
+            .chain(crate::walls::DEVICES.iter().map(|path| (Grant::Use, PathBuf::from(path))))
             .collect();
         walls.extend(toolchains.folders().iter().map(|path| (Grant::Read, path.clone())));
         walls.push((Grant::All, workspace.to_path_buf()));

@@ -58,6 +58,10 @@ pub(crate) const SYSTEM: [&str; 33] = [
     "/etc/perl",
 ];
 
+/// The devices of every program; the others of `/dev` may be disks.
+pub(crate) const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
 /// What may be done beneath a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grant {

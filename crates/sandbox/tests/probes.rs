@@ -1,0 +1,242 @@
+//! The attacks of `probes.py`: none gets through in a sandbox, and each does outside, as the user whom the kernel grants it,
+//! in namespaces that are thrown away. A probe that never gets through would prove nothing.
+
+mod world;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as StdCommand, Stdio};
+
+use sandbox::{Command, FoundTier, Limits, Tier};
+use tokio_util::sync::CancellationToken;
+use world::{script, tiers};
+
+const PYTHON: &str = "/usr/bin/python3";
+const PROBES: &str = include_str!("probes.py");
+
+/// An ordinary user, for probes outside.
+const NOBODY_ELSE: u32 = 4242;
+
+/// Granted to nobody by the kernels or machines that lack something; each with the reason.
+const MAY_BE_MISSING: [(&str, &str); 16] = [
+    ("other_interfaces", "a machine without a network"),
+    ("socket_multipath", "a kernel without MPTCP"),
+    ("socket_vsock", "a kernel without vsock"),
+    ("socket_crypto", "a kernel without AF_ALG"),
+    ("io_uring", "a kernel or a setting without io_uring"),
+    ("disks", "a container without disks"),
+    ("open_sysrq", "a kernel without magic keys"),
+    ("load_a_module", "a kernel without modules"),
+    ("userfaultfd", "a kernel that keeps it for root"),
+    ("unshare_user", "a system that keeps user namespaces for some"),
+    ("clone_into_a_user_namespace", "a system that keeps user namespaces for some"),
+    ("clone3_into_a_user_namespace", "a system that keeps user namespaces for some"),
+    ("trace_others", "a kernel whose Yama lets parents trace alone"),
+    ("read_memory_of_others", "a kernel whose Yama lets parents trace alone"),
+    ("descriptor_from_others", "a kernel whose Yama lets parents trace alone"),
+    ("memory_of_others", "a kernel whose Yama lets parents trace alone"),
+];
+
+/// What tier C leaves open: it has no namespaces, so that the machine's processes are seen, and what a folder holds is not hidden
+/// from `stat`.
+const OPEN_IN_C: [&str; 4] =
+    ["sentinel_is_seen", "kernel_symbols", "kernel_command_line", "disk_statistics"];
+
+/// What stands beside the workspace, and must not be reached.
+struct Sentinels {
+    _folder: tempfile::TempDir,
+    out: PathBuf,
+    port: u16,
+    name: String,
+    process: Child,
+    _unix: [UnixListener; 2],
+}
+
+impl Sentinels {
+    fn set_up(name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let out = folder.path().join("out");
+        fs::create_dir(&out).expect("a folder");
+        for path in [folder.path(), &out] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("opened");
+        }
+        fs::write(out.join("secret"), "secret").expect("a file");
+        fs::write(out.join("own"), "x").expect("a file");
+        if rustix::process::geteuid().is_root() {
+            chown(out.join("own"), Some(NOBODY_ELSE), Some(NOBODY_ELSE)).expect("given away");
+        }
+        let name = format!("probe-{name}-{}", std::process::id());
+        let by_name = SocketAddr::from_abstract_name(&name).expect("a name");
+        let by_name = UnixListener::bind_addr(&by_name).expect("a socket");
+        let by_path = UnixListener::bind(out.join("socket")).expect("a socket");
+        fs::set_permissions(out.join("socket"), fs::Permissions::from_mode(0o777)).expect("opened");
+        let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = tcp.local_addr().expect("an address").port();
+        let udp = UdpSocket::bind(("127.0.0.1", port)).expect("the same port");
+        std::thread::spawn(move || {
+            for connection in tcp.incoming().flatten() {
+                let _gone = (&connection).write_all(b"reached");
+            }
+        });
+        std::thread::spawn(move || {
+            while let Ok((_, from)) = udp.recv_from(&mut [0]) {
+                let _gone = udp.send_to(b"reached", from);
+            }
+        });
+        let process = StdCommand::new("sleep")
+            .arg("987654")
+            .env("PROBE_SENTINEL", "1")
+            .spawn()
+            .expect("a sentinel");
+        Self { _folder: folder, out, port, name, process, _unix: [by_name, by_path] }
+    }
+
+    /// A new workspace.
+    fn workspace(&self, name: &str) -> PathBuf {
+        let place = self.out.join(format!("workspace-{name}"));
+        fs::create_dir(&place).expect("a folder");
+        fs::write(place.join("probes.py"), PROBES).expect("a file");
+        place
+    }
+
+    fn variables(&self) -> [(&'static str, String); 3] {
+        let out = self.out.display().to_string();
+        [("OUT", out), ("PORT", self.port.to_string()), ("NAME", self.name.clone())]
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        let _gone = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+/// Name and right of each probe.
+fn probes() -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("probes.py");
+    fs::write(&file, PROBES).expect("a file");
+    let listed = StdCommand::new(PYTHON).arg(file).arg("--list").output().expect("python runs");
+    let text = String::from_utf8(listed.stdout).expect("text");
+    let pair = |line: &str| line.split_once(' ').map(|(name, right)| (name.into(), right.into()));
+    let found: Vec<_> = text.lines().filter_map(pair).collect();
+    assert!(found.len() > 90, "{}", String::from_utf8_lossy(&listed.stderr));
+    found
+}
+
+async fn try_all(found: &FoundTier, sentinels: &Sentinels) -> Vec<String> {
+    let never = CancellationToken::new();
+    let mut through = Vec::new();
+    for (name, _) in probes() {
+        let place = sentinels.workspace(&name);
+        let line = format!("exec {PYTHON} probes.py {name} 2>&1");
+        let mut command = script(&line, &place, &name);
+        if found.tier == Tier::C {
+            command.cell.shown = None;
+        }
+        let env = sentinels.variables().map(|(name, value)| (name.into(), value.into()));
+        let command = Command { env: env.into(), ..command };
+        let outcome = found.sandbox.run(command, &never).await.expect("it runs");
+        let text = outcome.output.head;
+        assert!(text.ends_with("HELD\n") || text.ends_with("THROUGH\n"), "{name}: {text}");
+        if text.ends_with("THROUGH\n") {
+            through.push(name);
+        }
+    }
+    through
+}
+
+async fn none_gets_through(tier: Tier, but: &[&str]) {
+    if !Path::new(PYTHON).exists() {
+        eprintln!("skipped: there is no {PYTHON}");
+        return;
+    }
+    for found in tiers(&[tier], Limits::of_this_machine()).await {
+        let sentinels = Sentinels::set_up(tier.name());
+        let through = try_all(&found, &sentinels).await;
+        let through: Vec<_> = through.iter().filter(|name| !but.contains(&name.as_str())).collect();
+        assert!(through.is_empty(), "tier {tier}: {through:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_probe_gets_through_in_tier_a() {
+    none_gets_through(Tier::A, &[]).await;
+}
+
+#[tokio::test]
+async fn no_probe_gets_through_in_tier_b() {
+    none_gets_through(Tier::B, &[]).await;
+}
+
+#[tokio::test]
+async fn tier_c_holds_all_but_what_it_names() {
+    none_gets_through(Tier::C, &OPEN_IN_C).await;
+}
+
+/// A probe outside: in new namespaces of mounts and processes, with a sentinel of the same user beside it.
+fn outside(sentinels: &Sentinels, name: &str, right: &str) -> String {
+    let place = sentinels.workspace(name);
+    let script = format!(
+        "PROBE_SENTINEL=1 sleep 987654 9<&- & exec 9</dev/null; timeout -k 1 30 {PYTHON} probes.py {name}; kill $!"
+    );
+    let mut command = StdCommand::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+    if right == "root" {
+        // In a network of its own, so that nothing of the machine's is switched off.
+        command.args(["--net", "--uts", "--ipc"]);
+    } else {
+        chown(&place, Some(NOBODY_ELSE), Some(NOBODY_ELSE)).expect("given away");
+        let ids = [format!("--reuid={NOBODY_ELSE}"), format!("--regid={NOBODY_ELSE}")];
+        command.arg("setpriv").args(ids).args(["--clear-groups", "--bounding-set=-all"]);
+    }
+    let mut child = command
+        .args(["bash", "-c", &script])
+        .current_dir(&place)
+        .envs(sentinels.variables())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("unshare runs");
+    let mut text = String::new();
+    child.stdout.take().expect("its output").read_to_string(&mut text).expect("text");
+    child.wait().expect("it ends");
+    text
+}
+
+#[test]
+fn each_probe_gets_through_outside() {
+    if !rustix::process::geteuid().is_root() || !Path::new(PYTHON).exists() {
+        eprintln!("skipped: throw-away namespaces need root, and the probes {PYTHON}");
+        return;
+    }
+    let namespaces = StdCommand::new("unshare")
+        .args(["--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--mount-proc", "true"])
+        .output()
+        .expect("unshare runs");
+    if !namespaces.status.success() {
+        let why = String::from_utf8_lossy(&namespaces.stderr).into_owned();
+        eprintln!("skipped: root has no namespaces to throw away here: {why}");
+        return;
+    }
+    let sentinels = Sentinels::set_up("off");
+    let mut held = Vec::new();
+    for (name, right) in probes() {
+        let text = outside(&sentinels, &name, &right);
+        if text.ends_with("THROUGH\n") {
+            continue;
+        }
+        match MAY_BE_MISSING.iter().find(|(missing, _)| *missing == name) {
+            Some((_, why)) => eprintln!("skipped, {name}: {why}"),
+            None => held.push(format!("{name}: {}", text.trim())),
+        }
+    }
+    assert!(held.is_empty(), "{held:#?}");
+}
