@@ -1,33 +1,21 @@
-/// Whether a Session Drain continues after a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DrainEnd {
-    /// It continues.
-    Keep,
-    /// It ends. Pending inputs that have woken the session start another drain.
-    Close,
-    /// It ends, and pending inputs wait for a new wake: it could not be started.
-    Park,
-    /// It stops at a boundary on purpose, and the next holder continues.
-    HandOver,
-    /// It ends like [`Close`](Self::Close), and the session has moved to another Location.
-    Moved,
-    /// The session has moved during its work and stays open: the holder of its new Location continues, as after a
-    /// [`HandOver`](Self::HandOver).
-    MovedOpen,
-}
+use crate::words;
 
-impl DrainEnd {
-    /// Returns the stored name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Keep => "keep",
-            Self::Close => "close",
-            Self::Park => "park",
-            Self::HandOver => "hand-over",
-            Self::Moved => "moved",
-            Self::MovedOpen => "moved-open",
-        }
+words! {
+    /// Whether a Session Drain continues after a write.
+    pub enum DrainEnd {
+        /// It continues.
+        Keep = "keep",
+        /// It ends. Pending inputs that have woken the session start another drain.
+        Close = "close",
+        /// It ends, and pending inputs wait for a new wake: it could not be started.
+        Park = "park",
+        /// It stops at a boundary on purpose, and the next holder continues.
+        HandOver = "hand-over",
+        /// It ends like [`Close`](Self::Close), and the session has moved to another Location.
+        Moved = "moved",
+        /// The session has moved during its work and stays open: the holder of its new Location continues, as after a
+        /// [`HandOver`](Self::HandOver).
+        MovedOpen = "moved-open",
     }
 }
 

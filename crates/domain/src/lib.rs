@@ -11,18 +11,23 @@
 
 mod clock;
 mod drain_end;
+mod error_code;
 mod event;
+mod feature;
 mod id;
 mod permitted;
 mod price;
+mod projected;
 mod prompt;
 mod reference;
 mod token;
 mod tool;
 mod tree;
+mod word;
 
 pub use clock::{Clock, SystemClock, TimestampMs};
 pub use drain_end::{DrainEnd, Taken};
+pub use error_code::ErrorCode;
 pub use event::{
     AttemptEnded, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
     CompactionReminded, CompactionStarted, ContextUpdated, Control, ControlAdmitted,
@@ -36,14 +41,17 @@ pub use event::{
     ToolSettled, ToolStarted, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
     UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored, WorkspaceSnapshotted,
 };
+pub use feature::{Feature, FeatureLevel};
 pub use id::{
     AttemptId, CallId, CredentialId, EventId, IdError, IdMint, LocationId, MessageId, OrgId,
     PartId, ProjectId, SessionId, SignInId, Stamp, TurnId,
 };
 pub use permitted::Permitted;
 pub use price::{Estimate, PriceTier, Prices, Pricing, Rates};
+pub use projected::{Finish, InputKind, InputStatus, MessageRole, PartKind, TurnKind, TurnStatus};
 pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq, SessionIncarnation};
 pub use tool::{ToolClass, ToolOutcomeKind, ToolState};
 pub use tree::{BadTree, SnapshotTree};
+pub use word::{NewerWord, Stored, Word};

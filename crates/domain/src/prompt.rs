@@ -1,26 +1,16 @@
 use serde::{Deserialize, Serialize};
 
-use crate::PartId;
+use crate::{PartId, words};
 
-/// The way in which an admitted prompt joins a busy session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Delivery {
-    /// Joins the running work at the next Safe Provider-Turn Boundary.
-    #[default]
-    Steer,
-    /// Waits until the running work has ended, one at a time.
-    Queue,
-}
-
-impl Delivery {
-    /// Returns the name in storage and on the wire.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Steer => "steer",
-            Self::Queue => "queue",
-        }
+words! {
+    /// The way in which an admitted prompt joins a busy session.
+    #[derive(Default)]
+    pub enum Delivery {
+        /// Joins the running work at the next Safe Provider-Turn Boundary.
+        #[default]
+        Steer = "steer",
+        /// Waits until the running work has ended, one at a time.
+        Queue = "queue",
     }
 }
 

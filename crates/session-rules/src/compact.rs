@@ -12,10 +12,11 @@ use std::borrow::Cow;
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
     CompactionReminded, CompactionStarted, DrainEnd, DrainOutcome, EpochReason, EpochStarted,
-    MessageId, ModelRef, NoticeKind, Seq, SessionError, SideOutcome, SummaryScope, TurnId,
+    ErrorCode, MessageId, ModelRef, NoticeKind, Seq, SessionError, SideOutcome, SummaryScope,
+    TurnId, Word,
 };
 use history::{Components, History, OpenCompaction, PendingControl, hash_hex};
-use llm_protocol::{ErrorReason, FinishReason, ToolChoice};
+use llm_protocol::{FinishReason, ToolChoice};
 
 use crate::agents::Agent;
 use crate::begin::{Sampled, begin_compaction, first_attempt};
@@ -452,7 +453,7 @@ impl Rules<'_> {
             usage: used(plan.started.pricing.as_ref(), said.usage),
             error: Some(error.clone()),
         });
-        if *error.code == *ErrorReason::ContextOverflow.code()
+        if ErrorCode::read(&error.code) == Some(ErrorCode::ProviderContextOverflow)
             && let Some(plan) = self.shrink(draft, &open, error)
         {
             return Verdict::Write(plan, DrainEnd::Keep, Site::CompactionShrunk);

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::{FencingToken, Generation, ModelRef, ReplyPart, SessionEvent};
+use domain::{Feature, FeatureLevel, FencingToken, Generation, ModelRef, ReplyPart, SessionEvent};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgExecutor};
 use tokio::time::Instant;
@@ -23,14 +23,14 @@ const FORGOTTEN_SESSIONS: i64 = 1 << 20;
 /// The feature level of what this build writes. Builds of level 1 read no controls, other changes of the
 /// inbox, context entries, titles, compactions, Workspace Snapshots, Reverts, Moves and Forks; builds of level 2
 /// no provider state, no calls that a provider ran, and no variants of models.
-pub const FEATURES: i32 = 3;
+pub const FEATURES: i32 = FeatureLevel::OF_THIS_BUILD.0;
 
 /// The level from which on every running build reads what is admitted, set, named or forked: the kinds that builds of
 /// level 1 do not know.
-pub(crate) const SINCE_2: i32 = 2;
+pub(crate) const SINCE_2: i32 = Feature::Controls.level().0;
 
 /// The same of variants of models, of provider state and of calls that a provider ran.
-pub(crate) const SINCE_3: i32 = 3;
+pub(crate) const SINCE_3: i32 = Feature::ProviderState.level().0;
 
 /// The level from which on every running build reads this event.
 pub(crate) fn level(event: &SessionEvent) -> i32 {

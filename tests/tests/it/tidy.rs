@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use domain::ErrorCode;
 use journeys::repository;
 use serde_json::Value;
 
@@ -273,6 +274,8 @@ fn every_error_code_has_a_page() -> Result<()> {
     let stale: Vec<_> = pages.difference(&codes).collect();
     ensure!(missing.is_empty(), "write docs/errors/CODE.md for {missing:?}");
     ensure!(stale.is_empty(), "no code says {stale:?} any more; remove their pages");
+    let ours: BTreeSet<_> = ErrorCode::ALL.iter().map(ToString::to_string).collect();
+    ensure!(ours == pages, "`ErrorCode` and the pages differ: {ours:?}");
     let index = fs::read_to_string(repository().join("docs/errors/README.md"))?;
     for code in &codes {
         ensure!(

@@ -1,19 +1,19 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{MessageId, ModelRef, Seq, SessionError, TurnId, TurnUsage};
+use crate::{MessageId, ModelRef, Seq, SessionError, TurnId, TurnUsage, words};
 
 use super::is_false;
 
-/// The reason of a Compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CompactionReason {
-    /// Somebody requested it.
-    Manual,
-    /// The next request came near the model's limit.
-    Auto,
-    /// The provider refused a request as too large.
-    Overflow,
+words! {
+    /// The reason of a Compaction.
+    pub enum CompactionReason {
+        /// Somebody requested it.
+        Manual = "manual",
+        /// The next request came near the model's limit.
+        Auto = "auto",
+        /// The provider refused a request as too large.
+        Overflow = "overflow",
+    }
 }
 
 /// Payload of `compaction.started`. Its wire requests are attempts of `turn`.
@@ -111,18 +111,18 @@ pub struct CompactionReminded {
     pub reminder: String,
 }
 
-/// The outcome of a Compaction's or a title's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SideOutcome {
-    /// It reached its purpose.
-    Completed,
-    /// It failed; nothing has changed.
-    Failed,
-    /// It was interrupted; nothing has changed.
-    Cancelled,
-    /// Its worker died; nothing has changed.
-    Lost,
+words! {
+    /// The outcome of a Compaction's or a title's request.
+    pub enum SideOutcome {
+        /// It reached its purpose.
+        Completed = "completed",
+        /// It failed; nothing has changed.
+        Failed = "failed",
+        /// It was interrupted; nothing has changed.
+        Cancelled = "cancelled",
+        /// Its worker died; nothing has changed.
+        Lost = "lost",
+    }
 }
 
 /// Payload of `compaction.ended`.

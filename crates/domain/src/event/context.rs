@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::MessageId;
+use crate::{MessageId, words};
 
 /// Payload of `epoch.started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,18 +16,18 @@ pub struct EpochStarted {
     pub reason: Option<EpochReason>,
 }
 
-/// The reason of a new Context Epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EpochReason {
-    /// It is the session's first.
-    First,
-    /// A summary replaces the earlier conversation.
-    Compaction,
-    /// The session has moved to another Location.
-    Move,
-    /// Something changed that no message can express.
-    Replaced,
+words! {
+    /// The reason of a new Context Epoch.
+    pub enum EpochReason {
+        /// It is the session's first.
+        First = "first",
+        /// A summary replaces the earlier conversation.
+        Compaction = "compaction",
+        /// The session has moved to another Location.
+        Move = "move",
+        /// Something changed that no message can express.
+        Replaced = "replaced",
+    }
 }
 
 /// Payload of `context.updated`: one Mid-Conversation System Message.

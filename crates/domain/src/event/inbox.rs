@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Delivery, LocationId, MessageId, ModelRef, ProjectId, PromptPart, SessionError, TimestampMs,
+    words,
 };
 
 use super::is_false;
@@ -129,15 +130,16 @@ pub struct WakeRequested {
     pub scope: WakeScope,
 }
 
-/// The inputs that a wake is for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WakeScope {
-    /// All waiting inputs.
-    #[default]
-    All,
-    /// Steering inputs, and a control without a queued prompt before it. Other queued input stays parked.
-    Steer,
+words! {
+    /// The inputs that a wake is for.
+    #[derive(Default)]
+    pub enum WakeScope {
+        /// All waiting inputs.
+        #[default]
+        All = "all",
+        /// Steering inputs, and a control without a queued prompt before it. Other queued input stays parked.
+        Steer = "steer",
+    }
 }
 
 impl WakeScope {

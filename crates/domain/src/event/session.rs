@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{LocationId, MessageId, ModelRef, ProjectId, Seq, SessionId, SnapshotTree, TurnId};
+use crate::{
+    LocationId, MessageId, ModelRef, ProjectId, Seq, SessionId, SnapshotTree, TurnId, words,
+};
 
 use super::is_false;
 
@@ -28,14 +30,14 @@ pub struct SessionCreated {
     pub named: bool,
 }
 
-/// The origin of a title.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TitledBy {
-    /// Somebody, so it stays.
-    User,
-    /// A model, from the first prompt.
-    Model,
+words! {
+    /// The origin of a title.
+    pub enum TitledBy {
+        /// Somebody, so it stays.
+        User = "user",
+        /// A model, from the first prompt.
+        Model = "model",
+    }
 }
 
 /// Payload of `session.renamed`.
@@ -99,18 +101,18 @@ pub struct EntryRemoved {
     pub key: String,
 }
 
-/// The reason of a text of ours in the history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NoticeKind {
-    /// Continue: a stream was cut after visible output, or a summary replaced the work in progress.
-    Continuation,
-    /// A worker died; the effects on the work in progress.
-    Recovery,
-    /// The last allowed turn: answer without tools.
-    StepLimit,
-    /// The files are on another disk, without the effects of some calls.
-    FilesLost,
+words! {
+    /// The reason of a text of ours in the history.
+    pub enum NoticeKind {
+        /// Continue: a stream was cut after visible output, or a summary replaced the work in progress.
+        Continuation = "continuation",
+        /// A worker died; the effects on the work in progress.
+        Recovery = "recovery",
+        /// The last allowed turn: answer without tools.
+        StepLimit = "step-limit",
+        /// The files are on another disk, without the effects of some calls.
+        FilesLost = "files-lost",
+    }
 }
 
 /// Payload of `notice.recorded`.
@@ -146,16 +148,16 @@ pub struct InterruptRequested {
     pub target: InterruptTarget,
 }
 
-/// The outcome of a Session Drain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DrainOutcome {
-    /// Nothing was left to do.
-    Completed,
-    /// It stopped on an error.
-    Failed,
-    /// It was interrupted.
-    Interrupted,
+words! {
+    /// The outcome of a Session Drain.
+    pub enum DrainOutcome {
+        /// Nothing was left to do.
+        Completed = "completed",
+        /// It stopped on an error.
+        Failed = "failed",
+        /// It was interrupted.
+        Interrupted = "interrupted",
+    }
 }
 
 /// Payload of `drain.ended`.

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptId, CallId, MessageId, ModelRef, PartId, Pricing, Seq, SessionError, TimestampMs, TurnId,
+    AttemptId, CallId, MessageId, ModelRef, PartId, Pricing, Seq, SessionError, TimestampMs,
+    TurnId, words,
 };
 
 use super::{is_false, is_zero};
@@ -55,20 +56,20 @@ pub struct AttemptStarted {
     pub pricing: Option<Pricing>,
 }
 
-/// The outcome of a wire request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AttemptOutcome {
-    /// A whole reply.
-    Completed,
-    /// The provider refused it, or it could not be delivered.
-    Failed,
-    /// The stream ended in the middle of the reply.
-    Cut,
-    /// Stopped by an interrupt.
-    Interrupted,
-    /// Its worker died.
-    Lost,
+words! {
+    /// The outcome of a wire request.
+    pub enum AttemptOutcome {
+        /// A whole reply.
+        Completed = "completed",
+        /// The provider refused it, or it could not be delivered.
+        Failed = "failed",
+        /// The stream ended in the middle of the reply.
+        Cut = "cut",
+        /// Stopped by an interrupt.
+        Interrupted = "interrupted",
+        /// Its worker died.
+        Lost = "lost",
+    }
 }
 
 /// Token counts of one attempt, as the provider reported them. Input and output include the other counts.
@@ -232,22 +233,22 @@ pub struct TurnReplied {
     pub finish: String,
 }
 
-/// The outcome of a Provider Turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TurnOutcome {
-    /// The reply and all its calls are settled.
-    Completed,
-    /// Its stream was cut after visible output; a continuation follows.
-    Cut,
-    /// It failed.
-    Failed,
-    /// It was interrupted.
-    Interrupted,
-    /// Its worker died before the reply was committed; the next turn starts over.
-    Lost,
-    /// Its request was too large for the model. A Compaction follows, and the step does not count.
-    Overflowed,
+words! {
+    /// The outcome of a Provider Turn.
+    pub enum TurnOutcome {
+        /// The reply and all its calls are settled.
+        Completed = "completed",
+        /// Its stream was cut after visible output; a continuation follows.
+        Cut = "cut",
+        /// It failed.
+        Failed = "failed",
+        /// It was interrupted.
+        Interrupted = "interrupted",
+        /// Its worker died before the reply was committed; the next turn starts over.
+        Lost = "lost",
+        /// Its request was too large for the model. A Compaction follows, and the step does not count.
+        Overflowed = "overflowed",
+    }
 }
 
 /// Payload of `turn.settled`.

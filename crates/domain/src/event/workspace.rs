@@ -1,19 +1,19 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{CallId, FencingToken, MessageId, Seq, SessionError, SnapshotTree, TurnId};
+use crate::{CallId, FencingToken, MessageId, Seq, SessionError, SnapshotTree, TurnId, words};
 
 use super::{is_false, is_zero};
 
-/// The kind of change of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FileStatus {
-    /// It is new.
-    Added,
-    /// Its content or its mode changed.
-    Modified,
-    /// It is gone.
-    Deleted,
+words! {
+    /// The kind of change of a file.
+    pub enum FileStatus {
+        /// It is new.
+        Added = "added",
+        /// Its content or its mode changed.
+        Modified = "modified",
+        /// It is gone.
+        Deleted = "deleted",
+    }
 }
 
 /// A file that differs between two trees.
@@ -43,20 +43,20 @@ pub struct LeftFile {
     pub why: LeftReason,
 }
 
-/// The reason why a file is left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LeftReason {
-    /// It is larger than a Workspace Snapshot keeps.
-    TooLarge,
-    /// It is deeper than a Workspace Snapshot looks.
-    TooDeep,
-    /// It is a pipe, a socket or a device.
-    Special,
-    /// It cannot be read.
-    Unreadable,
-    /// Its content is in no Workspace Snapshot, because somebody has changed it meanwhile.
-    Changed,
+words! {
+    /// The reason why a file is left alone.
+    pub enum LeftReason {
+        /// It is larger than a Workspace Snapshot keeps.
+        TooLarge = "too-large",
+        /// It is deeper than a Workspace Snapshot looks.
+        TooDeep = "too-deep",
+        /// It is a pipe, a socket or a device.
+        Special = "special",
+        /// It cannot be read.
+        Unreadable = "unreadable",
+        /// Its content is in no Workspace Snapshot, because somebody has changed it meanwhile.
+        Changed = "changed",
+    }
 }
 
 /// Payload of `workspace.snapshotted`: a Capture whose pack is stored. If `parent` equals `tree` and there is no
