@@ -263,7 +263,7 @@ def type_into_a_terminal():
 @probe("root")
 def have_capabilities():
     status = open("/proc/self/status").read()
-    return int(status.split("CapBnd:")[1].split()[0], 16) != 0
+    return int(status.split("CapEff:")[1].split()[0], 16) != 0
 
 @probe("root")
 def raise_priority():
