@@ -13,6 +13,7 @@ mod messages;
 mod models;
 mod moves;
 mod resolve;
+mod retry;
 mod sessions;
 
 pub(crate) use admit::{AdmitRequest, admit};

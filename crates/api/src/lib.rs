@@ -13,6 +13,7 @@
 
 mod act;
 mod changes;
+mod default_model;
 mod error;
 mod follow;
 mod homes;
@@ -25,6 +26,7 @@ mod text;
 mod view;
 mod wake;
 
+pub use default_model::DefaultModel;
 pub use settings::{ApiSettings, ModelList};
 pub use state::{ApiParts, ApiState};
 pub use table::{route_table, router};

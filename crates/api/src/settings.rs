@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::Feed;
-use domain::ModelRef;
+
+use crate::default_model::DefaultModel;
 
 /// The settings of the API.
 #[derive(Debug, Clone)]
@@ -14,7 +15,7 @@ pub struct ApiSettings {
     /// The directory of a stock client's session that names none; `None` means a managed workspace.
     pub default_directory: Option<PathBuf>,
     /// The model of a session that has not chosen one.
-    pub default_model: ModelRef,
+    pub default_model: DefaultModel,
     /// The agent of a session that has not chosen one.
     pub default_agent: String,
     /// Our version, shown to clients.

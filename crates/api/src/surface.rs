@@ -7,6 +7,7 @@ mod at;
 mod dialect;
 mod extract;
 mod limit;
+mod paged;
 mod redacted;
 
 pub(crate) use dialect::Dialect;

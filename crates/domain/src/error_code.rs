@@ -54,6 +54,8 @@ words! {
         SessionCompactionFailed = "session.compaction_failed",
         /// A compaction was stopped before it ended.
         SessionCompactionInterrupted = "session.compaction_interrupted",
+        /// The session's work failed again and again before anything could be written.
+        SessionDrainFailed = "session.drain_failed",
         /// The session has no such message to go back to.
         SessionMessageUnknown = "session.message_unknown",
         /// The session has no prompt to answer.

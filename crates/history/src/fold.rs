@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::{
     Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind, PromptAdmitted,
-    RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionIncarnation, SideOutcome,
+    RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionId, SessionIncarnation, SideOutcome,
     TimestampMs, TurnId, TurnOutcome, TurnUsage, WakeScope,
 };
 use llm_protocol::{CachePolicy, LlmRequest, Message, Part, SystemPart};
@@ -51,12 +51,14 @@ struct State {
     titled: bool,
     /// Whether the newest wake was only for steering inputs.
     narrow: bool,
-    child: bool,
+    parent: Option<SessionId>,
     /// The first prompt of a user, and its message's index.
     first_prompt: Option<(MessageId, usize)>,
     last_prompt: Option<MessageId>,
     steps: i32,
     interrupt: Option<Seq>,
+    /// Somebody has woken the session since.
+    resumed: bool,
     entries: Arc<BTreeMap<String, String>>,
     read_paths: Arc<BTreeSet<String>>,
     squeeze: Squeeze,
@@ -239,7 +241,7 @@ impl History {
             SessionEvent::SessionCreated(created) => {
                 state.agent.clone_from(&created.agent);
                 state.model.clone_from(&created.model);
-                state.child = created.parent.is_some();
+                state.parent.clone_from(&created.parent);
                 state.titled = created.named;
             }
             SessionEvent::PromptPromoted(promoted) => {
@@ -317,11 +319,13 @@ impl History {
             SessionEvent::InterruptRequested(requested) => match requested.target {
                 InterruptTarget::Turn { .. } | InterruptTarget::Drain => {
                     state.interrupt = Some(seq);
+                    state.resumed = false;
                 }
                 InterruptTarget::Parked => {}
             },
             SessionEvent::DrainEnded(_) => {
                 state.interrupt = None;
+                state.resumed = false;
                 state.failures = 0;
             }
             SessionEvent::PromptAdmitted(prompt) => {
@@ -421,6 +425,7 @@ impl History {
             SessionEvent::WakeRequested(wake) => {
                 state.narrow = wake.scope == WakeScope::Steer;
                 let all = !state.narrow;
+                state.resumed |= all && state.interrupt.is_some();
                 state.woken(|input| all || input.delivery == Delivery::Steer);
             }
         }

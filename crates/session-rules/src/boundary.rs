@@ -81,8 +81,9 @@ impl Rules<'_> {
         observed: &Observation,
     ) -> Verdict<Next> {
         if self.is_interrupted(draft.history()) {
+            let how = Self::interrupted_end(draft.history());
             let next = end(draft, DrainOutcome::Interrupted, None);
-            return Verdict::Write(next, DrainEnd::Close, Site::Interrupted);
+            return Verdict::Write(next, how, Site::Interrupted);
         }
         let waits = waits(draft.history());
         if self.stopping && (continuing || waits) {

@@ -485,8 +485,9 @@ impl Rules<'_> {
     pub fn compaction_cancelled(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
         let error = interrupted("Compaction cancelled");
         self.close_compaction(draft, Some(said), SideOutcome::Cancelled, Some(error));
+        let how = Self::interrupted_end(draft.history());
         let next = end(draft, DrainOutcome::Interrupted, None);
-        Verdict::Write(next, DrainEnd::Close, Site::CompactionCancelled)
+        Verdict::Write(next, how, Site::CompactionCancelled)
     }
 
     /// Settles a Compaction that an earlier owner left. Returns whether the model must answer results after it.

@@ -141,8 +141,9 @@ impl Rules<'_> {
         let interrupted = ToolOutcomeKind::Interrupted;
         settle_open_calls(draft, &said.turn, interrupted, "interrupted by the user");
         settle_turn(draft, said, TurnOutcome::Interrupted, None);
+        let how = Self::interrupted_end(draft.history());
         let next = end(draft, DrainOutcome::Interrupted, None);
-        Verdict::Write(next, DrainEnd::Close, Site::TurnInterrupted)
+        Verdict::Write(next, how, Site::TurnInterrupted)
     }
 
     /// Handles an error that no retry helps. Tools that had started have run to their ends.

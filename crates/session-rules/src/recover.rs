@@ -107,8 +107,9 @@ impl Rules<'_> {
             settle_open_calls(draft, &open.turn, ToolOutcomeKind::Interrupted, text);
             self.note_restored(draft);
             settle_turn(draft, &said, TurnOutcome::Interrupted, None);
+            let how = Self::interrupted_end(draft.history());
             let next = end(draft, DrainOutcome::Interrupted, None);
-            return Verdict::Write(next, DrainEnd::Close, Site::TakenOverInterrupted);
+            return Verdict::Write(next, how, Site::TakenOverInterrupted);
         }
         let cut = !replied || open.finish.as_deref() == Some("cut");
         let (run, probe) = self.judge(draft, &open);

@@ -1,4 +1,4 @@
-use domain::{FencingToken, Seq, SessionError, SessionRef, SnapshotTree, Taken};
+use domain::{DrainEnd, FencingToken, Seq, SessionError, SessionRef, SnapshotTree, Taken};
 use history::History;
 use llm_protocol::retry::Schedule;
 
@@ -113,6 +113,12 @@ impl Rules<'_> {
             Some(seq) if taken.was_open => Seq(seq.0 - 1),
             _ => newest,
         }
+    }
+
+    /// Returns how an interrupted drain ends. If somebody has woken the session since, it stays open for the next drain, so
+    /// that the prompt without an answer is taken up again.
+    pub(crate) fn interrupted_end(history: &History) -> DrainEnd {
+        if history.is_resumed() { DrainEnd::HandOver } else { DrainEnd::Close }
     }
 
     /// Returns whether `history` has an interrupt that this drain must apply.

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use domain::{AttemptStarted, SessionRef, ToolIntent};
+use domain::{AttemptStarted, SessionId, SessionRef, ToolIntent};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -221,7 +221,7 @@ impl<'r> Drain<'r> {
             Err(error) => return Ok(Streamed::Failed(error)),
         };
         let client = client.as_ref().unwrap_or(&runtime.llm);
-        let llm = client.on(of_session(route, self.stage.session));
+        let llm = client.on(of_session(route, self.stage.session, self.log.history().parent()));
         let mut opening = Box::pin(llm.send(plan.body.clone()));
         let opened = loop {
             tokio::select! {
@@ -423,9 +423,14 @@ impl<'r> Drain<'r> {
 }
 
 /// The route with the session in its headers. Gateways and hosts with several machines keep a conversation where its
-/// beginning is cached: `x-session-affinity` is what OpenCode sends, `x-grok-conv-id` is xAI's own.
-fn of_session(mut route: Route, session: &SessionRef) -> Route {
+/// beginning is cached: `x-session-affinity` is what OpenCode sends, and `x-parent-session-id` of a child; `x-grok-conv-id` is
+/// xAI's own.
+fn of_session(mut route: Route, session: &SessionRef, parent: Option<&SessionId>) -> Route {
     let id = session.session.to_string();
+    if let Some(parent) = parent {
+        let parent = Secret::new(parent.as_str());
+        route.endpoint = route.endpoint.with_header("x-parent-session-id", parent);
+    }
     let names = ["x-session-affinity", "x-grok-conv-id"];
     let is_xai = route.dialect.state_key.as_deref() == Some("xai");
     for name in names.into_iter().take(if is_xai { 2 } else { 1 }) {

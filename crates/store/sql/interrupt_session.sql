@@ -1,5 +1,6 @@
 -- Asks a session to stop. Applies to the open turn, the open drain, or the wakes before it; a session
--- with none of them is left as it is ('idle'). 'missing' when there is none.
+-- with none of them is left as it is ('idle'). One that was asked already and has not stopped yet keeps that interrupt,
+-- unless somebody has woken it since. 'missing' when there is none.
 CREATE OR REPLACE FUNCTION interrupt_session(
     p_org uuid, p_session text, p_event text, p_stamp bigint, p_now bigint,
     OUT outcome text, OUT seq bigint, OUT location text)
@@ -10,7 +11,7 @@ DECLARE
     target json;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.open, h.ready, h.next_seq, h.location_id INTO head
+    SELECT h.open, h.ready, h.next_seq, h.location_id, h.interrupt_seq, h.wake_seq INTO head
     FROM session_head h WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
@@ -19,6 +20,12 @@ BEGIN
     location := head.location_id;
     IF NOT head.ready THEN
         outcome := 'idle';
+        RETURN;
+    END IF;
+    IF head.open AND head.wake_seq < head.interrupt_seq
+        AND is_stopping(p_org, p_session, head.interrupt_seq) THEN
+        seq := head.interrupt_seq;
+        outcome := 'applied';
         RETURN;
     END IF;
     seq := head.next_seq;

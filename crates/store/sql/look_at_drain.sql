@@ -1,5 +1,5 @@
 -- What a drain's start is based on: the head, and the events after `p_known` of the session `p_incarnation`, at most
--- `p_limit`; from the first on, when the session with this id is another one now. Takes no lock and no
+-- `p_limit` and about page_bytes() bytes; from the first on, when the session with this id is another one now. Takes no lock and no
 -- transaction id; with `p_lock` it takes the Location's lock shared and then the head's.
 -- 'ready', 'idle' (nothing to do), 'superseded' (a higher token has been at the Location), 'missing'.
 CREATE OR REPLACE FUNCTION look_at_drain(
@@ -47,6 +47,9 @@ BEGIN
     SELECT array_agg(e.id), array_agg(e.kind), array_agg(e.version), array_agg(e.time_ms),
         array_agg(e.claim), array_agg(e.payload)
     INTO ids, kinds, versions, times, claims, payloads
-    FROM (SELECT * FROM session_event e WHERE e.org_id = p_org AND e.session_id = p_session
-        AND e.seq > after AND e.seq < head.next_seq ORDER BY e.seq LIMIT p_limit) AS e;
+    FROM (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = p_session
+            AND s.seq > after AND s.seq < head.next_seq ORDER BY s.seq LIMIT p_limit) AS w) AS e
+    WHERE coalesce(e.bytes_before, 0) < page_bytes();
 END $$;

@@ -1,4 +1,4 @@
--- look_at_drain() without a lock for several: a row each.
+-- look_at_drain() without a lock for several: a row each. They share the bytes of one page.
 CREATE OR REPLACE FUNCTION look_at_drains(
     p_org uuid, p_sessions text[], p_locations text[], p_tokens bigint[], p_incarnations bigint[],
     p_knowns bigint[], p_limit bigint)
@@ -25,7 +25,12 @@ BEGIN
     LEFT JOIN LATERAL (
         SELECT array_agg(e.id) AS ids, array_agg(e.kind) AS kinds, array_agg(e.version) AS versions,
             array_agg(e.time_ms) AS times, array_agg(e.claim) AS claims, array_agg(e.payload) AS payloads
-        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = h.id
-            AND s.seq > (CASE WHEN a.incarnation = h.incarnation AND a.known < h.next_seq THEN a.known ELSE 0 END) AND s.seq < h.next_seq
-            ORDER BY s.seq LIMIT p_limit) AS e) AS log ON h.ready AND l.id IS NOT NULL;
+        FROM (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+            FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = h.id
+                AND s.seq > (CASE WHEN a.incarnation = h.incarnation AND a.known < h.next_seq THEN a.known ELSE 0 END)
+                AND s.seq < h.next_seq
+                ORDER BY s.seq LIMIT p_limit) AS w) AS e
+        WHERE coalesce(e.bytes_before, 0) < page_bytes() / cardinality(p_sessions)
+    ) AS log ON h.ready AND l.id IS NOT NULL;
 END $$;

@@ -1,5 +1,5 @@
 -- A page of a session's log in one statement, for gateways, which read on with every commit: at most `p_limit`
--- events. `p_incarnation` 0 takes any session with this id; else only that one. Raises
+-- events and about page_bytes() bytes. `p_incarnation` 0 takes any session with this id; else only that one. Raises
 -- OC003 without the session.
 CREATE OR REPLACE FUNCTION read_log(p_org uuid, p_session text, p_incarnation bigint, p_after bigint, p_limit bigint)
 RETURNS TABLE (seq bigint, id text, kind text, version integer, time_ms bigint, claim bigint, payload text)

@@ -1,4 +1,4 @@
--- read_log() for several: the rows of each, in order. No row for one without news; whether it is there at all
+-- read_log() for several: the rows of each, in order. They share the bytes of one page. No row for one without news; whether it is there at all
 -- is for its caller to ask.
 CREATE OR REPLACE FUNCTION read_logs(p_org uuid, p_sessions text[], p_incarnations bigint[], p_after bigint[],
     p_limit bigint)
@@ -11,9 +11,12 @@ BEGIN
     RETURN QUERY SELECT a.place, e.seq, e.id, e.kind, e.version, e.time_ms, e.claim, e.payload
     FROM unnest(p_sessions, p_incarnations, p_after) WITH ORDINALITY
         AS a (session, incarnation, after, place)
-    CROSS JOIN LATERAL (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = a.session
-        AND s.seq > a.after
-        AND (a.incarnation = 0 OR EXISTS (SELECT FROM session_head h WHERE h.org_id = p_org AND h.id = a.session
-            AND h.incarnation = a.incarnation))
-        ORDER BY s.seq LIMIT p_limit) AS e;
+    CROSS JOIN LATERAL (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = a.session
+            AND s.seq > a.after
+            AND (a.incarnation = 0 OR EXISTS (SELECT FROM session_head h WHERE h.org_id = p_org AND h.id = a.session
+                AND h.incarnation = a.incarnation))
+            ORDER BY s.seq LIMIT p_limit) AS w) AS e
+    WHERE coalesce(e.bytes_before, 0) < page_bytes() / cardinality(p_sessions);
 END $$;

@@ -1,5 +1,5 @@
--- The newest messages of a session, or one of them: a row for each part with its call, in order; one row
--- without a part for a message that has none.
+-- The newest messages, or one of them.
+-- For the build before: read_message_page takes its place.
 CREATE OR REPLACE FUNCTION read_messages(p_org uuid, p_session text, p_message text, p_limit bigint)
 RETURNS TABLE (id text, seq bigint, role text, parent_id text, turn_id text, agent text, provider text,
     model text, created_ms bigint, completed_ms bigint, finish text, error_code text, error_message text,
@@ -8,52 +8,6 @@ RETURNS TABLE (id text, seq bigint, role text, parent_id text, turn_id text, age
     state text, arguments text, called_ms bigint, outcome text, title text, bounded_text text, structured text,
     managed_path text, truncated boolean, started_ms bigint, ended_ms bigint,
     cost_nanos bigint, synthetic text, variant text)
-LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
-DECLARE
-    ids text[];
-BEGIN
-    PERFORM set_config('oc.org', p_org::text, true);
-    IF p_message IS NULL THEN
-        ids := ARRAY(SELECT m.id FROM message m WHERE m.org_id = p_org AND m.session_id = p_session
-            ORDER BY m.seq DESC LIMIT p_limit);
-    ELSIF EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message
-        AND m.session_id || '' = p_session) THEN -- by its id alone: the session's index has all of its messages
-        ids := ARRAY[p_message];
-    END IF;
-    IF p_message IS NULL AND cardinality(ids) BETWEEN 51 AND p_limit - 1 THEN
-        -- All of a long session: its messages, parts and calls are read in one go each and hashed. Joins that look each of them
-        -- up would prove the tenant to row security again with every row, which costs more than the rows.
-        PERFORM set_config('enable_nestloop', 'off', true);
-        RETURN QUERY SELECT m.id, m.seq, m.role, m.parent_id, m.turn_id, m.agent, m.provider, m.model, m.created_ms,
-            m.completed_ms, m.finish, m.error_code, m.error_message, m.input_tokens, m.output_tokens,
-            m.reasoning_tokens, m.cache_read_tokens, m.cache_write_tokens, p.id, p.kind, p.text, c.id,
-            c.provider_call, c.tool, c.state, c.arguments, c.called_ms, c.outcome, c.title, c.bounded_text,
-            c.structured, c.managed_path, c.truncated, c.started_ms, c.ended_ms,
-            m.cost_nanos, m.synthetic, m.variant
-        FROM (SELECT w.* FROM message w WHERE w.org_id = p_org AND w.session_id = p_session) m
-            LEFT JOIN (SELECT w.* FROM part w WHERE w.org_id = p_org AND w.session_id = p_session) p
-                ON p.message_id = m.id
-            LEFT JOIN (SELECT w.* FROM tool_result w WHERE w.org_id = p_org AND w.session_id = p_session) c
-                ON c.id = p.call_id
-        ORDER BY m.seq, p.place, p.seq, p.id;
-        PERFORM set_config('enable_nestloop', 'on', true);
-        RETURN;
-    END IF;
-    -- By their ids alone: the session's index has all of its messages.
-    RETURN QUERY SELECT m.id, m.seq, m.role, m.parent_id, m.turn_id, m.agent, m.provider, m.model, m.created_ms,
-        m.completed_ms, m.finish, m.error_code, m.error_message, m.input_tokens, m.output_tokens,
-        m.reasoning_tokens, m.cache_read_tokens, m.cache_write_tokens, p.id, p.kind, p.text, c.id,
-        c.provider_call, c.tool, c.state, c.arguments, c.called_ms, c.outcome, c.title, c.bounded_text,
-        c.structured, c.managed_path, c.truncated, c.started_ms, c.ended_ms,
-        m.cost_nanos, m.synthetic, m.variant
-    FROM message m
-        LEFT JOIN part p ON p.org_id = m.org_id AND p.session_id = p_session AND p.message_id = m.id
-        LEFT JOIN tool_result c ON c.org_id = p.org_id AND c.id = p.call_id
-    WHERE m.org_id = p_org AND m.id = ANY (ids)
-    ORDER BY m.seq, p.place, p.seq, p.id;
-    -- A session without a message is there all the same.
-    IF NOT FOUND AND (p_message IS NOT NULL OR NOT EXISTS (
-        SELECT FROM session_head h WHERE h.org_id = p_org AND h.id = p_session)) THEN
-        RAISE EXCEPTION 'no session or message %', p_session USING ERRCODE = 'OC003';
-    END IF;
-END $$;
+LANGUAGE sql SET search_path = public, pg_temp AS $$
+    SELECT * FROM read_message_page(p_org, p_session, p_message, NULL, p_limit)
+$$;

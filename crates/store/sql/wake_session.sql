@@ -1,6 +1,6 @@
 -- Wakes a session for what is pending, and opens an idle one, so that a prompt without an answer is taken
--- up again. 'woken', 'running' (a drain has it and nothing is pending, or it waits with a staged Revert: nothing
--- changes) or 'missing'.
+-- up again; so is one whose drain is just being interrupted, once that has ended. 'woken', 'running' (a drain has it
+-- and nothing is pending, or it waits with a staged Revert: nothing changes) or 'missing'.
 CREATE OR REPLACE FUNCTION wake_session(
     p_org uuid, p_session text, p_event text, p_stamp bigint, p_now bigint,
     OUT outcome text, OUT seq bigint, OUT location text)
@@ -9,14 +9,15 @@ DECLARE
     head record;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.location_id, h.open, h.ready, h.pending, h.staged_seq INTO head FROM session_head h
+    SELECT h.location_id, h.open, h.ready, h.pending, h.staged_seq, h.interrupt_seq INTO head FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
         RETURN;
     END IF;
     location := head.location_id;
-    IF head.open AND head.pending = 0 OR head.staged_seq > 0 THEN
+    IF head.staged_seq > 0
+        OR head.open AND head.pending = 0 AND NOT is_stopping(p_org, p_session, head.interrupt_seq) THEN
         outcome := 'running';
         RETURN;
     END IF;

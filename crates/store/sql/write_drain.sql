@@ -1,6 +1,6 @@
 -- One write of a drain, based on a head whose claim was `p_claim` and whose next number is `p_first`.
 -- With `p_token` it starts the drain: it takes the Location's lock shared, finds the token still its fence
--- and raises the claim. 'written'; 'stale' (the head has moved: look again), 'fenced' (the claim has passed
+-- and raises the claim; its first event logs the token. 'written'; 'stale' (the head has moved: look again), 'fenced' (the claim has passed
 -- on), 'superseded' (a higher token has been at the Location); only the first has changed anything.
 --
 -- `p_end`: 'keep' the drain, 'close' it, 'park' (close, and let what is pending wait for a new wake), or
@@ -51,9 +51,9 @@ BEGIN
         SELECT p_org, new.hash, new.bytes FROM unnest(p_hashes, p_bytes) AS new (hash, bytes)
         ORDER BY new.hash ON CONFLICT DO NOTHING;
     END IF;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, claim, payload)
+    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, claim, payload, token)
     SELECT p_org, p_session, p_first + new.i - 1, new.id, new.kind, new.version, p_now,
-        p_claim + (CASE WHEN starts THEN 1 ELSE 0 END), new.payload
+        p_claim + (CASE WHEN starts THEN 1 ELSE 0 END), new.payload, CASE new.i WHEN 1 THEN p_token END
     FROM unnest(p_ids, p_kinds, p_versions, p_payloads) WITH ORDINALITY
         AS new (id, kind, version, payload, i);
     PERFORM project_events(p_org, p_session, p_first, array_fill(p_now, ARRAY[n]), p_kinds, p_payloads);

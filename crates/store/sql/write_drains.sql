@@ -63,9 +63,10 @@ BEGIN
         SELECT p_org, new.hash, new.bytes FROM unnest(p_hashes, p_bytes) AS new (hash, bytes)
         ORDER BY new.hash ON CONFLICT DO NOTHING;
     END IF;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, claim, payload)
+    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, claim, payload, token)
     SELECT p_org, p_sessions[e.owner], e.seq, e.id, e.kind, e.version, p_nows[e.owner],
-        p_held[e.owner] + (CASE WHEN p_tokens[e.owner] IS NULL THEN 0 ELSE 1 END), e.payload
+        p_held[e.owner] + (CASE WHEN p_tokens[e.owner] IS NULL THEN 0 ELSE 1 END), e.payload,
+        CASE e.seq WHEN p_firsts[e.owner] THEN p_tokens[e.owner] END
     FROM unnest(e_owners, e_seqs, p_ids, e_kinds, p_versions, e_payloads)
         AS e (owner, seq, id, kind, version, payload);
     SELECT array_agg(DISTINCT e.owner) INTO slow FROM unnest(e_owners, e_kinds, e_payloads)

@@ -34,13 +34,19 @@ pub(crate) enum Limit {
     /// Statements whose work grows with what is stored: those of forks, rebuilds and the oracle. Postgres's own
     /// limit ends them first.
     Long,
+    /// A statement of the oracle, which has a limit of its own.
+    Check,
 }
 
 impl Limit {
+    /// Postgres's limit for a statement of [`Limit::Check`].
+    pub(crate) const CHECK_STATEMENT: &str = "120s";
+
     const fn length(self) -> Duration {
         match self {
             Self::Short => Duration::from_secs(5),
             Self::Long => Duration::from_secs(32),
+            Self::Check => Duration::from_secs(122),
         }
     }
 

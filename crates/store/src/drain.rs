@@ -18,7 +18,7 @@ use crate::unanswered::UnansweredWrite;
 use crate::write::{Write, WriteOutcome};
 use crate::{Store, StoreError, movement};
 
-/// Events that a look at the head brings with it; what a session has beyond it is read in pages.
+/// Events that a look at the head brings with it at the most; what a session has beyond them is read in pages.
 pub(crate) const PAGE: i64 = 1_000;
 
 /// How sure a drain wants to be that its write is still right when it comes.
@@ -175,7 +175,7 @@ impl Store {
         while last(&events).0 + 1 < head.next_seq.0 {
             let (org, id) = (session.org, session.session.clone());
             let page = match store.events(org, id, last(&events), PAGE).await {
-                Ok(page) if !page.is_empty() => page,
+                Ok(page) if !page.items.is_empty() => page.items,
                 Ok(_) | Err(StoreError::NotFound) => return Ok(Started::Idle), // deleted meanwhile
                 Err(error) => return Err(error),
             };
@@ -215,11 +215,19 @@ impl Store {
                 last_id: Stamp(row.last_id),
                 interrupt_seq: Seq(row.interrupt_seq),
             };
-            let new = if known.0 + 1 < head.next_seq.0 {
-                read_events(&mut tx, session.org, &session.session, known, i64::MAX).await?
-            } else {
-                Vec::new()
-            };
+            let mut new: Vec<RecordedEvent> = Vec::new();
+            loop {
+                let last = new.last().map_or(known, |event| event.seq);
+                if last.0 + 1 >= head.next_seq.0 {
+                    break;
+                }
+                let page = read_events(&mut tx, session.org, &session.session, last, PAGE).await?;
+                if page.items.is_empty() {
+                    let hole = format!("the log has no event {}", last.0 + 1);
+                    return Err(StoreError::Unreadable(hole));
+                }
+                new.extend(page.items);
+            }
             let locked = Some(tx);
             Ok((DrainWrite { store, locked, session, starts: None, seen: claim, head }, new))
         })

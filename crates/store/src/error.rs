@@ -57,6 +57,9 @@ pub enum StoreError {
 /// `cannot_connect_now`: Postgres is starting, recovering or stopping.
 const CANNOT_CONNECT_NOW: &str = "57P03";
 
+/// `query_canceled`: a statement took longer than it may, or an operator has ended it.
+const QUERY_CANCELED: &str = "57014";
+
 /// Answers that say "not now": lost connections, a statement that was rolled back for others' sake, too little of
 /// something, and what an operator or a time-out has ended.
 const PASSING_CLASSES: [&str; 4] = ["08", "40", "53", "57"];
@@ -86,6 +89,14 @@ impl StoreError {
             | Self::Schema(_)
             | Self::Unreadable(_) => false,
         }
+    }
+
+    /// Whether Postgres has ended the statement, since it took too long or an operator said so.
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        error.as_database_error().and_then(|answer| answer.code()).as_deref()
+            == Some(QUERY_CANCELED)
     }
 
     /// Whether Postgres has refused a key that is already there.

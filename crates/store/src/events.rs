@@ -3,9 +3,10 @@ use domain::{Claim, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionI
 use sqlx::PgConnection;
 
 use crate::batch::{Answers, Call};
+use crate::page::{MAX_ROWS, PAGE_BYTES};
 use crate::pool::Tx;
 use crate::tenant::missing;
-use crate::{Store, StoreError};
+use crate::{Page, Store, StoreError};
 
 /// An event from its row.
 macro_rules! recorded {
@@ -20,17 +21,32 @@ macro_rules! recorded {
     };
 }
 
-/// The log of a session after `after`, in order, at most `limit` events.
+/// Events from their rows, and how many bytes their payloads have.
+macro_rules! page {
+    ($rows:ident, $limit:expr, $most:expr) => {{
+        let bytes = $rows.iter().map(|row| row.payload.len()).sum();
+        let events: Result<Vec<RecordedEvent>, StoreError> =
+            $rows.into_iter().map(|row| recorded!(row)).collect();
+        Ok(Page::of(events?, $limit, bytes, $most))
+    }};
+}
+
+/// The log of a session after `after`, in order: a page of at most `limit` events and about [`PAGE_BYTES`].
 pub(crate) async fn read_events(
     tx: &mut Tx,
     org: OrgId,
     session: &SessionId,
     after: Seq,
     limit: i64,
-) -> Result<Vec<RecordedEvent>, StoreError> {
+) -> Result<Page<RecordedEvent>, StoreError> {
     let rows = sqlx::query!(
-        "SELECT seq, id, kind, version, time_ms, claim, payload FROM session_event
-         WHERE org_id = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4",
+        r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!", time_ms AS "time_ms!",
+               claim, payload AS "payload!"
+           FROM (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
+                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+               FROM (SELECT * FROM session_event WHERE org_id = $1 AND session_id = $2 AND seq > $3
+                   ORDER BY seq LIMIT $4) AS w) AS e
+           WHERE coalesce(e.bytes_before, 0) < page_bytes() ORDER BY e.seq"#,
         org.0,
         session.as_str(),
         after.0,
@@ -38,11 +54,12 @@ pub(crate) async fn read_events(
     )
     .fetch_all(&mut **tx)
     .await?;
-    rows.into_iter().map(|row| recorded!(row)).collect()
+    page!(rows, limit, PAGE_BYTES)
 }
 
 impl Store {
-    /// A page of a session's log, in order: one round trip, since gateways read on with every commit.
+    /// A page of a session's log, in order, of at most `limit` events (and 10,000) and about 8 MiB: one round trip, since
+    /// gateways read on with every commit.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.
@@ -52,7 +69,7 @@ impl Store {
         session: SessionId,
         after: Seq,
         limit: i64,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
+    ) -> Result<Page<RecordedEvent>, StoreError> {
         self.events_of(org, session, SessionIncarnation::default(), after, limit).await
     }
 
@@ -67,7 +84,8 @@ impl Store {
         incarnation: SessionIncarnation,
         after: Seq,
         limit: i64,
-    ) -> Result<Vec<RecordedEvent>, StoreError> {
+    ) -> Result<Page<RecordedEvent>, StoreError> {
+        let limit = limit.min(MAX_ROWS);
         let read = Read { org, session, incarnation, after, limit };
         let (call, page) = self.readings().ask(read).await?;
         match page {
@@ -77,7 +95,7 @@ impl Store {
     }
 
     /// What a batch leaves out: a log without news, which may not be there at all.
-    async fn events_alone(&self, call: Read) -> Result<Vec<RecordedEvent>, StoreError> {
+    async fn events_alone(&self, call: Read) -> Result<Page<RecordedEvent>, StoreError> {
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -94,7 +112,7 @@ impl Store {
                     .fetch_all(&mut *connection)
                     .await
                     .map_err(missing)?;
-                    rows.into_iter().map(|row| recorded!(row)).collect()
+                    page!(rows, call.limit, PAGE_BYTES)
                 })
             })
             .await
@@ -115,7 +133,7 @@ pub(crate) struct Read {
 }
 
 impl Call for Read {
-    type Answer = Vec<RecordedEvent>;
+    type Answer = Page<RecordedEvent>;
 
     const MAY_REPEAT: bool = true;
 
@@ -140,21 +158,28 @@ impl Call for Read {
             )
             .fetch_all(connection)
             .await?;
-            let mut pages: Vec<Option<Result<Vec<RecordedEvent>, StoreError>>> =
+            // They share the bytes of one page.
+            let most = PAGE_BYTES / calls.len().max(1);
+            let mut pages: Vec<Option<Result<(Vec<RecordedEvent>, usize), StoreError>>> =
                 calls.iter().map(|_| None).collect();
             for row in rows {
                 let page = usize::try_from(row.place - 1).ok().and_then(|at| pages.get_mut(at));
                 let page =
                     page.ok_or_else(|| StoreError::Unreadable("a page of no call".into()))?;
+                let size = row.payload.len();
                 let event: Result<RecordedEvent, StoreError> = recorded!(row);
-                match (page.get_or_insert_with(|| Ok(Vec::new())), event) {
-                    (Ok(events), Ok(event)) => events.push(event),
+                match (page.get_or_insert_with(|| Ok((Vec::new(), 0))), event) {
+                    (Ok((events, bytes)), Ok(event)) => {
+                        events.push(event);
+                        *bytes += size;
+                    }
                     (Ok(_), Err(error)) => *page = Some(Err(error)),
                     (Err(_), _) => {}
                 }
             }
             // One that cannot be read is no matter of the others: it goes alone, and fails alone.
-            Ok(pages.into_iter().map(|page| page.and_then(Result::ok)).collect())
+            let page = |(events, bytes)| Page::of(events, limit, bytes, most);
+            Ok(pages.into_iter().map(|read| read.and_then(Result::ok).map(page)).collect())
         })
     }
 }

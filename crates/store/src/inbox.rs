@@ -5,7 +5,8 @@ use domain::{
     SessionId, TimestampMs,
 };
 
-use crate::{Store, StoreError};
+use crate::page::{MAX_ROWS, PAGE_BYTES};
+use crate::{Page, Store, StoreError};
 
 /// An input that is admitted, and neither history nor cancelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,8 @@ pub(crate) fn prompt_kind(prompt: &PromptAdmitted) -> &'static str {
 }
 
 impl Store {
-    /// What waits in a session's inbox, in the order of admission, at most `limit`.
+    /// What waits in a session's inbox after `after`, in the order of admission: a page of at most `limit` inputs and
+    /// about 8 MiB.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.
@@ -69,19 +71,27 @@ impl Store {
         &self,
         org: OrgId,
         session: SessionId,
+        after: Seq,
         limit: i64,
-    ) -> Result<Vec<InboxRow>, StoreError> {
+    ) -> Result<Page<InboxRow>, StoreError> {
+        let limit = limit.min(MAX_ROWS);
         self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     r#"SELECT i.id AS "id?", i.kind AS "kind?", i.delivery AS "delivery?",
                            i.payload AS "payload?", i.admitted_seq AS "admitted_seq?",
                            i.admitted_ms AS "admitted_ms?"
-                       FROM session_head h LEFT JOIN session_input i ON i.org_id = h.org_id
-                           AND i.session_id = h.id AND i.status = 'admitted'
-                       WHERE h.org_id = $1 AND h.id = $2 ORDER BY i.admitted_seq LIMIT $3"#,
+                       FROM session_head h LEFT JOIN (
+                           SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.admitted_seq
+                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+                           FROM (SELECT * FROM session_input WHERE org_id = $1 AND session_id = $2
+                               AND status = 'admitted' AND admitted_seq > $3
+                               ORDER BY admitted_seq LIMIT $4) AS w) AS i
+                           ON coalesce(i.bytes_before, 0) < page_bytes()
+                       WHERE h.org_id = $1 AND h.id = $2 ORDER BY i.admitted_seq"#,
                     org.0,
                     session.as_str(),
+                    after.0,
                     limit,
                 )
                 .fetch_all(&mut *connection)
@@ -89,12 +99,13 @@ impl Store {
                 if rows.is_empty() {
                     return Err(StoreError::NotFound);
                 }
-                let mut inbox = Vec::new();
+                let (mut inbox, mut bytes) = (Vec::new(), 0);
                 for row in rows {
                     let (Some(id), Some(kind), Some(payload)) = (row.id, row.kind, row.payload)
                     else {
                         continue; // the one row of an empty inbox
                     };
+                    bytes += payload.len();
                     inbox.push(InboxRow {
                         id: id.parse()?,
                         delivery: delivery(row.delivery.as_deref())?,
@@ -103,7 +114,7 @@ impl Store {
                         item: item(&kind, &payload)?,
                     });
                 }
-                Ok(inbox)
+                Ok(Page::of(inbox, limit, bytes, PAGE_BYTES))
             })
         })
         .await

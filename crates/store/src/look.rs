@@ -63,6 +63,20 @@ impl Look {
         lock: bool,
         connection: &mut PgConnection,
     ) -> Result<Seen, StoreError> {
+        self.ask(PAGE, lock, connection).await
+    }
+
+    /// Looks at one session's head and at none of its events.
+    pub(crate) async fn head(&self, connection: &mut PgConnection) -> Result<Seen, StoreError> {
+        self.ask(0, false, connection).await
+    }
+
+    async fn ask(
+        &self,
+        limit: i64,
+        lock: bool,
+        connection: &mut PgConnection,
+    ) -> Result<Seen, StoreError> {
         let row = sqlx::query_as!(
             Row,
             r#"SELECT outcome AS "outcome!", claim, next_seq, last_id, interrupt_seq, was_open, handed_over,
@@ -75,7 +89,7 @@ impl Look {
             self.token.0,
             self.known.incarnation.0,
             self.known.seq.0,
-            PAGE,
+            limit,
             lock,
         )
         .fetch_one(connection)

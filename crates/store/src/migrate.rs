@@ -11,7 +11,7 @@ use crate::{FEATURES, StoreError, functions, pooler};
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
 /// The schema that this build reads and writes: the number of its newest migration.
-pub const SCHEMA_VERSION: i64 = 16;
+pub const SCHEMA_VERSION: i64 = 17;
 
 /// The oldest schema that this build can migrate from: the number of its first migration, the baseline.
 pub const FIRST_SCHEMA: i64 = 16;

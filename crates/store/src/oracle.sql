@@ -1,19 +1,20 @@
--- Selects what must not be. Each branch is named by its invariant (design §9). The log is believed
--- before the rows: that they agree is what a rebuild proves.
--- $1: the organisation; $2: also what holds once faults have stopped and nothing runs.
+-- Selects what must not be, of some sessions. Each branch is named by its invariant (docs/architecture.md). The log is
+-- believed before the rows: that they agree is what a rebuild proves.
+-- $1: the organisation; $2: also what holds once faults have stopped and nothing runs; $3: the sessions.
 WITH fork AS MATERIALIZED (
     -- What a Fork begins with was admitted, sent and interrupted elsewhere.
     SELECT e.session_id, e.seq + (e.payload::json->>'copied')::bigint AS copied_to
-    FROM session_event e WHERE e.org_id = $1 AND e.kind = 'session.forked'
+    FROM session_event e WHERE e.org_id = $1 AND e.session_id = ANY($3) AND e.kind = 'session.forked'
 ),
 fact AS MATERIALIZED (
-    SELECT e.session_id, e.seq, e.kind, e.claim, e.payload::json->>'message' AS message,
+    SELECT e.session_id, e.seq, e.kind, e.claim, e.token, e.payload::json->>'message' AS message,
         coalesce(e.payload::json->>'turn', e.payload::json#>>'{target,turn}') AS turn,
         coalesce(e.payload::json->>'call', e.payload::json#>>'{intent,call}') AS call,
         e.payload::json->>'attempt' AS attempt,
         (e.payload::json->>'ordinal')::integer AS ordinal,
         coalesce(e.payload::json->>'outcome', e.payload::json->>'state', e.payload::json#>>'{target,type}') AS word,
         e.payload::json->>'class' AS class,
+        e.payload::json#>>'{error,code}' AS code,
         -- Whether it wakes the session.
         e.kind = 'wake.requested' OR coalesce((e.payload::json->>'wake')::boolean, false) AS wake,
         -- What a turn does, a compaction and a title do too; a title runs beside the others.
@@ -23,11 +24,12 @@ fact AS MATERIALIZED (
         e.seq <= coalesce(k.copied_to, 0) AS copied,
         coalesce((e.payload::json#>>'{usage,input}')::bigint, 0) AS input_tokens,
         coalesce((e.payload::json#>>'{usage,output}')::bigint, 0) AS output_tokens
-    FROM session_event e LEFT JOIN fork k ON k.session_id = e.session_id WHERE e.org_id = $1
+    FROM session_event e LEFT JOIN fork k ON k.session_id = e.session_id
+    WHERE e.org_id = $1 AND e.session_id = ANY($3)
 ),
 -- Every event with what came before it in its log.
 step AS MATERIALIZED (
-    SELECT session_id, seq, kind, claim, turn, word, edge, beside,
+    SELECT session_id, seq, kind, claim, token, turn, word, edge, beside,
         lead(kind) OVER (PARTITION BY session_id ORDER BY seq) AS next_kind,
         lead(claim) OVER (PARTITION BY session_id ORDER BY seq) AS next_claim,
         max(claim) OVER before AS highest_claim,
@@ -55,7 +57,7 @@ input AS MATERIALIZED (
             -- A staged Revert holds what nobody woke the session for, and ends before it.
             OR (i.kind IN ('revert', 'unrevert') OR NOT (i.payload::json->>'wake')::boolean) AND i.session_id IN
                 (SELECT f.session_id FROM fact f WHERE f.kind = 'revert.staged') AS changed
-        FROM session_input i WHERE i.org_id = $1) AS i
+        FROM session_input i WHERE i.org_id = $1 AND i.session_id = ANY($3)) AS i
     WINDOW class AS (PARTITION BY session_id, delivery, changed ORDER BY admitted_seq)
 )
 SELECT invariant AS "invariant!", session AS "session!", found AS "found!" FROM (
@@ -71,7 +73,7 @@ WHERE f.seq IS NULL
 UNION ALL
 SELECT 'I1', h.id, 'pending ' || h.pending || ', rows ' || count(i.id)
 FROM session_head h LEFT JOIN input i ON i.session_id = h.id AND i.status = 'admitted'
-WHERE h.org_id = $1 GROUP BY h.id, h.pending HAVING h.pending <> count(i.id)
+WHERE h.org_id = $1 AND h.id = ANY($3) GROUP BY h.id, h.pending HAVING h.pending <> count(i.id)
 UNION ALL
 SELECT 'I1', session_id, count(*) || ' compactions wait'
 FROM input WHERE kind = 'compaction' AND status = 'admitted' GROUP BY session_id HAVING count(*) > 1
@@ -104,8 +106,20 @@ FROM step WHERE claim < highest_claim
 UNION ALL
 SELECT 'I3', h.id, 'claim ' || max(s.claim) || ' in the log of a head at ' || h.claim
 FROM session_head h JOIN step s ON s.session_id = h.id
-WHERE h.org_id = $1 GROUP BY h.id, h.claim, h.open
+WHERE h.org_id = $1 AND h.id = ANY($3) GROUP BY h.id, h.claim, h.open
 HAVING max(s.claim) > h.claim OR (NOT h.open AND max(s.claim) = h.claim)
+UNION ALL
+-- The tokens of a Location's drains only grow, up to its fence.
+SELECT 'I3', session_id, 'a drain of token ' || token || ' began at seq ' || seq || ' after one of ' || highest
+FROM (SELECT session_id, seq, token, max(token) OVER (PARTITION BY session_id, moved_seq ORDER BY seq
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
+    FROM step WHERE token IS NOT NULL) AS start WHERE token < highest
+UNION ALL
+SELECT 'I3', h.id, 'a drain of token ' || max(s.token) || ' at a Location whose fence is ' || l.fence
+FROM session_head h JOIN location l ON l.org_id = $1 AND l.id = h.location_id
+JOIN fact s ON s.session_id = h.id AND s.token IS NOT NULL AND s.seq > coalesce(
+    (SELECT max(m.seq) FROM fact m WHERE m.session_id = h.id AND m.kind = 'session.moved'), 0)
+WHERE h.org_id = $1 AND h.id = ANY($3) GROUP BY h.id, l.fence HAVING max(s.token) > l.fence
 UNION ALL
 -- I4: one drain writes at a time: a turn starts when none is open, and a claim ends with its drain.
 SELECT 'I4', session_id, 'turn ' || turn || ' began while another was open'
@@ -122,7 +136,7 @@ UNION ALL
 -- I5: 1..n without holes, and the head agrees.
 SELECT 'I5', coalesce(h.id, f.session_id), 'head at ' || coalesce(h.next_seq::text, 'none') || ', log has '
     || count(f.seq) || ' events, ' || coalesce(min(f.seq), 0) || ' to ' || coalesce(max(f.seq), 0)
-FROM (SELECT id, next_seq FROM session_head WHERE org_id = $1) h FULL JOIN fact f ON f.session_id = h.id
+FROM (SELECT id, next_seq FROM session_head WHERE org_id = $1 AND id = ANY($3)) h FULL JOIN fact f ON f.session_id = h.id
 GROUP BY h.id, f.session_id, h.next_seq
 HAVING h.id IS NULL OR count(f.seq) <> h.next_seq - 1 OR coalesce(max(f.seq), 0) <> h.next_seq - 1
     OR coalesce(min(f.seq), 1) <> 1
@@ -154,7 +168,7 @@ FROM step WHERE claim IS NOT NULL AND park_seq > coalesce(wake_seq, 0)
 UNION ALL
 SELECT 'I6', h.id, 'the head says interrupt ' || h.interrupt_seq || ', the log ' || coalesce(max(f.seq), 0)
 FROM session_head h LEFT JOIN fact f ON f.session_id = h.id AND f.kind = 'interrupt.requested'
-WHERE h.org_id = $1 GROUP BY h.id, h.interrupt_seq HAVING h.interrupt_seq <> coalesce(max(f.seq), 0)
+WHERE h.org_id = $1 AND h.id = ANY($3) GROUP BY h.id, h.interrupt_seq HAVING h.interrupt_seq <> coalesce(max(f.seq), 0)
 UNION ALL
 -- I7: a compaction and the epoch that it begins are one write.
 SELECT 'I7', session_id, 'compaction ' || turn || ' was completed without a new epoch'
@@ -168,13 +182,13 @@ UNION ALL
 -- The head is where the log says, and knows the Revert that is staged.
 SELECT 'I7', h.id, 'the head is at ' || h.location_id || ', its session at ' || s.location_id
 FROM session_head h JOIN session s ON s.org_id = $1 AND s.id = h.id
-WHERE h.org_id = $1 AND h.location_id <> s.location_id
+WHERE h.org_id = $1 AND h.id = ANY($3) AND h.location_id <> s.location_id
 UNION ALL
 SELECT 'I7', h.id, 'the head says staged at ' || h.staged_seq || ', the log ' || coalesce(f.seq, 0)
 FROM session_head h LEFT JOIN fact f ON f.session_id = h.id AND f.kind = 'revert.staged' AND NOT EXISTS (
     SELECT FROM fact x WHERE x.session_id = h.id AND x.seq > f.seq
         AND x.kind IN ('revert.staged', 'revert.cleared', 'revert.committed'))
-WHERE h.org_id = $1 AND h.staged_seq <> coalesce(f.seq, 0)
+WHERE h.org_id = $1 AND h.id = ANY($3) AND h.staged_seq <> coalesce(f.seq, 0)
 UNION ALL
 -- I8: intent, then body, then one result; an unsafe body at most once, others at most three times.
 SELECT 'I8', session_id, 'call ' || call || ' was settled ' || count(*) || ' times'
@@ -205,10 +219,13 @@ FROM fact c JOIN fact s ON s.session_id = c.session_id AND s.kind = 'turn.settle
 LEFT JOIN fact d ON d.session_id = c.session_id AND d.kind = 'tool.settled' AND d.call = c.call AND d.seq < s.seq
 WHERE c.kind = 'tool.called' AND d.seq IS NULL
 UNION ALL
+-- One whose drains failed is given up without a look at its log: the next drain recovers its turn.
 SELECT 'I8', h.id, 'idle with an open turn ' || b.turn
 FROM session_head h JOIN fact b ON b.session_id = h.id AND b.edge = 'begins'
 LEFT JOIN fact s ON s.session_id = h.id AND s.edge = 'ends' AND s.turn = b.turn
-WHERE h.org_id = $1 AND NOT h.open AND s.seq IS NULL
+WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT h.open AND s.seq IS NULL AND NOT EXISTS (
+    SELECT FROM fact g WHERE g.session_id = h.id AND g.seq > b.seq AND g.kind = 'drain.ended'
+        AND g.code = 'session.drain_failed')
 UNION ALL
 -- What a turn's calls changed is captured before a later turn's calls may change it again.
 SELECT 'I8', s.session_id, 'call ' || c.call || ' came at seq ' || c.seq || ', and the files before it were captured at '
@@ -239,14 +256,16 @@ FROM fact s LEFT JOIN fact a ON a.session_id = s.session_id AND a.kind = 'attemp
 WHERE s.edge = 'ends' AND NOT s.copied GROUP BY s.session_id, s.seq, s.turn, s.input_tokens, s.output_tokens
 HAVING s.input_tokens <> coalesce(sum(a.input_tokens), 0) OR s.output_tokens <> coalesce(sum(a.output_tokens), 0)
 UNION ALL
--- I11: no wake is lost, and in the end nothing is left that should run.
+-- I11: no wake is lost, and in the end nothing is left that should run. A drain that failed or was interrupted may
+-- leave an input behind that somebody woke the session for; one that did its work may not.
 SELECT 'I11', h.id, 'not ready, and ' || coalesce(f.message, f.kind) || ' woke it at seq ' || f.seq
 FROM session_head h JOIN fact f ON f.session_id = h.id AND f.wake
 LEFT JOIN input i ON i.session_id = h.id AND i.id = f.message
-WHERE h.org_id = $1 AND NOT h.ready AND (i.status = 'admitted' OR f.message IS NULL) AND NOT EXISTS (
+WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT h.ready AND (i.status = 'admitted' OR f.message IS NULL) AND NOT EXISTS (
     SELECT FROM fact x WHERE x.session_id = h.id AND x.seq > f.seq
-        AND (x.kind IN ('interrupt.requested', 'drain.ended')
+        AND (x.kind = 'interrupt.requested'
+            OR x.kind = 'drain.ended' AND (f.message IS NULL OR x.word IN ('failed', 'interrupted'))
             OR x.kind = 'input.cancelled' AND f.message IS NULL))
 UNION ALL
-SELECT 'I11', id, 'still ready' FROM session_head WHERE org_id = $1 AND $2 AND ready
+SELECT 'I11', id, 'still ready' FROM session_head WHERE org_id = $1 AND id = ANY($3) AND $2 AND ready
 ) AS violations ORDER BY session, invariant LIMIT 100

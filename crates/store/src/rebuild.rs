@@ -64,7 +64,7 @@ impl Store {
             let mut folded = 0;
             let mut known = Seq(0);
             loop {
-                let page = read_events(&mut tx, org, &session, known, PAGE).await?;
+                let page = read_events(&mut tx, org, &session, known, PAGE).await?.items;
                 if page.is_empty() {
                     break;
                 }

@@ -4,6 +4,7 @@ use domain::{
 };
 use serde::Deserialize;
 
+use crate::page::{MAX_ROWS, MESSAGE_PAGE_BYTES};
 use crate::tenant::missing;
 use crate::{Store, StoreError};
 
@@ -149,11 +150,24 @@ struct HostedResult {
     is_error: bool,
 }
 
+/// Which messages of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Messages {
+    /// The newest.
+    Newest,
+    /// The newest of those before this one.
+    Before(MessageId),
+    /// This one.
+    One(MessageId),
+}
+
 /// A session's messages, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript {
     /// The messages.
     pub messages: Vec<MessageRow>,
+    /// There may be older ones.
+    pub older: bool,
 }
 
 /// A message from a row of `read_messages`, without its parts.
@@ -247,8 +261,8 @@ fn add(message: &mut MessageRow, part: PartRow) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// The newest `limit` messages of a session, oldest first; with `message`, only that one. One round
-    /// trip.
+    /// The messages of a session that `which` names, oldest first: at most `limit` of them (and 10,000), and about
+    /// 32 MiB of text. One round trip.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session, or without the message asked for.
@@ -256,9 +270,15 @@ impl Store {
         &self,
         org: OrgId,
         session: SessionId,
-        message: Option<MessageId>,
+        which: Messages,
         limit: i64,
     ) -> Result<Transcript, StoreError> {
+        let limit = limit.min(MAX_ROWS);
+        let (message, before) = match which {
+            Messages::Newest => (None, None),
+            Messages::Before(before) => (None, Some(before)),
+            Messages::One(message) => (Some(message), None),
+        };
         self.lane().run(move |connection| Box::pin(async move {
             let rows = sqlx::query!(
                 r#"SELECT id AS "id!", seq AS "seq!", role AS "role!", parent_id, turn_id, agent, provider,
@@ -270,17 +290,21 @@ impl Store {
                        provider_call, tool, state, arguments, called_ms, outcome, title, bounded_text,
                        structured, managed_path, truncated, started_ms, ended_ms,
                        cost_nanos AS "cost_nanos!", synthetic, variant
-                   FROM read_messages($1, $2, $3, $4)"#,
+                   FROM read_message_page($1, $2, $3, $4, $5)"#,
                 org.0,
                 session.as_str(),
                 message.as_ref().map(MessageId::as_str),
+                before.as_ref().map(MessageId::as_str),
                 limit,
             )
             .fetch_all(&mut *connection)
             .await
             .map_err(missing)?;
             let mut messages: Vec<MessageRow> = Vec::new();
+            let mut bytes = 0;
             for row in rows {
+                let texts = [&row.text, &row.arguments, &row.bounded_text, &row.structured];
+                bytes += texts.into_iter().flatten().map(String::len).sum::<usize>();
                 let part = match (row.part_id, row.kind) {
                     (Some(id), Some(kind)) => {
                         Some(PartRow { id: id.parse()?, kind, text: row.text, call: call_row!(row) })
@@ -294,7 +318,11 @@ impl Store {
                     add(last, part)?;
                 }
             }
-            Ok(Transcript { messages })
+            let older = message.is_none() && {
+                let is_full = i64::try_from(messages.len()).is_ok_and(|rows| rows >= limit);
+                is_full || bytes >= MESSAGE_PAGE_BYTES
+            };
+            Ok(Transcript { messages, older })
         })).await
     }
 }

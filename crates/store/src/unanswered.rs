@@ -73,6 +73,7 @@ impl UnansweredWrite {
         let (org, session) = (session.org, session.session.clone());
         match self.store.events(org, session, Seq(last - 1), 1).await {
             Ok(page) => Ok(page
+                .items
                 .first()
                 .is_some_and(|event| event.seq == Seq(last) && event.id.as_str() == id)),
             Err(StoreError::NotFound) => Ok(false),

@@ -106,7 +106,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
         settings: ApiSettings {
             allow_local_paths: false,
             default_directory: None,
-            default_model: ModelRef::new("p", "m"),
+            default_model: ModelRef::new("p", "m").into(),
             default_agent: "build".into(),
             version: "test".into(),
             simulated: true,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use domain::{Clock, IdMint, MessageId, Seq, SessionId, Stamp, SystemClock, TurnId};
+use domain::{Clock, Delivery, IdMint, MessageId, Seq, SessionId, Stamp, SystemClock, TurnId};
 use futures::future::LocalBoxFuture;
 use futures::stream::{BoxStream, poll_fn};
 use futures::{FutureExt, StreamExt};
@@ -53,6 +53,10 @@ pub struct RunArgs {
     /// Agent, from this prompt on: `build`, which may do everything, or `plan`, which only reads
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
+    /// Wait for the session's running work to end (delivery `queue`); without it the prompt joins that work at its next
+    /// step (delivery `steer`)
+    #[arg(long)]
+    pub queue: bool,
     /// Title of a new session [default: the prompt's first line]
     #[arg(long, value_name = "TEXT", conflicts_with = "session")]
     pub title: Option<String>,
@@ -106,11 +110,7 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         Ok::<_, CliError>((model, opened, log))
     };
     let (model, Opened { session, is_new, .. }, log) = patiently(screen, opened).await?;
-    let prompt = PromptRequest {
-        agent: args.agent.clone(),
-        variant: args.variant.clone(),
-        ..PromptRequest::text(MessageId::mint(&mut mint), text, model)
-    };
+    let prompt = request(&args, MessageId::mint(&mut mint), text, model);
     if !args.json {
         screen.err.line(&format!("session {session}"))?;
     }
@@ -131,6 +131,20 @@ pub async fn execute(args: RunArgs, screen: &mut Screen) -> Result<u8, CliError>
         screen.err.line(&format!("continue: {program} run --session {session} \"…\""))?;
     }
     Ok(ended?.exit_code())
+}
+
+fn request(
+    args: &RunArgs,
+    message: MessageId,
+    text: String,
+    model: Option<ModelChoice>,
+) -> PromptRequest {
+    PromptRequest {
+        agent: args.agent.clone(),
+        variant: args.variant.clone(),
+        delivery: args.queue.then_some(Delivery::Queue),
+        ..PromptRequest::text(message, text, model)
+    }
 }
 
 /// How long the start may take before a message appears.
@@ -213,6 +227,11 @@ impl<'a> Run<'a> {
                 }
                 item = log.next() => {
                     self.show(&item?)?;
+                    if let Some(outcome) = self.state.doubt()
+                        && !client.session(&session).await?.busy
+                    {
+                        self.state.end(outcome);
+                    }
                     if let Some(outcome) = self.state.outcome() {
                         self.conclude()?;
                         return Ok(outcome);
@@ -495,6 +514,25 @@ mod tests {
         assert_eq!(piped(&b"a\nb\n"[..]).ok(), Some("a\nb".to_owned()));
         assert!(matches!(piped(&b"\xff"[..]), Err(CliError::Usage(_))));
         assert!(matches!(piped(std::io::repeat(b'a')), Err(CliError::Usage(_))));
+    }
+
+    // Finding conformance queue: `run` could not queue a prompt.
+    #[test]
+    fn a_queued_prompt_says_so_to_the_service() {
+        #[derive(clap::Parser)]
+        struct Probe {
+            #[command(flatten)]
+            run: RunArgs,
+        }
+        let sent = |words: &[&str]| {
+            let words = [&["probe", "hello"], words].concat();
+            let args = <Probe as clap::Parser>::try_parse_from(words).expect("flags").run;
+            let message = "msg_1".parse().expect("an id");
+            let request = request(&args, message, "hello".into(), None);
+            serde_json::to_value(request).expect("JSON")["delivery"].clone()
+        };
+        assert_eq!(sent(&["--queue"]), "queue");
+        assert_eq!(sent(&[]), serde_json::Value::Null, "the service's default: it steers");
     }
 
     #[test]

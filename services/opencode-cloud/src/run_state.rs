@@ -53,6 +53,8 @@ pub struct RunState {
     message: MessageId,
     progress: Progress,
     was_promoted: bool,
+    /// How a drain ended that may have left our prompt behind.
+    doubt: Option<RunOutcome>,
     turns: Vec<TurnId>,
 }
 
@@ -60,14 +62,20 @@ impl RunState {
     /// Starts to wait for the prompt with this id.
     #[must_use]
     pub fn new(message: MessageId) -> Self {
-        Self { message, progress: Progress::Sent, was_promoted: false, turns: Vec::new() }
+        Self {
+            message,
+            progress: Progress::Sent,
+            was_promoted: false,
+            doubt: None,
+            turns: Vec::new(),
+        }
     }
 
     /// Applies the next event of the log.
     ///
-    /// The run is over with the first `drain.ended` after our promotion. Before the promotion, a drain that fails or
-    /// is interrupted after our admission spends our wake, and so does an interrupt of parked wakes: the prompt stays
-    /// in the session, and nothing runs it by itself.
+    /// The run is over with the first `drain.ended` after our promotion. Before the promotion, a drain that is
+    /// interrupted after our admission spends our wake, and so does an interrupt of parked wakes: the prompt stays in the
+    /// session, and nothing runs it by itself. One that fails may have parked it or not: see [`RunState::doubt`].
     pub fn observe(&mut self, event: &SessionEvent) {
         match event {
             SessionEvent::PromptAdmitted(admitted) if admitted.message == self.message => {
@@ -82,10 +90,10 @@ impl RunState {
             }
             SessionEvent::DrainEnded(ended) => match (self.progress, ended.outcome) {
                 (Progress::Promoted, outcome)
-                | (
-                    Progress::Admitted,
-                    outcome @ (DrainOutcome::Failed | DrainOutcome::Interrupted),
-                ) => self.progress = Progress::Ended(outcome.into()),
+                | (Progress::Admitted, outcome @ DrainOutcome::Interrupted) => {
+                    self.progress = Progress::Ended(outcome.into());
+                }
+                (Progress::Admitted, DrainOutcome::Failed) => self.doubt = Some(RunOutcome::Failed),
                 (Progress::Admitted, DrainOutcome::Completed)
                 | (Progress::Sent | Progress::Ended(_), _) => {}
             },
@@ -160,6 +168,17 @@ impl RunState {
             Progress::Ended(outcome) => Some(outcome),
             Progress::Sent | Progress::Admitted | Progress::Promoted => None,
         }
+    }
+
+    /// Returns how the run has ended if the session is idle now: work before it failed, and our prompt waits. Says so
+    /// once.
+    pub fn doubt(&mut self) -> Option<RunOutcome> {
+        self.doubt.take().filter(|_| self.progress == Progress::Admitted)
+    }
+
+    /// Ends the run, though the log does not say so.
+    pub fn end(&mut self, outcome: RunOutcome) {
+        self.progress = Progress::Ended(outcome);
     }
 
     /// Returns the turns of this run, in order.
@@ -259,11 +278,18 @@ mod tests {
         assert_eq!(after(&of_another[..3]), (None, vec![]));
     }
 
+    // Finding conformance queue: a queued prompt runs after work that failed, unless that has parked it.
     #[test]
-    fn a_drain_that_fails_before_the_promotion_fails_the_run() {
-        assert_eq!(
-            after(&[admitted("msg_1"), ended("failed")]),
-            (Some(RunOutcome::Failed), vec![])
-        );
+    fn a_failure_before_the_promotion_asks_whether_work_goes_on() {
+        let mut state = RunState::new("msg_1".parse().expect("an id"));
+        let events = [admitted("msg_1"), ended("failed")];
+        events.iter().for_each(|event| state.observe(event));
+        assert_eq!((state.outcome(), state.doubt()), (None, Some(RunOutcome::Failed)));
+        assert_eq!(state.doubt(), None, "asked once");
+        state.observe(&promoted("msg_1"));
+        state.observe(&ended("completed"));
+        assert_eq!((state.outcome(), state.doubt()), (Some(RunOutcome::Completed), None));
+        state.end(RunOutcome::Failed);
+        assert_eq!(state.outcome(), Some(RunOutcome::Failed));
     }
 }

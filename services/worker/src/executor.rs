@@ -11,11 +11,11 @@ use history::History;
 use placement_api::{Lease, PlaceRequest};
 use session::{Crowd, DrainExit, DrainHandle, Files, Workspace, drain, drain_control};
 use signals::WorkerHint;
-use store::StoreError;
+use store::{GivenUp, StoreError};
 use tasks::{OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use crate::cache::HistoryCache;
 use crate::fair::FairQueue;
@@ -23,8 +23,11 @@ use crate::heartbeat::{LeaseChange, Pulse};
 use crate::location::{TakeoverError, take_over};
 use crate::options::{WorkerOptions, WorkerParts};
 use crate::setbacks::Setbacks;
+use crate::strikes::Strikes;
 use crate::sweep::{self, Found, LookError, Watched};
 use crate::told::Tells;
+
+mod failing;
 
 const DRAIN: TaskKind = TaskKind::new("session drain", OnError::Log, OnCancel::Wait);
 const TAKE_OVER: TaskKind = TaskKind::new("take over a Location", OnError::Log, OnCancel::Abort);
@@ -49,6 +52,7 @@ pub(crate) enum Message {
     /// A drain has ended; without an exit if it broke off.
     Ended(SessionRef, Option<DrainExit>, Option<Box<History>>),
     Looked(Look, Result<Found, LookError>),
+    GivenUp(SessionRef, Result<GivenUp, StoreError>),
 }
 
 /// A request to look at the store.
@@ -96,6 +100,7 @@ pub(crate) struct Executor {
     crowd: Crowd,
     cache: HistoryCache,
     setbacks: Setbacks,
+    strikes: Strikes,
     /// Sessions that hints have named at Locations that are not leased yet.
     expected: HashSet<SessionRef>,
     /// The number of drains started.
@@ -127,6 +132,7 @@ impl Executor {
             crowd: Crowd::default(),
             cache: HistoryCache::default(),
             setbacks: Setbacks::default(),
+            strikes: Strikes::default(),
             expected: HashSet::new(),
             started: 0,
             sweeping: false,
@@ -188,6 +194,7 @@ impl Executor {
                 self.ended(session, exit.as_ref(), history.map(|history| *history));
             }
             Message::Looked(look, result) => self.looked(&look, result),
+            Message::GivenUp(session, result) => self.given_up(&session, result),
         }
     }
 
@@ -418,9 +425,9 @@ impl Executor {
     fn ended(&mut self, session: SessionRef, exit: Option<&DrainExit>, history: Option<History>) {
         let ran = self.running.remove(&session);
         let again = ran.as_ref().is_some_and(|ran| ran.again);
-        if let Some(ran) = ran {
-            self.queue.charge(&session.org, ran.handle.turns());
-        }
+        let turns = ran.map_or(0, |ran| ran.handle.turns());
+        self.queue.charge(&session.org, turns);
+        self.count(&session, exit, turns);
         if let Some(history) = history {
             let now_at = if let Some(DrainExit::Moved(to)) = exit { to } else { &session };
             self.cache.put(now_at.clone(), history);
@@ -430,7 +437,7 @@ impl Executor {
             held.idle_since = self.parts.runtime.clock.monotonic();
         }
         match exit {
-            // The task has logged a panic; a worker that stops drops drains that take too long.
+            // The task has logged a panic.
             None => debug!(session.id = %session.session, "the drain broke off"),
             Some(DrainExit::Idle | DrainExit::Ended(_)) => {
                 self.look_for_files_again(&at);
@@ -449,9 +456,7 @@ impl Executor {
                 }
             }
             Some(DrainExit::Superseded) => self.give_back(&at),
-            Some(DrainExit::Failed(error)) => {
-                error!(session.id = %session.session, error = %chain(error), "the drain failed");
-            }
+            Some(DrainExit::Failed(_)) => {}
         }
         self.fill();
     }
@@ -513,8 +518,9 @@ impl Executor {
                 handle.interrupted(head.interrupt_seq);
             }
         }
+        let now = self.parts.runtime.clock.monotonic();
         for session in found.ready {
-            if !self.running.contains_key(&session) {
+            if !self.running.contains_key(&session) && !self.strikes.rests(&session, now) {
                 self.poke(session);
             }
         }
@@ -540,8 +546,9 @@ impl Executor {
     fn release_idle(&mut self) {
         let now = self.parts.runtime.clock.monotonic();
         let drained = self.pulse.is_drained();
-        let busy: HashSet<LocationRef> =
-            self.running.keys().map(SessionRef::location_ref).collect();
+        // Where a session rests, its failures are known here and nowhere else.
+        let busy = self.running.keys().chain(self.strikes.resting(now));
+        let busy: HashSet<LocationRef> = busy.map(SessionRef::location_ref).collect();
         let idle: Vec<LocationRef> = self
             .held
             .iter()

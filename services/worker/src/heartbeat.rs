@@ -110,6 +110,11 @@ impl Pulse {
         silent
     }
 
+    /// Returns for how long the store has not answered a look.
+    pub(crate) fn store_silent(&self, now: Duration) -> Duration {
+        now.saturating_sub(locked(&self.store).answered_at)
+    }
+
     /// Returns whether the store does not answer, so that the worker can do nothing for its sessions.
     pub(crate) fn is_stranded(&self) -> bool {
         locked(&self.store).stranded

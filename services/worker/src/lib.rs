@@ -20,6 +20,7 @@ mod location;
 mod options;
 mod setbacks;
 mod start;
+mod strikes;
 mod sweep;
 mod told;
 

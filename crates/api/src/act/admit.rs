@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use store::{AdmittedPrompt, NewPrompt, StoreError};
 
 use super::choice::{ModelRequest, agent, has_model, variant};
+use super::retry;
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::text::{id, plain, shown};
@@ -165,7 +166,7 @@ pub(crate) async fn admit(
     request: AdmitRequest,
 ) -> Result<AdmittedPrompt, ApiError> {
     let now = state.clock().now_ms();
-    let default = &state.settings().default_model;
+    let default = state.settings().default_model.get();
     let current = if request.varies_alone() {
         state.store().session(org, session.clone()).await?.model.or(Some(default.clone()))
     } else {
@@ -173,15 +174,23 @@ pub(crate) async fn admit(
     };
     let prompt = request.into_prompt(now, &default.provider, current, state.agents())?;
     has_model(state, org, prompt.model.as_ref()).await?;
+    let (id, wakes) = (prompt.message.clone(), prompt.wake);
     let new = NewPrompt { session: session.clone(), prompt, now };
-    let admitted = match state.store().admit_prompt(org, new).await {
+    let mut admitted = match state.store().admit_prompt(org, new).await {
         Err(StoreError::NotFound) => {
             state.homes().forget(org, &session);
             return Err(StoreError::NotFound.into());
         }
+        Err(StoreError::Conflict { .. }) => {
+            return Err(ApiError::Conflict(format!(
+                "the message id {id} belongs to another prompt or message; an id is not used again, not even after a \
+                 cancel or a revert: send the prompt with another `messageID`, or without one"
+            )));
+        }
         other => other?,
     };
     let at = SessionRef { org, location: admitted.location.clone(), session };
+    retry::settle(state, &at, &mut admitted, wakes).await?;
     // Sent before the hint, so that the hint is no news to our own reader.
     state.hub().offer(&at, || admitted.recorded());
     if admitted.prompt.wake {

@@ -68,7 +68,7 @@ pub(crate) async fn has_model(
     org: OrgId,
     model: Option<&ModelRef>,
 ) -> Result<(), ApiError> {
-    let own = &state.settings().default_model;
+    let own = state.settings().default_model.get();
     let Some(model) = model.filter(|model| model.provider == own.provider) else { return Ok(()) };
     if !state.settings().simulated || model.model == own.model {
         return Ok(());

@@ -131,7 +131,7 @@ async fn earlier(
         Err(StoreError::NotFound) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let begin = store.events(org, fork.clone(), Seq(0), FIRST.0 - 1).await?;
+    let begin = store.events(org, fork.clone(), Seq(0), FIRST.0 - 1).await?.items;
     let forked = begin.iter().find_map(|event| {
         if let SessionEvent::SessionForked(forked) = &event.event { Some(forked) } else { None }
     });
@@ -162,6 +162,7 @@ async fn whole(state: &ApiState, row: &SessionRow) -> Result<Vec<RecordedEvent>,
             )));
         }
         let page = state.store().events(row.at.org, row.at.session.clone(), after, PAGE).await?;
+        let page = page.items;
         if page.is_empty() {
             return Err(ApiError::NotFound("session was")); // deleted meanwhile
         }

@@ -1,7 +1,7 @@
 //! Reads messages in the shape in which they are shown.
 
 use domain::PromptPart;
-use store::{AdmittedPrompt, MessageRow, PartRow, SessionRow};
+use store::{AdmittedPrompt, MessageRow, Messages, PartRow, SessionRow};
 
 use crate::ApiState;
 use crate::error::ApiError;
@@ -14,20 +14,23 @@ pub(crate) fn context(state: &ApiState, row: &SessionRow) -> SessionContext {
         session: row.at.session.clone(),
         directory: row.directory.clone(),
         agent: row.agent.clone(),
-        model: row.model.clone().unwrap_or_else(|| state.settings().default_model.clone()),
+        model: row.model.clone().unwrap_or_else(|| state.settings().default_model.get()),
     }
 }
 
-/// Returns the newest `limit` messages of a session, oldest first.
+/// Returns a page of a session's messages, oldest first, and the message before which the next page ends, if there may be
+/// one.
 pub(crate) async fn transcript(
     state: &ApiState,
     session: &SessionRow,
-    limit: i64,
-) -> Result<Vec<MessageView>, ApiError> {
+    (which, limit): (Messages, i64),
+) -> Result<(Vec<MessageView>, Option<String>), ApiError> {
     let (org, id) = (session.at.org, session.at.session.clone());
-    let transcript = state.store().transcript(org, id, None, limit).await?;
+    let transcript = state.store().transcript(org, id, which, limit).await?;
     let context = context(state, session);
-    Ok(transcript.messages.iter().map(|row| message(&context, row)).collect())
+    let oldest = transcript.messages.first().filter(|_| transcript.older);
+    let next = oldest.map(|oldest| oldest.id.to_string());
+    Ok((transcript.messages.iter().map(|row| message(&context, row)).collect(), next))
 }
 
 /// Returns one message of a session. An admitted prompt becomes one when it is promoted.
@@ -37,7 +40,7 @@ pub(crate) async fn one(
     text: &str,
 ) -> Result<MessageView, ApiError> {
     let (org, at) = (session.at.org, session.at.session.clone());
-    let transcript = state.store().transcript(org, at, Some(id(text)?), 1).await?;
+    let transcript = state.store().transcript(org, at, Messages::One(id(text)?), 1).await?;
     let row = transcript.messages.first().ok_or(ApiError::NotFound("message was"))?;
     Ok(message(&context(state, session), row))
 }

@@ -94,7 +94,8 @@ pub(crate) async fn shown_with(
         credentials.iter().filter(|it| it.active && it.fault.is_none() && it.owner.is_empty());
     let credentialed: BTreeSet<&str> = usable.map(|it| it.provider.as_str()).collect();
     let catalog = feed.current();
-    let own_id = &state.settings().default_model.provider;
+    let default = state.settings().default_model.get();
+    let own_id = &default.provider;
     let source = |entry: &ProviderEntry| {
         if credentialed.contains(entry.id.as_str()) {
             return Some(Source::Api);
@@ -132,7 +133,6 @@ pub(crate) async fn shown_with(
             providers.push(ShownProvider { entry, source });
         }
     }
-    let default = &state.settings().default_model;
     if settings.overrides.allows(&default.provider, &default.model) {
         // If nothing else has set it up, flags have.
         let source = of_catalog.as_ref().and_then(source).or(Some(Source::Config));
@@ -153,7 +153,7 @@ pub(crate) async fn shown_with(
 /// does not have it.
 fn own(state: &ApiState, entry: Option<ProviderEntry>) -> ProviderEntry {
     let settings = state.settings();
-    let default = &settings.default_model;
+    let default = settings.default_model.get();
     let named = |name: &str| {
         if settings.simulated { format!("{name} (simulated)") } else { name.to_owned() }
     };

@@ -42,8 +42,8 @@ pub(crate) async fn create(
     let named = title(request.title.as_deref());
     let parent = request.parent_id.as_deref().map(id::<SessionId>).transpose()?;
     let agent = agent(state.agents(), request.agent)?;
-    let provider = &state.settings().default_model.provider;
-    let model = request.model.map(|model| model.parse(provider)).transpose()?;
+    let default = state.settings().default_model.get();
+    let model = request.model.map(|model| model.parse(&default.provider)).transpose()?;
     has_model(state, org, model.as_ref()).await?;
     let created = SessionCreated {
         project: location.project.clone(),

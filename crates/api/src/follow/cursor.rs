@@ -109,7 +109,7 @@ impl Cursor {
         if self.seen < self.following.tail {
             let (org, session) = (self.session.org, self.session.session.clone());
             let of = self.following.incarnation;
-            let page = self.store.events_of(org, session, of, self.seen, PAGE).await?;
+            let page = self.store.events_of(org, session, of, self.seen, PAGE).await?.items;
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             let tail = self.following.tail;
             for event in page.into_iter().take_while(|event| event.seq <= tail) {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use signals::{Delta, Hint, Received, SessionHint, Signals, Subscription, Topic};
-use store::{Store, StoreError};
+use store::{Messages, Store, StoreError};
 use tokio::time::Instant;
 
 use super::followed::Followed;
@@ -104,7 +104,8 @@ impl Reader {
         let mut seed = Vec::new();
         if session.busy {
             // During a reply, start with the checkpointed text until the holder sends the rest.
-            let last = self.store.transcript(at.org, at.session.clone(), None, 1).await?;
+            let last =
+                self.store.transcript(at.org, at.session.clone(), Messages::Newest, 1).await?;
             for message in last.messages {
                 if message.role == "assistant" && message.finish.is_none() {
                     seed.extend(checkpointed(message));
@@ -124,10 +125,9 @@ impl Reader {
             let incarnation = self.followed.incarnation().unwrap_or_default();
             let page = self.store.events_of(at.org, at.session.clone(), incarnation, tail, PAGE);
             let page = page.await?;
-            let is_full = i64::try_from(page.len()).unwrap_or(i64::MAX) == PAGE;
-            let last = page.last().map_or(tail, |event| event.seq);
-            self.followed.extend(page);
-            if !is_full {
+            let last = page.items.last().map_or(tail, |event| event.seq);
+            self.followed.extend(page.items);
+            if !page.more {
                 self.followed.is_read_to(last, heard);
                 return Ok(());
             }

@@ -107,7 +107,7 @@ impl LogStream {
         if self.sent < self.following.tail {
             let at = (self.session.org, self.session.session.clone());
             let of = self.following.incarnation;
-            let page = self.store.events_of(at.0, at.1, of, self.sent, PAGE).await?;
+            let page = self.store.events_of(at.0, at.1, of, self.sent, PAGE).await?.items;
             let caught = page.last().is_none_or(|last| last.seq >= self.following.tail);
             for event in page {
                 if event.seq > self.following.tail {

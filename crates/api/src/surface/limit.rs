@@ -1,10 +1,14 @@
 use serde::Deserialize;
+use store::Messages;
+
+use crate::error::ApiError;
+use crate::text::id;
 
 /// The most sessions in one answer.
 pub(crate) const MAX_SESSIONS: i64 = 1_000;
 
 /// The most messages in one answer.
-pub(crate) const MAX_MESSAGES: i64 = 10_000;
+const MAX_MESSAGES: i64 = 10_000;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Limit {
@@ -15,5 +19,27 @@ impl Limit {
     /// Returns the limit of the query, or `usual` without one: at least 1, at most `most`.
     pub(crate) fn within(&self, usual: i64, most: i64) -> i64 {
         self.limit.unwrap_or(usual).clamp(1, most)
+    }
+}
+
+/// Which messages of a session are asked for: the newest, or the newest of those before one of them.
+#[derive(Debug, Deserialize)]
+pub(crate) struct MessageQuery {
+    limit: Option<i64>,
+    before: Option<String>,
+}
+
+impl MessageQuery {
+    /// Returns the messages that the query names, and how many of them at most.
+    ///
+    /// # Errors
+    /// When `before` is no message's id.
+    pub(crate) fn parse(&self) -> Result<(Messages, i64), ApiError> {
+        let limit = self.limit.unwrap_or(MAX_MESSAGES).clamp(1, MAX_MESSAGES);
+        let which = match self.before.as_deref().filter(|before| !before.is_empty()) {
+            Some(before) => Messages::Before(id(before)?),
+            None => Messages::Newest,
+        };
+        Ok((which, limit))
     }
 }

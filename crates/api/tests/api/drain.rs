@@ -277,7 +277,7 @@ pub(crate) async fn deliver(
 pub(crate) async fn asked(world: &World, at: &SessionRef) -> Result<()> {
     let look = async {
         loop {
-            let inbox = world.store.inbox(at.org, at.session.clone(), 10).await?;
+            let inbox = world.store.inbox(at.org, at.session.clone(), Seq(0), 10).await?.items;
             if inbox.iter().any(|row| matches!(row.item, store::InboxItem::Control(_))) {
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::drain::{at, begin, compact};
 use crate::native::session;
-use crate::world::{World, call, ok};
+use crate::world::{World, call, json as json_of, ok, request, send};
 
 /// Returns the ids of the waiting inputs, in order.
 fn ids(inbox: &Value) -> Vec<&str> {
@@ -241,4 +241,104 @@ async fn who_waits_for_a_session_is_told_that_it_was_deleted() -> Result<()> {
         }
     }
     anyhow::bail!("nobody waited when the session was deleted")
+}
+
+/// A page of messages, events or inputs: how many, and where the next one begins.
+async fn page(gateway: &axum::Router, path: &str, key: &str) -> (usize, Option<String>) {
+    let response = send(gateway, request("GET", path, key, None)).await;
+    assert_eq!(response.status(), StatusCode::OK, "{path}");
+    let next = response.headers().get("x-next-cursor").cloned();
+    let next = next.map(|next| next.to_str().expect("text").to_owned());
+    (json_of(response).await.as_array().expect("a list").len(), next)
+}
+
+// Finding security 11: pages were bounded by rows, and a short one meant the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_says_whether_there_is_more() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let own = format!("/platform/session/{session}");
+    for id in ["msg_a", "msg_b", "msg_c"] {
+        let body = json!({ "id": id, "text": id, "resume": false });
+        ok(&gateway, "POST", &format!("{own}/message"), &world.key, Some(body)).await;
+    }
+    let at = at(&world, &session).await?;
+    let log = async |query: &str| page(&gateway, &format!("{own}/log{query}"), &world.key).await;
+    assert_eq!(log("").await, (4, None));
+    assert_eq!(log("?limit=3").await, (3, Some("3".to_owned())));
+    assert_eq!(log("?limit=3&after=3").await, (1, None));
+    let inbox =
+        async |query: &str| page(&gateway, &format!("{own}/inbox{query}"), &world.key).await;
+    assert_eq!(inbox("").await, (3, None));
+    assert_eq!(inbox("?after=2").await, (2, None));
+    ok(&gateway, "POST", &format!("{own}/resume"), &world.key, None).await;
+    begin(&world, &at).await?.finish(&world, "done", None).await?;
+    for below in [own.clone(), format!("/session/{session}")] {
+        let path = format!("{below}/message");
+        let messages =
+            async |query: &str| page(&gateway, &format!("{path}{query}"), &world.key).await;
+        let (all, next) = messages("").await;
+        assert_eq!(next, None);
+        let (one, next) = messages("?limit=1").await;
+        assert_eq!(one, 1);
+        let before = next.expect("there is more");
+        assert_eq!(messages(&format!("?before={before}")).await, (all - 1, None));
+    }
+    Ok(())
+}
+
+// Finding scenarios F8: a prompt that was stored, and sent again to run, never ran; nor did one that was cancelled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_that_is_sent_again_runs_or_says_why_not() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let own = format!("/platform/session/{session}");
+    let post = async |id: &str, resume: bool| {
+        let body = Some(json!({ "id": id, "text": "hello", "resume": resume }));
+        call(&gateway, "POST", &format!("{own}/message"), &world.key, body).await
+    };
+    let busy = async || ok(&gateway, "GET", &own, &world.key, None).await["busy"].clone();
+    for resume in [false, false] {
+        assert_eq!(post("msg_a", resume).await.1["admission"]["wake"], false);
+    }
+    assert_eq!(busy().await, false);
+    assert_eq!(post("msg_a", true).await.1["admission"]["wake"], true);
+    assert_eq!(busy().await, true);
+
+    // One that an interrupt has parked stays so: its sender may only not know that it was taken.
+    ok(&gateway, "POST", &format!("{own}/abort"), &world.key, None).await;
+    assert_eq!(post("msg_a", true).await.0, StatusCode::OK);
+    assert_eq!(busy().await, false);
+
+    ok(&gateway, "DELETE", &format!("{own}/inbox/msg_a"), &world.key, None).await;
+    let (status, told) = post("msg_a", true).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{told}");
+    assert!(
+        told.to_string().contains("cancelled") && told.to_string().contains("messageID"),
+        "{told}"
+    );
+    Ok(())
+}
+
+// Finding scenarios F14: a new prompt under a reverted message's id was refused without a word on what to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_that_was_used_says_to_take_another() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let own = format!("/platform/session/{session}");
+    let post = async |text: &str| {
+        let body = Some(json!({ "id": "msg_a", "text": text }));
+        call(&gateway, "POST", &format!("{own}/message"), &world.key, body).await
+    };
+    post("one").await;
+    let at = at(&world, &session).await?;
+    begin(&world, &at).await?.finish(&world, "done", None).await?;
+    let (status, told) = post("two").await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(told.to_string().contains("not even after a cancel or a revert"), "{told}");
+    assert_eq!(post("one").await.0, StatusCode::OK, "a retry");
+    Ok(())
 }

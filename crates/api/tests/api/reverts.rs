@@ -161,6 +161,12 @@ async fn a_revert_that_is_made_final_takes_its_messages_with_it_and_clients_are_
     let updated = told.iter().rfind(|sse| sse.data["type"] == "session.updated");
     let info = updated.map(|sse| &sse.data["properties"]["info"]["revert"]);
     assert_eq!(info, Some(&Value::Null));
+    // Finding scenarios F14: the same prompt under its old id was answered as if it would run.
+    let again = Some(json!({ "id": "msg_two", "text": "msg_two" }));
+    let path = format!("{own}/message");
+    let (status, told) = call(&gateway, "POST", &path, &world.key, again).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(told.to_string().contains("was reverted"), "{told}");
     let check = format!("{own}/rebuild?check=true");
     assert_eq!(ok(&gateway, "POST", &check, &world.key, None).await["exact"], true);
     Ok(())

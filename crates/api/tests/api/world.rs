@@ -105,7 +105,7 @@ impl World {
         ApiSettings {
             allow_local_paths: true,
             default_directory: None,
-            default_model: ModelRef::new("simulated", "echo"),
+            default_model: ModelRef::new("simulated", "echo").into(),
             default_agent: "build".into(),
             version: "0.0.0-test".into(),
             simulated: true,

@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SnapshotTree, TurnId, TurnUsage,
+    FencingToken, LeftFile, MessageId, ModelRef, RevertPaths, Seq, SessionId, SnapshotTree, TurnId,
+    TurnUsage,
 };
 
 use super::{EpochState, History, PendingControl, PendingInput};
@@ -62,7 +63,13 @@ impl History {
     /// Returns whether the session is a child of another one.
     #[must_use]
     pub fn is_child(&self) -> bool {
-        self.state.child
+        self.state.parent.is_some()
+    }
+
+    /// The session that it is a child of.
+    #[must_use]
+    pub fn parent(&self) -> Option<&SessionId> {
+        self.state.parent.as_ref()
     }
 
     /// Returns the context entries by key, as JSON text.
@@ -262,6 +269,12 @@ impl History {
         messages
             .rfind(|(index, _)| !view.is_reverted(*index))
             .is_some_and(|(_, message)| message.role != llm_protocol::Role::Assistant)
+    }
+
+    /// Returns whether somebody has woken the session since its interrupt, for everything that waits.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.state.resumed
     }
 
     /// Returns the place of an interrupt whose drain has not ended.

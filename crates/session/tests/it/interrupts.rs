@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use domain::DrainOutcome::{Completed, Interrupted};
-use domain::{Delivery, SessionEvent, ToolOutcomeKind};
+use domain::{Clock as _, Delivery, SessionEvent, ToolOutcomeKind};
 use simulated_model::Script;
 use tokio::time::sleep;
 
 use crate::tools::{calls, says, shell};
-use crate::world::{SOON, World};
+use crate::world::{ORG, SOON, World};
 
 #[tokio::test]
 async fn while_it_streams_the_text_so_far_is_kept_and_the_next_prompt_sees_it() -> Result<()> {
@@ -71,6 +71,26 @@ async fn while_a_tool_runs_its_process_dies_and_the_call_is_settled() -> Result<
     assert_eq!(world.settle(&session).await?, [Completed]);
     let last = world.requests()?.pop().context("a request")?;
     assert_eq!(last.iter().filter(|message| message["role"] == "tool").count(), 2);
+    world.check().await
+}
+
+// Finding scenarios F7: aborted, and woken while the tool stopped, a prompt was never taken up.
+#[tokio::test]
+async fn a_prompt_that_is_resumed_while_it_stops_goes_on() -> Result<()> {
+    let world = World::with(|settings| settings.result_delay = SOON).await?;
+    let session = world.session().await?;
+    world.script(calls("work", 0, vec![shell("echo $$ > pid; sleep 60")]))?;
+    world.prompt(&session, "work").await?;
+    let meanwhile = async {
+        session.until_file("pid").await?;
+        world.interrupt(&session).await?;
+        let (id, now) = (session.at.session.clone(), world.clock.now_ms());
+        Ok::<_, anyhow::Error>(world.store().wake_session(ORG, id, now).await?)
+    };
+    let (outcomes, woken) = tokio::join!(world.settle(&session), meanwhile);
+    assert!(matches!(woken?, store::InboxChange::Done { .. }));
+    assert_eq!(outcomes?, [Interrupted, Completed]);
+    assert_eq!(world.model().counts().requests, 2);
     world.check().await
 }
 

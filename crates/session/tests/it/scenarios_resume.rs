@@ -4,7 +4,7 @@
 use anyhow::Result;
 use domain::Delivery::{Queue, Steer};
 use domain::DrainOutcome::{Completed, Interrupted};
-use domain::{Clock as _, DrainOutcome, SideOutcome};
+use domain::{Clock as _, DrainOutcome, Seq, SideOutcome};
 use simulated_model::Script;
 use store::Resumed;
 
@@ -17,7 +17,7 @@ async fn resume(world: &World, session: &Session) -> Result<Resumed> {
 }
 
 async fn waiting(world: &World, session: &Session) -> Result<usize> {
-    Ok(world.store().inbox(ORG, session.at.session.clone(), 1_000).await?.len())
+    Ok(world.store().inbox(ORG, session.at.session.clone(), Seq(0), 1_000).await?.items.len())
 }
 
 /// A session whose turn hangs; it is interrupted, to go on, once `arrive` has been admitted. How its drains ended.

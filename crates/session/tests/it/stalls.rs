@@ -30,7 +30,7 @@ async fn behind_a_proxy() -> Result<(World, Proxy, Store)> {
 }
 
 async fn count(store: &Store, session: &Session, kind: &str) -> Result<usize> {
-    let events = store.events(ORG, session.at.session.clone(), Seq(0), 1_000).await?;
+    let events = store.events(ORG, session.at.session.clone(), Seq(0), 1_000).await?.items;
     Ok(events.iter().filter(|event| event.event.kind() == kind).count())
 }
 

@@ -463,7 +463,7 @@ impl World {
 
     pub(crate) async fn events(&self, session: &Session) -> Result<Vec<RecordedEvent>> {
         let id = session.at.session.clone();
-        Ok(self.store().events(ORG, id, Seq(0), i64::MAX).await?)
+        Ok(self.store().events(ORG, id, Seq(0), i64::MAX).await?.items)
     }
 
     pub(crate) async fn kinds(&self, session: &Session) -> Result<Vec<&'static str>> {
@@ -506,7 +506,7 @@ impl World {
 
     pub(crate) async fn messages(&self, session: &Session) -> Result<Vec<MessageRow>> {
         let id = session.at.session.clone();
-        Ok(self.store().transcript(ORG, id, None, 10_000).await?.messages)
+        Ok(self.store().transcript(ORG, id, Messages::Newest, 10_000).await?.messages)
     }
 
     /// The texts of all messages: role, then text or tool outcome of each part.
@@ -565,7 +565,7 @@ impl World {
             let id = row.at.session;
             let report = store.rebuild(ORG, id.clone(), true).await?;
             ensure!(report.is_exact(), "{report:#?}");
-            let events = store.events(ORG, id, Seq(0), i64::MAX).await?;
+            let events = store.events(ORG, id, Seq(0), i64::MAX).await?.items;
             let mut hashes = BTreeMap::new();
             for recorded in &events {
                 match &recorded.event {

@@ -2,8 +2,8 @@
 
 use domain::{
     Control, ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint,
-    InputCancelled, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionRenamed,
-    TimestampMs, TitledBy, WakeRequested, WakeScope,
+    InputCancelled, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionEvent,
+    SessionRenamed, TimestampMs, TitledBy, WakeRequested, WakeScope,
 };
 
 use super::{Admission, Change, InputStatus, Interrupted, SimStore};
@@ -189,8 +189,9 @@ impl SimStore {
 
     /// `wake_session`.
     pub fn wake(&mut self, session: usize, mint: &mut IdMint, now: TimestampMs) -> Change {
+        let stopping = self.is_stopping(session);
         let head = &self.sessions[session].head;
-        if (head.open && head.pending == 0) || head.staged_seq > 0 {
+        if (head.open && head.pending == 0 && !stopping) || head.staged_seq > 0 {
             return Change::Gone;
         }
         let idle = !head.ready() && !self.is(StoreMutant::ResumeOpensNothing);
@@ -202,6 +203,28 @@ impl SimStore {
         Change::Done
     }
 
+    /// `is_stopping`, of the newest interrupt.
+    fn is_stopping(&self, session: usize) -> bool {
+        self.sessions[session]
+            .events
+            .iter()
+            .rev()
+            .find_map(
+                #[expect(
+                    clippy::wildcard_enum_match_arm,
+                    reason = "only these begin and end a stop"
+                )]
+                |recorded| match &recorded.event {
+                    SessionEvent::DrainEnded(_) => Some(false),
+                    SessionEvent::InterruptRequested(asked) => {
+                        Some(asked.target != InterruptTarget::Parked)
+                    }
+                    _ => None,
+                },
+            )
+            .unwrap_or(false)
+    }
+
     /// `interrupt_session`.
     pub fn interrupt(
         &mut self,
@@ -209,9 +232,13 @@ impl SimStore {
         mint: &mut IdMint,
         now: TimestampMs,
     ) -> Interrupted {
+        let stopping = self.is_stopping(session);
         let row = &mut self.sessions[session];
         if !row.head.ready() {
             return Interrupted::Idle;
+        }
+        if row.head.open && row.head.wake_seq < row.head.interrupt_seq && stopping {
+            return Interrupted::Applied(row.head.interrupt_seq);
         }
         let seq = row.head.next_seq;
         let target = match (row.head.open, row.open_turns.last()) {

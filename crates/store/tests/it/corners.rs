@@ -3,7 +3,7 @@
 
 use domain::{
     Control, DrainOutcome, FencingToken, MessageId, NoticeKind, NoticeRecorded, PromptAdmitted,
-    RevertedTo,
+    RevertedTo, Seq,
 };
 use store::{DrainEnd, Hold, InboxChange, StoreError};
 
@@ -130,7 +130,7 @@ async fn waiting_prompt(world: &World) {
     world.store.interrupt(world.org, id(), world.tick()).await.expect("applied");
     let done = world.store.commit_revert(world.org, id(), world.tick()).await;
     assert!(matches!(done, Ok(InboxChange::Done { .. })), "{done:?}");
-    let waits = world.store.inbox(world.org, id(), 10).await.expect("an inbox");
+    let waits = world.store.inbox(world.org, id(), Seq(0), 10).await.expect("an inbox").items;
     let waits: Vec<MessageId> = waits.into_iter().map(|input| input.id).collect();
     assert_eq!(waits, [undo, next.message, stored.message]);
     let kinds = world.kinds(&session).await;

@@ -78,7 +78,7 @@ async fn what_is_anothers_or_not_there_is_not_found() {
             store.rename_session(org, id.clone(), renamed, now).await.map(drop),
             store.children(org, id.clone()).await.map(drop),
             store.tree_usage(org, id.clone()).await.map(drop),
-            store.inbox(org, id.clone(), 1).await.map(drop),
+            store.inbox(org, id.clone(), Seq(0), 1).await.map(drop),
             store.cancel_input(org, id.clone(), input.clone(), now).await.map(drop),
             store.change_delivery(org, id.clone(), input, to, now).await.map(drop),
             store.wake_session(org, id.clone(), now).await.map(drop),

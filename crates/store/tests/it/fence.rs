@@ -3,7 +3,7 @@ use std::sync::Arc;
 use domain::{Claim, DrainOutcome, FencingToken, LocationRef, SessionRef};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use store::{DrainEnd, Hold, Started, StoreError, Taken};
+use store::{DrainEnd, Hold, Started, StoreError, Taken, Written};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -146,33 +146,52 @@ async fn raising_the_same_token_again_does_not_fence_its_own_drains() {
     world.resume(&session, claim, &reply, DrainEnd::Keep).await.expect("still ours");
 }
 
-#[tokio::test]
-async fn a_fence_waits_for_a_drain_that_is_just_starting_and_then_fences_it() {
-    let world = Arc::new(World::new().await);
+/// A fence that is raised to `token + 1` while a drain of `token` is just starting: the session, and the drain's claim once
+/// it has written. `None` on a machine that is so busy that Postgres has ended the drain's transaction meanwhile, as it
+/// does after one idle second.
+async fn raised_beside_a_start(world: &Arc<World>, token: i64) -> Option<(SessionRef, Claim)> {
     let session = world.session().await;
-    world.fence(1).await;
+    world.fence(token).await;
     let prompt = world.admit(&session, "hello").await;
-    let (tx, _) = world.start(&session, 1).await;
+    let (tx, _) = world.start(&session, token).await;
     let claim = tx.claim();
     let mut raising = JoinSet::new();
     raising.spawn({
         let world = world.clone();
-        async move { world.fence(2).await }
+        async move { world.fence(token + 1).await }
     });
-    world.until_waiting(1).await;
+    let mut waits = world.waits_beside(&mut raising, 1).await;
     // Nobody can start there meanwhile, not even with the old token.
     raising.spawn({
         let (world, session) = (world.clone(), session.clone());
-        async move { assert_eq!(world.refused(&session, 1).await, "superseded") }
+        async move { assert_eq!(world.refused(&session, token).await, "superseded") }
     });
-    world.until_waiting(2).await;
-    world.write(tx, &[promoted(&prompt)], DrainEnd::Keep).await.expect("it was first");
+    waits = waits && world.waits_beside(&mut raising, 2).await;
+    let written = world.try_write(tx, &[promoted(&prompt)], DrainEnd::Keep).await;
     raising.join_all().await;
+    let written = written.expect("it was first, or nobody knows");
+    match written {
+        Written::Next(_) if waits => Some((session, claim)),
+        Written::Next(_) | Written::Unanswered(..) => None,
+        Written::Stale | Written::Superseded => panic!("the fence did not wait"),
+    }
+}
+
+#[tokio::test]
+async fn a_fence_waits_for_a_drain_that_is_just_starting() {
+    let world = Arc::new(World::new().await);
+    let mut token = 1;
+    let (session, claim) = loop {
+        match raised_beside_a_start(&world, token).await {
+            Some(done) => break done,
+            None => token += 2,
+        }
+    };
     let before = world.rows(&session).await;
     let answer = world.resume(&session, claim, &[], DrainEnd::Keep).await;
     assert!(is_fenced(&answer), "{answer:?}");
     assert_eq!(world.rows(&session).await, before);
-    let (_, taken) = world.start(&session, 2).await;
+    let (_, taken) = world.start(&session, token + 1).await;
     assert_eq!(taken, Taken { was_open: true, handed_over: false, recoveries: 1 });
     assert_eq!(world.head(&session).await.pending, 0);
 }

@@ -99,7 +99,8 @@ async fn a_fork_has_a_log_of_its_own_and_outlives_its_parent() {
     assert_eq!((row.fork_of, row.parent), (Some(parent.session.clone()), None));
     assert_eq!((row.title.as_str(), row.busy, row.seq), ("Files (fork)", false, Seq(7)));
     assert_eq!(row.usage, TurnUsage::default());
-    let log = world.store.events(world.org, fork.session.clone(), Seq(2), 9).await.expect("a log");
+    let log =
+        world.store.events(world.org, fork.session.clone(), Seq(2), 9).await.expect("a log").items;
     let times: Vec<i64> = log.iter().map(|event| event.time).collect();
     assert_eq!(times, (NOW - 5..NOW).collect::<Vec<_>>(), "each with the time that it had");
     world.assert_sound(true).await;

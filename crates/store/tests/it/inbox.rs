@@ -42,7 +42,12 @@ async fn interrupt(world: &World, session: &SessionRef) {
 }
 
 async fn inbox(world: &World, session: &SessionRef) -> Vec<InboxRow> {
-    world.store.inbox(world.org, session.session.clone(), 100).await.expect("an inbox")
+    world
+        .store
+        .inbox(world.org, session.session.clone(), Seq(0), 100)
+        .await
+        .expect("an inbox")
+        .items
 }
 
 fn done(session: &SessionRef, seq: i64) -> InboxChange {
@@ -167,7 +172,8 @@ async fn the_inbox_shows_what_waits_in_the_order_of_admission() {
             (control.message.clone(), Delivery::Steer, 4, InboxItem::Control(control)),
         ]
     );
-    let nobody = world.store.inbox(world.org, "ses_nobody".parse().expect("an id"), 1).await;
+    let nobody =
+        world.store.inbox(world.org, "ses_nobody".parse().expect("an id"), Seq(0), 1).await;
     assert!(matches!(nobody, Err(StoreError::NotFound)), "{nobody:?}");
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use domain::{DrainOutcome, InterruptTarget, Seq, SessionEvent, SessionRef, TurnOutcome};
-use store::{DrainEnd, Interrupted, StoreError, Taken};
+use store::{DrainEnd, InboxChange, Interrupted, StoreError, Taken};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ async fn interrupt(world: &World, session: &SessionRef) -> Interrupted {
 /// What the log says that the interrupt at `seq` was for.
 async fn target(world: &World, session: &SessionRef, seq: Seq) -> InterruptTarget {
     let id = session.session.clone();
-    let log = world.store.events(world.org, id, Seq(seq.0 - 1), 1).await.expect("a log");
+    let log = world.store.events(world.org, id, Seq(seq.0 - 1), 1).await.expect("a log").items;
     match &log[0].event {
         SessionEvent::InterruptRequested(asked) => asked.target.clone(),
         other => panic!("{other:?}"),
@@ -190,4 +190,56 @@ async fn an_interrupt_that_meets_a_drains_end_is_seen_by_it_or_changes_nothing()
     }
     assert!(outcomes.iter().all(|count| *count > 0), "both orders must happen: {outcomes:?}");
     world.assert_sound(true).await;
+}
+
+// Finding scenarios F13: each repeated abort during one stop was recorded.
+#[tokio::test]
+async fn asking_again_while_it_stops_adds_nothing() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.fence(1).await;
+    let prompt = world.admit(&session, "hello").await;
+    let claim = world.drain(&session, 1, &[promoted(&prompt)], DrainEnd::Keep).await;
+    let first = interrupt(&world, &session).await;
+    let before = world.rows(&session).await;
+    for _ in 0..3 {
+        assert_eq!(interrupt(&world, &session).await, first);
+    }
+    assert_eq!(world.rows(&session).await, before);
+    let end = [ended(DrainOutcome::Interrupted)];
+    world.resume(&session, claim, &end, DrainEnd::Close).await.expect("its own");
+    assert_eq!(interrupt(&world, &session).await, Interrupted::Idle);
+    // The next drain's is another one.
+    let prompt = world.admit(&session, "again").await;
+    world.drain(&session, 1, &[promoted(&prompt)], DrainEnd::Keep).await;
+    assert_ne!(interrupt(&world, &session).await, first);
+    world.assert_sound(false).await;
+}
+
+// Finding scenarios F7: a session that was woken while it stopped was left with a prompt that nobody took up.
+#[tokio::test]
+async fn a_session_that_stops_can_be_woken_for_its_prompt() {
+    let world = World::new().await;
+    let session = world.session().await;
+    world.fence(1).await;
+    let prompt = world.admit(&session, "hello").await;
+    let claim = world.drain(&session, 1, &[promoted(&prompt)], DrainEnd::Keep).await;
+    let wake = async || {
+        let woken = world.store.wake_session(world.org, session.session.clone(), world.tick());
+        woken.await.expect("an answer")
+    };
+    assert_eq!(wake().await, InboxChange::Unchanged, "it runs");
+    interrupt(&world, &session).await;
+    assert!(matches!(wake().await, InboxChange::Done { .. }));
+    // Whoever asks it to stop after that means that as well.
+    let Interrupted::Applied { seq, .. } = interrupt(&world, &session).await else {
+        panic!("it is open")
+    };
+    assert_eq!(seq, Seq(6));
+    assert!(matches!(wake().await, InboxChange::Done { .. }));
+    let end = [ended(DrainOutcome::Interrupted)];
+    world.resume(&session, claim, &end, DrainEnd::HandOver).await.expect("its own");
+    let (_, taken) = world.start(&session, 1).await;
+    assert_eq!(taken, Taken { was_open: true, handed_over: true, recoveries: 0 });
+    world.assert_sound(false).await;
 }

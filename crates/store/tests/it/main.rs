@@ -31,6 +31,7 @@ mod moves;
 mod mutants;
 mod network;
 mod oracle;
+mod pages;
 mod pooler;
 mod providers;
 mod random;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::{FencingToken, SessionRef};
-use store::{Hold, NewKey, Store, StoreError, StoreOptions};
+use domain::{FencingToken, Seq, SessionRef};
+use store::{Hold, Messages, NewKey, Store, StoreError, StoreOptions};
 use testkit::Proxy;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -133,8 +133,11 @@ async fn a_store_has_at_most_24_connections_whatever_the_load() {
             let (write, _) = world.start(&session, 1).await;
             drop(write);
             store.heads(&[(org, session.session.clone())]).await.expect("a head");
-            store.transcript(org, session.session.clone(), None, 9).await.expect("messages");
-            store.inbox(org, session.session.clone(), 9).await.expect("an inbox");
+            store
+                .transcript(org, session.session.clone(), Messages::Newest, 9)
+                .await
+                .expect("messages");
+            store.inbox(org, session.session.clone(), Seq(0), 9).await.expect("an inbox");
         });
     }
     while let Some(done) = all.join_next().await {

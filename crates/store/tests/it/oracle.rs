@@ -119,6 +119,23 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
             &["I3"],
             "UPDATE session_head SET claim = claim - 1 WHERE id = SESSION".into(),
         ),
+        // Finding store 11: nothing showed that a stale token had written.
+        (
+            "a start of an earlier token",
+            &["I3"],
+            "UPDATE session_event SET token = token + 1 WHERE session_id = SESSION AND seq =
+                 (SELECT min(seq) FROM session_event WHERE session_id = SESSION AND token IS NOT NULL)"
+                .into(),
+        ),
+        (
+            "a start of a token that nobody was given",
+            &["I3"],
+            format!(
+                "{}; UPDATE session_event SET token = 1000 WHERE session_id = SESSION AND seq =
+                     (SELECT max(seq) FROM session_event WHERE session_id = SESSION)",
+                append("notice.recorded", live, "'{\"message\":\"msg_late\"}'")
+            ),
+        ),
         (
             "a write after the drain's end under its claim",
             &["I4"],
@@ -389,10 +406,23 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
             &["I11"],
             append("wake.requested", "NULL", "'{}'"),
         ),
+        ("a wake that the head forgot", &["I11"], forgotten_wake().into()),
+        // Finding store 11: any later end of a drain hid a wake that it had lost.
         (
-            "a wake that the head forgot",
+            "a wake that was lost at a drain's end",
             &["I11"],
-            "WITH admitted AS (
+            format!(
+                "{}; {}",
+                forgotten_wake(),
+                append("drain.ended", live, "'{\"outcome\":\"completed\"}'")
+            ),
+        ),
+    ]
+}
+
+/// A prompt that woke the session, which its head does not say.
+fn forgotten_wake() -> &'static str {
+    "WITH admitted AS (
                  UPDATE session_head SET next_seq = next_seq + 1, pending = pending + 1
                  WHERE id = SESSION RETURNING org_id, id, next_seq - 1 AS seq),
              logged AS (
@@ -402,9 +432,6 @@ fn tamperings() -> Vec<(&'static str, &'static [&'static str], String)> {
              INSERT INTO session_input (org_id, id, session_id, delivery, status, payload, admitted_seq,
                  admitted_ms, projector_version)
              SELECT org_id, 'msg_wake', id, 'steer', 'admitted', '{\"wake\":true}', seq, 1, 1 FROM admitted"
-                .into(),
-        ),
-    ]
 }
 
 #[tokio::test]

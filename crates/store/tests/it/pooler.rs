@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use store::{NewKey, Store, StoreError, StoreOptions};
+use domain::Seq;
+use store::{Messages, NewKey, Store, StoreError, StoreOptions};
 use tokio::task::JoinSet;
 
 use crate::batch::drains_together;
@@ -36,8 +37,8 @@ async fn a_store_works_by_way_of_a_pooler_in_transaction_mode() {
             store.create_key(org, key, now).await?;
             assert_eq!(store.key_by_hash(vec![number; 32], now).await?.org, org);
             store.heads(&[(org, session.session.clone())]).await?;
-            store.transcript(org, session.session.clone(), None, 9).await?;
-            store.inbox(org, session.session.clone(), 9).await?;
+            store.transcript(org, session.session.clone(), Messages::Newest, 9).await?;
+            store.inbox(org, session.session.clone(), Seq(0), 9).await?;
             store.interrupt(org, session.session.clone(), now).await.map(drop)
         });
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use domain::{MessageId, RecordedEvent, Seq};
-use store::{Admission, MessageRow, Store, StoreError, StoreOptions};
+use store::{Admission, MessageRow, Messages, Store, StoreError, StoreOptions};
 use testkit::TestDatabase;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +21,7 @@ async fn an_admission_knows_its_event_as_the_log_holds_it() {
     let prompt = world.prompt("hello \"there\" \u{1F980}");
     let first = world.try_admit(&session, &prompt).await.expect("an admission");
     let events = world.store.events(world.org, session.session.clone(), Seq(1), 10).await;
-    let logged: Vec<RecordedEvent> = events.expect("a page");
+    let logged: Vec<RecordedEvent> = events.expect("a page").items;
     assert_eq!(first.recorded(), logged.first().cloned());
     assert_eq!(logged.len(), 1);
     let retry = world.try_admit(&session, &prompt).await.expect("a retry");
@@ -34,7 +34,8 @@ async fn the_newest_messages_come_in_order_each_as_it_comes_alone() {
     let session = every_kind(&world).await;
     let read = async |message: Option<MessageId>, limit: i64| -> Vec<MessageRow> {
         let at = session.session.clone();
-        world.store.transcript(world.org, at, message, limit).await.expect("messages").messages
+        let which = message.map_or(Messages::Newest, Messages::One);
+        world.store.transcript(world.org, at, which, limit).await.expect("messages").messages
     };
     let all = read(None, 100).await;
     assert!(all.is_sorted_by_key(|row| row.seq));
@@ -59,20 +60,23 @@ async fn what_is_not_there_or_anothers_is_not_found() {
     let world = World::new().await;
     let (empty, session) = (world.session().await, every_kind(&world).await);
     let store = &world.store;
-    let newest = store.transcript(world.org, session.session.clone(), None, 1).await;
+    let newest = store.transcript(world.org, session.session.clone(), Messages::Newest, 1).await;
     let message = newest.expect("messages").messages[0].id.clone();
-    let nothing = store.transcript(world.org, empty.session.clone(), None, 9).await;
+    let nothing = store.transcript(world.org, empty.session.clone(), Messages::Newest, 9).await;
     assert_eq!(nothing.expect("a session without messages").messages, []);
     let stranger = crate::world::organisation(store).await.0;
     let nobody: domain::SessionId = "ses_nobody".parse().expect("an id");
     for answer in [
         store
-            .transcript(world.org, empty.session.clone(), Some(message.clone()), 1)
+            .transcript(world.org, empty.session.clone(), Messages::One(message.clone()), 1)
             .await
             .map(drop),
-        store.transcript(stranger, session.session.clone(), Some(message), 1).await.map(drop),
-        store.transcript(stranger, session.session.clone(), None, 1).await.map(drop),
-        store.transcript(world.org, nobody.clone(), None, 1).await.map(drop),
+        store
+            .transcript(stranger, session.session.clone(), Messages::One(message), 1)
+            .await
+            .map(drop),
+        store.transcript(stranger, session.session.clone(), Messages::Newest, 1).await.map(drop),
+        store.transcript(world.org, nobody.clone(), Messages::Newest, 1).await.map(drop),
         store.session(world.org, nobody).await.map(drop),
     ] {
         assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
@@ -190,7 +194,7 @@ async fn the_round_trips_of_reads_are_counted() {
     let (org, id) = (world.org, || session.session.clone());
     assert_eq!(way.trips_of(async |store| store.session(org, id()).await).await, 1);
     assert_eq!(way.trips_of(async |store| store.entries(org, id()).await).await, 3);
-    assert_eq!(way.trips_of(async |store| store.inbox(org, id(), 9).await).await, 3);
+    assert_eq!(way.trips_of(async |store| store.inbox(org, id(), Seq(0), 9).await).await, 3);
     assert_eq!(
         way.trips_of(async |store| store.project(org, world.project.clone()).await).await,
         3

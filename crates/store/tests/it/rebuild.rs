@@ -107,13 +107,13 @@ async fn the_log_reads_back_in_order_page_by_page() {
     let world = World::new().await;
     let session = every_kind(&world).await;
     let id = || session.session.clone();
-    let all = world.store.events(world.org, id(), Seq(0), i64::MAX).await.expect("a log");
+    let all = world.store.events(world.org, id(), Seq(0), i64::MAX).await.expect("a log").items;
     let seqs: Vec<i64> = all.iter().map(|event| event.seq.0).collect();
     assert_eq!(seqs, (1..=i64::try_from(all.len()).expect("small")).collect::<Vec<_>>());
     let mut paged = Vec::new();
     loop {
         let after = paged.last().map_or(Seq(0), |event: &domain::RecordedEvent| event.seq);
-        let page = world.store.events(world.org, id(), after, 4).await.expect("a page");
+        let page = world.store.events(world.org, id(), after, 4).await.expect("a page").items;
         if page.is_empty() {
             break;
         }

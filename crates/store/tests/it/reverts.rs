@@ -6,7 +6,7 @@ use domain::{
     Control, ControlAdmitted, ControlDelivered, Delivery, DrainOutcome, EpochStarted, MessageId,
     PromptAdmitted, RevertCleared, RevertedTo, Seq, SessionRef,
 };
-use store::{Admission, ControlAdmission, DrainEnd, Hold, InboxChange, StoreError};
+use store::{Admission, ControlAdmission, DrainEnd, Hold, InboxChange, Messages, StoreError};
 use tokio::task::JoinSet;
 
 use crate::files::{control, last, stage, staged};
@@ -58,7 +58,8 @@ async fn with_staged(world: &World) -> (SessionRef, PromptAdmitted, PromptAdmitt
 }
 
 async fn messages(world: &World, session: &SessionRef) -> Vec<MessageId> {
-    let all = world.store.transcript(world.org, session.session.clone(), None, 100).await;
+    let all =
+        world.store.transcript(world.org, session.session.clone(), Messages::Newest, 100).await;
     all.expect("messages").messages.into_iter().map(|message| message.id).collect()
 }
 

@@ -17,6 +17,7 @@ use store::{
     NewControl, NewPrompt, NewSession, Started, Store, StoreError, StoreOptions, Taken, Written,
 };
 use testkit::TestDatabase;
+use tokio::task::JoinSet;
 
 pub(crate) const NOW: TimestampMs = 1_795_293_590_000;
 
@@ -348,6 +349,23 @@ impl World {
             }
         }
         panic!("nobody came to wait for a lock");
+    }
+
+    /// Waits until `count` backends of this database wait for a lock. False: one of `tasks`, which were to wait, is over.
+    pub(crate) async fn waits_beside(&self, tasks: &mut JoinSet<()>, count: i64) -> bool {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        loop {
+            let now: i64 =
+                sqlx::query_scalar(waiting).fetch_one(&self.root).await.expect("a count");
+            if now >= count {
+                return true;
+            }
+            if let Some(ended) = tasks.try_join_next() {
+                ended.expect("no panic");
+                return false;
+            }
+        }
     }
 
     /// The oracle and a rebuild of every session find nothing wrong.

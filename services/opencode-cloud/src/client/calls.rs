@@ -76,7 +76,25 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn messages_json(&self, id: &SessionId) -> Result<Value, ClientError> {
-        self.of_session(id, Method::GET, "/message", None, self.pace().answer).await
+        let (what, path) = (session_name(id), format!("/platform/session/{id}/message"));
+        let mut pages: Vec<Vec<Value>> = Vec::new();
+        let mut before: Option<String> = None;
+        // Page by page, the newest first.
+        loop {
+            let request = self.request(Method::GET, &path);
+            let request = match &before {
+                Some(before) => request.query(&[("before", before)]),
+                None => request,
+            };
+            let (headers, body) = self.answer(request, &what, self.pace().answer).await?;
+            let page = serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
+            pages.push(page);
+            before =
+                headers.get("x-next-cursor").and_then(|next| next.to_str().ok()).map(str::to_owned);
+            if before.is_none() {
+                return Ok(pages.into_iter().rev().flatten().collect());
+            }
+        }
     }
 
     /// Returns a session.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use domain::{AttemptId, MessageId, ProjectId, SessionId, TimestampMs, TurnId};
+use domain::{AttemptId, Delivery, MessageId, ProjectId, SessionId, TimestampMs, TurnId};
 use serde::{Deserialize, Serialize};
 
 /// A project.
@@ -150,6 +150,9 @@ pub struct PromptRequest {
     /// The model's variant; `None` means the plain model, or, without a model, the session's variant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
+    /// How it joins running work; `None`: it steers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<Delivery>,
 }
 
 /// One part of a prompt.
@@ -168,7 +171,7 @@ impl PromptRequest {
     #[must_use]
     pub fn text(message: MessageId, text: String, model: Option<ModelChoice>) -> Self {
         let parts = vec![PromptPartRequest::Text { text }];
-        Self { message, parts, agent: None, model, variant: None }
+        Self { message, parts, agent: None, model, variant: None, delivery: None }
     }
 }
 

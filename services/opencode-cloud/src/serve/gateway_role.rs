@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiParts, ApiSettings, ModelList};
+use api::{ApiParts, ApiSettings, DefaultModel, ModelList};
 use credentials::Credentials;
-use domain::{Clock, ModelRef};
+use domain::Clock;
 use gateway::{Gateway, GatewayOptions};
 use placement_api::Placement;
 use signals::Signals;
@@ -33,14 +33,14 @@ pub(crate) struct GatewaySetup {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allow_local_paths: bool,
     pub(crate) default_directory: Option<PathBuf>,
-    pub(crate) default_model: ModelRef,
+    pub(crate) default_model: DefaultModel,
 }
 
 /// Starts to serve in the role's group.
 pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, ServeError> {
     let blobs = setup.blobs.as_deref().map(blobs::Blobs::in_folder).transpose();
     let blobs = blobs.map_err(|error| ServeError::stopped("blobs cannot be read", &error))?;
-    let simulated = setup.default_model.provider == "simulated";
+    let simulated = setup.default_model.get().provider == "simulated";
     let settings = ApiSettings {
         allow_local_paths: setup.allow_local_paths,
         default_directory: setup.default_directory,

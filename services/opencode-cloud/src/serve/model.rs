@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use api::DefaultModel;
 use catalog::{Access, Catalog, Overrides};
 use domain::{ModelRef, OrgId};
 use egress::Egress;
@@ -31,6 +32,19 @@ pub(crate) struct Models {
     pub(crate) simulated: Option<Running>,
     /// The pending name of the server's model, if no flag gives it and the server has not answered yet.
     pub(crate) pending: Option<PendingName>,
+    /// Where that name will be.
+    later: Option<Arc<OnceLock<String>>>,
+}
+
+impl Models {
+    /// The default model, as clients are told it.
+    pub(crate) fn default_model(&self) -> DefaultModel {
+        let model = self.configured.default_model().clone();
+        match &self.later {
+            Some(name) => DefaultModel::named_later(model, name.clone()),
+            None => model.into(),
+        }
+    }
 }
 
 /// The name of a model that its server has not told yet.
@@ -232,6 +246,7 @@ async fn find(
                         url,
                         "the model server does not answer yet; turns fail until it does, unless --model names its model"
                     );
+                    models.later = Some(name.clone());
                     models.pending =
                         Some(PendingName { client: own.clone(), endpoint, name: name.clone() });
                 }
@@ -248,7 +263,14 @@ async fn find(
         // Nothing is configured by hand, so it is called like any other model of the catalog.
         let configured = ConfiguredModels::new(default, BTreeMap::new());
         let kind = ModelKind::Catalog(name);
-        return Ok(Models { client, configured, kind, simulated: None, pending: None });
+        return Ok(Models {
+            client,
+            configured,
+            kind,
+            simulated: None,
+            pending: None,
+            later: None,
+        });
     }
     if let Some(key) = openai_key(args) {
         // A model that the catalog does not have, such as a fine-tuned one.
@@ -311,7 +333,7 @@ fn single(
     let model = model.strip_prefix(&prefix).map(str::to_owned).unwrap_or(model);
     let default = ModelRef::new(provider, model);
     let configured = ConfiguredModels::single(default, setup);
-    Models { client, configured, kind, simulated, pending: None }
+    Models { client, configured, kind, simulated, pending: None, later: None }
 }
 
 #[cfg(test)]
@@ -371,7 +393,7 @@ mod tests {
             super::models(&args(&[&url]), &catalog::shipped(), &egress).await.expect("it starts");
         assert_eq!(models.configured.default_model().model, PLACEHOLDER);
         let pending = models.pending.take().expect("nobody answers yet");
-        let name = pending.name.clone();
+        let (name, shown) = (pending.name.clone(), models.default_model());
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], port));
         let options = simulated_model::Options { bind, ..simulated_model::Options::default() };
         let server = SimulatedModel::start(options).await.expect("the port is free still");
@@ -384,6 +406,7 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(30), known).await.expect("it is asked again");
         assert_eq!(name.get().map(String::as_str), Some(simulated_model::MODEL));
+        assert_eq!(shown.get().model, simulated_model::MODEL, "a gateway shows it");
         root.shutdown(Duration::from_secs(2)).await;
         server.shutdown().await;
     }

@@ -240,7 +240,10 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
     let feed = args.catalog.feed(&egress, &common.store, &common.clock, &root).await?;
     let known = Some(feed.clone());
     let credentials = secrets::credentials(store, keys, egress.clone(), known, clock);
-    let model = models(&args.model, &feed.current(), &egress).await?;
+    let mut model = models(&args.model, &feed.current(), &egress).await?;
+    if let Some(pending) = model.pending.take() {
+        pending.resolve(&root);
+    }
     let keys = environment(&args.model).into_keys().collect();
     let gateway = gateway_role::start(
         GatewaySetup {
@@ -254,7 +257,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             clock: common.clock,
             allow_local_paths: args.listen.allow_local_paths,
             default_directory: args.directory.filter(|_| args.listen.allow_local_paths),
-            default_model: model.configured.default_model().clone(),
+            default_model: model.default_model(),
         },
         &root,
     )?;

@@ -271,7 +271,7 @@ async fn serve_on(
             clock,
             allow_local_paths: local,
             default_directory: directory.filter(|_| local),
-            default_model: model.configured.default_model().clone(),
+            default_model: model.default_model(),
         },
         &root.role("gateway"),
     )?;

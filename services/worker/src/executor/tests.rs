@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
-use domain::{Clock, SystemClock, TimestampMs};
+use domain::{Clock, Seq, SessionEvent, SystemClock, TimestampMs};
 use placement_api::{Heartbeat, HeartbeatReply, Placed, Placement, PlacementError};
 use signals::{Hint, Topic};
 use tokio::io::AsyncReadExt;
@@ -277,6 +277,60 @@ async fn a_lock_that_is_held_for_a_moment_parks_nothing() -> Result<()> {
     std::fs::remove_file(&locks)?;
     scene.placement.lease(session.location_ref(), 6);
     until("the turn", || scene.model.open() == 1).await?;
+    scene.end().await;
+    Ok(())
+}
+
+// Finding store 6: a session whose look always failed was tried again each second for ever, and nobody was told.
+#[tokio::test]
+async fn a_session_that_always_fails_is_given_up_and_says_so() -> Result<()> {
+    let scene = Scene::start().await?;
+    let (store, root) = (&scene.world.runtime.store, &scene.world.root);
+    let session = scene.world.session().await?;
+    scene.world.prompt(&session).await?;
+    let version = async |version: i32| {
+        sqlx::query("UPDATE session_event SET version = $2 WHERE session_id = $1 AND seq = 2")
+            .bind(session.session.as_str())
+            .bind(version)
+            .execute(root)
+            .await
+    };
+    version(1_000).await?;
+    let newest = async || -> Result<Option<SessionError>> {
+        let of = [(session.org, session.session.clone())];
+        let head = store.heads(&of).await?.pop().context("a head")?;
+        if head.seq.0 <= 2 {
+            return Ok(None);
+        }
+        let after = Seq(head.seq.0 - 1);
+        let page = store.events(session.org, session.session.clone(), after, 1).await?;
+        let SessionEvent::DrainEnded(ended) = &page.items[0].event else { return Ok(None) };
+        Ok(ended.error.clone())
+    };
+    scene.placement.lease(session.location_ref(), 5);
+    let end = Instant::now() + PATIENCE * 4;
+    let mut later = Instant::now();
+    let error = loop {
+        if let Some(error) = newest().await? {
+            break error;
+        }
+        ensure!(Instant::now() < end, "it is tried for ever");
+        // The longest rest is over. A heartbeat and a sweep come before the next one is.
+        if later.elapsed() >= Duration::from_millis(2_500) {
+            scene.clock.by_ms.fetch_add(61_000, Ordering::SeqCst);
+            later = Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(error.code, "session.drain_failed");
+    assert!(error.message.contains("8 times") && error.message.contains("resume"), "{error:?}");
+    assert_eq!(store.violations(session.org, true).await?, [], "parked, and the prompt is kept");
+
+    // Others at the same Location go on, and so does this one when somebody asks.
+    version(1).await?;
+    let now = scene.world.runtime.clock.now_ms();
+    store.wake_session(session.org, session.session.clone(), now).await?;
+    until("a request", || scene.model.open() == 1 && scene.worker.busy() == 1).await?;
     scene.end().await;
     Ok(())
 }

@@ -24,6 +24,8 @@ const ORG: OrgId = OrgId::FIRST;
 
 pub(crate) struct World {
     _database: TestDatabase,
+    /// A superuser, for damage.
+    pub(crate) root: sqlx::PgPool,
     pub(crate) folder: TempDir,
     pub(crate) runtime: Runtime,
 }
@@ -76,7 +78,8 @@ impl World {
         };
         let now = runtime.clock.now_ms();
         runtime.store.ensure_organisation(ORG, "tests".into(), now).await?;
-        Ok(Self { _database: database, folder, runtime })
+        let root = sqlx::PgPool::connect_lazy(&database.superuser_url())?;
+        Ok(Self { _database: database, root, folder, runtime })
     }
 
     /// Returns a worker's options. Workers with the same `name` share their folder.

@@ -16,7 +16,7 @@ use domain::{
 };
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt, stream};
-use store::{OrgHead, SessionRow, Store};
+use store::{Messages, OrgHead, SessionRow, Store};
 use tasks::{CancellationToken, OnCancel, OnError, TaskGroup, TaskKind};
 use tokio::sync::{Notify, broadcast, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -295,7 +295,7 @@ impl Feed {
             Vec::new()
         } else {
             let id = at.session.clone();
-            store.transcript(at.org, id, None, NEWEST_MESSAGES).await?.messages
+            store.transcript(at.org, id, Messages::Newest, NEWEST_MESSAGES).await?.messages
         };
         let cursor = Cursor::join(hub, store, at.clone(), Want::Everything).await?.after(after);
         let settings = &self.feeds.settings;
@@ -303,7 +303,7 @@ impl Feed {
             session: at.session.clone(),
             directory: row.directory.clone(),
             agent: row.agent.clone(),
-            model: row.model.clone().unwrap_or_else(|| settings.default_model.clone()),
+            model: row.model.clone().unwrap_or_else(|| settings.default_model.get()),
         };
         let busy = row.busy;
         let mut summaries = summaries(store, std::slice::from_ref(&row)).await?;
@@ -451,7 +451,7 @@ async fn begun_between(
     let mut begun = Vec::new();
     let mut after = Seq(from.0 - 1);
     while after.0 + 1 < end.0 {
-        let page = store.events(row.at.org, row.at.session.clone(), after, PAGE).await?;
+        let page = store.events(row.at.org, row.at.session.clone(), after, PAGE).await?.items;
         let Some(last) = page.last() else { break };
         after = last.seq;
         for event in page.into_iter().take_while(|event| event.seq < end) {

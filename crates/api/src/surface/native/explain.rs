@@ -160,10 +160,10 @@ async fn log(
         }
         let page =
             state.store().events(org, attempt.session.clone(), known, left.min(PAGE)).await?;
-        if page.is_empty() {
+        if page.items.is_empty() {
             break;
         }
-        events.extend(page);
+        events.extend(page.items);
     }
     Ok(events)
 }

@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use domain::{Control, ControlAdmitted, Delivery, MessageId, PromptPart, SessionRef};
+use axum::response::Response;
+use domain::{Control, ControlAdmitted, Delivery, MessageId, PromptPart, Seq, SessionRef};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use store::{AdmittedControl, ControlAdmission, InboxChange, InboxItem, InboxRow, StoreError};
@@ -12,7 +13,8 @@ use crate::ApiState;
 use crate::act::{AdmitRequest, CompactRequest, admit_compaction, announce};
 use crate::error::ApiError;
 use crate::surface::at::At;
-use crate::surface::extract::{Body, CanPrompt, CanRead};
+use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
+use crate::surface::paged::paged;
 use crate::text::{id, plain};
 
 /// The most inputs in one answer.
@@ -73,12 +75,22 @@ impl From<InboxRow> for InboxView {
 
 pub(crate) async fn list(
     access: CanRead,
+    _large: LargeRead,
     State(state): State<ApiState>,
     Path(at): Path<At>,
-) -> Result<Json<Vec<InboxView>>, ApiError> {
+    Params(query): Params<InboxQuery>,
+) -> Result<Response, ApiError> {
     let row = at.find(&state, access.org).await?;
-    let inbox = state.store().inbox(access.org, row.at.session, MAX_INBOX).await?;
-    Ok(Json(inbox.into_iter().map(Into::into).collect()))
+    let after = Seq(query.after.unwrap_or(0));
+    let inbox = state.store().inbox(access.org, row.at.session, after, MAX_INBOX).await?;
+    let next = inbox.items.last().filter(|_| inbox.more).map(|last| last.seq.0.to_string());
+    Ok(paged(inbox.items.into_iter().map(InboxView::from).collect::<Vec<_>>(), next))
+}
+
+/// Where a page of the inbox begins.
+#[derive(Debug, Deserialize)]
+pub(crate) struct InboxQuery {
+    after: Option<i64>,
 }
 
 /// The input in a path, after the session.

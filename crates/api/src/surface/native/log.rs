@@ -1,6 +1,5 @@
-use axum::Json;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use domain::{Seq, SessionIncarnation};
 use http::HeaderMap;
 use serde::Deserialize;
@@ -12,6 +11,7 @@ use crate::error::ApiError;
 use crate::follow::{LogStream, data_of};
 use crate::surface::at::in_project;
 use crate::surface::extract::{CanRead, LargeRead, Params};
+use crate::surface::paged::paged;
 
 /// The most events in one answer.
 const MAX_EVENTS: i64 = 1_000;
@@ -50,12 +50,14 @@ pub(crate) async fn of_session(
     }
     let limit = query.limit.unwrap_or(MAX_EVENTS).clamp(1, MAX_EVENTS);
     let events = state.store().events(session.at.org, session.at.session, after, limit).await?;
+    let next = events.items.last().filter(|_| events.more).map(|last| last.seq.0.to_string());
     let views = events
+        .items
         .iter()
         .map(|event| RawValue::from_string(data_of(event)))
         .collect::<Result<Vec<_>, _>>()
         .map_err(ApiError::internal)?;
-    Ok(Json(views).into_response())
+    Ok(paged(views, next))
 }
 
 /// Parses an event id: `SEQ.INCARNATION` as the stream writes it, or a bare number.

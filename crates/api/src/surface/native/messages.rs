@@ -1,5 +1,6 @@
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::response::Response;
 use domain::{OrgId, ProjectId, SessionId};
 use serde::Serialize;
 use store::AdmittedPrompt;
@@ -9,7 +10,8 @@ use crate::act::{AdmitRequest, admit, home, one, prompt_row, relearn, transcript
 use crate::error::ApiError;
 use crate::surface::at::in_project;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
-use crate::surface::limit::{Limit, MAX_MESSAGES};
+use crate::surface::limit::MessageQuery;
+use crate::surface::paged::paged;
 use crate::text::id;
 use crate::view::{MessageView, SessionContext, message};
 
@@ -18,10 +20,11 @@ pub(crate) async fn list(
     _large: LargeRead,
     State(state): State<ApiState>,
     Path((project, session)): Path<(String, String)>,
-    Params(limit): Params<Limit>,
-) -> Result<Json<Vec<MessageView>>, ApiError> {
+    Params(query): Params<MessageQuery>,
+) -> Result<Response, ApiError> {
     let session = in_project(&state, access.org, &project, &session).await?;
-    Ok(Json(transcript(&state, &session, limit.within(MAX_MESSAGES, MAX_MESSAGES)).await?))
+    let (messages, next) = transcript(&state, &session, query.parse()?).await?;
+    Ok(paged(messages, next))
 }
 
 pub(crate) async fn show(
@@ -65,7 +68,7 @@ fn admitted_view(state: &ApiState, session: SessionId, admitted: &AdmittedPrompt
         session,
         directory: String::new(), // not shown for a user message
         agent: state.settings().default_agent.clone(),
-        model: state.settings().default_model.clone(),
+        model: state.settings().default_model.get(),
     };
     let admission = AdmissionView {
         seq: admitted.seq.0,

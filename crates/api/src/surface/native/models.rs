@@ -143,7 +143,7 @@ pub(crate) async fn list(
 ) -> Result<Json<ModelsView>, ApiError> {
     let whole = query.provider.as_deref().filter(|_| query.all);
     let shown = shown_with(&state, access.org, whole).await?;
-    let default = &state.settings().default_model;
+    let default = state.settings().default_model.get();
     let asked = shown.providers.into_iter().filter(|provider| match &query.provider {
         Some(id) => provider.entry.id == *id,
         None => query.all || provider.source.is_some(),

@@ -13,9 +13,10 @@ use crate::act::{AbortRequest, AdmitRequest, InterruptedView, aborted, missing, 
 use crate::error::ApiError;
 use crate::surface::dialect::Dialect;
 use crate::surface::extract::{Body, CanAdminister, CanPrompt, CanRead, LargeRead, Params};
-use crate::surface::limit::{Limit, MAX_MESSAGES, MAX_SESSIONS};
+use crate::surface::limit::{Limit, MAX_SESSIONS, MessageQuery};
+use crate::surface::paged::paged;
 use crate::text::id;
-use crate::view::{MessageView, SessionView};
+use crate::view::SessionView;
 
 async fn row(state: &ApiState, org: OrgId, session: &str) -> Result<SessionRow, ApiError> {
     Ok(state.store().session(org, id(session)?).await?)
@@ -37,10 +38,11 @@ pub(crate) async fn messages(
     _large: LargeRead,
     State(state): State<ApiState>,
     Path(session): Path<String>,
-    Params(limit): Params<Limit>,
-) -> Result<Json<Vec<MessageView>>, ApiError> {
+    Params(query): Params<MessageQuery>,
+) -> Result<Response, ApiError> {
     let row = row(&state, access.org, &session).await?;
-    Ok(Json(transcript(&state, &row, limit.within(MAX_MESSAGES, MAX_MESSAGES)).await?))
+    let (messages, next) = transcript(&state, &row, query.parse()?).await?;
+    Ok(paged(messages, next))
 }
 
 pub(crate) async fn post_message(

@@ -175,7 +175,7 @@ impl Held {
                         session: self.session,
                         directory: self.home.directory.clone(),
                         agent: state.settings().default_agent.clone(),
-                        model: state.settings().default_model.clone(),
+                        model: state.settings().default_model.get(),
                     };
                     Ok(as_stock(&context, message(&context, &row)))
                 }

@@ -17,7 +17,7 @@ pub(crate) async fn health(_: CanRead, State(state): State<ApiState>) -> Json<Va
 }
 
 pub(crate) async fn config(_: CanRead, State(state): State<ApiState>) -> Json<Value> {
-    let model = &state.settings().default_model;
+    let model = state.settings().default_model.get();
     Json(json!({
         "model": format!("{}/{}", model.provider, model.model),
         "default_agent": state.settings().default_agent,
@@ -51,7 +51,7 @@ pub(crate) async fn providers(
 
 /// Returns each provider's default model.
 fn defaults<'a>(state: &ApiState, of: impl Iterator<Item = &'a ShownProvider>) -> Value {
-    let default = &state.settings().default_model;
+    let default = state.settings().default_model.get();
     let model = |provider: &'a ShownProvider| {
         let id = &provider.entry.id;
         let model = if *id == default.provider {

@@ -15,7 +15,8 @@ use crate::ApiState;
 use crate::act::{AdmitRequest, admit, context, one, prompt_row, transcript};
 use crate::error::ApiError;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
-use crate::surface::limit::{Limit, MAX_MESSAGES};
+use crate::surface::limit::MessageQuery;
+use crate::surface::paged::paged;
 use crate::text::id;
 use crate::view::{MessageView, as_stock, message};
 
@@ -28,12 +29,13 @@ pub(crate) async fn list(
     _large: LargeRead,
     State(state): State<ApiState>,
     Path(session): Path<String>,
-    Params(limit): Params<Limit>,
-) -> Result<Json<Vec<MessageView>>, ApiError> {
+    Params(query): Params<MessageQuery>,
+) -> Result<Response, ApiError> {
     let row = state.store().session(access.org, id(&session)?).await?;
-    let messages = transcript(&state, &row, limit.within(MAX_MESSAGES, MAX_MESSAGES)).await?;
+    let (messages, next) = transcript(&state, &row, query.parse()?).await?;
     let context = context(&state, &row);
-    Ok(Json(messages.into_iter().map(|message| as_stock(&context, message)).collect()))
+    let messages = messages.into_iter().map(|message| as_stock(&context, message));
+    Ok(paged(messages.collect::<Vec<_>>(), next))
 }
 
 pub(crate) async fn show(

@@ -169,7 +169,8 @@ impl<'w> Pair<'w> {
     async fn compare_logs(&self) {
         for (session, at) in self.sessions.iter().enumerate() {
             let real = self.world.store.events(at.org, at.session.clone(), Seq(1), 10_000).await;
-            let real: Vec<_> = real.expect("a log").into_iter().map(|event| event.event).collect();
+            let real: Vec<_> =
+                real.expect("a log").items.into_iter().map(|event| event.event).collect();
             let model = self.model.sessions[session].events.iter().skip(1);
             let model: Vec<_> = model.map(|event| event.event.clone()).collect();
             assert_eq!(real, model);
