@@ -43,5 +43,6 @@ mod schema;
 mod script;
 mod tenancy;
 mod tree;
+mod words;
 mod workspace;
 mod world;
