@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION is_stopping(p_org uuid, p_session text, p_interrupt b
 RETURNS boolean LANGUAGE sql STABLE SET search_path = public, pg_temp AS $$
     SELECT EXISTS (SELECT FROM session_event e
             WHERE e.org_id = p_org AND e.session_id = p_session AND e.seq = p_interrupt
-                AND e.kind = 'interrupt.requested' AND e.payload::json#>>'{target,type}' <> 'parked')
+                AND e.kind = 'interrupt.requested' AND e.payload::json#>>'{target,type}' = ANY ('{turn,drain}'))
         AND NOT EXISTS (SELECT FROM session_event e
             WHERE e.org_id = p_org AND e.session_id = p_session AND e.seq > p_interrupt AND e.kind = 'drain.ended')
 $$;

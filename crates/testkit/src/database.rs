@@ -58,6 +58,15 @@ impl TestDatabase {
         self.server.superuser_url(&self.name)
     }
 
+    /// Runs statements as a superuser: for damage that no role can do.
+    ///
+    /// # Errors
+    /// When Postgres refuses them.
+    pub async fn run(&self, sql: String) -> Result<()> {
+        let mut connection = PgConnection::connect(&self.superuser_url()).await?;
+        execute(&mut connection, sql).await
+    }
+
     /// Returns the URL for `StoreOptions::new`, which inserts its own roles.
     #[must_use]
     pub fn store_url(&self) -> String {

@@ -285,15 +285,15 @@ async fn a_lock_that_is_held_for_a_moment_parks_nothing() -> Result<()> {
 #[tokio::test]
 async fn a_session_that_always_fails_is_given_up_and_says_so() -> Result<()> {
     let scene = Scene::start().await?;
-    let (store, root) = (&scene.world.runtime.store, &scene.world.root);
+    let store = &scene.world.runtime.store;
     let session = scene.world.session().await?;
     scene.world.prompt(&session).await?;
     let version = async |version: i32| {
-        sqlx::query("UPDATE session_event SET version = $2 WHERE session_id = $1 AND seq = 2")
-            .bind(session.session.as_str())
-            .bind(version)
-            .execute(root)
-            .await
+        let id = &session.session;
+        let sql = format!(
+            "UPDATE session_event SET version = {version} WHERE session_id = '{id}' AND seq = 2"
+        );
+        scene.world.database.run(sql).await
     };
     version(1_000).await?;
     let newest = async || -> Result<Option<SessionError>> {

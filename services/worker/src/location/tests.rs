@@ -23,9 +23,7 @@ use super::*;
 const ORG: OrgId = OrgId::FIRST;
 
 pub(crate) struct World {
-    _database: TestDatabase,
-    /// A superuser, for damage.
-    pub(crate) root: sqlx::PgPool,
+    pub(crate) database: TestDatabase,
     pub(crate) folder: TempDir,
     pub(crate) runtime: Runtime,
 }
@@ -78,8 +76,7 @@ impl World {
         };
         let now = runtime.clock.now_ms();
         runtime.store.ensure_organisation(ORG, "tests".into(), now).await?;
-        let root = sqlx::PgPool::connect_lazy(&database.superuser_url())?;
-        Ok(Self { _database: database, root, folder, runtime })
+        Ok(Self { database, folder, runtime })
     }
 
     /// Returns a worker's options. Workers with the same `name` share their folder.
