@@ -78,8 +78,8 @@ const NAMES: [&str; 26] = [
     "workspace_change",
 ];
 
-/// More of them, which are words elsewhere or stand alone.
-const MEMBERS: [&str; 6] = ["part", "tool-call", "tool-output", "type", "wake", "x"];
+/// More of them, which are words elsewhere or stand alone, and the tag of an interrupt.
+const MEMBERS: [&str; 7] = ["parked", "part", "tool-call", "tool-output", "type", "wake", "x"];
 
 fn all<W: Word>() -> impl Iterator<Item = &'static str> {
     W::ALL.iter().map(|word| word.as_str())
