@@ -22,7 +22,7 @@ use crate::command::{End, Limit};
 use crate::control::Report;
 use crate::filter::Filters;
 use crate::init::{self, INIT, Ready};
-use crate::limits::{Counters, Groups, Limits};
+use crate::limits::{self, Counters, Groups, Limits};
 use crate::lock::{CellLock, LockError};
 use crate::root::{self, Plan, Step, USER, at};
 use crate::sys::{self, Forked};
@@ -92,7 +92,7 @@ fn make(
     setsid().map_err(at("cannot make a session"))?;
     let _only_a_name = rustix::thread::set_name(c"oc-keeper");
     // Before the namespaces, in which the host's own are no longer to be seen.
-    let name = format!("opencode-cloud-{}", rustix::process::getpid().as_raw_nonzero());
+    let name = limits::name_of(rustix::process::getpid());
     let groups = Groups::make(&name, of(request));
     let (groups, limited) = match groups {
         Ok(groups) => (Some(groups), String::new()),

@@ -17,6 +17,7 @@ use rustix::process::{Pid, WaitOptions, chdir, getpid, set_child_subreaper, sets
 use crate::filter::{Filters, Sockets};
 use crate::keeper::{self, Inherited};
 use crate::kill;
+use crate::limits;
 use crate::lock::CellLock;
 use crate::sys::{self, Forked};
 use crate::wire::{self, CellRequest};
@@ -162,6 +163,9 @@ fn reap(cells: &mut Vec<Cell>) {
         cells.retain(|cell| {
             if let Some(lock) = cell.lock.as_ref().filter(|_| !cell.lives) {
                 lock.release();
+            }
+            if !cell.lives {
+                limits::remove_groups_of(cell.keeper);
             }
             cell.lives
         });

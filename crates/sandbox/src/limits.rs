@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
 /// The largest file that a command may write.
 pub(crate) const FILE_BYTES: u64 = 4 << 30;
@@ -199,6 +199,19 @@ pub(crate) struct Counters {
 
 fn counter(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// The name of the groups of the cell that this process keeps.
+pub(crate) fn name_of(keeper: Pid) -> String {
+    format!("opencode-cloud-{}", keeper.as_raw_nonzero())
+}
+
+/// Removes the groups of a keeper that was killed, once nothing is left in them.
+pub(crate) fn remove_groups_of(keeper: Pid) {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    for hierarchy in hierarchies(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo")) {
+        let _was_none_there = fs::remove_dir(hierarchy.folder.join(name_of(keeper)));
+    }
 }
 
 impl Drop for Groups {

@@ -239,6 +239,13 @@ fn free_only_when_nothing_is_left(lock: &LocationLock, mark: &str) {
     assert_eq!(marked(mark), Vec::<u32>::new(), "the lock was free too early");
 }
 
+/// The control groups of a keeper.
+fn groups_of(keeper: u32) -> String {
+    let name = format!("opencode-cloud-{keeper}");
+    let found = StdCommand::new("find").args(["/sys/fs/cgroup", "-name", &name]).output();
+    String::from_utf8_lossy(&found.expect("find runs").stdout).into_owned()
+}
+
 #[tokio::test]
 async fn nothing_outlives_a_killed_worker_keeper_or_init() {
     for found in cells().await {
@@ -250,6 +257,7 @@ async fn nothing_outlives_a_killed_worker_keeper_or_init() {
                 host(found.tier, &place, &[&family(&mark), lock.path.to_str().expect("text"), "1"]);
             wait_until("the family runs", || marked(&mark).len() == FAMILY);
             let one = *marked(&mark).iter().min().expect("one of them");
+            let mut killed: Option<u32> = None;
             match victim {
                 "worker" => worker.kill().expect("killed"),
                 "keeper" => {
@@ -259,11 +267,15 @@ async fn nothing_outlives_a_killed_worker_keeper_or_init() {
                     let keeper = keeper
                         .rsplit_once(')')
                         .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+                    killed = keeper;
                     kill(keeper.expect("a keeper"));
                 }
                 _ => kill(init_of(one).expect("an init")),
             }
             free_only_when_nothing_is_left(&lock, &mark);
+            if let Some(keeper) = killed {
+                wait_until("its control groups are gone", || groups_of(keeper).is_empty());
+            }
             let ended = worker.wait_with_output().expect("it ends");
             let told = String::from_utf8_lossy(&ended.stdout).into_owned();
             match victim {
