@@ -1,4 +1,6 @@
-use domain::{MessageId, ModelRef, PartId, SessionError, SessionId, Stamp, TimestampMs};
+use domain::{
+    ErrorCode, MessageId, ModelRef, PartId, SessionError, SessionId, Stamp, TimestampMs, Word,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use store::{MessageRow, PartRow};
@@ -225,19 +227,71 @@ fn message_error(row: &MessageRow, model: &ModelRef) -> Option<Value> {
     }
 }
 
-/// Shows an error under its stock name, with our code beside it.
+/// Shows an error under the stock clients' names, with our code beside it.
 pub(crate) fn error_view(error: &SessionError, provider: &str) -> Value {
-    let (code, message) = (&error.code, &error.message);
-    if code.contains("interrupt") {
-        json!({ "name": "MessageAbortedError", "data": { "message": message, "code": code } })
-    } else if code.starts_with("provider.auth") {
-        let data = json!({ "providerID": provider, "message": message, "code": code });
-        json!({ "name": "ProviderAuthError", "data": data })
-    } else if code.starts_with("provider.") {
-        let data = json!({ "message": message, "isRetryable": false, "code": code });
-        json!({ "name": "APIError", "data": data })
-    } else {
-        json!({ "name": "UnknownError", "data": { "message": message, "code": code } })
+    let SessionError { code, message } = error;
+    let name = ErrorCode::read(code).map_or(StockError::Unknown, stock_error);
+    let data = match name {
+        StockError::Auth => json!({ "providerID": provider, "message": message, "code": code }),
+        StockError::Api => json!({ "message": message, "isRetryable": false, "code": code }),
+        StockError::Aborted | StockError::Unknown => json!({ "message": message, "code": code }),
+    };
+    json!({ "name": name.as_str(), "data": data })
+}
+
+domain::words! {
+    /// The stock clients' names of errors.
+    enum StockError {
+        /// Somebody stopped it.
+        Aborted = "MessageAbortedError",
+        /// The provider refused the credentials.
+        Auth = "ProviderAuthError",
+        /// Something else of the provider's.
+        Api = "APIError",
+        /// None of these.
+        Unknown = "UnknownError",
+    }
+}
+
+fn stock_error(code: ErrorCode) -> StockError {
+    match code {
+        ErrorCode::SessionCompactionInterrupted => StockError::Aborted,
+        ErrorCode::ProviderAuthentication => StockError::Auth,
+        ErrorCode::ProviderContentFilter
+        | ErrorCode::ProviderContextOverflow
+        | ErrorCode::ProviderCredentialOrigin
+        | ErrorCode::ProviderInternal
+        | ErrorCode::ProviderInvalidOutput
+        | ErrorCode::ProviderInvalidRequest
+        | ErrorCode::ProviderQuota
+        | ErrorCode::ProviderRateLimit
+        | ErrorCode::ProviderSecretUnreadable
+        | ErrorCode::ProviderSecretsKeyMissing
+        | ErrorCode::ProviderSignInFailed
+        | ErrorCode::ProviderSignInNotSetUp
+        | ErrorCode::ProviderTransport
+        | ErrorCode::ProviderUnknown => StockError::Api,
+        ErrorCode::ContextDuplicateKey
+        | ErrorCode::ContextTooLarge
+        | ErrorCode::ContextUnavailable
+        | ErrorCode::ModelNotAllowed
+        | ErrorCode::ModelUnknown
+        | ErrorCode::ModelVariantUnknown
+        | ErrorCode::SessionAgentUnknown
+        | ErrorCode::SessionBusy
+        | ErrorCode::SessionCompactionFailed
+        | ErrorCode::SessionDrainFailed
+        | ErrorCode::SessionMessageUnknown
+        | ErrorCode::SessionNoPrompt
+        | ErrorCode::SessionNothingToCompact
+        | ErrorCode::SessionRecoveryExhausted
+        | ErrorCode::SessionRevertAcrossMove
+        | ErrorCode::TurnStepLimit
+        | ErrorCode::WorkspaceLocked
+        | ErrorCode::WorkspaceNotCaptured
+        | ErrorCode::WorkspaceRestoreFailed
+        | ErrorCode::WorkspaceSnapshotFailed
+        | ErrorCode::WorkspaceUnavailable => StockError::Unknown,
     }
 }
 
