@@ -200,7 +200,7 @@ impl From<StoreError> for ApiError {
                 message: "the session is just changing its worker; ask again",
                 cause: Some(error.into()),
             },
-            error if error.is_cut_short() => Self::Unavailable {
+            error @ StoreError::Database(_) if error.is_cut_short() => Self::Unavailable {
                 message: "the database is there, and ended a statement that took too long; ask again when it has less \
                           to do, or ask for less",
                 cause: Some(error.into()),

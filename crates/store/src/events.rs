@@ -132,6 +132,9 @@ pub(crate) struct Read {
     limit: i64,
 }
 
+/// The events of one call so far and the bytes of their payloads, or why it cannot be read.
+type ReadPage = Result<(Vec<RecordedEvent>, usize), StoreError>;
+
 impl Call for Read {
     type Answer = Page<RecordedEvent>;
 
@@ -160,8 +163,7 @@ impl Call for Read {
             .await?;
             // They share the bytes of one page.
             let most = PAGE_BYTES / calls.len().max(1);
-            let mut pages: Vec<Option<Result<(Vec<RecordedEvent>, usize), StoreError>>> =
-                calls.iter().map(|_| None).collect();
+            let mut pages: Vec<Option<ReadPage>> = calls.iter().map(|_| None).collect();
             for row in rows {
                 let page = usize::try_from(row.place - 1).ok().and_then(|at| pages.get_mut(at));
                 let page =

@@ -28,8 +28,8 @@ use session::{
 use signals::InProcess;
 use simulated_model::{Handle, Options, Running, Script, SimulatedModel};
 use store::{
-    AdmittedControl, Interrupted, LocationKind, MessageRow, NewControl, NewPrompt, NewSession,
-    Store, StoreOptions,
+    AdmittedControl, Interrupted, LocationKind, MessageRow, Messages, NewControl, NewPrompt,
+    NewSession, Store, StoreOptions,
 };
 use tempfile::TempDir;
 use testkit::TestDatabase;
