@@ -307,9 +307,10 @@ async fn a_prompt_that_is_sent_again_runs_or_says_why_not() -> Result<()> {
     assert_eq!(post("msg_a", true).await.1["admission"]["wake"], true);
     assert_eq!(busy().await, true);
 
-    // One that an interrupt has parked stays so: its sender may only not know that it was taken.
+    // One that was sent to run and that an interrupt has parked stays so: its sender may only not know that it was taken.
+    assert_eq!(post("msg_b", true).await.1["admission"]["wake"], true);
     ok(&gateway, "POST", &format!("{own}/abort"), &world.key, None).await;
-    assert_eq!(post("msg_a", true).await.0, StatusCode::OK);
+    assert_eq!(post("msg_b", true).await.0, StatusCode::OK);
     assert_eq!(busy().await, false);
 
     ok(&gateway, "DELETE", &format!("{own}/inbox/msg_a"), &world.key, None).await;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::{fs, iter};
 
 /// The modules of the crate's root, from the top. A module may use those of lower layers.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["table"],
     &["surface"],
     &["act"],
@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 9] = [
     &["homes", "shares", "text", "wake"],
     &["view"],
     &["error", "settings"],
+    &["default_model"],
 ];
 
 /// The code of each module, by its path from the crate's root (`act::fork`), without comments and tests.
