@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use domain::{
@@ -5,6 +6,7 @@ use domain::{
 };
 use futures::future::BoxFuture;
 use llm_protocol::{RawJson, ToolDefinition};
+use sandbox::Cell;
 use session_rules::{ToolFacts, settled_as};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
@@ -110,6 +112,16 @@ impl<'r> Toolbox<'r> {
         }
     }
 
+    /// Commands of one session share a cell.
+    fn cell(&self) -> Cell {
+        Cell {
+            name: self.session.session.to_string(),
+            workspace: self.workspace.root().map(Path::to_owned),
+            shown: Some(self.workspace.shown().into()),
+            protect: self.workspace.is_in_project(),
+        }
+    }
+
     fn context(&self, skills: &Permitted, cancel: CancellationToken) -> Option<ToolContext> {
         let (permitted, in_project) = (skills.clone(), self.workspace.is_in_project());
         let skills = SkillScope { permitted, in_project };
@@ -122,6 +134,7 @@ impl<'r> Toolbox<'r> {
                 org: self.session.org.to_string(),
             }),
             lock: self.workspace.lock().cloned(),
+            cell: self.cell(),
             limits: self.runtime.settings.output,
             skills: self.runtime.settings.project_instructions.then_some(skills),
         })

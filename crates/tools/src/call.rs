@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use domain::ToolOutcomeKind;
-use sandbox::{LocationLock, Output};
+use sandbox::{Cell, LocationLock, Output};
 use serde_json::Value;
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,8 @@ pub struct ToolContext {
     pub outputs: Arc<dyn ManagedOutputs>,
     /// The Location's lock on a shared disk.
     pub lock: Option<LocationLock>,
+    /// The cell in which its commands run.
+    pub cell: Cell,
     /// The limits of one settlement. Tools shape their results to fit.
     pub limits: Limits,
     /// The skills that it may load, if any.

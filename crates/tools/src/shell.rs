@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{ToolClass, ToolOutcomeKind};
-use sandbox::{Command, End, Sandbox};
+use sandbox::{Command, End, Limit, Network, Output, Sandbox};
 use serde::Deserialize;
 use serde_json::json;
 use snapshots::Touched;
@@ -62,6 +62,7 @@ impl Tool for Shell {
         let script = Command {
             keep_bytes: context.limits.max_bytes(),
             lock: context.lock.clone(),
+            cell: context.cell.clone(),
             ..Command::shell(&command, context.root.clone(), timeout)
         };
         let outcome = self.sandbox.run(script, &context.cancel).await;
@@ -84,6 +85,15 @@ impl Tool for Shell {
                 outcome.leftovers
             );
         }
+        for limit in &outcome.limits {
+            footer += &format!("\n({})", met(*limit));
+        }
+        let succeeded = outcome.end == End::Exited(0);
+        let shut = outcome.network == Network::Shut;
+        if by_itself && !succeeded && shut && is_about_a_network(&outcome.output) {
+            footer += "\n(commands run in a sandbox without a network: nothing can be downloaded, and only what they start \
+                       themselves answers; use what is installed, or ask for what is missing)";
+        }
         let (exit_code, signal) = match outcome.end {
             End::Exited(code) => (Some(code), None),
             End::Signaled(signal) => (None, Some(signal)),
@@ -100,4 +110,47 @@ impl Tool for Shell {
         let touched = Touched::Anything;
         Ok(ToolOutcome { kind, title, text, footer, structured: Some(structured), touched })
     }
+}
+
+/// A limit, to whoever ran into it.
+fn met(limit: Limit) -> String {
+    const MIB: u64 = 1 << 20;
+    match limit {
+        Limit::Memory(bytes) => {
+            format!("out of memory: a process was killed at the limit of {} MiB", bytes / MIB)
+        }
+        Limit::Processes(count) => {
+            format!("a process could not be started: the limit is {count} processes and threads")
+        }
+        Limit::Scratch(bytes) => format!(
+            "disk full: /tmp, the home directory or /dev/shm has no room left ({} MiB together); work in the \
+             working directory",
+            bytes / MIB
+        ),
+    }
+}
+
+/// How programs say that they reached nobody. It decides about a hint, and nothing else.
+const NO_NETWORK: [&str; 14] = [
+    "network is unreachable",
+    "could not resolve",
+    "couldn't resolve",
+    "temporary failure in name resolution",
+    "name or service not known",
+    "failed to lookup address",
+    "no address associated with hostname",
+    "enetunreach",
+    "eai_again",
+    "enotfound",
+    "getaddrinfo",
+    "name resolution",
+    "unable to resolve",
+    "resolving timed out",
+];
+
+fn is_about_a_network(output: &Output) -> bool {
+    [&output.head, &output.tail].iter().any(|text| {
+        let text = text.to_lowercase();
+        NO_NETWORK.iter().any(|words| text.contains(words))
+    })
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use blobs::{BlobError, Blobs};
 use domain::{Permitted, ToolClass, ToolOutcomeKind};
 use rustix::fs::CWD;
-use sandbox::{Environment, LocationLock, ProcessSandbox, lock};
+use sandbox::{Cell, Environment, LocationLock, ProcessSandbox, lock};
 use serde_json::{Value, json};
 use snapshots::Touched;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,7 @@ impl Place {
             cancel: CancellationToken::new(),
             outputs: Arc::new(OrgOutputs { blobs: blobs.clone(), org: "org".into() }),
             lock: None,
+            cell: Cell::default(),
             limits: Limits::default(),
             skills: Some(SkillScope { permitted: Permitted::All, in_project: false }),
         };

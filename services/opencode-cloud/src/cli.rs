@@ -13,7 +13,7 @@ use crate::output::{Screen, Style};
 use crate::serve::credentials_cmd::{self, CredentialsCommand};
 use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
-use crate::serve::{ServeError, cluster, level_cmd, migrate, placement_cmd, roles, up};
+use crate::serve::{ServeError, cluster, doctor_cmd, level_cmd, migrate, placement_cmd, roles, up};
 use crate::{
     CliError, config, explain_cmd, llm_cmd, models_cmd, rebuild_cmd, run, session_cmd, simulated,
 };
@@ -29,7 +29,8 @@ pub struct Cli {
 
 /// The subcommands. The module of each has its arguments and its `execute`.
 ///
-/// [`TOOL_SUPERVISOR`](crate::TOOL_SUPERVISOR) is missing here: `main` handles it before it parses this.
+/// [`TOOL_SUPERVISOR`](crate::TOOL_SUPERVISOR) and [`TOOL_LAUNCHER`](crate::TOOL_LAUNCHER) are not among them: they are
+/// answered before this is parsed.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start the service: all roles in one process, with a Postgres of its own
@@ -72,6 +73,8 @@ pub enum Command {
     Migrate(migrate::MigrateArgs),
     /// Show the feature level of a cluster, or raise it at the end of an upgrade
     FeatureLevel(level_cmd::LevelArgs),
+    /// Say which sandbox this machine gives to commands, and why not a better one
+    Doctor(Box<doctor_cmd::DoctorArgs>),
     /// Manage the keys that seal credentials for model providers
     Credentials(CredentialsCommand),
     /// Run a gateway of a cluster
@@ -121,6 +124,7 @@ fn dispatch(command: Command) -> ExitCode {
         Command::Serve(args) => server(|stop| up::execute(*args, Hints::Left, stop, &mut screen)),
         Command::Migrate(args) => server(|_| migrate::execute(args, &mut screen)),
         Command::FeatureLevel(args) => server(|_| level_cmd::execute(args, &mut screen)),
+        Command::Doctor(args) => server(|_| doctor_cmd::execute(*args, &mut screen)),
         Command::Credentials(command) => server(|_| credentials_cmd::execute(command, &mut screen)),
         Command::Gateway(args) => server(|stop| roles::gateway(*args, stop)),
         Command::Worker(args) => server(|stop| roles::worker(*args, stop)),

@@ -38,3 +38,6 @@ pub use error::CliError;
 
 /// The hidden subcommand that runs a tool's supervisor. `sandbox::ProcessSandbox` calls it.
 pub const TOOL_SUPERVISOR: &str = "tool-supervisor";
+
+/// The hidden subcommand that runs the launcher of cells: what `sandbox::CellOptions` names.
+pub const TOOL_LAUNCHER: &str = "tool-launcher";

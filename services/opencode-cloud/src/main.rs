@@ -7,9 +7,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
-    // Checked before the process is set up, because every tool call starts a supervisor.
-    if args.nth(1).is_some_and(|word| word == opencode_cloud::TOOL_SUPERVISOR) {
-        return sandbox::supervisor::main(args);
+    // Before anything else of the process is set up: a supervisor starts as often as a tool does, and a launcher has one
+    // thread and no secret.
+    match args.nth(1) {
+        Some(word) if word == opencode_cloud::TOOL_SUPERVISOR => sandbox::supervisor::main(args),
+        Some(word) if word == opencode_cloud::TOOL_LAUNCHER => sandbox::launcher::main(),
+        Some(_) | None => opencode_cloud::cli::main(),
     }
-    opencode_cloud::cli::main()
 }

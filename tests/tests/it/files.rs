@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use journeys::{Api, World, ancestors, events_of, eventually, oracle};
+use journeys::{Api, World, ancestors, events_of, eventually, oracle, processes_naming};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
@@ -126,7 +126,9 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
 
     let call = |name: &str, arguments| ScriptedCall { name: name.into(), arguments, id: None };
     let write = |path: &str| call("write", json!({ "path": path, "content": "two\n" }));
-    let endless = call("shell", json!({ "command": "echo $$ > pid.txt; sleep 600" }));
+    // It names the data folder, by which its process is found: what it knows of its own number holds in its cell alone.
+    let endless = format!("echo {} > pid.txt; sleep 600; :", world.data().display());
+    let endless = call("shell", json!({ "command": endless }));
     let steps = [vec![write("saved.txt")], vec![write("lost.txt"), endless], vec![]];
     for (round, tool_calls) in (0..).zip(steps) {
         let text = tool_calls.is_empty().then(|| "went on".to_owned());
@@ -138,8 +140,10 @@ async fn a_worker_dies_with_its_disk_and_the_next_one_has_the_files_of_the_last_
     // The second batch runs, and the result of its first call is committed.
     let pid = eventually("the endless call runs", 60, async || {
         let settled = events_of(&api.log(session).await?, "tool.settled").len();
-        let told = find(&world.data(), "pid.txt").and_then(|path| fs::read_to_string(path).ok());
-        Ok(told.filter(|_| settled >= 3).and_then(|pid| pid.trim().parse::<u32>().ok()))
+        let runs = find(&world.data(), "pid.txt").is_some() && settled >= 3;
+        let mut found = processes_naming(&world.data()).into_iter();
+        let endless = found.find(|process| process.command.contains("pid.txt; sleep 600"));
+        Ok(endless.filter(|_| runs).map(|process| process.pid))
     })
     .await?;
     let parents = ancestors(pid);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::tz::TimeZone;
 use llm_protocol::{Generation, Protocol};
+use sandbox::Tier;
 use session::{DrainSettings, ModelFacts, Prices};
 use tools::Limits;
 
@@ -102,6 +103,28 @@ impl ModelArgs {
     }
 }
 
+/// Parses a tier's name.
+fn tier(name: &str) -> Result<Tier, String> {
+    let known = Tier::named(name).filter(|tier| *tier != Tier::None);
+    known.ok_or_else(|| {
+        format!("there is no tier `{name}`; there are A, B and C, and --trust-tools for no sandbox")
+    })
+}
+
+/// Parses a range of user ids: two for each of at least one cell, above those of people.
+fn uids(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no range of user ids; give the first, at least 1000, and how many, as in 200000:8192"
+        )
+    };
+    let (first, count) = text.split_once(':').ok_or_else(wrong)?;
+    let first: u32 = first.parse().map_err(|_| wrong())?;
+    let count: u32 = count.parse().map_err(|_| wrong())?;
+    let fits = first >= 1000 && count >= 2 && first.checked_add(count).is_some();
+    if fits { Ok((first, count)) } else { Err(wrong()) }
+}
+
 /// Parses a protocol's id.
 fn protocol(id: &str) -> Result<Protocol, String> {
     let all = || Protocol::ALL.iter().map(|protocol| protocol.id()).collect::<Vec<_>>().join(", ");
@@ -165,9 +188,26 @@ pub struct DrainArgs {
     /// Sessions that run at once
     #[arg(long, value_name = "N", default_value_t = 256, env = "OPENCODE_CLOUD_SLOTS")]
     pub slots: usize,
-    /// Run the commands of models although others than this machine can reach the service, or, in a worker, may: whoever
-    /// has a key can then run any command as the service's user; with one organisation only
-    #[arg(long, env = "OPENCODE_CLOUD_TRUST_TOOLS")]
+    /// The least sandbox in which commands of models run: A (namespaces and users of their own, needs root), B (user
+    /// namespaces), C (landlock and seccomp alone) [default: C in `up` on loopback, else A]. The best that this machine
+    /// gives is taken in any case; with several organisations it has to be A
+    #[arg(long, value_name = "TIER", value_parser = tier, env = "OPENCODE_CLOUD_SANDBOX_REQUIRE")]
+    pub sandbox_require: Option<Tier>,
+    /// User ids of this machine for commands in tier A, the first and how many; nobody else may have them
+    #[arg(
+        long,
+        value_name = "FIRST:COUNT",
+        default_value = "200000:8192",
+        value_parser = uids,
+        env = "OPENCODE_CLOUD_SANDBOX_UIDS"
+    )]
+    pub sandbox_uids: (u32, u32),
+    /// Try no better sandbox than this: to see what a lesser one is like
+    #[arg(long, value_name = "TIER", value_parser = tier, hide = true, env = "OPENCODE_CLOUD_SANDBOX_AT_MOST")]
+    pub sandbox_at_most: Option<Tier>,
+    /// Run the commands of models without any sandbox: whoever has a key can then run any command as the service's user,
+    /// read its secrets and change its data; with one organisation only
+    #[arg(long, env = "OPENCODE_CLOUD_TRUST_TOOLS", conflicts_with = "sandbox_require")]
     pub trust_tools: bool,
     /// Lines that a model sees of one tool result
     #[arg(
@@ -292,6 +332,20 @@ mod tests {
         }
         let error = read(&["--model-protocol=soap"]).err().expect("no protocol").to_string();
         assert!(error.contains("there is no protocol `soap`; there are openai-chat, "), "{error}");
+    }
+
+    #[test]
+    fn a_sandbox_is_required_by_name_and_ids_by_range() {
+        let read = |flags: &[&str]| {
+            Probe::try_parse_from([&["probe"], flags].concat()).map(|it| it.drains)
+        };
+        let drains = read(&["--sandbox-require=b", "--sandbox-uids=70000:2"]).expect("flags");
+        assert_eq!((drains.sandbox_require, drains.sandbox_uids), (Some(Tier::B), (70_000, 2)));
+        for wrong in ["--sandbox-require=none", "--sandbox-uids=0:8", "--sandbox-uids=4294967295:2"]
+        {
+            assert!(read(&[wrong]).is_err(), "{wrong}");
+        }
+        assert!(read(&["--sandbox-require=C", "--trust-tools"]).is_err());
     }
 
     #[test]

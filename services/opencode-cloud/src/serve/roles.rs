@@ -26,7 +26,6 @@ use super::gateway_role::{self, GatewaySetup, check_local_paths};
 use super::model::models;
 use super::placement_role::{self, Internal, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
-use super::tool_policy::Reach;
 use super::up::{check_level, check_schema};
 use super::worker_role::{self, Folders, WorkerSetup};
 
@@ -290,7 +289,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
         pending.resolve(&root);
     }
     let data = args.data.data_dir.clone().unwrap_or_else(default_data_dir);
-    let worker = worker_role::start(
+    let (worker, told) = worker_role::start(
         WorkerSetup {
             placement: common.placement(&args.cluster),
             store: common.store.clone(),
@@ -308,12 +307,14 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             node: args.node,
             url: format!("http://{address}"),
             slots: args.drains.slots,
-            // A worker does not know where its gateways listen.
-            reach: Reach::of(false, args.drains.trust_tools),
+            // It does not know where its gateways listen.
+            commands: args.drains.commands(false),
             allow_local_paths: args.allow_local_paths,
         },
         &root,
-    )?;
+    )
+    .await?;
+    tracing::info!("{told}");
     let router: Router = Router::new().route("/healthz", get(|| async { "ok" }));
     let closing = root.token();
     root.spawn(HEALTH, async move {

@@ -1,83 +1,182 @@
-//! Where tools may run while there is no sandbox.
+//! In which sandbox the commands of models run, and where that is not enough.
 
-use std::sync::Mutex;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sandbox::{Command, Outcome, Sandbox, SandboxError};
+use sandbox::{
+    CellOptions, Command, Environment, FoundTier, Limits, Outcome, Sandbox, SandboxError, Tier,
+    TierOptions, Toolchains, find_tier,
+};
 use store::{Store, StoreError};
 use tasks::CancellationToken;
 
-/// How long the last count of organisations is trusted.
+use super::args::DrainArgs;
+
+/// How long it is believed that there is one organisation.
 const FRESH_FOR: Duration = Duration::from_secs(5);
 
-/// The clients that can reach a service whose tools run without a sandbox.
+/// What the operator wants of the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Only this machine: the service listens on loopback.
-    ThisMachine,
-    /// Other machines too, and the operator lets them run commands as the service's user.
-    Trusted,
-    /// Other machines too.
-    Others,
+pub(crate) struct CommandPolicy {
+    /// The least tier in which a command runs for one organisation.
+    require: Tier,
+    /// Better ones are not tried.
+    at_most: Tier,
+    uids: (u32, u32),
 }
 
-impl Reach {
-    /// Returns the reach of a service that listens on loopback or not. `trusted` is the operator's flag.
-    pub(crate) fn of(is_loopback: bool, trusted: bool) -> Self {
-        match (is_loopback, trusted) {
-            (true, _) => Self::ThisMachine,
-            (false, true) => Self::Trusted,
-            (false, false) => Self::Others,
-        }
+impl DrainArgs {
+    /// In which sandbox commands run. `alone`: whoever can reach the service is the one who runs it.
+    pub(crate) fn commands(&self, alone: bool) -> CommandPolicy {
+        let usual = if alone { Tier::C } else { Tier::A };
+        let (require, at_most) = if self.trust_tools {
+            (Tier::None, Tier::None)
+        } else {
+            (self.sandbox_require.unwrap_or(usual), self.sandbox_at_most.unwrap_or(Tier::A))
+        };
+        CommandPolicy { require, at_most, uids: self.sandbox_uids }
     }
 }
 
-/// The reason why a command is refused without a sandbox.
+impl CommandPolicy {
+    /// Finds the best sandbox of this machine. `spool`: for large outputs; `workspaces`: where they will be.
+    pub(crate) async fn find(self, spool: &Path, workspaces: &Path) -> FoundTier {
+        find_tier(&self.options(spool, workspaces)).await
+    }
+
+    fn options(self, spool: &Path, workspaces: &Path) -> TierOptions {
+        let this = PathBuf::from("/proc/self/exe");
+        TierOptions {
+            cells: CellOptions {
+                launcher: this.clone(),
+                prefix: vec![OsString::from(crate::TOOL_LAUNCHER)],
+                environment: Environment::from_vars(std::env::vars_os()),
+                toolchains: Toolchains::find(std::env::vars_os()),
+                spool_directory: spool.to_path_buf(),
+                uids: self.uids,
+                limits: Limits::of_this_machine(),
+            },
+            supervisor: this,
+            supervisor_prefix: vec![OsString::from(crate::TOOL_SUPERVISOR)],
+            probe_directory: workspaces.to_path_buf(),
+            at_most: self.at_most,
+        }
+    }
+
+    /// Whether commands of one organisation run in this tier.
+    pub(crate) fn is_enough(self, tier: Tier) -> bool {
+        tier >= self.require
+    }
+
+    /// One line for the start: tier, reason, remedy.
+    pub(crate) fn told(self, found: &FoundTier) -> String {
+        let mut line = match found.tier {
+            Tier::A => {
+                "sandbox: tier A, commands run in namespaces as users of their own".to_owned()
+            }
+            Tier::B => {
+                "sandbox: tier B, commands run in namespaces as the service's user".to_owned()
+            }
+            Tier::C => "sandbox: tier C, commands run behind landlock and seccomp".to_owned(),
+            Tier::None => "sandbox: NONE, commands run as the service's user".to_owned(),
+        };
+        if self.at_most == Tier::None {
+            line += ", as --trust-tools says";
+        }
+        for weaker in &found.weaker {
+            line += &format!("; {weaker}");
+        }
+        for (tier, why) in &found.refused {
+            line += &format!("; not {tier}: {why}{}", remedy(*tier));
+        }
+        if !self.is_enough(found.tier) {
+            line += &format!("; commands are REFUSED, since tier {} is required", self.require);
+        }
+        line
+    }
+}
+
+/// What makes a tier possible.
+fn remedy(tier: Tier) -> &'static str {
+    match tier {
+        Tier::A => {
+            " (root, in a container with CAP_SYS_ADMIN, and workspaces on ext4, xfs or btrfs give it)"
+        }
+        Tier::B => {
+            " (user namespaces give it: sysctl kernel.unprivileged_userns_clone=1 or \
+             kernel.apparmor_restrict_unprivileged_userns=0; in a container also an unmasked /proc)"
+        }
+        Tier::C | Tier::None => "",
+    }
+}
+
+/// Why a command is not run.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(
-        "commands are not run: this service can be reached from other machines, and its commands have no sandbox, so that \
-         whoever has a key could run any as the service's user; bind it to 127.0.0.1, or say --trust-tools if they may"
+        "commands are not run: the best sandbox of this machine is of tier {tier}, and {require} is required here{reasons}; \
+         mend that, or say --sandbox-require {tier} if whoever has a key may run commands so"
     )]
-    Others,
+    TooLittle { tier: Tier, require: Tier, reasons: String },
     #[error(
-        "commands are not run: this service has several organisations, and its commands have no sandbox, so that each \
-         organisation could read what is another's; run a service for each organisation"
+        "commands are not run: this machine gives no sandbox{0}; mend that, or say --trust-tools if whoever has a key may run \
+         any command as the service's user"
     )]
-    Organisations,
+    Nothing(String),
+    #[error(
+        "commands are not run: this service has several organisations, and its sandbox is of tier {tier}, in which one \
+         organisation could read what is another's{reasons}; give it tier A, or run a service for each organisation"
+    )]
+    Organisations { tier: Tier, reasons: String },
     #[error(
         "commands are not run: it is not known whether this service has several organisations: {0}; try again"
     )]
     Unknown(#[source] StoreError),
 }
 
-/// A sandbox that isolates nothing, but only runs commands where that harms nobody: for people of one organisation
-/// who may run commands here anyway. Drains always run; a refused command is a failed call, and the model gets the
-/// reason.
-pub(crate) struct Unisolated<S> {
-    inner: S,
+/// Runs commands in the sandbox that was found, where that is enough. Drains run in any case: a refused command is a failed
+/// call, told to the model.
+pub(crate) struct Guarded {
+    sandbox: Arc<dyn Sandbox>,
+    tier: Tier,
+    require: Tier,
+    /// Why it is not a better one.
+    reasons: String,
     store: Store,
-    reach: Reach,
-    /// The time when there was last found to be only one organisation.
+    /// When there was found to be one organisation.
     alone: Mutex<Option<Instant>>,
 }
 
-impl<S> Unisolated<S> {
-    pub(crate) fn new(inner: S, store: Store, reach: Reach) -> Self {
-        Self { inner, store, reach, alone: Mutex::default() }
+impl Guarded {
+    pub(crate) fn new(found: FoundTier, store: Store, policy: CommandPolicy) -> Self {
+        let FoundTier { tier, sandbox, refused, .. } = found;
+        let reason = |(tier, why): &(Tier, String)| format!("; not {tier}: {why}{}", remedy(*tier));
+        let reasons = refused.iter().map(reason).collect();
+        Self { sandbox, tier, require: policy.require, reasons, store, alone: Mutex::default() }
     }
 
     async fn refusal(&self) -> Option<Refusal> {
-        if self.reach == Reach::Others {
-            return Some(Refusal::Others);
+        let (tier, reasons) = (self.tier, self.reasons.clone());
+        if tier < self.require {
+            return Some(match tier {
+                Tier::None => Refusal::Nothing(reasons),
+                Tier::A | Tier::B | Tier::C => {
+                    Refusal::TooLittle { tier, require: self.require, reasons }
+                }
+            });
+        }
+        if tier == Tier::A {
+            return None;
         }
         let known = *self.alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if known.is_some_and(|known| known.elapsed() < FRESH_FOR) {
             return None;
         }
         match self.store.has_many_organisations().await {
-            Ok(true) => Some(Refusal::Organisations),
+            Ok(true) => Some(Refusal::Organisations { tier, reasons }),
             Ok(false) => {
                 *self.alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
                     Some(Instant::now());
@@ -89,14 +188,14 @@ impl<S> Unisolated<S> {
 }
 
 #[async_trait]
-impl<S: Sandbox> Sandbox for Unisolated<S> {
+impl Sandbox for Guarded {
     async fn run(
         &self,
         command: Command,
         cancel: &CancellationToken,
     ) -> Result<Outcome, SandboxError> {
         match self.refusal().await {
-            None => self.inner.run(command, cancel).await,
+            None => self.sandbox.run(command, cancel).await,
             Some(refusal) => {
                 tracing::warn!(%refusal, "a tool was refused");
                 Err(SandboxError::Refused(refusal.to_string()))
@@ -107,20 +206,26 @@ impl<S: Sandbox> Sandbox for Unisolated<S> {
 
 #[cfg(test)]
 mod tests {
-    use sandbox::{Environment, ProcessSandbox};
+    use sandbox::ProcessSandbox;
     use store::StoreOptions;
 
     use super::*;
 
-    async fn asked(store: &Store, reach: Reach) -> String {
-        // This supervisor does not exist: a command that may run fails with that error.
+    async fn asked(store: &Store, tier: Tier, require: Tier) -> String {
+        // A supervisor that does not exist: a command that may run says so.
         let none = ProcessSandbox::new(
             "/no/supervisor".into(),
             Vec::<String>::new(),
             Environment::from_vars([]),
             std::env::temp_dir(),
         );
-        let sandbox = Unisolated::new(none, store.clone(), reach);
+        let (sandbox, weaker) = (Arc::new(none), Vec::new());
+        let refused = vec![(Tier::A, "no root".to_owned())];
+        let found = FoundTier { tier, sandbox, refused, weaker };
+        let policy = CommandPolicy { require, at_most: Tier::A, uids: (200_000, 2) };
+        let told = policy.told(&found);
+        assert_eq!(told.contains("REFUSED"), tier < require, "{told}");
+        let sandbox = Guarded::new(found, store.clone(), policy);
         let command = Command::shell("true", std::env::temp_dir(), Duration::from_secs(1));
         let ended = sandbox.run(command, &CancellationToken::new()).await;
         ended.expect_err("there is no supervisor").to_string()
@@ -128,7 +233,7 @@ mod tests {
 
     // Finding security 1: without a sandbox, one organisation's key opens all of them.
     #[tokio::test]
-    async fn commands_without_a_sandbox_are_for_one_organisation_here() {
+    async fn commands_below_tier_a_are_for_one_organisation() {
         let database = testkit::database().await.expect("a database");
         let store = Store::connect(&StoreOptions::new(database.store_url())).expect("a store");
         let key = |id: &str| store::NewKey {
@@ -143,19 +248,22 @@ mod tests {
             store.ensure_organisation(org, id.into(), 1).await.expect("an organisation");
             store.create_key(org, key(id), 1).await.expect("a key");
         }
-        let reaches = [Reach::of(true, false), Reach::of(false, true)];
-        for reach in reaches {
-            let told = asked(&store, reach).await;
-            assert!(told.contains("/no/supervisor"), "{reach:?}: {told}");
+        for tier in Tier::ALL {
+            let told = asked(&store, tier, tier).await;
+            assert!(told.contains("/no/supervisor"), "{tier}: {told}");
         }
-        let told = asked(&store, Reach::of(false, false)).await;
-        assert!(told.contains("--trust-tools") && told.contains("127.0.0.1"), "{told}");
+        let told = asked(&store, Tier::B, Tier::A).await;
+        assert!(told.contains("--sandbox-require B") && told.contains("no root"), "{told}");
+        let told = asked(&store, Tier::None, Tier::C).await;
+        assert!(told.contains("--trust-tools") && told.contains("no root"), "{told}");
         let other = domain::OrgId::random();
         store.ensure_organisation(other, "other".into(), 1).await.expect("another one");
         store.create_key(other, key("key_c"), 1).await.expect("a key");
-        for reach in reaches {
-            let told = asked(&store, reach).await;
-            assert!(told.contains("a service for each organisation"), "{reach:?}: {told}");
+        for tier in [Tier::B, Tier::C, Tier::None] {
+            let told = asked(&store, tier, Tier::None).await;
+            assert!(told.contains("a service for each organisation"), "{tier}: {told}");
         }
+        let told = asked(&store, Tier::A, Tier::A).await;
+        assert!(told.contains("/no/supervisor"), "tier A keeps organisations apart: {told}");
     }
 }

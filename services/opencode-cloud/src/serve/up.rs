@@ -27,7 +27,6 @@ use super::greeting::Greeting;
 use super::model::{check_named, missing_key, models};
 use super::placement_role::{self, PlacementSetup};
 use super::secrets::{self, SecretsArgs};
-use super::tool_policy::Reach;
 use super::worker_role::{self, Folders, WorkerSetup};
 use crate::output::Screen;
 
@@ -235,7 +234,7 @@ async fn serve_on(
     )
     .await?;
     placement.ready().await;
-    let worker = worker_role::start(
+    let (worker, told) = worker_role::start(
         WorkerSetup {
             store: store.clone(),
             signals: signals.clone(),
@@ -253,11 +252,13 @@ async fn serve_on(
             node: "up".to_owned(),
             url: format!("http://{address}"),
             slots: args.drains.slots,
-            reach: Reach::of(args.is_for_one_user(), args.drains.trust_tools),
+            commands: args.drains.commands(args.is_for_one_user()),
             allow_local_paths: local,
         },
         &root.role("worker"),
-    )?;
+    )
+    .await?;
+    progress.say(&told);
     let directory = args.directory.clone().or_else(|| std::env::current_dir().ok());
     let gateway = gateway_role::start(
         GatewaySetup {

@@ -1,7 +1,6 @@
 //! The worker role, assembled for both `up` and `opencode-cloud worker`.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use credentials::Credentials;
 use domain::Clock;
 use llm_client::{Client, Secret};
 use placement_api::Placement;
-use sandbox::{Environment, ProcessSandbox};
 use session::{ConfiguredModels, DrainSettings, ProviderHub, Runtime, StoredComponents};
 use signals::Signals;
 use store::Store;
@@ -20,7 +18,7 @@ use tasks::TaskGroup;
 use worker::{RunningWorker, WorkerOptions, WorkerParts, WorkspaceDisk};
 
 use super::ServeError;
-use super::tool_policy::{Reach, Unisolated};
+use super::tool_policy::{CommandPolicy, Guarded};
 
 /// A folder beside the workspaces that is none itself. No organisation has this name.
 const SNAPSHOTS: &str = ".snapshots";
@@ -45,8 +43,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) node: String,
     pub(crate) url: String,
     pub(crate) slots: usize,
-    /// The clients that can have commands run here.
-    pub(crate) reach: Reach,
+    /// In which sandbox commands run here, if at all.
+    pub(crate) commands: CommandPolicy,
     pub(crate) allow_local_paths: bool,
 }
 
@@ -85,18 +83,18 @@ impl Folders {
     }
 }
 
-/// Starts a worker in the role's group.
-pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorker, ServeError> {
+/// Starts a worker in the role's group. Says in which sandbox it runs commands.
+pub(crate) async fn start(
+    setup: WorkerSetup,
+    role: &TaskGroup,
+) -> Result<(RunningWorker, String), ServeError> {
     setup.folders.make()?;
     let blobs = blobs::Blobs::in_folder(&setup.folders.blobs)
         .map_err(|error| ServeError::stopped("blobs cannot be kept", &error))?;
-    let sandbox = ProcessSandbox::new(
-        PathBuf::from("/proc/self/exe"),
-        vec![OsString::from(crate::TOOL_SUPERVISOR)],
-        Environment::from_vars(std::env::vars_os()),
-        setup.folders.spool.clone(),
-    );
-    let sandbox = Unisolated::new(sandbox, setup.store.clone(), setup.reach);
+    let (spool, workspaces) = (&setup.folders.spool, &setup.folders.workspaces);
+    let found = setup.commands.find(spool, workspaces).await;
+    let told = setup.commands.told(&found);
+    let sandbox = Guarded::new(found, setup.store.clone(), setup.commands);
     let runtime = Runtime {
         store: setup.store,
         signals: setup.signals,
@@ -124,6 +122,7 @@ pub(crate) fn start(setup: WorkerSetup, role: &TaskGroup) -> Result<RunningWorke
         blob_retention: setup.blob_retention,
     };
     let parts = WorkerParts { runtime, placement: setup.placement };
-    worker::start(options, parts, role)
-        .map_err(|error| ServeError::stopped("the worker cannot start", &error))
+    let started = worker::start(options, parts, role);
+    let worker = started.map_err(|error| ServeError::stopped("the worker cannot start", &error))?;
+    Ok((worker, told))
 }

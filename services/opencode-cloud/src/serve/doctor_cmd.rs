@@ -1,0 +1,64 @@
+//! `doctor`: what this machine gives, and why not more.
+
+use clap::Args;
+use sandbox::{Limits, Tier, landlock_abi};
+
+use super::ServeError;
+use super::args::DrainArgs;
+use crate::output::Screen;
+
+/// Arguments of `doctor`.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Where workspaces would be: the file system decides about tier A [default: the folder for temporary files]
+    #[arg(long, value_name = "DIR", env = "OPENCODE_CLOUD_WORKSPACE_DIR")]
+    pub workspace_dir: Option<std::path::PathBuf>,
+    /// Which sandbox would be taken.
+    #[command(flatten)]
+    pub drains: DrainArgs,
+}
+
+/// Tries every sandbox and says what came of it. Exits with 1 when commands would be refused in `up`.
+///
+/// # Errors
+/// [`ServeError`] when nothing can be written.
+pub async fn execute(args: DoctorArgs, screen: &mut Screen) -> Result<u8, ServeError> {
+    let temporary = std::env::temp_dir();
+    let folder = args.workspace_dir.as_ref().unwrap_or(&temporary);
+    let policy = args.drains.commands(true);
+    let found = policy.find(&temporary, folder).await;
+    let limits = Limits::of_this_machine();
+    let abi = landlock_abi();
+    let mut lines = vec![policy.told(&found), String::new()];
+    for tier in Tier::ALL.into_iter().filter(|tier| *tier != Tier::None) {
+        let why = found.refused.iter().find(|(refused, _)| *refused == tier);
+        lines.push(match why {
+            Some((_, why)) => format!("tier {tier}    no: {why}"),
+            None if tier < found.tier => {
+                format!("tier {tier}    not tried: {} is better", found.tier)
+            }
+            None => format!("tier {tier}    yes: a command ran in it"),
+        });
+    }
+    lines.push(match abi {
+        0 => {
+            "landlock  no: this kernel has none, or it is not among its security modules".to_owned()
+        }
+        _ => format!("landlock  yes: ABI {abi}"),
+    });
+    if found.tier >= Tier::B {
+        let groups = found.weaker.iter().find(|why| why.contains("memory is not limited"));
+        lines.push(match groups {
+            Some(why) => format!("limits    for each command only: {why}"),
+            None => format!(
+                "limits    yes: {} MiB and {} processes for each session",
+                limits.memory_bytes >> 20,
+                limits.processes
+            ),
+        });
+    }
+    for line in lines {
+        screen.out.line(&line).map_err(|error| ServeError::Stopped(error.to_string()))?;
+    }
+    Ok(u8::from(!policy.is_enough(found.tier)))
+}
