@@ -19,7 +19,6 @@ const PATIENCE: i64 = 30_000;
 pub(crate) struct Statement {
     pub(super) session: usize,
     pub(super) drain: u64,
-    pub(super) token: i64,
     pub(super) basis: Basis,
     pub(super) events: Vec<SessionEvent>,
     pub(super) promoted: i32,
@@ -41,8 +40,7 @@ impl Statement {
         let mut mint = self.mint.clone();
         let written = world.store.write(self.session, self.basis, &append, &mut mint, self.now);
         if let Written::Next(_) = written {
-            let writer = (self.drain, self.token);
-            world.written(self.session, writer, self.basis, self.events.len());
+            world.written(self.session, self.drain, self.basis, self.events.len());
         }
         written
     }

@@ -13,7 +13,7 @@ impl SimStore {
         } else {
             self.fences[location]
         };
-        if known >= token && !self.is(StoreMutant::FenceFalls) {
+        if known >= token {
             return known == token;
         }
         self.fences[location] = token;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    Control, ErrorCode, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated,
+    Control, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated,
     SessionError, SessionId, SessionRef, ToolClass,
 };
 use llm_protocol::{Dialect, Protocol, RawJson, ToolDefinition, retry::Schedule};
@@ -89,7 +89,7 @@ impl Facts {
             sessions,
             locations,
             missing: SessionError {
-                code: ErrorCode::WorkspaceUnavailable.to_string(),
+                code: "workspace.unavailable".into(),
                 message: "the files are elsewhere".into(),
             },
         }

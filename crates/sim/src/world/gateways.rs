@@ -50,9 +50,6 @@ impl World {
             return;
         }
         self.after(100, 1_600, Action::Client);
-        if self.reborn.as_mut().is_some_and(|reborn| reborn.chance(45)) {
-            return self.make_anew();
-        }
         let sessions = self.store.sessions.len();
         let session = self.rng.index(sessions);
         if self.reverts && self.rng.chance(50) {
@@ -111,7 +108,7 @@ impl World {
         made
     }
 
-    pub(super) fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
+    fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
         // No other text begins with it.
         let large = if self.quiet { 0 } else { self.large_prompt() };
         let text = format!("do thing {}.{}", self.scheduled, " y".repeat(large / 2));
@@ -201,7 +198,7 @@ impl World {
         })
     }
 
-    pub(super) fn admit(&mut self, session: usize, asked: Asked) {
+    fn admit(&mut self, session: usize, asked: Asked) {
         if self.is(ShellMutant::AckBeforeCommit) && self.rng.chance(20) {
             // The gateway has answered, and dies before its statement is sent.
             self.acknowledged.push((session, asked));
@@ -219,9 +216,7 @@ impl World {
         }
         if self.rng.chance(8) {
             self.faults.note(Fault::AdmissionRetried);
-            let incarnation = self.store.sessions[session].head.incarnation;
-            let asked = Box::new(asked);
-            return self.after(20, 900, Action::Retry { session, incarnation, asked });
+            return self.after(20, 900, Action::Retry { session, asked: Box::new(asked) });
         }
         if asked.wake() {
             self.hint(|| Action::Wake { session });
@@ -230,10 +225,7 @@ impl World {
     }
 
     /// The same again: the client has had no answer.
-    pub(super) fn retry(&mut self, session: usize, incarnation: i64, asked: Asked) {
-        if self.store.sessions[session].head.incarnation != incarnation {
-            return; // what it was for is deleted
-        }
+    pub(super) fn retry(&mut self, session: usize, asked: Asked) {
         let admitted = self.ask(session, &asked);
         if !matches!(admitted, Admission::Retry(_)) {
             self.fail(format!("I1: an exact retry of {} gave {admitted:?}", asked.message()));
@@ -267,14 +259,14 @@ impl World {
             if goes_on {
                 self.hint(|| Action::Wake { session });
             }
-            if let Interrupted::Applied(_) = asked {
-                self.hint(|| Action::Interrupt { session });
+            if let Interrupted::Applied(seq) = asked {
+                self.hint(|| Action::Interrupt { session, seq });
             }
             return;
         }
         let asked = self.with_mint(|world, mint, now| world.store.interrupt(session, mint, now));
-        if let Interrupted::Applied(_) = asked {
-            self.hint(|| Action::Interrupt { session });
+        if let Interrupted::Applied(seq) = asked {
+            self.hint(|| Action::Interrupt { session, seq });
         }
     }
 
