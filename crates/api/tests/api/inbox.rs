@@ -307,12 +307,6 @@ async fn a_prompt_that_is_sent_again_runs_or_says_why_not() -> Result<()> {
     assert_eq!(post("msg_a", true).await.1["admission"]["wake"], true);
     assert_eq!(busy().await, true);
 
-    // One that was sent to run and that an interrupt has parked stays so: its sender may only not know that it was taken.
-    assert_eq!(post("msg_b", true).await.1["admission"]["wake"], true);
-    ok(&gateway, "POST", &format!("{own}/abort"), &world.key, None).await;
-    assert_eq!(post("msg_b", true).await.0, StatusCode::OK);
-    assert_eq!(busy().await, false);
-
     ok(&gateway, "DELETE", &format!("{own}/inbox/msg_a"), &world.key, None).await;
     let (status, told) = post("msg_a", true).await;
     assert_eq!(status, StatusCode::CONFLICT, "{told}");
@@ -320,6 +314,27 @@ async fn a_prompt_that_is_sent_again_runs_or_says_why_not() -> Result<()> {
         told.to_string().contains("cancelled") && told.to_string().contains("messageID"),
         "{told}"
     );
+    Ok(())
+}
+
+// Finding scenarios F8: the sender of a prompt that an interrupt has parked may only not know that it was taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_prompt_that_is_sent_again_stays_parked() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let (_, session) = session(&world, &gateway).await;
+    let own = format!("/platform/session/{session}");
+    let post = async || {
+        let body = Some(json!({ "id": "msg_a", "text": "hello" }));
+        ok(&gateway, "POST", &format!("{own}/message"), &world.key, body).await
+    };
+    let busy = async || ok(&gateway, "GET", &own, &world.key, None).await["busy"].clone();
+    assert_eq!(post().await["admission"]["wake"], true);
+    assert_eq!(busy().await, true);
+    ok(&gateway, "POST", &format!("{own}/abort"), &world.key, None).await;
+    assert_eq!(busy().await, false);
+    post().await;
+    assert_eq!(busy().await, false);
     Ok(())
 }
 
