@@ -47,7 +47,7 @@ pub struct CellOptions {
     pub launcher: PathBuf,
     /// Its arguments.
     pub prefix: Vec<OsString>,
-    /// What commands see of the worker's environment.
+    /// The part of the worker's environment that commands see.
     pub environment: Environment,
     /// Folders of the host that commands see.
     pub toolchains: Toolchains,
@@ -55,7 +55,7 @@ pub struct CellOptions {
     pub spool_directory: PathBuf,
     /// The first of the host's user ids that cells take in tier A, and how many there are: nobody else's.
     pub uids: (u32, u32),
-    /// What one cell may take.
+    /// The limits of one cell.
     pub limits: Limits,
 }
 
@@ -384,7 +384,7 @@ async fn watch(
     if let Some(cell) = cell {
         let _gone_is_fine = pidfd_send_signal(&cell.keeper, Signal::KILL);
     }
-    // What the keeper started dies with it; its init, as the kernel shows it, when nothing of it is left.
+    // The keeper's children die with it; its init, as the kernel shows it, when nothing of it is left.
     if let Some(init) = init {
         let _gone_is_fine = pidfd_send_signal(&init, Signal::KILL);
         let gone = sys::readable(init)?;

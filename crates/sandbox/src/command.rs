@@ -49,7 +49,7 @@ pub struct Command {
     pub cell: Cell,
 }
 
-/// What commands of one session share: `/tmp`, home, network and limits. A command without a workspace of its own has its
+/// The things that commands of one session share: `/tmp`, home, network and limits. A command without a workspace of its own has its
 /// directory as that.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Cell {
@@ -129,7 +129,7 @@ pub struct Outcome {
     pub leftovers: u32,
     /// The limits that it ran into.
     pub limits: Vec<Limit>,
-    /// What it could reach.
+    /// The files and networks that it could reach.
     pub network: Network,
 }
 
@@ -150,7 +150,7 @@ pub enum SandboxError {
         /// The token in the Location's lock file.
         newest: i64,
     },
-    /// What every command runs in could not be made: nothing was started. It is never run without.
+    /// The sandbox could not be made, so nothing was started. No command runs without it.
     #[error("the sandbox could not be made: {0}")]
     NotMade(String),
     /// The supervisor went away without a report. What could be found of the command was killed, but how far it

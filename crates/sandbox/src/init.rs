@@ -28,7 +28,7 @@ use crate::wire::CommandRequest;
 /// host has an id for it.
 pub(crate) const INIT: u32 = 999;
 
-/// What a cell has ready for its commands.
+/// The descriptors and settings that a cell has ready for its commands.
 pub(crate) struct Ready {
     pub(crate) users: OwnedFd,
     /// Who inits are in `users`.

@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_mins(5);
 /// The kinds of namespaces that each command has of its own, but for that of its user, which is the cell's.
 const OF_A_COMMAND: libc::c_int = libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWUTS;
 
-/// What a keeper has from the launcher.
+/// The sockets and settings that a keeper has from the launcher.
 pub(crate) struct Inherited<'l> {
     pub(crate) worker: OwnedFd,
     pub(crate) workspace: OwnedFd,

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 /// The largest file that a command may write.
 pub(crate) const FILE_BYTES: u64 = 4 << 30;
 
-/// What a cell may take.
+/// The limits of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Memory of all its processes and of its `/tmp`, `/home` and `/dev/shm` together.
@@ -190,7 +190,7 @@ impl Groups {
     }
 }
 
-/// What the kernel has counted for a cell.
+/// The kernel's counts for a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) killed: u64,

@@ -35,7 +35,7 @@ pub(crate) const DEATH: Duration = Duration::from_secs(2);
 /// How long output may come in once no process is left: only what the pipe holds.
 pub(crate) const DRAIN: Duration = Duration::from_secs(1);
 
-/// What a command may do beneath which paths.
+/// The rights of a command, by path.
 type Walls = Vec<(Grant, PathBuf)>;
 
 /// Runs each command as ordinary processes of this machine, below a supervisor of its own.

@@ -1,4 +1,4 @@
-//! What a command sees as `/`. A keeper builds it once, in a mount namespace of its own, on top of [`BASE`]; each command
+//! The root directory of a command. A keeper builds it once, in a mount namespace of its own, on top of [`BASE`]; each command
 //! gets a copy, adds its `/proc`, and turns it into its root.
 //!
 //! ```text

@@ -34,7 +34,7 @@ use crate::walls::{self, Grant};
 pub(crate) struct Job {
     pub(crate) timeout: Duration,
     pub(crate) lock: Option<LocationLock>,
-    /// What the command may reach, where that is bounded.
+    /// The paths that the command may reach, where they are bounded.
     pub(crate) walls: Option<Vec<(Grant, PathBuf)>>,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,

@@ -150,7 +150,7 @@ pub(crate) fn become_user(uid: u32, gid: u32, drop_groups: bool) -> io::Result<(
     Ok(())
 }
 
-/// What `mount_setattr` changes of a mount.
+/// The change that `mount_setattr` makes to a mount.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MountAttributes<'fd> {
     pub(crate) set: u64,

@@ -55,7 +55,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What a worker needs to make any of them.
+/// The settings that a worker needs to make any of them.
 #[derive(Debug, Clone)]
 pub struct TierOptions {
     /// How cells are made.
@@ -74,11 +74,11 @@ pub struct TierOptions {
 pub struct FoundTier {
     /// Which one.
     pub tier: Tier,
-    /// What runs commands in it.
+    /// The sandbox that runs commands in it.
     pub sandbox: Arc<dyn Sandbox>,
     /// Why the better ones are not to be had here.
     pub refused: Vec<(Tier, String)>,
-    /// What is weaker in it than it could be, and why.
+    /// The parts that are weaker than they could be, and why.
     pub weaker: Vec<String>,
 }
 

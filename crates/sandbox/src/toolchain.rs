@@ -46,7 +46,7 @@ const VARIABLES: [(&str, Option<&str>); 9] = [
     ("RUSTUP_TOOLCHAIN", None),
 ];
 
-/// What a new root already has.
+/// The paths that a new root already has.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix", "/etc", "/dev"];
 
 /// A person's toolchains.

@@ -20,7 +20,7 @@ pub fn landlock_abi() -> i32 {
     crate::sys::landlock_abi()
 }
 
-/// What every program needs to read, where a command has no root of its own. Nothing there is secret that everybody may
+/// The paths that every program needs to read, where a command has no root of its own. Nothing there is secret that everybody may
 /// not read anyway.
 pub(crate) const SYSTEM: [&str; 33] = [
     "/usr",
@@ -62,7 +62,7 @@ pub(crate) const SYSTEM: [&str; 33] = [
 pub(crate) const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
-/// What may be done beneath a path.
+/// The rights beneath a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grant {
     /// Read and run.

@@ -56,7 +56,7 @@ async fn files_of_a_command_are_its_workers_and_its_view_is_its_own() {
 }
 
 #[tokio::test]
-async fn commands_of_a_cell_share_its_tmp_and_loopback_and_others_do_not() {
+async fn a_cells_commands_share_its_tmp_and_loopback_alone() {
     for found in cells().await {
         let (_folder, place) = folder();
         let first = run(&found.sandbox, script("echo shared >/tmp/x; echo y >~/y", &place, "a"));

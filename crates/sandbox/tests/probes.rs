@@ -44,12 +44,12 @@ const MAY_BE_MISSING: [(&str, &str); 16] = [
     ("memory_of_others", "a kernel whose Yama lets parents trace alone"),
 ];
 
-/// What tier C leaves open: it has no namespaces, so that the machine's processes are seen, and what a folder holds is not hidden
+/// The probes that tier C leaves open: it has no namespaces, so that the machine's processes are seen, and what a folder holds is not hidden
 /// from `stat`.
 const OPEN_IN_C: [&str; 4] =
     ["sentinel_is_seen", "kernel_symbols", "kernel_command_line", "disk_statistics"];
 
-/// What stands beside the workspace, and must not be reached.
+/// The sentinels beside the workspace, which must not be reached.
 struct Sentinels {
     _folder: tempfile::TempDir,
     out: PathBuf,

@@ -33,7 +33,7 @@ pub(crate) struct Turn<'r> {
     checkpoint_at: Option<Instant>,
     /// Of a request beside the conversation: what comes is told to nobody, and no call runs.
     beside: bool,
-    /// What the provider says, while it does.
+    /// The provider's answer, as it arrives.
     ahead: Option<Ahead>,
     pub(crate) batch: Batch<'r>,
 }

@@ -1,10 +1,10 @@
-//! What has become of an admitted prompt: whoever sends it again wants to know.
+//! The fate of an admitted prompt, for the answer to a client that sends it again.
 
 use domain::{MessageId, OrgId, SessionId};
 
 use crate::{Store, StoreError};
 
-/// What has become of a prompt.
+/// The fate of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputFate {
     /// It waits in the inbox. `awake`: somebody has woken the session for it, and no interrupt has parked that.
@@ -21,7 +21,7 @@ pub enum InputFate {
 }
 
 impl Store {
-    /// What has become of a prompt of a session. One statement.
+    /// Returns the fate of a session's prompt, in one statement.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when the session has no prompt with this id.

@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// After this long without a failure the next one counts as the first.
 const FORGET: Duration = Duration::from_secs(600);
 
-/// What follows from a failure.
+/// The consequence of a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Strike {
     /// The session is left alone for this long.

@@ -1,4 +1,4 @@
-//! A prompt that is sent again: what has become of it decides what its sender is told.
+//! A prompt that is sent again: its fate decides the answer.
 
 use domain::SessionRef;
 use store::{Admission, AdmittedPrompt, InboxChange, InputFate};
@@ -7,11 +7,11 @@ use super::announce::announce;
 use crate::ApiState;
 use crate::error::ApiError;
 
-/// What to do about an id that was used before.
+/// The advice about an id that was used before.
 const ANOTHER_ID: &str = "to run it, send it with another `messageID`, or without one";
 
-/// Looks what became of a prompt that was admitted before. One that was stored without a wake, and is sent again with
-/// one (`wakes`), is woken.
+/// Answers for a prompt that was admitted before. One that was stored without a wake, and is sent again with one
+/// (`wakes`), is woken, even if an interrupt has parked the session since.
 ///
 /// # Errors
 /// 409 for one that will never run: sending it again under its id changes nothing.
@@ -32,7 +32,7 @@ pub(super) async fn settle(
         InputFate::Reverted => {
             Err(ApiError::Conflict(format!("the prompt {id} was reverted; {ANOTHER_ID}")))
         }
-        // One that an interrupt has parked was woken once: its sender may only not know that it was taken.
+        // One that was sent to run stays parked: its sender may only not know that it was taken.
         InputFate::Waiting { awake: false } if wakes && !admitted.prompt.wake => {
             let now = state.clock().now_ms();
             let woken = state.store().wake_session(at.org, at.session.clone(), now).await?;

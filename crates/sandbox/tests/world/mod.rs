@@ -1,4 +1,4 @@
-//! What the tests of cells share: sandboxes of each tier, and a look at real processes.
+//! The parts that tests of cells share: sandboxes of each tier, and a look at real processes.
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::print_stderr, reason = "a run says what it skipped, and why")]
 

@@ -18,7 +18,7 @@ use super::args::DrainArgs;
 /// How long it is believed that there is one organisation.
 const FRESH_FOR: Duration = Duration::from_secs(5);
 
-/// What the operator wants of the sandbox.
+/// The operator's demands on the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CommandPolicy {
     /// The least tier in which a command runs for one organisation.
@@ -99,7 +99,7 @@ impl CommandPolicy {
     }
 }
 
-/// What makes a tier possible.
+/// The change that makes a tier possible.
 fn remedy(tier: Tier) -> &'static str {
     match tier {
         Tier::A => {
