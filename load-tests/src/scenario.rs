@@ -8,6 +8,7 @@ pub(crate) mod decode;
 pub(crate) mod fairness;
 pub(crate) mod history;
 pub(crate) mod idle;
+pub(crate) mod lists;
 pub(crate) mod rate;
 pub(crate) mod snapshot;
 pub(crate) mod snapshot_turns;
