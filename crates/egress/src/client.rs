@@ -2,14 +2,19 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
 use llm_client::{ProviderTransport, TransportError, WireRequest, WireResponse};
 use llm_protocol::Delivery;
 use reqwest::{Certificate, ClientBuilder, Proxy, Url, redirect, retry};
+use tokio::net::TcpStream;
+use tower::ServiceExt;
 
 use crate::error::{EgressError, Refused, SetupError};
 use crate::lookup::{CheckedResolver, Lookup, SystemLookup, checked};
@@ -65,6 +70,7 @@ struct Shared {
     proxied: reqwest::Client,
     checked: reqwest::Client,
     open: reqwest::Client,
+    connect_timeout: Duration,
 }
 
 /// The party that chose a request's address.
@@ -109,7 +115,8 @@ impl Egress {
         let resolver = Arc::new(CheckedResolver { lookup: lookup.clone(), rules: rules.clone() });
         let checked = build(|| base().no_proxy().dns_resolver(resolver.clone()))?;
         let open = build(|| base().no_proxy())?;
-        let shared = Shared { rules, lookup, matcher, proxied, checked, open };
+        let connect_timeout = options.connect_timeout;
+        let shared = Shared { rules, lookup, matcher, proxied, checked, open, connect_timeout };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -160,18 +167,21 @@ impl Egress {
         url: &Url,
         chosen_by: ChosenBy,
     ) -> Result<&reqwest::Client, EgressError> {
-        let shared = &*self.shared;
         let verdict = match chosen_by {
             ChosenBy::Operator => Verdict::Open,
-            ChosenBy::Organisation => shared.rules.check(url)?,
+            ChosenBy::Organisation => self.shared.rules.check(url)?,
         };
-        let is_proxied = || {
-            let uri = url.as_str().parse::<http::Uri>();
-            uri.is_ok_and(|uri| shared.matcher.intercept(&uri).is_some())
-        };
-        // Hosts on this machine, and hosts allowed by name or network, are reached without the proxy.
-        let is_near = is_loopback(url) || shared.rules.lists(url);
-        if !is_near && is_proxied() {
+        self.client_by(url, verdict).await
+    }
+
+    /// Returns the client for a URL that was judged.
+    pub(crate) async fn client_by(
+        &self,
+        url: &Url,
+        verdict: Verdict,
+    ) -> Result<&reqwest::Client, EgressError> {
+        let shared = &*self.shared;
+        if self.proxy_for(url).is_some() {
             if verdict == Verdict::Checked {
                 self.check_behind_proxy(url).await?;
             }
@@ -181,6 +191,56 @@ impl Egress {
             Verdict::Open => &shared.open,
             Verdict::Checked => &shared.checked,
         })
+    }
+
+    /// Returns the operator's proxy for a URL. Hosts on this machine, and hosts allowed by name or network, are
+    /// reached without it.
+    fn proxy_for(&self, url: &Url) -> Option<Intercept> {
+        let shared = &*self.shared;
+        if is_loopback(url) || shared.rules.lists(url) {
+            return None;
+        }
+        shared.matcher.intercept(&url.as_str().parse().ok()?)
+    }
+
+    /// Connects to the host of a URL that was judged, for bytes that are not ours: looks its name up once, checks every
+    /// address, and connects to exactly those, or to the operator's proxy.
+    pub(crate) async fn connect(
+        &self,
+        url: &Url,
+        verdict: Verdict,
+    ) -> Result<TcpStream, EgressError> {
+        let connected = async {
+            if let Some(proxy) = self.proxy_for(url) {
+                if verdict == Verdict::Checked {
+                    self.check_behind_proxy(url).await?;
+                }
+                return through(&proxy, url).await;
+            }
+            let shared = &*self.shared;
+            let port = url.port_or_known_default().ok_or(Refused::NoHost)?;
+            let addresses = match url.host().ok_or(Refused::NoHost)? {
+                url::Host::Ipv4(ip) => vec![ip.into()],
+                url::Host::Ipv6(ip) => vec![ip.into()],
+                url::Host::Domain(name) => match verdict {
+                    Verdict::Open => shared.lookup.lookup(name).await.map_err(unconnected)?,
+                    Verdict::Checked => checked(&*shared.lookup, &shared.rules, name)
+                        .await
+                        .map_err(|error| match error.downcast::<Refused>() {
+                            Ok(refused) => (*refused).into(),
+                            Err(unknown) => unconnected(unknown),
+                        })?,
+                },
+            };
+            let addresses: Vec<SocketAddr> =
+                addresses.into_iter().map(|ip: IpAddr| (ip, port).into()).collect();
+            TcpStream::connect(&addresses[..]).await.map_err(unconnected)
+        };
+        let patience = self.shared.connect_timeout;
+        match tokio::time::timeout(patience, connected).await {
+            Ok(connected) => connected,
+            Err(_) => Err(unconnected(format!("nobody answered within {} s", patience.as_secs()))),
+        }
     }
 
     /// Checks a name before it goes to the proxy. The proxy looks it up itself and enforces its own rules.
@@ -250,6 +310,34 @@ fn build(builder: impl Fn() -> ClientBuilder) -> Result<reqwest::Client, SetupEr
     })
 }
 
+/// Opens a tunnel through the operator's proxy.
+async fn through(proxy: &Intercept, url: &Url) -> Result<TcpStream, EgressError> {
+    if proxy.uri().scheme_str() != Some("http") {
+        return Err(unconnected(
+            "the operator's proxy is reached by http:// only, for commands".to_owned(),
+        ));
+    }
+    let host = url.host_str().ok_or(Refused::NoHost)?;
+    let port = url.port_or_known_default().ok_or(Refused::NoHost)?;
+    let target = http::Uri::builder().scheme("https").authority(format!("{host}:{port}"));
+    let target = target.path_and_query("/").build().map_err(|_| Refused::NoHost)?;
+    let connector = tower::service_fn(|to: http::Uri| async move {
+        let host = to.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        TcpStream::connect((host, to.port_u16().unwrap_or(80))).await.map(TokioIo::new)
+    });
+    let mut tunnel = Tunnel::new(proxy.uri().clone(), connector);
+    if let Some(auth) = proxy.basic_auth() {
+        tunnel = tunnel.with_auth(auth.clone());
+    }
+    let connected = tunnel.oneshot(target).await;
+    connected.map(TokioIo::into_inner).map_err(|error| unconnected(format!("the proxy: {error}")))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape of `map_err`")]
+fn unconnected(error: impl ToString) -> EgressError {
+    EgressError::Network { delivery: Delivery::NotSent, message: error.to_string() }
+}
+
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -259,7 +347,7 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn failure(error: reqwest::Error, delivery: Delivery) -> EgressError {
+pub(crate) fn failure(error: reqwest::Error, delivery: Delivery) -> EgressError {
     let mut source = error.source();
     while let Some(cause) = source {
         if let Some(refused) = cause.downcast_ref::<Refused>() {

@@ -77,6 +77,16 @@ impl Rules {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Refused::Scheme(url.scheme().to_owned()));
         }
+        let verdict = self.check_host(url)?;
+        if verdict == Verdict::Checked && url.scheme() != "https" {
+            let host = url.host().ok_or(Refused::NoHost)?;
+            return Err(Refused::Plain(host.to_string()));
+        }
+        Ok(verdict)
+    }
+
+    /// Judges the host of a URL, whatever is spoken with it.
+    pub(crate) fn check_host(&self, url: &Url) -> Result<Verdict, Refused> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Refused::Credentials);
         }
@@ -95,13 +105,7 @@ impl Rules {
             Host::Ipv4(ip) => is_public(ip.into()),
             Host::Ipv6(ip) => is_public(ip.into()),
         };
-        if !is_outside {
-            return Err(Refused::Inside(shown()));
-        }
-        if url.scheme() != "https" {
-            return Err(Refused::Plain(shown()));
-        }
-        Ok(Verdict::Checked)
+        if is_outside { Ok(Verdict::Checked) } else { Err(Refused::Inside(shown())) }
     }
 
     /// Returns whether the operator has listed the URL's host.
@@ -125,7 +129,7 @@ impl Rules {
 }
 
 impl AllowedHost {
-    fn is_host(&self, host: &Host<&str>, asked: u16) -> bool {
+    pub(crate) fn is_host(&self, host: &Host<&str>, asked: u16) -> bool {
         match (self, host) {
             (Self::Name { name, is_parent, port }, Host::Domain(domain)) => {
                 let domain = domain.trim_end_matches('.').to_ascii_lowercase();
@@ -145,6 +149,15 @@ impl AllowedHost {
             }
             (Self::Name { .. }, Host::Ipv4(_) | Host::Ipv6(_))
             | (Self::Net { .. }, Host::Domain(_)) => false,
+        }
+    }
+}
+
+impl AllowedHost {
+    /// The only port, if it names one.
+    pub(crate) fn port(&self) -> Option<u16> {
+        match self {
+            Self::Name { port, .. } | Self::Net { port, .. } => *port,
         }
     }
 }

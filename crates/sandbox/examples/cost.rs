@@ -43,6 +43,7 @@ async fn measure(tier: Tier, count: usize) {
             spool_directory: std::env::temp_dir(),
             uids: (300_000, 8192),
             limits: Limits::of_this_machine(),
+            exits: None,
         },
         supervisor: this,
         supervisor_prefix: vec!["supervise".into()],

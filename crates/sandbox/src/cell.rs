@@ -15,15 +15,16 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::unix::pipe;
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::OnceCell;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::command::{Command, End, Limit, Network, Outcome, Sandbox, SandboxError, TOO_LONG};
 use crate::control::Report;
-use crate::environment::Environment;
+use crate::environment::{Environment, Exit};
+use crate::exit::{Exits, Opening, Reach, Refusals};
 use crate::limits::Limits;
 use crate::process::{DEATH, DRAIN, bounds, not_begun};
 use crate::root;
@@ -31,7 +32,7 @@ use crate::spool::Spool;
 use crate::sys;
 use crate::tier::Tier;
 use crate::toolchain::Toolchains;
-use crate::wire::{self, CellRequest, CommandRequest};
+use crate::wire::{self, CellAnswer, CellRequest, CommandRequest};
 
 /// How long a cell may take to be made on a busy machine.
 const BIRTH: Duration = Duration::from_secs(30);
@@ -57,6 +58,8 @@ pub struct CellOptions {
     pub uids: (u32, u32),
     /// The limits of one cell.
     pub limits: Limits,
+    /// Who serves the ways out of cells; without, none has one.
+    pub exits: Option<Arc<dyn Exits>>,
 }
 
 /// Runs each command in a cell: in namespaces of its own, with a root of its own, behind a filter.
@@ -74,6 +77,7 @@ struct Key {
     name: String,
     workspace: PathBuf,
     lock: Option<PathBuf>,
+    network: Reach,
 }
 
 /// A launcher that runs.
@@ -95,6 +99,10 @@ struct LiveCell {
     keeper: OwnedFd,
     /// Why it has no control groups, if it has none.
     unlimited: Option<String>,
+    /// Whom the proxy of its way out refused.
+    refusals: Arc<Refusals>,
+    /// Ends the proxy when the cell is let go.
+    _exit: DropGuard,
 }
 
 impl CellSandbox {
@@ -110,17 +118,37 @@ impl CellSandbox {
         Ok(cell.unlimited.clone())
     }
 
-    fn key(command: &Command) -> Key {
+    fn key(&self, command: &Command) -> Key {
         Key {
             name: command.cell.name.clone(),
             workspace: workspace(command).to_path_buf(),
             lock: command.lock.as_ref().map(|lock| lock.path.clone()),
+            network: self.reach(command),
         }
+    }
+
+    /// How far a command gets: nowhere where nobody serves ways out.
+    fn reach(&self, command: &Command) -> Reach {
+        if self.options.exits.is_some() { command.cell.network } else { Reach::None }
+    }
+
+    fn network(&self, command: &Command) -> Network {
+        match (self.reach(command), command.cell.network) {
+            (Reach::None, Reach::None) => Network::Shut,
+            (Reach::None, asked) => Network::Unopened(asked),
+            (reach, _) => Network::Through(reach),
+        }
+    }
+
+    /// Certificates for a command that has a way out.
+    fn certificates(&self, command: &Command) -> &[u8] {
+        let exits = self.options.exits.as_ref().filter(|_| self.reach(command) != Reach::None);
+        exits.map_or(&[], |exits| exits.certificates())
     }
 
     fn slot(&self, command: &Command) -> Slot {
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = Self::key(command);
+        let key = self.key(command);
         if cells.len() >= CELLS && !cells.contains_key(&key) {
             // Those in use are held by who uses them.
             cells.retain(|_, slot| Arc::strong_count(slot) > 1);
@@ -130,7 +158,7 @@ impl CellSandbox {
 
     fn forget(&self, command: &Command, slot: &Slot) {
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = Self::key(command);
+        let key = self.key(command);
         if cells.get(&key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
             cells.remove(&key);
         }
@@ -205,33 +233,48 @@ impl CellSandbox {
             memory_bytes: self.options.limits.memory_bytes,
             processes: self.options.limits.processes,
             lock: command.lock.as_ref().map(|lock| lock.path.clone()),
+            exit: self.reach(command) != Reach::None,
+            certificates: self.certificates(command).to_vec(),
         };
         let theirs = OwnedFd::from(theirs);
         self.ask_launcher(&request, [&theirs, &directory])
             .map_err(|error| SandboxError::NotMade(format!("its launcher: {error}")))?;
         drop(theirs);
-        let mut socket = UnixStream::from_std(ours)?;
-        let mut line = String::new();
-        let mut reader = BufReader::new((&mut socket).take(64 * 1024));
-        let read = tokio::time::timeout(BIRTH, reader.read_line(&mut line)).await;
+        let socket = UnixStream::from_std(ours)?;
+        let answer = socket.async_io(Interest::READABLE, || wire::receive::<CellAnswer>(&socket));
+        let answer = tokio::time::timeout(BIRTH, answer).await;
         let silent = || SandboxError::NotMade("its keeper ended without a word".to_owned());
-        match read {
-            Ok(Ok(count)) if count > 0 => {}
-            Ok(_) => return Err(silent()),
+        let (answer, descriptors) = match answer {
+            Ok(Ok(Some(answer))) => answer,
+            Ok(Ok(None) | Err(_)) => return Err(silent()),
             Err(_) => return Err(SandboxError::NotMade(format!("not within {BIRTH:?}"))),
+        };
+        let (keeper, unlimited) = match answer {
+            CellAnswer::Ready { keeper, unlimited } => (keeper, unlimited),
+            CellAnswer::Refused(why) => return Err(SandboxError::NotMade(why)),
+        };
+        let pid = Pid::from_raw(keeper).ok_or_else(silent)?;
+        let keeper = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(|_| silent())?;
+        let (refusals, closing) = (Arc::new(Refusals::default()), CancellationToken::new());
+        if let Some(exits) = self.options.exits.as_ref().filter(|_| request.exit) {
+            let listener = descriptors.into_iter().next().ok_or_else(silent)?;
+            let listener = std::net::TcpListener::from(listener);
+            listener.set_nonblocking(true)?;
+            exits.serve(Opening {
+                listener: TcpListener::from_std(listener)?,
+                reach: command.cell.network,
+                cell: command.cell.name.clone(),
+                refusals: refusals.clone(),
+                closed: Box::pin(closed(sys::readable(keeper.try_clone()?)?, closing.clone())),
+            });
         }
-        let (word, rest) = line.trim_end().split_once(' ').ok_or_else(silent)?;
-        match word {
-            "ready" => {
-                let (pid, unlimited) = rest.split_once(' ').unwrap_or((rest, ""));
-                let pid = pid.parse().ok().and_then(Pid::from_raw).ok_or_else(silent)?;
-                let keeper = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| silent())?;
-                let unlimited = (!unlimited.is_empty()).then(|| unlimited.to_owned());
-                Ok(LiveCell { socket: socket.into_std()?, keeper, unlimited })
-            }
-            "refused" => Err(SandboxError::NotMade(rest.to_owned())),
-            _ => Err(silent()),
-        }
+        Ok(LiveCell {
+            socket: socket.into_std()?,
+            keeper,
+            unlimited: (!unlimited.is_empty()).then_some(unlimited),
+            refusals,
+            _exit: closing.drop_guard(),
+        })
     }
 
     fn request(&self, command: &Command) -> Result<CommandRequest, SandboxError> {
@@ -246,7 +289,9 @@ impl CellSandbox {
         if command.args.iter().any(|word| word.len() >= ARGUMENT) {
             return Err(SandboxError::NotStarted(TOO_LONG.to_owned()));
         }
-        let env = self.options.environment.in_a_cell(&self.options.toolchains, &command.env);
+        let certificates = !self.certificates(command).is_empty();
+        let exit = (self.reach(command) != Reach::None).then_some(Exit { certificates });
+        let env = self.options.environment.in_a_cell(&self.options.toolchains, &command.env, exit);
         Ok(CommandRequest {
             timeout: command.timeout,
             token: command.lock.as_ref().map(|lock| lock.token),
@@ -310,9 +355,11 @@ impl Sandbox for CellSandbox {
         let begun = Instant::now();
         let bounds = bounds(&command, &self.options.spool_directory);
         if cancel.is_cancelled() {
-            return Ok(not_begun(bounds, Network::Shut).await);
+            return Ok(not_begun(bounds, self.network(&command)).await);
         }
         let Started { slot, control, mut output } = self.start(&command).await?;
+        let refusals = slot.get().map(|cell| cell.refusals.clone()).unwrap_or_default();
+        let known = refusals.count();
         let mut spool = Spool::new(bounds);
         let ended = {
             let report = watch(control, slot.get(), command.timeout, cancel);
@@ -342,8 +389,17 @@ impl Sandbox for CellSandbox {
             Report::Started(_) | Report::Met(_) => return Err(SandboxError::SupervisorLost),
         };
         let output = spool.finish().await;
-        let (duration, network) = (begun.elapsed(), Network::Shut);
-        Ok(Outcome { end, output, duration, leftovers, limits, network })
+        let (duration, network) = (begun.elapsed(), self.network(&command));
+        let refused = refusals.since(known);
+        Ok(Outcome { end, output, duration, leftovers, limits, network, refused })
+    }
+}
+
+/// Ends when a cell's keeper has ended, or the cell is let go.
+async fn closed(keeper: tokio::io::unix::AsyncFd<OwnedFd>, closing: CancellationToken) {
+    tokio::select! {
+        _ended = keeper.readable() => {}
+        () = closing.cancelled() => {}
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use crate::exit::Reach;
 use crate::lock::LocationLock;
 use crate::spool::Output;
 
@@ -62,6 +63,8 @@ pub struct Cell {
     /// Whether it is a person's own checkout, in which git's configuration and hooks are read-only: git runs them outside the
     /// sandbox later.
     pub protect: bool,
+    /// How far its commands get into networks. Only tiers A and B have a way out.
+    pub network: Reach,
 }
 
 impl Command {
@@ -100,6 +103,10 @@ pub enum Network {
     Host,
     /// Only what runs in the same cell.
     Shut,
+    /// The same, although more was asked for: the tier has no way out.
+    Unopened(Reach),
+    /// The hosts of this reach, through the cell's proxy.
+    Through(Reach),
 }
 
 /// How a command ended.
@@ -129,8 +136,10 @@ pub struct Outcome {
     pub leftovers: u32,
     /// The limits that it ran into.
     pub limits: Vec<Limit>,
-    /// The files and networks that it could reach.
+    /// The networks that it could reach.
     pub network: Network,
+    /// Whom the cell's proxy refused while it ran, each in a sentence.
+    pub refused: Vec<String>,
 }
 
 /// Why a command did not run, or cannot be said to have ended.

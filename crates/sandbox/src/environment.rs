@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use crate::exit::EXIT_PORT;
 use crate::toolchain::Toolchains;
 use crate::{root, wire};
 
@@ -24,6 +25,52 @@ const PASSED_ON: [&str; 10] = [
 /// Programs that would wait for a person at a terminal are told that there is none.
 const FIXED: [(&str, &str); 4] =
     [("TERM", "dumb"), ("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0")];
+
+/// By these, programs find the proxy of a cell that has a way out.
+const PROXY: [&str; 11] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "CARGO_HTTP_PROXY",
+    "PIP_PROXY",
+    "npm_config_proxy",
+    "npm_config_https_proxy",
+    "YARN_HTTPS_PROXY",
+];
+
+/// Node obeys the proxy's variables from its version 24 on, where this says so.
+const BESIDE_PROXY: [(&str, &str); 3] = [
+    ("NO_PROXY", "localhost,127.0.0.1,::1"),
+    ("no_proxy", "localhost,127.0.0.1,::1"),
+    ("NODE_USE_ENV_PROXY", "1"),
+];
+
+/// By these, programs find certificates.
+const CERTIFICATES: [&str; 8] = [
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "CARGO_HTTP_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "npm_config_cafile",
+];
+
+fn java_options() -> String {
+    let of = |kind| format!("-D{kind}.proxyHost=127.0.0.1 -D{kind}.proxyPort={EXIT_PORT}");
+    format!("{} {}", of("http"), of("https"))
+}
+
+/// The way out of a cell that has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exit {
+    /// Whether there are certificates beside the system's.
+    pub(crate) certificates: bool,
+}
 
 /// A short allow-list of the worker's variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +96,7 @@ impl Environment {
         &self,
         toolchains: &Toolchains,
         more: &[(OsString, OsString)],
+        exit: Option<Exit>,
     ) -> Vec<OsString> {
         let mut all: BTreeMap<&OsStr, &OsStr> = self.vars().collect();
         for gone in ["TMPDIR", "CARGO_HOME", "RUSTUP_HOME"] {
@@ -59,6 +107,17 @@ impl Environment {
             [("HOME", root::HOME), ("USER", "agent"), ("LOGNAME", "agent"), ("SHELL", shell)]
         {
             all.insert(OsStr::new(name), OsStr::new(value));
+        }
+        let proxy = format!("http://127.0.0.1:{EXIT_PORT}");
+        let java = java_options();
+        if let Some(Exit { certificates }) = exit {
+            all.extend(PROXY.map(|name| (OsStr::new(name), OsStr::new(&proxy))));
+            all.extend(BESIDE_PROXY.map(|(name, value)| (OsStr::new(name), OsStr::new(value))));
+            all.insert(OsStr::new("JAVA_TOOL_OPTIONS"), OsStr::new(&java));
+            if certificates {
+                let file = OsStr::new(root::CERTIFICATES);
+                all.extend(CERTIFICATES.map(|name| (OsStr::new(name), file)));
+            }
         }
         all.extend(toolchains.variables().iter().map(|(name, value)| (&**name, &**value)));
         all.extend(more.iter().map(|(name, value)| (&**name, &**value)));

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Shutdown, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use rustix::thread::UnshareFlags;
 
 use crate::command::{End, Limit};
 use crate::control::Report;
+use crate::exit::EXIT_PORT;
 use crate::filter::Filters;
 use crate::init::{self, INIT, Ready};
 use crate::limits::{self, Counters, Groups, Limits};
@@ -28,7 +29,7 @@ use crate::root::{self, Plan, Step, USER, at};
 use crate::sys::{self, Forked};
 use crate::userns::{self, Maps};
 use crate::walls::{self, Grant};
-use crate::wire::{self, CellRequest, CommandRequest};
+use crate::wire::{self, CellAnswer, CellRequest, CommandRequest};
 
 /// A cell without a command for this long ends, and with it its `/tmp` and home.
 const IDLE: Duration = Duration::from_mins(5);
@@ -48,16 +49,19 @@ pub(crate) struct Inherited<'l> {
 
 /// Keeps a cell until its worker no longer wants it; never returns.
 pub(crate) fn main(request: &CellRequest, inherited: Inherited<'_>) -> ! {
-    let mut worker = UnixStream::from(inherited.worker);
+    let worker = UnixStream::from(inherited.worker);
     let lock = inherited.lock;
     let of_uid = inherited.uid;
     let made = make(request, &worker, &inherited.workspace, lock, of_uid, inherited.filters);
     drop(inherited.workspace);
     match made {
-        Ok((ready, limited)) => {
-            let own = rustix::process::getpid().as_raw_nonzero();
-            let line = format!("ready {own} {}\n", limited.replace('\n', " "));
-            if worker.write_all(line.as_bytes()).is_ok() {
+        Ok(Made { ready, unlimited, exit }) => {
+            let keeper = rustix::process::getpid().as_raw_nonzero().get();
+            let answer = CellAnswer::Ready { keeper, unlimited };
+            let listener: Vec<_> = exit.iter().map(AsFd::as_fd).collect();
+            let told = wire::send(&worker, &answer, &listener);
+            drop(exit); // The worker's alone: it ends when the worker lets it go.
+            if told.is_ok() {
                 let limits = of(request);
                 let (commands, idle_since) = (Vec::new(), Instant::now());
                 Keeper { worker, ready, lock, limits, commands, idle_since, closing: false }.run();
@@ -65,8 +69,7 @@ pub(crate) fn main(request: &CellRequest, inherited: Inherited<'_>) -> ! {
             sys::exit(0)
         }
         Err(why) => {
-            let _worker_gone =
-                worker.write_all(format!("refused {}\n", why.replace('\n', " ")).as_bytes());
+            let _worker_gone = wire::send(&worker, &CellAnswer::Refused(why), &[]);
             sys::exit(1)
         }
     }
@@ -76,6 +79,14 @@ fn of(request: &CellRequest) -> Limits {
     Limits { memory_bytes: request.memory_bytes, processes: request.processes }
 }
 
+/// A cell that is ready for commands.
+struct Made {
+    ready: Ready,
+    /// Why it has no control groups; empty where it has them.
+    unlimited: String,
+    exit: Option<TcpListener>,
+}
+
 fn make(
     request: &CellRequest,
     worker: &UnixStream,
@@ -83,7 +94,7 @@ fn make(
     lock: Option<&CellLock>,
     uid: u32,
     filters: Filters,
-) -> Step<(Ready, String)> {
+) -> Step<Made> {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let mut keep =
         vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd(), worker.as_fd(), workspace.as_fd()];
@@ -94,7 +105,7 @@ fn make(
     // Before the namespaces, in which the host's own are no longer to be seen.
     let name = limits::name_of(rustix::process::getpid());
     let groups = Groups::make(&name, of(request));
-    let (groups, limited) = match groups {
+    let (groups, unlimited) = match groups {
         Ok(groups) => (Some(groups), String::new()),
         Err(why) => (None, why),
     };
@@ -106,6 +117,9 @@ fn make(
     sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWNS)
         .map_err(at("cannot make namespaces"))?;
     sys::loopback_up().map_err(at("cannot switch loopback on"))?;
+    // Before any command, so that none can be in its place.
+    let exit = request.exit.then(|| TcpListener::bind((Ipv4Addr::LOCALHOST, EXIT_PORT)));
+    let exit = exit.transpose().map_err(at("cannot listen for the cell's way out"))?;
     let init = if request.privileged { INIT } else { USER };
     let (users, id_map, files);
     if request.privileged {
@@ -129,10 +143,12 @@ fn make(
         owner: files,
         id_map: id_map.as_ref().map(AsFd::as_fd),
         memory_bytes: request.memory_bytes,
+        certificates: &request.certificates,
     })?;
     let rules = rules(&request.shown).map_err(at("cannot make landlock's rules"))?;
     let processes = request.processes;
-    Ok((Ready { users, init, rules, filters, groups, processes }, limited))
+    let ready = Ready { users, init, rules, filters, groups, processes };
+    Ok(Made { ready, unlimited, exit })
 }
 
 /// Rules are of files, not of paths: they hold in each command's copy of the root.

@@ -20,7 +20,7 @@ use crate::kill;
 use crate::limits;
 use crate::lock::CellLock;
 use crate::sys::{self, Forked};
-use crate::wire::{self, CellRequest};
+use crate::wire::{self, CellAnswer, CellRequest};
 
 /// Runs the launcher: what the hidden subcommand given to [`crate::CellSandbox`] calls, before anything else of the
 /// process is set up. Its standard input is a socket to the worker.
@@ -94,8 +94,7 @@ fn serve() -> io::Result<()> {
 fn start(request: &CellRequest, descriptors: Vec<OwnedFd>, filters: &Filters) -> Option<Cell> {
     let [worker, workspace] = <[OwnedFd; 2]>::try_from(descriptors).ok()?;
     let refuse = |why: &str| {
-        let line = format!("refused {}\n", why.replace('\n', " "));
-        let _worker_gone = rustix::io::write(&worker, line.as_bytes());
+        let _worker_gone = wire::send(&worker, &CellAnswer::Refused(why.to_owned()), &[]);
     };
     let lock = match request.lock.as_deref().map(CellLock::open).transpose() {
         Ok(lock) => lock,

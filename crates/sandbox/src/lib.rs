@@ -16,13 +16,14 @@
 //!   the command left in the background. The Location's lock is free only then.
 //! - A step that fails while a sandbox is made is an error: a command never runs in less than its tier.
 //!
-//! Absent: a network for commands, and gVisor.
+//! Absent: the proxy at the end of a cell's way out, which is given ([`Exits`]), and gVisor.
 
 mod cell;
 mod closed;
 mod command;
 mod control;
 mod environment;
+mod exit;
 mod filter;
 mod init;
 mod keeper;
@@ -46,6 +47,7 @@ pub use cell::{CellOptions, CellSandbox};
 pub use closed::close_to_other_processes;
 pub use command::{Cell, Command, End, Limit, Network, Outcome, Sandbox, SandboxError};
 pub use environment::Environment;
+pub use exit::{EXIT_PORT, Exits, Opening, Reach, Refusals};
 pub use limits::Limits;
 pub use lock::LocationLock;
 pub use process::ProcessSandbox;

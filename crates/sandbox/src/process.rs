@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::command::{Command, End, Network, Outcome, Sandbox, SandboxError};
 use crate::control::Report;
 use crate::environment::Environment;
+use crate::exit::Reach;
 use crate::kill;
 use crate::spool::{Bounds, Spool};
 use crate::supervisor::Job;
@@ -57,7 +58,8 @@ pub(crate) fn bounds(command: &Command, spool_directory: &Path) -> Bounds {
 pub(crate) async fn not_begun(bounds: Bounds, network: Network) -> Outcome {
     let output = Spool::new(bounds).finish().await;
     let (end, duration) = (End::Cancelled, Duration::ZERO);
-    Outcome { end, output, duration, leftovers: 0, limits: Vec::new(), network }
+    let (limits, refused) = (Vec::new(), Vec::new());
+    Outcome { end, output, duration, leftovers: 0, limits, network, refused }
 }
 
 impl ProcessSandbox {
@@ -81,8 +83,13 @@ impl ProcessSandbox {
         Self { walls: Some(toolchains), ..self }
     }
 
-    fn network(&self) -> Network {
-        if self.walls.is_some() { Network::Shut } else { Network::Host }
+    fn network(&self, command: &Command) -> Network {
+        match (&self.walls, command.cell.network) {
+            (None, _) => Network::Host,
+            (Some(_), Reach::None) => Network::Shut,
+            // Landlock knows ports and no hosts, so that a proxy could not be the only way.
+            (Some(_), asked) => Network::Unopened(asked),
+        }
     }
 
     /// The walls of a command, and the folder of its own that goes with it.
@@ -173,7 +180,8 @@ impl Sandbox for ProcessSandbox {
     ) -> Result<Outcome, SandboxError> {
         let begun = Instant::now();
         if cancel.is_cancelled() {
-            return Ok(not_begun(bounds(&command, &self.spool_directory), self.network()).await);
+            let bounds = bounds(&command, &self.spool_directory);
+            return Ok(not_begun(bounds, self.network(&command)).await);
         }
         let Started { _scratch, mut supervisor, control, mut output } = self.start(&command)?;
         let mut spool = Spool::new(bounds(&command, &self.spool_directory));
@@ -201,8 +209,9 @@ impl Sandbox for ProcessSandbox {
             Report::Started(_) | Report::Met(_) => return Err(SandboxError::SupervisorLost),
         };
         let output = spool.finish().await;
-        let (duration, limits) = (begun.elapsed(), Vec::new());
-        Ok(Outcome { end, output, duration, leftovers, limits, network: self.network() })
+        let (duration, network) = (begun.elapsed(), self.network(&command));
+        let (limits, refused) = (Vec::new(), Vec::new());
+        Ok(Outcome { end, output, duration, leftovers, limits, network, refused })
     }
 }
 

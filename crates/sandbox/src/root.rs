@@ -29,6 +29,9 @@ pub(crate) const BASE: &str = "/tmp";
 /// The home of commands.
 pub(crate) const HOME: &str = "/home/agent";
 
+/// Where commands find certificates that the service believes beside the system's.
+pub(crate) const CERTIFICATES: &str = "/etc/opencode-cloud-certificates.pem";
+
 /// Who commands are, as they see it.
 pub(crate) const USER: u32 = 1000;
 
@@ -123,6 +126,8 @@ pub(crate) struct Plan<'p> {
     /// A user namespace by which the workspace's owner becomes `owner`.
     pub(crate) id_map: Option<BorrowedFd<'p>>,
     pub(crate) memory_bytes: u64,
+    /// Certificates in PEM for [`CERTIFICATES`]; none if empty.
+    pub(crate) certificates: &'p [u8],
 }
 
 fn clone_tree(path: &Path) -> io::Result<OwnedFd> {
@@ -219,7 +224,11 @@ pub(crate) fn build(plan: &Plan<'_>) -> Step<()> {
             .iter()
             .try_for_each(|name| make_folder(Path::new(name)))?;
         symlink("../tmp", "var/tmp")?;
-        make_etc()
+        make_etc()?;
+        if plan.certificates.is_empty() {
+            return Ok(());
+        }
+        fs::write(inside(Path::new(CERTIFICATES)), plan.certificates)
     })();
     made.map_err(at("cannot make folders"))?;
     make_devices(devices).map_err(at("cannot make /dev"))?;

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cell::{CellOptions, CellSandbox};
 use crate::command::{Cell, Command, End, Sandbox};
+use crate::exit::Reach;
 use crate::process::ProcessSandbox;
 use crate::walls;
 
@@ -124,6 +125,7 @@ fn probe(script: &str, directory: &Path, shown: Option<PathBuf>) -> Command {
         workspace: Some(directory.to_path_buf()),
         shown,
         protect: false,
+        network: Reach::None,
     };
     Command { cell, ..Command::shell(script, directory.to_path_buf(), Duration::from_secs(20)) }
 }

@@ -152,6 +152,10 @@ pub(crate) struct CellRequest {
     pub(crate) processes: u32,
     /// The Location's lock file.
     pub(crate) lock: Option<PathBuf>,
+    /// Whether the cell has a way out: a listener comes with the answer.
+    pub(crate) exit: bool,
+    /// Certificates in PEM for commands to believe; empty: the system's.
+    pub(crate) certificates: Vec<u8>,
 }
 
 impl Request for CellRequest {
@@ -165,6 +169,8 @@ impl Request for CellRequest {
         to.number(i64::try_from(self.memory_bytes).unwrap_or(i64::MAX));
         to.number(i64::from(self.processes));
         to.words(self.lock.iter().map(|path| path.as_os_str()));
+        to.number(i64::from(self.exit));
+        to.bytes(&self.certificates);
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
@@ -177,6 +183,46 @@ impl Request for CellRequest {
             memory_bytes: u64::try_from(from.number()?).ok()?,
             processes: u32::try_from(from.number()?).ok()?,
             lock: from.words()?.into_iter().next().map(PathBuf::from),
+            exit: from.number()? != 0,
+            certificates: from.word()?.into_vec(),
+        })
+    }
+}
+
+/// The answer of launcher or keeper. Descriptors: the listener of the cell's way out, if it has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CellAnswer {
+    /// The cell is made.
+    Ready {
+        /// Its keeper.
+        keeper: i32,
+        /// Why it has no control groups; empty where it has them.
+        unlimited: String,
+    },
+    /// There is none, for this reason.
+    Refused(String),
+}
+
+impl Request for CellAnswer {
+    fn write(&self, to: &mut Writer) {
+        match self {
+            Self::Ready { keeper, unlimited } => {
+                to.number(i64::from(*keeper));
+                to.bytes(unlimited.as_bytes());
+            }
+            Self::Refused(why) => {
+                to.number(0);
+                to.bytes(why.as_bytes());
+            }
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let keeper = i32::try_from(from.number()?).ok()?;
+        let words = from.word()?.into_string().ok()?;
+        Some(match keeper {
+            0 => Self::Refused(words),
+            keeper => Self::Ready { keeper, unlimited: words },
         })
     }
 }
@@ -250,10 +296,17 @@ mod tests {
             memory_bytes: 1 << 31,
             processes: 512,
             lock: Some("/l".into()),
+            exit: true,
+            certificates: vec![1, 0, 255],
         };
         send(&ours, &cell, &[ours.as_fd()]).unwrap();
         let (seen, fds) = receive::<CellRequest>(&theirs).unwrap().unwrap();
         assert_eq!((seen, fds.len()), (cell.clone(), 1));
+        let ready = CellAnswer::Ready { keeper: 7, unlimited: "none\n".into() };
+        for answer in [ready, CellAnswer::Refused("why".into())] {
+            send(&ours, &answer, &[]).unwrap();
+            assert_eq!(receive::<CellAnswer>(&theirs).unwrap().unwrap().0, answer);
+        }
         let command = CommandRequest {
             timeout: Duration::from_secs(3),
             token: Some(-7),

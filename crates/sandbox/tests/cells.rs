@@ -363,7 +363,7 @@ async fn gits_own_files_of_a_checkout_are_read_only() {
             protect,
             workspace: Some(place.clone()),
             name: format!("{protect}"),
-            shown: None,
+            ..Cell::default()
         };
         let attacks = "echo x >.git/hooks/pre-commit && echo HOOK; echo x >>.git/config && echo CONFIG; \
                        mv .git .gone && echo MOVED; rm -rf .git/hooks && echo REMOVED; \

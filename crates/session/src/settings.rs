@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
+use sandbox::Reach;
 use session_rules::RuleSettings;
 use tools::Limits;
 
@@ -31,6 +32,8 @@ pub struct DrainSettings {
     pub zone: TimeZone,
     /// Whether the project's instruction files are used. The organisation's always are.
     pub project_instructions: bool,
+    /// How far commands get into networks.
+    pub network: Reach,
 }
 
 impl Default for DrainSettings {
@@ -47,6 +50,7 @@ impl Default for DrainSettings {
             output: Limits::default(),
             zone: TimeZone::UTC,
             project_instructions: true,
+            network: Reach::None,
         }
     }
 }

@@ -119,6 +119,7 @@ impl<'r> Toolbox<'r> {
             workspace: self.workspace.root().map(Path::to_owned),
             shown: Some(self.workspace.shown().into()),
             protect: self.workspace.is_in_project(),
+            network: self.runtime.settings.network,
         }
     }
 

@@ -16,6 +16,8 @@ use crate::registry::Tool;
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 const MAX_TIMEOUT_MS: u64 = 600_000;
+/// The most refusals that one result names: a footer is short.
+const REFUSALS: usize = 2;
 
 pub(crate) struct Shell {
     pub(crate) sandbox: Arc<dyn Sandbox>,
@@ -89,10 +91,14 @@ impl Tool for Shell {
             footer += &format!("\n({})", met(*limit));
         }
         let succeeded = outcome.end == End::Exited(0);
-        let shut = outcome.network == Network::Shut;
-        if by_itself && !succeeded && shut && is_about_a_network(&outcome.output) {
-            footer += "\n(commands run in a sandbox without a network: nothing can be downloaded, and only what they start \
-                       themselves answers; use what is installed, or ask for what is missing)";
+        for sentence in outcome.refused.iter().take(REFUSALS) {
+            footer += &format!("\n({sentence})");
+        }
+        if outcome.refused.len() > REFUSALS {
+            footer += &format!("\n(network: {} more refusals)", outcome.refused.len() - REFUSALS);
+        }
+        if by_itself && !succeeded && outcome.refused.is_empty() {
+            footer += hint(outcome.network, &outcome.output);
         }
         let (exit_code, signal) = match outcome.end {
             End::Exited(code) => (Some(code), None),
@@ -147,6 +153,28 @@ const NO_NETWORK: [&str; 14] = [
     "unable to resolve",
     "resolving timed out",
 ];
+
+/// A sentence for a command that failed, where its output says that it met the network's end.
+fn hint(network: Network, output: &Output) -> &'static str {
+    if !is_about_a_network(output) {
+        return "";
+    }
+    match network {
+        Network::Host => "",
+        Network::Shut => {
+            "\n(commands run in a sandbox without a network: nothing can be downloaded, and only what they start \
+             themselves answers; use what is installed, or ask for what is missing)"
+        }
+        Network::Unopened(_) => {
+            "\n(a network was asked for, and the sandbox of this machine is of tier C, which cannot open one: nothing can be \
+             downloaded; use what is installed, or ask for what is missing)"
+        }
+        Network::Through(_) => {
+            "\n(commands reach the network through the proxy in HTTPS_PROXY only: names cannot be looked up, and protocols \
+             other than HTTP and TLS, such as ssh, do not work)"
+        }
+    }
+}
 
 fn is_about_a_network(output: &Output) -> bool {
     [&output.head, &output.tail].iter().any(|text| {

@@ -16,6 +16,7 @@ mod life;
 mod providers;
 mod rates;
 mod refusals;
+mod sandbox;
 mod stock;
 mod streams;
 mod tidy;

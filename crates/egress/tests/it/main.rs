@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod addresses;
+mod exit;
 mod proxies;
 mod redirects;
 mod world;

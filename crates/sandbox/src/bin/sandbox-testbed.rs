@@ -39,6 +39,7 @@ fn sandbox_of(tier: Tier) -> Arc<dyn Sandbox> {
                 spool_directory,
                 uids: (300_000, 4096),
                 limits: Limits::of_this_machine(),
+                exits: None,
             };
             Arc::new(CellSandbox::new(tier, options))
         }

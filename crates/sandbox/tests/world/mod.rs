@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandbox::{
-    Cell, CellOptions, Command, Environment, FoundTier, Limits, Outcome, Sandbox, Tier,
+    Cell, CellOptions, Command, Environment, FoundTier, Limits, Outcome, Reach, Sandbox, Tier,
     TierOptions, Toolchains, find_tier,
 };
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,7 @@ pub(crate) fn options(at_most: Tier, limits: Limits) -> TierOptions {
             spool_directory: std::env::temp_dir(),
             uids: (300_000, 8192),
             limits,
+            exits: None,
         },
         supervisor: TESTBED.into(),
         supervisor_prefix: vec!["supervise".into()],
@@ -62,6 +63,7 @@ pub(crate) fn script(script: &str, directory: &Path, name: &str) -> Command {
         workspace: Some(directory.to_path_buf()),
         shown: Some("/workspace".into()),
         protect: false,
+        network: Reach::None,
     };
     Command { cell, ..Command::shell(script, directory.to_path_buf(), PATIENCE) }
 }

@@ -11,6 +11,7 @@ use session::{DrainSettings, ModelFacts, Prices};
 use tools::Limits;
 
 use super::ServeError;
+use super::network::NetworkArgs;
 use super::period::{Period, period};
 
 /// The address of the service.
@@ -209,6 +210,9 @@ pub struct DrainArgs {
     /// read its secrets and change its data; with one organisation only
     #[arg(long, env = "OPENCODE_CLOUD_TRUST_TOOLS", conflicts_with = "sandbox_require")]
     pub trust_tools: bool,
+    /// The network of commands.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// Lines that a model sees of one tool result
     #[arg(
         long,
@@ -250,7 +254,9 @@ impl DrainArgs {
         };
         let output = Limits::new(self.tool_output_lines, self.tool_output_bytes);
         let project_instructions = !self.disable_project_config;
-        Ok(DrainSettings { zone, output, project_instructions, ..DrainSettings::default() })
+        let network = self.network.network;
+        let settings = DrainSettings::default();
+        Ok(DrainSettings { zone, output, project_instructions, network, ..settings })
     }
 }
 

@@ -30,6 +30,7 @@ use super::catalog::CatalogArgs;
 use super::egress::EgressArgs;
 use super::greeting;
 use super::model::{check_named, is_simulated};
+use super::network::NetworkArgs;
 use super::secrets::{self, SecretsArgs};
 use crate::output::Screen;
 
@@ -82,6 +83,9 @@ pub struct ClusterCommand {
     /// The addresses that requests may go to.
     #[command(flatten)]
     pub egress: EgressArgs,
+    /// The network of commands.
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// Placement members
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub placements: u16,
@@ -342,6 +346,7 @@ impl Cluster {
                 "--allow-local-paths".to_owned(),
                 format!("--data-dir={}", self.data.path().display()),
             ];
+            words.extend(args.network.words());
             match args.workspace_disk {
                 Disk::Shared => {
                     let given = args.workspace_dir.iter();

@@ -26,7 +26,7 @@ pub async fn execute(args: DoctorArgs, screen: &mut Screen) -> Result<u8, ServeE
     let temporary = std::env::temp_dir();
     let folder = args.workspace_dir.as_ref().unwrap_or(&temporary);
     let policy = args.drains.commands(true);
-    let found = policy.find(&temporary, folder).await;
+    let found = policy.find(&temporary, folder, None).await;
     let limits = Limits::of_this_machine();
     let abi = landlock_abi();
     let mut lines = vec![policy.told(&found), String::new()];

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use ::egress::{AllowedHost, Egress, EgressOptions, Rules};
+use ::egress::{AllowedHost, Egress, EgressOptions, Exit, Hosts, Rules, SetupError};
 use clap::Args;
 use reqwest::Url;
 
@@ -45,6 +45,18 @@ impl EgressArgs {
     /// # Errors
     /// When the file or the proxy cannot be used.
     pub(crate) fn egress(&self) -> Result<Egress, ServeError> {
+        Egress::new(&self.options()?).map_err(Self::refused)
+    }
+
+    /// Returns the way out of commands' cells, to `hosts`, which sentences call `name`.
+    ///
+    /// # Errors
+    /// Those of [`EgressArgs::egress`].
+    pub(crate) fn exit(&self, hosts: Hosts, name: &str) -> Result<Exit, ServeError> {
+        Exit::new(&self.options()?, hosts, name).map_err(Self::refused)
+    }
+
+    fn options(&self) -> Result<EgressOptions, ServeError> {
         let ca_bundle = match &self.egress_ca {
             Some(path) => Some(std::fs::read(path).map_err(|error| {
                 ServeError::Usage(format!("--egress-ca: cannot read {}: {error}", path.display()))
@@ -53,21 +65,21 @@ impl EgressArgs {
         };
         let rules =
             Rules { allow_private: self.egress_private, allowed: self.egress_allow.clone() };
-        let options = EgressOptions {
-            rules,
-            proxy: self.egress_proxy.clone(),
-            ca_bundle,
-            ..EgressOptions::default()
-        };
-        Egress::new(&options).map_err(|error| match error {
-            ::egress::SetupError::Client(_) => {
+        let proxy = self.egress_proxy.clone();
+        Ok(EgressOptions { rules, proxy, ca_bundle, ..EgressOptions::default() })
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the shape of `map_err`")]
+    fn refused(error: SetupError) -> ServeError {
+        match error {
+            SetupError::Client(_) => {
                 ServeError::stopped("requests to providers cannot be made", &error)
             }
-            ::egress::SetupError::Certificates(_) | ::egress::SetupError::NoCertificates => {
+            SetupError::Certificates(_) | SetupError::NoCertificates => {
                 ServeError::Usage(format!("--egress-ca: {error}"))
             }
-            ::egress::SetupError::Proxy(_) => ServeError::Usage(format!("--egress-proxy: {error}")),
-        })
+            SetupError::Proxy(_) => ServeError::Usage(format!("--egress-proxy: {error}")),
+        }
     }
 
     /// Returns the same settings as environment variables for another process.

@@ -20,6 +20,7 @@ mod greeting;
 pub mod level_cmd;
 pub mod migrate;
 mod model;
+mod network;
 mod period;
 pub mod placement_cmd;
 mod placement_role;

@@ -309,6 +309,7 @@ pub async fn worker(args: WorkerArgs, stop: CancellationToken) -> Result<u8, Ser
             slots: args.drains.slots,
             // It does not know where its gateways listen.
             commands: args.drains.commands(false),
+            ways: args.drains.network.exits(&args.egress)?,
             allow_local_paths: args.allow_local_paths,
         },
         &root,

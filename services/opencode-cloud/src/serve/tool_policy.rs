@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use sandbox::{
-    CellOptions, Command, Environment, FoundTier, Limits, Outcome, Sandbox, SandboxError, Tier,
-    TierOptions, Toolchains, find_tier,
+    CellOptions, Command, Environment, Exits, FoundTier, Limits, Outcome, Reach, Sandbox,
+    SandboxError, Tier, TierOptions, Toolchains, find_tier,
 };
 use store::{Store, StoreError};
 use tasks::CancellationToken;
@@ -26,6 +26,8 @@ pub(crate) struct CommandPolicy {
     /// Better ones are not tried.
     at_most: Tier,
     uids: (u32, u32),
+    /// How far commands are to get into networks.
+    network: Reach,
 }
 
 impl DrainArgs {
@@ -37,17 +39,29 @@ impl DrainArgs {
         } else {
             (self.sandbox_require.unwrap_or(usual), self.sandbox_at_most.unwrap_or(Tier::A))
         };
-        CommandPolicy { require, at_most, uids: self.sandbox_uids }
+        let (uids, network) = (self.sandbox_uids, self.network.network);
+        CommandPolicy { require, at_most, uids, network }
     }
 }
 
 impl CommandPolicy {
-    /// Finds the best sandbox of this machine. `spool`: for large outputs; `workspaces`: where they will be.
-    pub(crate) async fn find(self, spool: &Path, workspaces: &Path) -> FoundTier {
-        find_tier(&self.options(spool, workspaces)).await
+    /// Finds the best sandbox of this machine. `spool`: for large outputs; `workspaces`: where they will be; `exits`: who
+    /// serves the ways out of cells.
+    pub(crate) async fn find(
+        self,
+        spool: &Path,
+        workspaces: &Path,
+        exits: Option<Arc<dyn Exits>>,
+    ) -> FoundTier {
+        find_tier(&self.options(spool, workspaces, exits)).await
     }
 
-    fn options(self, spool: &Path, workspaces: &Path) -> TierOptions {
+    fn options(
+        self,
+        spool: &Path,
+        workspaces: &Path,
+        exits: Option<Arc<dyn Exits>>,
+    ) -> TierOptions {
         let this = PathBuf::from("/proc/self/exe");
         TierOptions {
             cells: CellOptions {
@@ -58,6 +72,7 @@ impl CommandPolicy {
                 spool_directory: spool.to_path_buf(),
                 uids: self.uids,
                 limits: Limits::of_this_machine(),
+                exits,
             },
             supervisor: this,
             supervisor_prefix: vec![OsString::from(crate::TOOL_SUPERVISOR)],
@@ -91,6 +106,16 @@ impl CommandPolicy {
         }
         for (tier, why) in &found.refused {
             line += &format!("; not {tier}: {why}{}", remedy(*tier));
+        }
+        match (self.network, found.tier) {
+            (Reach::None, _) => {}
+            (_, Tier::None) => line += "; commands have the machine's own network",
+            (asked, Tier::C) => {
+                line += &format!(
+                    "; network: none, since tier C has no way to open {asked}: landlock knows ports and no hosts"
+                );
+            }
+            (asked, Tier::A | Tier::B) => line += &format!("; network: {asked}"),
         }
         if !self.is_enough(found.tier) {
             line += &format!("; commands are REFUSED, since tier {} is required", self.require);
@@ -222,9 +247,12 @@ mod tests {
         let (sandbox, weaker) = (Arc::new(none), Vec::new());
         let refused = vec![(Tier::A, "no root".to_owned())];
         let found = FoundTier { tier, sandbox, refused, weaker };
-        let policy = CommandPolicy { require, at_most: Tier::A, uids: (200_000, 2) };
+        let (at_most, uids, network) = (Tier::A, (200_000, 2), Reach::Packages);
+        let policy = CommandPolicy { require, at_most, uids, network };
         let told = policy.told(&found);
         assert_eq!(told.contains("REFUSED"), tier < require, "{told}");
+        assert_eq!(told.contains("; network: packages"), tier >= Tier::B, "{told}");
+        assert_eq!(told.contains("has no way to open packages"), tier == Tier::C, "{told}");
         let sandbox = Guarded::new(found, store.clone(), policy);
         let command = Command::shell("true", std::env::temp_dir(), Duration::from_secs(1));
         let ended = sandbox.run(command, &CancellationToken::new()).await;

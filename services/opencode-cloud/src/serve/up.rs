@@ -253,6 +253,7 @@ async fn serve_on(
             url: format!("http://{address}"),
             slots: args.drains.slots,
             commands: args.drains.commands(args.is_for_one_user()),
+            ways: args.drains.network.exits(&args.egress)?,
             allow_local_paths: local,
         },
         &root.role("worker"),

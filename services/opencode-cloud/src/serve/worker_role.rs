@@ -18,6 +18,7 @@ use tasks::TaskGroup;
 use worker::{RunningWorker, WorkerOptions, WorkerParts, WorkspaceDisk};
 
 use super::ServeError;
+use super::network::Ways;
 use super::tool_policy::{CommandPolicy, Guarded};
 
 /// A folder beside the workspaces that is none itself. No organisation has this name.
@@ -45,6 +46,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) slots: usize,
     /// In which sandbox commands run here, if at all.
     pub(crate) commands: CommandPolicy,
+    /// The ways of commands into networks, if they have any.
+    pub(crate) ways: Option<Ways>,
     pub(crate) allow_local_paths: bool,
 }
 
@@ -92,7 +95,8 @@ pub(crate) async fn start(
     let blobs = blobs::Blobs::in_folder(&setup.folders.blobs)
         .map_err(|error| ServeError::stopped("blobs cannot be kept", &error))?;
     let (spool, workspaces) = (&setup.folders.spool, &setup.folders.workspaces);
-    let found = setup.commands.find(spool, workspaces).await;
+    let exits = setup.ways.map(|ways| ways.within(role));
+    let found = setup.commands.find(spool, workspaces, exits).await;
     let told = setup.commands.told(&found);
     let sandbox = Guarded::new(found, setup.store.clone(), setup.commands);
     let runtime = Runtime {
