@@ -25,6 +25,7 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
         || (a == 100 && (64..128).contains(&b)) // shared by carriers
         || (a == 192 && b == 0 && c == 0) // protocol assignments
         || (a == 192 && b == 88 && c == 99) // 6to4 relays
+        || ip.octets() == [168, 63, 129, 16] // what Azure keeps for its machines, in each of its networks
         || (a == 198 && (18..20).contains(&b)) // benchmarks
         || a >= 224) // multicast, reserved, broadcast
 }
@@ -72,6 +73,7 @@ mod tests {
             "192.0.0.192",
             "192.168.1.1",
             "192.88.99.1",
+            "168.63.129.16",
             "198.18.0.1",
             "198.51.100.1",
             "224.0.0.1",

@@ -11,7 +11,6 @@ mod tunnel;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -146,7 +145,7 @@ impl Exit {
             tokio::select! {
                 Some(()) = running.next(), if !running.is_empty() => {}
                 accepted = listener.accept(), if running.len() < self.bounds.connections => match accepted {
-                    Ok((stream, from)) => running.push(self.connection(stream, from, record.clone())),
+                    Ok((stream, _)) => running.push(self.connection(stream, record.clone())),
                     Err(error) => {
                         tracing::warn!(%error, "a command's way out cannot accept");
                         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -156,7 +155,7 @@ impl Exit {
         }
     }
 
-    async fn connection(&self, stream: TcpStream, _from: SocketAddr, record: Record) {
+    async fn connection(&self, stream: TcpStream, record: Record) {
         let seen = Seen { attempt: Mutex::default(), traffic: Arc::default(), record };
         let (sent, received) = (seen.traffic.clone(), seen.traffic.clone());
         let stream = InspectReader::new(stream, move |bytes| sent.add(&sent.sent, bytes));

@@ -255,9 +255,19 @@ mod tests {
     #[test]
     fn no_form_of_a_private_address_passes() {
         let rules = Rules::default();
-        for url in include_str!("../corpus.txt").lines().filter(|line| !line.starts_with('#')) {
-            let Ok(parsed) = Url::parse(url) else { continue }; // no request can be made there
+        // A name that is not plainly inside is judged by its addresses, later.
+        let is_plain = |line: &&str| {
+            let is_a_name = line.to_lowercase().contains("example") && !line.contains('@');
+            !line.starts_with('#') && !is_a_name
+        };
+        for url in include_str!("../corpus.txt").lines().filter(is_plain) {
+            let url = url.replace("PORT", "8443");
+            let Ok(parsed) = Url::parse(&url) else { continue }; // no request can be made there
             assert!(rules.check(&parsed).is_err(), "{url}");
+        }
+        for url in include_str!("../public.txt").lines().filter(|line| !line.starts_with('#')) {
+            let url = url.replace("PORT", "8443");
+            assert_eq!(check(&rules, &url), Ok(Verdict::Checked), "{url}");
         }
     }
 

@@ -46,7 +46,7 @@ impl Served {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    async fn enter(&self, place: &str) -> TcpStream {
+    pub(crate) async fn enter(&self, place: &str) -> TcpStream {
         let mut stream = self.connect().await;
         let head = format!("CONNECT {place} HTTP/1.1\r\nhost: {place}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
