@@ -60,6 +60,8 @@ enum What {
     History(scenario::history::Args),
     /// Postgres buffers that a turn touches after a thousand messages, against ten
     Buffers(scenario::buffers::Args),
+    /// Bytes that a turn takes in each table and in the write-ahead log
+    Bytes(scenario::bytes::Args),
     /// How long one organisation waits while another has a thousand prompts queued
     Fairness(scenario::fairness::Args),
     /// Admission beside a million idle sessions, against a thousand
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
             }
             What::History(args) => scenario::history::run(&bin()?, args, &mut out).await,
             What::Buffers(args) => scenario::buffers::run(&bin()?, args, &mut out).await,
+            What::Bytes(args) => scenario::bytes::run(&bin()?, args, &mut out).await,
             What::Fairness(args) => scenario::fairness::run(&bin()?, args, &mut out).await,
             What::Idle(args) => scenario::idle::run(&bin()?, args, &mut out).await,
             What::Snapshot(args) => scenario::snapshot::run(&bin()?, args, &mut out).await,

@@ -2,6 +2,7 @@
 
 pub(crate) mod admit;
 pub(crate) mod buffers;
+pub(crate) mod bytes;
 pub(crate) mod commits;
 pub(crate) mod context_commits;
 pub(crate) mod decode;

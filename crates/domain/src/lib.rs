@@ -30,7 +30,7 @@ pub use drain_end::{DrainEnd, Taken};
 pub use error_code::ErrorCode;
 pub use event::{
     AttemptEnded, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
-    CompactionReminded, CompactionStarted, ContextUpdated, Control, ControlAdmitted,
+    CompactionReminded, CompactionStarted, ComponentList, ContextUpdated, Control, ControlAdmitted,
     ControlDelivered, DeliveryChanged, DrainEnded, DrainOutcome, EntryRemoved, EntrySet,
     EpochReason, EpochStarted, FileChange, FileStatus, InputCancelled, InterruptRequested,
     InterruptTarget, LeftFile, LeftReason, NoticeKind, NoticeRecorded, PromptAdmitted,

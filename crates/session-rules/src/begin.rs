@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use domain::{
-    AttemptId, AttemptStarted, DrainEnd, DrainOutcome, MessageId, NoticeKind, NoticeRecorded,
-    Permitted, Pricing, SessionError, TurnId, TurnStarted,
+    AttemptId, AttemptStarted, ComponentList, DrainEnd, DrainOutcome, MessageId, NoticeKind,
+    NoticeRecorded, Permitted, Pricing, SessionError, TurnId, TurnStarted,
 };
 use history::{Components, History, hash_hex};
 use llm_protocol::ToolChoice;
@@ -272,6 +272,9 @@ pub(crate) fn first_attempt(
         rows.push((hash.clone(), bytes));
         names.insert(name, hash);
     }
+    let list = serde_json::to_vec(&names).expect("a map of strings is JSON");
+    let hash = hash_hex(&list);
+    rows.push((hash.clone(), list));
     draft.components(rows);
     let started = AttemptStarted {
         attempt: AttemptId::mint(draft.mint()),
@@ -281,7 +284,7 @@ pub(crate) fn first_attempt(
         wire_version: components.model.protocol.wire_version(),
         epoch,
         through,
-        components: names,
+        components: ComponentList::Stored(hash),
         pricing,
     };
     draft.push(started.clone());

@@ -295,15 +295,11 @@ impl<'r> Drain<'r> {
         Ok(decided)
     }
 
-    /// Notes a boundary's write: the components of its attempts are stored, and its title can be requested.
+    /// Notes a boundary's write: a title can be requested.
     pub(crate) fn written(&mut self, next: &Next) {
         let (Next::Turn(plan) | Next::Compact(plan)) = next else { return };
         self.stage.control.begun();
         let runtime = self.stage.runtime;
-        for plan in std::iter::once(plan).chain(&plan.title) {
-            let stored = plan.started.components.values().cloned();
-            runtime.stored.note(self.stage.session.org, stored);
-        }
         if let Some(title) = &plan.title {
             let (models, org) = (self.stage.models.clone(), self.stage.session.org);
             self.title.start(runtime, models, org, title.as_ref().clone());

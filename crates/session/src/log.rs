@@ -132,6 +132,8 @@ impl<'r> Log<'r> {
         debug!(site = site.name(), events = drafted.events.len(), "a drain has written");
         match written {
             Written::Next(next) => {
+                let stored = drafted.components.into_iter().map(|(hash, _)| hash);
+                self.runtime.stored.note(self.session.org, stored);
                 self.mint.raise(drafted.mint.last());
                 self.next = Some(next);
                 self.ended = end != DrainEnd::Keep;

@@ -328,7 +328,7 @@ fn prices(known: catalog::Prices) -> Prices {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use domain::{AttemptId, AttemptStarted, IdMint, MessageId, Seq, Stamp, TurnId};
+    use domain::{AttemptId, AttemptStarted, ComponentList, IdMint, MessageId, Seq, Stamp, TurnId};
     use llm_client::Endpoint;
     use llm_protocol::Protocol;
 
@@ -391,7 +391,7 @@ mod tests {
             wire_version: 1,
             epoch: 1,
             through: Seq(1),
-            components: BTreeMap::new(),
+            components: ComponentList::Inline(BTreeMap::new()),
             pricing: None,
         };
         let message = MessageId::mint(&mut mint);

@@ -9,43 +9,42 @@ LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     head record;
     first record;
-    changed bigint;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.location_id, h.parked_seq, h.ready, h.staged_seq INTO head FROM session_head h
+    SELECT h.incarnation, h.location_id, h.parked_seq, h.ready, h.staged_seq INTO head FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
         RETURN;
     END IF;
     location := head.location_id;
-    SELECT i.* INTO first FROM session_input i WHERE i.org_id = p_org AND i.id = p_message;
+    SELECT i.*, e.payload INTO first FROM session_input i JOIN session_event e
+        ON e.incarnation = i.incarnation AND e.seq = i.admitted_seq
+    WHERE i.org_id = p_org AND i.id = p_message;
     IF FOUND THEN
-        outcome := CASE WHEN first.session_id = p_session AND first.kind = p_kind
+        outcome := CASE WHEN first.incarnation = head.incarnation AND first.kind = p_kind
             AND first.payload::json->>'delivery' = p_delivery
             AND first.payload::json->>'digest' = p_digest THEN 'retry' ELSE 'conflict' END;
     ELSIF EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message) THEN
         outcome := 'conflict';
     ELSIF p_kind IN ('revert', 'unrevert') AND (head.ready OR EXISTS (
             -- What waits without a wake would be promoted first; what the staged Revert holds is not.
-            SELECT FROM session_input i WHERE i.org_id = p_org AND i.session_id = p_session
+            SELECT FROM session_input i WHERE i.org_id = p_org AND i.incarnation = head.incarnation
                 AND i.status = 'admitted'
                 AND NOT (i.kind = 'synthetic' AND i.wake_seq = 0
-                    AND is_held(p_org, p_session, head.staged_seq, i.admitted_seq)))) THEN
+                    AND is_held(p_org, head.incarnation, head.staged_seq, i.admitted_seq)))) THEN
         outcome := 'busy';
     ELSIF p_kind = 'compaction' THEN
-        SELECT i.* INTO first FROM session_input i
-        WHERE i.org_id = p_org AND i.session_id = p_session AND i.status = 'admitted' AND i.kind = p_kind
+        SELECT i.*, e.payload INTO first FROM session_input i JOIN session_event e
+            ON e.incarnation = i.incarnation AND e.seq = i.admitted_seq
+        WHERE i.org_id = p_org AND i.incarnation = head.incarnation AND i.status = 'admitted' AND i.kind = p_kind
         ORDER BY i.admitted_seq LIMIT 1;
         IF FOUND THEN
             outcome := 'pending';
             IF p_wake AND first.wake_seq <= head.parked_seq THEN
                 -- It was only stored, or parked by an interrupt: this one is to run.
-                UPDATE session_head h SET next_seq = h.next_seq + 1, wake_seq = h.next_seq,
-                    last_id = greatest(h.last_id, p_stamp)
-                WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO changed;
-                PERFORM log_event(p_org, p_session, changed, 'delivery.changed', p_event, p_now,
-                    json_build_object('message', first.id, 'delivery', first.delivery, 'wake', true)::text);
+                PERFORM log_event(p_org, p_session, 'delivery.changed', p_event, p_stamp, p_now,
+                    json_build_object('message', first.id, 'delivery', first.delivery, 'wake', true)::text, 0, true);
             END IF;
         END IF;
     END IF;
@@ -55,12 +54,8 @@ BEGIN
         payload := first.payload;
         RETURN;
     END IF;
-    UPDATE session_head h SET next_seq = h.next_seq + 1, pending = h.pending + 1,
-        wake_seq = CASE WHEN p_wake THEN h.next_seq ELSE h.wake_seq END,
-        last_id = greatest(h.last_id, p_stamp)
-    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO seq;
     -- A racing admission of the same id at another session fails here on the key; the caller asks again.
-    PERFORM log_event(p_org, p_session, seq, 'control.admitted', p_event, p_now, p_payload);
+    seq := log_event(p_org, p_session, 'control.admitted', p_event, p_stamp, p_now, p_payload, 1, p_wake);
     outcome := 'admitted';
     admitted_ms := p_now;
     payload := p_payload;

@@ -14,6 +14,7 @@ DECLARE
     -- An assignment costs less than a statement.
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
     first record;
+    number bigint;
     staged bigint;
     busy boolean;
     needed bigint;
@@ -28,31 +29,32 @@ BEGIN
             AND (staged_seq = 0 OR CASE p_kind WHEN 'prompt' THEN ready ELSE NOT p_wake END)
             AND NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = p_message)
             AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message)
-        RETURNING next_seq - 1, location_id INTO seq, location;
+        RETURNING incarnation, next_seq - 1, location_id INTO number, seq, location;
         IF FOUND THEN
-            INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-            VALUES (p_org, p_session, seq, p_event, 'prompt.admitted', 1, p_now, p_payload);
+            INSERT INTO session_event (org_id, incarnation, seq, id, kind, version, time_ms, payload)
+            VALUES (p_org, number, seq, p_event, 'prompt.admitted', 1, p_now, p_payload);
             -- As project_events does it, without reading the payload. A racing admission of the same id fails
             -- here on the key, whole; the caller asks again and finds the other.
-            INSERT INTO session_input (org_id, id, session_id, kind, delivery, status, payload, admitted_seq,
+            INSERT INTO session_input (org_id, id, incarnation, kind, delivery, status, admitted_seq,
                 admitted_ms, wake_seq, projector_version)
-            VALUES (p_org, p_message, p_session, p_kind, p_delivery, 'admitted', p_payload, seq, p_now,
+            VALUES (p_org, p_message, number, p_kind, p_delivery, 'admitted', seq, p_now,
                 CASE WHEN p_wake THEN seq ELSE 0 END, projector_version());
             outcome := 'admitted';
             admitted_ms := p_now;
             payload := p_payload;
             RETURN;
         END IF;
-        SELECT i.session_id, i.kind, i.payload, i.admitted_seq, i.admitted_ms INTO first
-        FROM session_input i WHERE i.org_id = p_org AND i.id = p_message;
+        SELECT h.id AS session, h.location_id, i.kind, e.payload, i.admitted_seq, i.admitted_ms INTO first
+        FROM session_input i JOIN session_event e ON e.incarnation = i.incarnation AND e.seq = i.admitted_seq
+            JOIN session h ON h.incarnation = i.incarnation
+        WHERE i.org_id = p_org AND i.id = p_message;
         IF FOUND THEN
             -- The delivery that was admitted: it may have been changed since.
-            outcome := CASE WHEN first.session_id = p_session AND first.kind = p_kind
+            outcome := CASE WHEN first.session = p_session AND first.kind = p_kind
                 AND first.payload::json->>'delivery' = p_delivery
                 AND first.payload::json->>'digest' = p_digest THEN 'retry' ELSE 'conflict' END;
             seq := first.admitted_seq;
-            SELECT h.location_id INTO location FROM session_head h
-            WHERE h.org_id = p_org AND h.id = first.session_id;
+            location := first.location_id;
             admitted_ms := first.admitted_ms;
             payload := first.payload;
             RETURN;

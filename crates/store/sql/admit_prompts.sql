@@ -8,7 +8,9 @@ DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
     projector CONSTANT smallint := projector_version();
     places integer[];
+    numbers bigint[];
     seqs bigint[];
+    at_number bigint;
     locations text[];
     at_seq bigint;
     at_location text;
@@ -22,20 +24,21 @@ BEGIN
                 FOR NO KEY UPDATE SKIP LOCKED)
             AND NOT EXISTS (SELECT FROM session_input n WHERE n.org_id = p_org AND n.id = p_messages[i])
             AND NOT EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_messages[i])
-        RETURNING h.next_seq - 1, h.location_id INTO at_seq, at_location;
+        RETURNING h.incarnation, h.next_seq - 1, h.location_id INTO at_number, at_seq, at_location;
         IF FOUND THEN
             places := places || i;
+            numbers := numbers || at_number;
             seqs := seqs || at_seq;
             locations := locations || at_location;
         END IF;
     END LOOP;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-    SELECT p_org, p_sessions[t.i], t.n, p_events[t.i], 'prompt.admitted', 1, p_times[t.i], p_payloads[t.i]
-    FROM unnest(places, seqs) AS t (i, n);
-    INSERT INTO session_input (org_id, id, session_id, kind, delivery, status, payload, admitted_seq,
-        admitted_ms, wake_seq, projector_version)
-    SELECT p_org, p_messages[t.i], p_sessions[t.i], p_kinds[t.i], p_deliveries[t.i], 'admitted', p_payloads[t.i],
-        t.n, p_times[t.i], CASE WHEN p_wakes[t.i] THEN t.n ELSE 0 END, projector
-    FROM unnest(places, seqs) AS t (i, n);
+    INSERT INTO session_event (org_id, incarnation, seq, id, kind, version, time_ms, payload)
+    SELECT p_org, t.number, t.n, p_events[t.i], 'prompt.admitted', 1, p_times[t.i], p_payloads[t.i]
+    FROM unnest(places, numbers, seqs) AS t (i, number, n);
+    INSERT INTO session_input (org_id, id, incarnation, kind, delivery, status, admitted_seq, admitted_ms, wake_seq,
+        projector_version)
+    SELECT p_org, p_messages[t.i], t.number, p_kinds[t.i], p_deliveries[t.i], 'admitted', t.n, p_times[t.i],
+        CASE WHEN p_wakes[t.i] THEN t.n ELSE 0 END, projector
+    FROM unnest(places, numbers, seqs) AS t (i, number, n);
     RETURN QUERY SELECT * FROM unnest(places, seqs, locations);
 END $$;

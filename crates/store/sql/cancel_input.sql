@@ -4,24 +4,23 @@ CREATE OR REPLACE FUNCTION cancel_input(
     p_org uuid, p_session text, p_message text, p_event text, p_stamp bigint, p_now bigint,
     OUT outcome text, OUT seq bigint, OUT location text)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    number bigint;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.location_id INTO location FROM session_head h
+    SELECT h.location_id, h.incarnation INTO location, number FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
         RETURN;
     END IF;
     IF NOT EXISTS (SELECT FROM session_input i WHERE i.org_id = p_org AND i.id = p_message
-        AND i.session_id = p_session AND i.status = 'admitted') THEN
+        AND i.incarnation = number AND i.status = 'admitted') THEN
         outcome := 'gone';
         RETURN;
     END IF;
-    UPDATE session_head h SET next_seq = h.next_seq + 1, pending = h.pending - 1,
-        last_id = greatest(h.last_id, p_stamp)
-    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO seq;
-    PERFORM log_event(p_org, p_session, seq, 'input.cancelled', p_event, p_now,
-        json_build_object('message', p_message)::text);
+    seq := log_event(p_org, p_session, 'input.cancelled', p_event, p_stamp, p_now,
+        json_build_object('message', p_message)::text, -1);
     PERFORM spend_wakes(p_org, p_session);
     outcome := 'cancelled';
 END $$;

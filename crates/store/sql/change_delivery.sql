@@ -7,17 +7,19 @@ CREATE OR REPLACE FUNCTION change_delivery(
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     wakes boolean;
+    number bigint;
     item record;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.location_id, p_delivery = 'steer' AND h.staged_seq = 0 INTO location, wakes FROM session_head h
+    SELECT h.location_id, h.incarnation, p_delivery = 'steer' AND h.staged_seq = 0 INTO location, number, wakes
+    FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
         RETURN;
     END IF;
     SELECT i.delivery, i.status INTO item FROM session_input i
-    WHERE i.org_id = p_org AND i.id = p_message AND i.session_id = p_session;
+    WHERE i.org_id = p_org AND i.id = p_message AND i.incarnation = number;
     IF NOT FOUND THEN
         outcome := 'missing';
         RETURN;
@@ -26,11 +28,7 @@ BEGIN
         outcome := 'conflict';
         RETURN;
     END IF;
-    UPDATE session_head h SET next_seq = h.next_seq + 1,
-        wake_seq = CASE WHEN wakes THEN h.next_seq ELSE h.wake_seq END,
-        last_id = greatest(h.last_id, p_stamp)
-    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO seq;
-    PERFORM log_event(p_org, p_session, seq, 'delivery.changed', p_event, p_now,
-        json_build_object('message', p_message, 'delivery', p_delivery, 'wake', wakes)::text);
+    seq := log_event(p_org, p_session, 'delivery.changed', p_event, p_stamp, p_now,
+        json_build_object('message', p_message, 'delivery', p_delivery, 'wake', wakes)::text, 0, wakes);
     outcome := 'changed';
 END $$;

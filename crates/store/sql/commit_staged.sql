@@ -11,6 +11,7 @@ DECLARE
     kinds text[];
     payloads text[];
     first bigint;
+    number bigint;
 BEGIN
     IF p_ask OR cardinality(p_spare) < n THEN
         RETURN n;
@@ -22,12 +23,10 @@ BEGIN
             'message', staged->'message', 'from', staged->'from', 'back', staged->'back')::text
         || ARRAY(SELECT json_build_object('message', id)::text
             FROM unnest(held) WITH ORDINALITY AS h (id, place) ORDER BY place);
-    UPDATE session_head h SET next_seq = h.next_seq + n, pending = h.pending - (n - 1),
-        last_id = greatest(h.last_id, p_stamp)
-    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - n INTO first;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-    SELECT p_org, p_session, first + i - 1, p_spare[i], kinds[i], 1, p_now, payloads[i]
-    FROM generate_series(1, n) AS i;
-    PERFORM project_events(p_org, p_session, first, array_fill(p_now, ARRAY[n]), kinds, payloads);
+    SELECT t.number, t.first INTO number, first FROM take_numbers(p_org, p_session, n, p_stamp, 1 - n, false) AS t;
+    PERFORM append_events(p_org, array_fill(p_session, ARRAY[n]), array_fill(number, ARRAY[n]),
+        ARRAY(SELECT generate_series(first, first + n - 1)), array_fill(p_now, ARRAY[n]),
+        array_fill(NULL::bigint, ARRAY[n]), p_spare[1:n], kinds, array_fill(1, ARRAY[n]), payloads,
+        array_fill(NULL::bigint, ARRAY[n]));
     RETURN 0;
 END $$;

@@ -41,11 +41,11 @@ BEGIN
     END IF;
     number := nextval('session_incarnation');
     INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id, next_seq, last_id)
-    VALUES (p_org, p_session, number, number << 32, number << 32, p_location, 2, p_stamp)
+    VALUES (p_org, p_session, number, number << 32, number << 32, p_location, 1, p_stamp)
     ON CONFLICT (org_id, id) DO NOTHING;
     IF NOT FOUND THEN
         RETURN 'raced';
     END IF;
-    PERFORM log_event(p_org, p_session, 1, 'session.created', p_event, p_now, p_payload);
+    PERFORM log_event(p_org, p_session, 'session.created', p_event, p_stamp, p_now, p_payload);
     RETURN 'created';
 END $$;

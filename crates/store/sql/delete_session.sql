@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION delete_session(p_org uuid, p_session text)
 RETURNS integer LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     ids text[];
+    numbers bigint[];
     deleted integer;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
@@ -13,11 +14,11 @@ BEGIN
     IF EXISTS (SELECT FROM session_tree(p_org, p_session) AS t WHERE t <> ALL (ids)) THEN
         RETURN NULL;
     END IF;
-    DELETE FROM session_head h WHERE h.org_id = p_org AND h.id = ANY (ids);
-    GET DIAGNOSTICS deleted = ROW_COUNT;
+    WITH gone AS (DELETE FROM session_head h WHERE h.org_id = p_org AND h.id = ANY (ids) RETURNING h.incarnation)
+    SELECT array_agg(g.incarnation), count(*) INTO numbers, deleted FROM gone g;
     IF deleted > 0 THEN
-        PERFORM drop_projections(p_org, t) FROM unnest(ids) AS t;
-        DELETE FROM session_event e WHERE e.org_id = p_org AND e.session_id = ANY (ids);
+        PERFORM drop_projections(p_org, t.id, t.number) FROM unnest(ids, numbers) AS t (id, number);
+        DELETE FROM session_event e WHERE e.org_id = p_org AND e.incarnation = ANY (numbers);
     END IF;
     RETURN deleted;
 END $$;

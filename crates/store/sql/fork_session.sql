@@ -8,11 +8,12 @@ CREATE OR REPLACE FUNCTION fork_session(
 RETURNS text LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     held record;
+    n CONSTANT integer := cardinality(p_ids);
     number CONSTANT bigint := nextval('session_incarnation');
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
     SELECT e.kind, e.payload::json->>'parent' AS parent, e.payload::json->>'before' AS before INTO held
-    FROM session_head h LEFT JOIN session_event e ON e.org_id = h.org_id AND e.session_id = h.id AND e.seq = 2
+    FROM session_head h LEFT JOIN session_event e ON e.incarnation = h.incarnation AND e.seq = 2
     WHERE h.org_id = p_org AND h.id = p_session;
     IF FOUND THEN
         RETURN CASE WHEN held.kind = 'session.forked' AND held.parent = p_parent
@@ -23,15 +24,13 @@ BEGIN
         RETURN 'orphan';
     END IF;
     INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id, next_seq, last_id)
-    VALUES (p_org, p_session, number, number << 32, number << 32, p_location, 1 + cardinality(p_ids), p_stamp)
+    VALUES (p_org, p_session, number, number << 32, number << 32, p_location, 1 + n, p_stamp)
     ON CONFLICT (org_id, id) DO NOTHING;
     IF NOT FOUND THEN
         RETURN 'raced';
     END IF;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-    SELECT p_org, p_session, new.i, new.id, new.kind, new.version, new.time, new.payload
-    FROM unnest(p_ids, p_kinds, p_versions, p_times, p_payloads) WITH ORDINALITY
-        AS new (id, kind, version, time, payload, i);
-    PERFORM project_events(p_org, p_session, 1, p_times, p_kinds, p_payloads);
+    PERFORM append_events(p_org, array_fill(p_session, ARRAY[n]), array_fill(number, ARRAY[n]),
+        ARRAY(SELECT generate_series(1, n)), p_times, array_fill(NULL::bigint, ARRAY[n]), p_ids, p_kinds, p_versions,
+        p_payloads, array_fill(NULL::bigint, ARRAY[n]));
     RETURN 'created';
 END $$;

@@ -14,15 +14,14 @@ BEGIN
         RETURN;
     END IF;
     SELECT i.kind, i.delivery INTO next FROM session_input i
-    WHERE i.org_id = p_org AND i.session_id = p_session AND i.status = 'admitted'
+    WHERE i.incarnation = (SELECT h.incarnation FROM session_head h WHERE h.org_id = p_org AND h.id = p_session)
+        AND i.status = 'admitted'
     ORDER BY i.delivery = 'queue', i.admitted_seq LIMIT 1;
     IF NOT FOUND OR next.delivery = 'queue' AND next.kind IN ('prompt', 'synthetic') THEN
         RETURN;
     END IF;
-    UPDATE session_head h SET next_seq = h.next_seq + 1, wake_seq = h.next_seq,
-        last_id = greatest(h.last_id, p_stamp)
-    WHERE h.org_id = p_org AND h.id = p_session AND h.staged_seq = 0 RETURNING h.next_seq - 1 INTO wake;
-    IF FOUND THEN
-        PERFORM log_event(p_org, p_session, wake, 'wake.requested', p_wake_event, p_now, '{"scope":"steer"}');
+    -- The interrupt has locked the head, if it changed anything.
+    IF EXISTS (SELECT FROM session_head h WHERE h.org_id = p_org AND h.id = p_session AND h.staged_seq = 0) THEN
+        wake := log_event(p_org, p_session, 'wake.requested', p_wake_event, p_stamp, p_now, '{"scope":"steer"}', 0, true);
     END IF;
 END $$;

@@ -11,7 +11,7 @@ DECLARE
     target json;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.open, h.ready, h.next_seq, h.location_id, h.interrupt_seq, h.wake_seq INTO head
+    SELECT h.incarnation, h.open, h.ready, h.location_id, h.interrupt_seq, h.wake_seq INTO head
     FROM session_head h WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
@@ -23,14 +23,13 @@ BEGIN
         RETURN;
     END IF;
     IF head.open AND head.wake_seq < head.interrupt_seq
-        AND is_stopping(p_org, p_session, head.interrupt_seq) THEN
+        AND is_stopping(p_org, head.incarnation, head.interrupt_seq) THEN
         seq := head.interrupt_seq;
         outcome := 'applied';
         RETURN;
     END IF;
-    seq := head.next_seq;
     SELECT t.id INTO open_turn FROM provider_turn t
-    WHERE t.org_id = p_org AND t.session_id = p_session AND t.status <> 'settled'
+    WHERE t.org_id = p_org AND t.incarnation = head.incarnation AND t.status <> 'settled'
         AND t.kind <> 'title' -- it runs beside a turn, and ends by itself
     ORDER BY t.seq DESC LIMIT 1;
     IF NOT head.open THEN
@@ -40,11 +39,8 @@ BEGIN
     ELSE
         target := json_build_object('type', 'turn', 'turn', open_turn);
     END IF;
-    UPDATE session_head SET next_seq = next_seq + 1, interrupt_seq = next_seq, parked_seq = next_seq,
-        last_id = greatest(last_id, p_stamp)
-    WHERE org_id = p_org AND id = p_session;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-    VALUES (p_org, p_session, seq, p_event, 'interrupt.requested', 1, p_now,
+    seq := log_event(p_org, p_session, 'interrupt.requested', p_event, p_stamp, p_now,
         json_build_object('target', target)::text);
+    UPDATE session_head h SET interrupt_seq = seq, parked_seq = seq WHERE h.org_id = p_org AND h.id = p_session;
     outcome := 'applied';
 END $$;

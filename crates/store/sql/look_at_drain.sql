@@ -49,7 +49,7 @@ BEGIN
     INTO ids, kinds, versions, times, claims, payloads
     FROM (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = p_session
+        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.incarnation = head.incarnation
             AND s.seq > after AND s.seq < head.next_seq ORDER BY s.seq LIMIT p_limit) AS w) AS e
     WHERE coalesce(e.bytes_before, 0) < page_bytes();
 END $$;

@@ -27,7 +27,7 @@ BEGIN
             array_agg(e.time_ms) AS times, array_agg(e.claim) AS claims, array_agg(e.payload) AS payloads
         FROM (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-            FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = h.id
+            FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.incarnation = h.incarnation
                 AND s.seq > (CASE WHEN a.incarnation = h.incarnation AND a.known < h.next_seq THEN a.known ELSE 0 END)
                 AND s.seq < h.next_seq
                 ORDER BY s.seq LIMIT p_limit) AS w) AS e

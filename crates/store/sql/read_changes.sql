@@ -6,7 +6,8 @@ LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
     RETURN QUERY SELECT c.seq, c.turn_id, c.base, c.tree, c.parent, c.files, c.more FROM workspace_change c
-    WHERE c.org_id = p_org AND c.session_id = p_session
+    WHERE c.org_id = p_org AND c.incarnation =
+            (SELECT h.incarnation FROM session_head h WHERE h.org_id = p_org AND h.id = p_session)
         AND CASE WHEN c.turn_id IS NULL THEN p_message IS NULL ELSE EXISTS (
             SELECT FROM provider_turn t JOIN message m ON m.org_id = t.org_id AND m.id = t.message_id
             WHERE t.org_id = p_org AND t.id = c.turn_id

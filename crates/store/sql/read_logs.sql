@@ -8,15 +8,15 @@ LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
 BEGIN
-    RETURN QUERY SELECT a.place, e.seq, e.id, e.kind, e.version, e.time_ms, e.claim, e.payload
+    RETURN QUERY SELECT a.place, e.seq::bigint, e.id, e.kind, e.version, e.time_ms, e.claim, e.payload
     FROM unnest(p_sessions, p_incarnations, p_after) WITH ORDINALITY
         AS a (session, incarnation, after, place)
+    -- LIMIT keeps each of them a look-up by its key.
+    CROSS JOIN LATERAL (SELECT h.incarnation FROM session_head h WHERE h.org_id = p_org AND h.id = a.session
+        AND a.incarnation IN (0, h.incarnation) LIMIT 1) AS h
     CROSS JOIN LATERAL (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.session_id = a.session
-            AND s.seq > a.after
-            AND (a.incarnation = 0 OR EXISTS (SELECT FROM session_head h WHERE h.org_id = p_org AND h.id = a.session
-                AND h.incarnation = a.incarnation))
-            ORDER BY s.seq LIMIT p_limit) AS w) AS e
+        FROM (SELECT * FROM session_event s WHERE s.org_id = p_org AND s.incarnation = h.incarnation
+            AND s.seq > a.after ORDER BY s.seq LIMIT p_limit) AS w) AS e
     WHERE coalesce(e.bytes_before, 0) < page_bytes() / cardinality(p_sessions);
 END $$;

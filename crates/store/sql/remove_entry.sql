@@ -3,20 +3,20 @@ CREATE OR REPLACE FUNCTION remove_entry(
     p_org uuid, p_session text, p_key text, p_event text, p_stamp bigint, p_now bigint, p_payload text,
     OUT outcome text, OUT seq bigint)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
+DECLARE
+    number bigint;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    PERFORM FROM session_head h WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
+    SELECT h.incarnation INTO number FROM session_head h WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
         RETURN;
     END IF;
-    IF NOT EXISTS (SELECT FROM session_entry e WHERE e.org_id = p_org AND e.session_id = p_session
+    IF NOT EXISTS (SELECT FROM session_entry e WHERE e.org_id = p_org AND e.incarnation = number
         AND e.key = p_key) THEN
         outcome := 'gone';
         RETURN;
     END IF;
-    UPDATE session_head h SET next_seq = h.next_seq + 1, last_id = greatest(h.last_id, p_stamp)
-    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO seq;
-    PERFORM log_event(p_org, p_session, seq, 'entry.removed', p_event, p_now, p_payload);
+    seq := log_event(p_org, p_session, 'entry.removed', p_event, p_stamp, p_now, p_payload);
     outcome := 'removed';
 END $$;

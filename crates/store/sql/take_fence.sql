@@ -13,10 +13,12 @@ BEGIN
         RETURN CASE WHEN known = p_token THEN known END;
     END IF;
     UPDATE location SET fence = p_token WHERE org_id = p_org AND id = p_location;
-    PERFORM FROM session_head
-    WHERE org_id = p_org AND location_id = p_location AND (open OR pending > 0)
-    ORDER BY id FOR UPDATE;
-    UPDATE session_head SET claim = claim + 1
-    WHERE org_id = p_org AND location_id = p_location AND (open OR pending > 0);
+    PERFORM FROM session_head h
+    WHERE h.org_id = p_org AND h.location_id = p_location AND (h.open OR h.pending > 0)
+        AND h.id IN (SELECT s.id FROM session s WHERE s.org_id = p_org AND s.location_id = p_location)
+    ORDER BY h.id FOR UPDATE;
+    UPDATE session_head h SET claim = claim + 1
+    WHERE h.org_id = p_org AND h.location_id = p_location AND (h.open OR h.pending > 0)
+        AND h.id IN (SELECT s.id FROM session s WHERE s.org_id = p_org AND s.location_id = p_location);
     RETURN known;
 END $$;

@@ -9,7 +9,7 @@ DECLARE
     head record;
 BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
-    SELECT h.location_id, h.open, h.ready, h.pending, h.staged_seq, h.interrupt_seq INTO head FROM session_head h
+    SELECT h.incarnation, h.location_id, h.open, h.ready, h.pending, h.staged_seq, h.interrupt_seq INTO head FROM session_head h
     WHERE h.org_id = p_org AND h.id = p_session FOR UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
@@ -17,15 +17,13 @@ BEGIN
     END IF;
     location := head.location_id;
     IF head.staged_seq > 0
-        OR head.open AND head.pending = 0 AND NOT is_stopping(p_org, p_session, head.interrupt_seq) THEN
+        OR head.open AND head.pending = 0 AND NOT is_stopping(p_org, head.incarnation, head.interrupt_seq) THEN
         outcome := 'running';
         RETURN;
     END IF;
     -- Its first drain takes nothing over: the one before has ended, or there was none.
-    UPDATE session_head h SET next_seq = h.next_seq + 1, wake_seq = h.next_seq,
-        open = h.open OR NOT h.ready, handed_over = h.handed_over OR NOT h.ready,
-        last_id = greatest(h.last_id, p_stamp)
-    WHERE h.org_id = p_org AND h.id = p_session RETURNING h.next_seq - 1 INTO seq;
-    PERFORM log_event(p_org, p_session, seq, 'wake.requested', p_event, p_now, '{}');
+    UPDATE session_head h SET open = h.open OR NOT h.ready, handed_over = h.handed_over OR NOT h.ready
+    WHERE h.org_id = p_org AND h.id = p_session;
+    seq := log_event(p_org, p_session, 'wake.requested', p_event, p_stamp, p_now, '{}', 0, true);
     outcome := 'woken';
 END $$;

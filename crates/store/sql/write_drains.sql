@@ -1,5 +1,6 @@
--- write_drain() for several, without the head's lock before it: the places of those that were written.
--- Events name their write by its place (`p_owners`), and have the numbers that their writes are based on.
+-- write_drain() for several: the places of those that were written. It waits for nobody: what is locked is left out,
+-- and finds out why alone. Events name their write by its place (`p_owners`), those of one write after those of the
+-- other, and have the numbers that their writes are based on.
 CREATE OR REPLACE FUNCTION write_drains(
     p_org uuid, p_sessions text[], p_locations text[], p_tokens bigint[], p_held bigint[], p_firsts bigint[],
     p_counts integer[], p_promoted integer[], p_stamps bigint[], p_ends text[], p_progress boolean[],
@@ -8,41 +9,26 @@ CREATE OR REPLACE FUNCTION write_drains(
 RETURNS integer[] LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     tenant CONSTANT text := set_config('oc.org', p_org::text, true);
+    head record;
     written integer[];
     waiting integer[];
-    slow integer[];
     place integer;
-    waits boolean;
-    e_owners integer[] := p_owners;
-    e_seqs bigint[] := p_seqs;
-    e_kinds text[] := p_kinds;
-    e_payloads text[] := p_payloads;
+    -- The incarnation of each session, NULL where nothing is written.
+    numbers bigint[];
+    -- Of each event: its session, the session's number, its time, its claim, and the token of a start.
+    e_sessions text[];
+    e_numbers bigint[];
+    e_times bigint[];
+    e_claims bigint[];
+    e_tokens bigint[];
 BEGIN
     FOR i IN 1 .. cardinality(p_sessions) LOOP
-        -- Before the look at the fence, in a statement of its own: it is not being raised now.
-        CONTINUE WHEN p_tokens[i] IS NOT NULL
-            AND NOT pg_try_advisory_xact_lock_shared(location_lock(p_org, p_locations[i]));
-        UPDATE session_head h SET next_seq = h.next_seq + p_counts[i], pending = h.pending - p_promoted[i],
-            last_id = greatest(h.last_id, p_stamps[i]),
-            open = (p_ends[i] IN ('keep', 'hand-over')),
-            handed_over = (p_ends[i] = 'hand-over'),
-            claim = h.claim + (CASE WHEN p_tokens[i] IS NULL THEN 0 ELSE 1 END)
-                + (CASE p_ends[i] WHEN 'keep' THEN 0 ELSE 1 END),
-            parked_seq = CASE WHEN p_ends[i] = 'park' OR (p_ends[i] = 'close' AND h.pending = p_promoted[i])
-                THEN greatest(h.parked_seq, h.wake_seq) ELSE h.parked_seq END,
-            recoveries = CASE WHEN p_progress[i] OR p_ends[i] IN ('close', 'park') THEN 0
-                WHEN p_tokens[i] IS NOT NULL AND h.open AND NOT h.handed_over THEN h.recoveries + 1
-                ELSE h.recoveries END
-        WHERE h.org_id = p_org AND h.id = p_sessions[i] AND h.location_id = p_locations[i]
-            AND h.claim = p_held[i] AND h.next_seq = p_firsts[i]
-            AND (SELECT true FROM session_head l WHERE l.org_id = p_org AND l.id = p_sessions[i]
-                FOR NO KEY UPDATE SKIP LOCKED)
-            AND (p_tokens[i] IS NULL OR EXISTS (SELECT FROM location l
-                WHERE l.org_id = p_org AND l.id = p_locations[i] AND l.fence = p_tokens[i]))
-        RETURNING h.pending > 0 AND p_ends[i] = 'close' INTO waits;
-        IF FOUND THEN
+        SELECT * INTO head FROM advance_head(p_org, p_sessions[i], p_locations[i], NULL, p_tokens[i], p_held[i],
+            p_firsts[i], p_counts[i], p_promoted[i], p_stamps[i], p_ends[i], p_progress[i], false);
+        numbers := numbers || head.number;
+        IF head.outcome = 'written' THEN
             written := written || i;
-            IF waits THEN
+            IF p_ends[i] = 'close' AND head.left_over > 0 THEN
                 waiting := waiting || i;
             END IF;
         END IF;
@@ -50,46 +36,20 @@ BEGIN
     IF written IS NULL THEN
         RETURN '{}';
     END IF;
-    IF cardinality(written) < cardinality(p_sessions) THEN
-        SELECT array_agg(e.owner ORDER BY e.i), array_agg(e.seq ORDER BY e.i), array_agg(e.id ORDER BY e.i),
-            array_agg(e.kind ORDER BY e.i), array_agg(e.version ORDER BY e.i), array_agg(e.payload ORDER BY e.i)
-        INTO e_owners, e_seqs, p_ids, e_kinds, p_versions, e_payloads
-        FROM unnest(p_owners, p_seqs, p_ids, p_kinds, p_versions, p_payloads) WITH ORDINALITY
-            AS e (owner, seq, id, kind, version, payload, i)
-        WHERE e.owner = ANY (written);
-    END IF;
-    IF cardinality(p_hashes) > 0 THEN
-        INSERT INTO request_component (org_id, hash, bytes)
-        SELECT p_org, new.hash, new.bytes FROM unnest(p_hashes, p_bytes) AS new (hash, bytes)
-        ORDER BY new.hash ON CONFLICT DO NOTHING;
-    END IF;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, claim, payload, token)
-    SELECT p_org, p_sessions[e.owner], e.seq, e.id, e.kind, e.version, p_nows[e.owner],
-        p_held[e.owner] + (CASE WHEN p_tokens[e.owner] IS NULL THEN 0 ELSE 1 END), e.payload,
-        CASE e.seq WHEN p_firsts[e.owner] THEN p_tokens[e.owner] END
-    FROM unnest(e_owners, e_seqs, p_ids, e_kinds, p_versions, e_payloads)
-        AS e (owner, seq, id, kind, version, payload);
-    SELECT array_agg(DISTINCT e.owner) INTO slow FROM unnest(e_owners, e_kinds, e_payloads)
-        AS e (owner, kind, payload) WHERE NOT is_plain_event(e.kind, e.payload);
-    IF slow IS NOT NULL THEN
-        FOREACH place IN ARRAY slow LOOP
-            PERFORM project_events(p_org, p_sessions[place], p_firsts[place],
-                array_fill(p_nows[place], ARRAY[p_counts[place]]), array_agg(e.kind ORDER BY e.seq),
-                array_agg(e.payload ORDER BY e.seq))
-            FROM unnest(e_owners, e_seqs, e_kinds, e_payloads) AS e (owner, seq, kind, payload)
-            WHERE e.owner = place;
-        END LOOP;
-    END IF;
-    IF slow IS NULL THEN
-        PERFORM project_plain_events(p_org, array_agg(p_sessions[e.owner]), e_seqs, array_agg(p_nows[e.owner]),
-            e_kinds, e_payloads) FROM unnest(e_owners) AS e (owner);
-    ELSIF cardinality(slow) < cardinality(written) THEN
-        PERFORM project_plain_events(p_org, array_agg(p_sessions[e.owner] ORDER BY e.i),
-            array_agg(e.seq ORDER BY e.i), array_agg(p_nows[e.owner] ORDER BY e.i), array_agg(e.kind ORDER BY e.i),
-            array_agg(e.payload ORDER BY e.i))
-        FROM unnest(e_owners, e_seqs, e_kinds, e_payloads) WITH ORDINALITY AS e (owner, seq, kind, payload, i)
-        WHERE e.owner <> ALL (slow);
-    END IF;
+    PERFORM put_components(p_org, p_hashes, p_bytes);
+    SELECT array_agg(p_sessions[e.owner] ORDER BY e.i), array_agg(numbers[e.owner] ORDER BY e.i),
+        array_agg(e.seq ORDER BY e.i), array_agg(p_nows[e.owner] ORDER BY e.i),
+        array_agg(p_held[e.owner] + (CASE WHEN p_tokens[e.owner] IS NULL THEN 0 ELSE 1 END) ORDER BY e.i),
+        array_agg(e.id ORDER BY e.i), array_agg(e.kind ORDER BY e.i), array_agg(e.version ORDER BY e.i),
+        array_agg(e.payload ORDER BY e.i),
+        array_agg(CASE e.seq WHEN p_firsts[e.owner] THEN p_tokens[e.owner] END ORDER BY e.i)
+    INTO e_sessions, e_numbers, p_seqs, e_times, e_claims, p_ids, p_kinds, p_versions, p_payloads,
+        e_tokens
+    FROM unnest(p_owners, p_seqs, p_ids, p_kinds, p_versions, p_payloads) WITH ORDINALITY
+        AS e (owner, seq, id, kind, version, payload, i)
+    WHERE numbers[e.owner] IS NOT NULL;
+    PERFORM append_events(p_org, e_sessions, e_numbers, p_seqs, e_times, e_claims, p_ids, p_kinds, p_versions,
+        p_payloads, e_tokens);
     IF waiting IS NOT NULL THEN
         FOREACH place IN ARRAY waiting LOOP
             PERFORM spend_wakes(p_org, p_sessions[place]);

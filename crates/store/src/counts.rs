@@ -35,18 +35,18 @@ impl Store {
         self.read(org, move |connection| {
             Box::pin(async move {
                 let rows = sqlx::query!(
-                    r#"SELECT c.session_id, c.seq, c.more, (
+                    r#"SELECT s.id AS session_id, c.seq, c.more, (
                            SELECT coalesce(json_strip_nulls(json_agg(f))::text, '[]')
                            FROM json_to_recordset(c.files::json)
                                AS f (path text, status text, additions bigint, deletions bigint)
                        ) AS "files!"
-                       FROM workspace_change c
-                       WHERE c.org_id = $1 AND c.session_id = ANY ($2) AND NOT c.base
+                       FROM session s JOIN workspace_change c ON c.org_id = $1 AND c.incarnation = s.incarnation
+                       WHERE s.org_id = $1 AND s.id = ANY ($2) AND NOT c.base
                            AND (c.turn_id IS NULL OR EXISTS (
                                SELECT FROM provider_turn t
                                JOIN message m ON m.org_id = t.org_id AND m.id = t.message_id
                                WHERE t.org_id = $1 AND t.id = c.turn_id))
-                       ORDER BY c.session_id, c.seq"#,
+                       ORDER BY s.id, c.seq"#,
                     org.0,
                     &sessions,
                 )

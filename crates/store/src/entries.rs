@@ -32,7 +32,8 @@ impl Store {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     r#"SELECT e.key AS "key?", e.value AS "value?" FROM session_head h
-                       LEFT JOIN session_entry e ON e.org_id = h.org_id AND e.session_id = h.id
+                       LEFT JOIN session_entry e ON e.org_id = h.org_id
+                           AND e.incarnation = h.incarnation
                        WHERE h.org_id = $1 AND h.id = $2 ORDER BY e.key"#,
                     org.0,
                     session.as_str(),

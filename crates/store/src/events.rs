@@ -40,11 +40,12 @@ pub(crate) async fn read_events(
     limit: i64,
 ) -> Result<Page<RecordedEvent>, StoreError> {
     let rows = sqlx::query!(
-        r#"SELECT seq AS "seq!", id AS "id!", kind AS "kind!", version AS "version!", time_ms AS "time_ms!",
-               claim, payload AS "payload!"
+        r#"SELECT seq::bigint AS "seq!", id AS "id!", kind AS "kind!", version AS "version!",
+               time_ms AS "time_ms!", claim, payload AS "payload!"
            FROM (SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.seq
                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-               FROM (SELECT * FROM session_event WHERE org_id = $1 AND session_id = $2 AND seq > $3
+               FROM (SELECT * FROM session_event WHERE org_id = $1 AND seq > $3::bigint
+                   AND incarnation = (SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2)
                    ORDER BY seq LIMIT $4) AS w) AS e
            WHERE coalesce(e.bytes_before, 0) < page_bytes() ORDER BY e.seq"#,
         org.0,

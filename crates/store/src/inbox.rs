@@ -79,14 +79,16 @@ impl Store {
             Box::pin(async move {
                 let rows = sqlx::query!(
                     r#"SELECT i.id AS "id?", i.kind AS "kind?", i.delivery AS "delivery?",
-                           i.payload AS "payload?", i.admitted_seq AS "admitted_seq?",
+                           i.payload AS "payload?", i.admitted_seq::bigint AS "admitted_seq?",
                            i.admitted_ms AS "admitted_ms?"
                        FROM session_head h LEFT JOIN (
                            SELECT w.*, sum(octet_length(w.payload)) OVER (ORDER BY w.admitted_seq
                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-                           FROM (SELECT * FROM session_input WHERE org_id = $1 AND session_id = $2
-                               AND status = 'admitted' AND admitted_seq > $3
-                               ORDER BY admitted_seq LIMIT $4) AS w) AS i
+                           FROM (SELECT n.*, e.payload FROM session_input n JOIN session_event e
+                                   ON e.incarnation = n.incarnation AND e.seq = n.admitted_seq
+                               WHERE n.org_id = $1 AND n.status = 'admitted' AND n.admitted_seq > $3::bigint AND n.incarnation =
+                                   (SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2)
+                               ORDER BY n.admitted_seq LIMIT $4) AS w) AS i
                            ON coalesce(i.bytes_before, 0) < page_bytes()
                        WHERE h.org_id = $1 AND h.id = $2 ORDER BY i.admitted_seq"#,
                     org.0,

@@ -37,10 +37,10 @@ impl Store {
                     r#"SELECT i.status AS "status!", i.wake_seq > h.parked_seq AS "awake!",
                            (m.id IS NULL OR coalesce(m.seq >= (s.revert::json->>'from')::bigint, false)) AS "reverted!"
                        FROM session_input i
-                       JOIN session_head h ON h.org_id = i.org_id AND h.id = i.session_id
-                       JOIN session s ON s.org_id = i.org_id AND s.id = i.session_id
+                       JOIN session s ON s.org_id = i.org_id AND s.incarnation = i.incarnation
+                       JOIN session_head h ON h.org_id = i.org_id AND h.id = s.id
                        LEFT JOIN message m ON m.org_id = i.org_id AND m.id = i.id
-                       WHERE i.org_id = $1 AND i.session_id = $2 AND i.id = $3"#,
+                       WHERE i.org_id = $1 AND s.id = $2 AND i.id = $3"#,
                     org.0,
                     session.as_str(),
                     prompt.as_str(),

@@ -59,11 +59,13 @@ impl Store {
                 r#"SELECT id AS "id!", max(events) AS "events!" FROM (
                        SELECT id, next_seq AS events FROM session_head WHERE org_id = $1
                        UNION ALL
-                       SELECT e.session_id, e.seq FROM session_event e WHERE e.org_id = $1 AND NOT EXISTS (
-                           SELECT FROM session_head h WHERE h.org_id = $1 AND h.id = e.session_id)
+                       SELECT 'incarnation ' || e.incarnation, e.seq FROM session_event e
+                       WHERE e.org_id = $1 AND NOT EXISTS (
+                           SELECT FROM session_head h WHERE h.org_id = $1 AND h.incarnation = e.incarnation)
                        UNION ALL
-                       SELECT i.session_id, 1 FROM session_input i WHERE i.org_id = $1 AND NOT EXISTS (
-                           SELECT FROM session_head h WHERE h.org_id = $1 AND h.id = i.session_id)
+                       SELECT 'incarnation ' || i.incarnation, 1 FROM session_input i
+                       WHERE i.org_id = $1 AND NOT EXISTS (
+                           SELECT FROM session_head h WHERE h.org_id = $1 AND h.incarnation = i.incarnation)
                    ) AS log GROUP BY id ORDER BY id"#,
                 org.0,
             )

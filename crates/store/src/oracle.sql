@@ -1,10 +1,20 @@
 -- Selects what must not be, of some sessions. Each branch is named by its invariant (docs/architecture.md). The log is
 -- believed before the rows: that they agree is what a rebuild proves.
 -- $1: the organisation; $2: also what holds once faults have stopped and nothing runs; $3: the sessions.
-WITH fork AS MATERIALIZED (
+WITH log AS MATERIALIZED (
+    SELECT h.id, h.incarnation FROM session_head h WHERE h.org_id = $1 AND h.id = ANY($3)
+    UNION ALL -- rows without a head
+    SELECT s, substr(s, length('incarnation '))::bigint FROM unnest($3::text[]) AS s WHERE s LIKE 'incarnation %'
+),
+event AS MATERIALIZED (
+    SELECT l.id AS session_id, e.seq, e.kind, e.claim, e.token, e.payload
+    FROM log l JOIN session_event e ON e.org_id = $1 AND e.incarnation = l.incarnation
+    WHERE e.incarnation = ANY (ARRAY(SELECT incarnation FROM log))
+),
+fork AS MATERIALIZED (
     -- What a Fork begins with was admitted, sent and interrupted elsewhere.
     SELECT e.session_id, e.seq + (e.payload::json->>'copied')::bigint AS copied_to
-    FROM session_event e WHERE e.org_id = $1 AND e.session_id = ANY($3) AND e.kind = 'session.forked'
+    FROM event e WHERE e.kind = 'session.forked'
 ),
 fact AS MATERIALIZED (
     SELECT e.session_id, e.seq, e.kind, e.claim, e.token, e.payload::json->>'message' AS message,
@@ -24,8 +34,7 @@ fact AS MATERIALIZED (
         e.seq <= coalesce(k.copied_to, 0) AS copied,
         coalesce((e.payload::json#>>'{usage,input}')::bigint, 0) AS input_tokens,
         coalesce((e.payload::json#>>'{usage,output}')::bigint, 0) AS output_tokens
-    FROM session_event e LEFT JOIN fork k ON k.session_id = e.session_id
-    WHERE e.org_id = $1 AND e.session_id = ANY($3)
+    FROM event e LEFT JOIN fork k ON k.session_id = e.session_id
 ),
 -- Every event with what came before it in its log.
 step AS MATERIALIZED (
@@ -52,12 +61,14 @@ input AS MATERIALIZED (
         max(promoted_seq) OVER (class ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_promoted,
         max(admitted_seq) FILTER (WHERE promoted_seq IS NOT NULL)
             OVER (class ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS last_promoted
-    FROM (SELECT i.*, (i.session_id, i.id) IN
+    FROM (SELECT i.*, l.id AS session_id, (l.id, i.id) IN
             (SELECT f.session_id, f.message FROM fact f WHERE f.kind = 'delivery.changed')
             -- A staged Revert holds what nobody woke the session for, and ends before it.
-            OR (i.kind IN ('revert', 'unrevert') OR NOT (i.payload::json->>'wake')::boolean) AND i.session_id IN
+            OR (i.kind IN ('revert', 'unrevert') OR NOT a.wake) AND l.id IN
                 (SELECT f.session_id FROM fact f WHERE f.kind = 'revert.staged') AS changed
-        FROM session_input i WHERE i.org_id = $1 AND i.session_id = ANY($3)) AS i
+        FROM log l JOIN session_input i ON i.org_id = $1 AND i.incarnation = l.incarnation
+            LEFT JOIN fact a ON a.session_id = l.id AND a.seq = i.admitted_seq
+        WHERE i.incarnation = ANY (ARRAY(SELECT incarnation FROM log))) AS i
     WINDOW class AS (PARTITION BY session_id, delivery, changed ORDER BY admitted_seq)
 )
 SELECT invariant AS "invariant!", session AS "session!", found AS "found!" FROM (

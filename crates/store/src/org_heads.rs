@@ -73,8 +73,9 @@ impl Store {
         self.read(org, move |connection| {
             Box::pin(async move {
                 let seq = sqlx::query_scalar!(
-                    r#"SELECT coalesce(max(seq), 0) AS "seq!" FROM session_event
-                   WHERE org_id = $1 AND session_id = $2 AND time_ms < $3"#,
+                    r#"SELECT coalesce(max(seq), 0)::bigint AS "seq!" FROM session_event
+                   WHERE org_id = $1 AND time_ms < $3 AND incarnation =
+                       (SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2)"#,
                     org.0,
                     session.as_str(),
                     time,

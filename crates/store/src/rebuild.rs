@@ -49,8 +49,8 @@ impl Store {
         let store = self.clone();
         bounded(Limit::Long, async move {
             let mut tx = store.drain_tx(org).await?;
-            sqlx::query_scalar!(
-                "SELECT 1 AS one FROM session_head WHERE org_id = $1 AND id = $2 FOR UPDATE",
+            let number = sqlx::query_scalar!(
+                "SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2 FOR UPDATE",
                 org.0,
                 session.as_str(),
             )
@@ -58,7 +58,7 @@ impl Store {
             .await?
             .ok_or(StoreError::NotFound)?;
             let before = rows(&mut tx, org, &session).await?;
-            sqlx::query!("SELECT drop_projections($1, $2)", org.0, session.as_str())
+            sqlx::query!("SELECT drop_projections($1, $2, $3)", org.0, session.as_str(), number)
                 .execute(&mut *tx)
                 .await?;
             let mut folded = 0;
@@ -68,7 +68,7 @@ impl Store {
                 if page.is_empty() {
                     break;
                 }
-                known = project(&mut tx, org, &session, known, &page).await?;
+                known = project(&mut tx, org, (&session, number), known, &page).await?;
                 folded += page.len();
             }
             let after = rows(&mut tx, org, &session).await?;
@@ -95,7 +95,7 @@ impl Store {
 async fn project(
     tx: &mut crate::pool::Tx,
     org: OrgId,
-    session: &SessionId,
+    (session, number): (&SessionId, i64),
     known: Seq,
     page: &[RecordedEvent],
 ) -> Result<Seq, StoreError> {
@@ -110,10 +110,11 @@ async fn project(
     let kinds: Vec<String> = page.iter().map(|event| event.event.kind().to_owned()).collect();
     let payloads: Vec<String> = page.iter().map(|event| event.event.payload()).collect();
     sqlx::query!(
-        "SELECT project_events($1, $2, $3, $4, $5, $6)",
+        "SELECT project_events($1, $2, $3, $4, $5, $6, $7)",
         org.0,
-        session.as_str(),
-        known.0 + 1,
+        &vec![session.as_str().to_owned(); page.len()],
+        &vec![number; page.len()],
+        &page.iter().map(|event| event.seq.0).collect::<Vec<_>>(),
         &times,
         &kinds,
         &payloads,

@@ -151,12 +151,11 @@ impl Store {
                 }
                 let own = own.ok_or(StoreError::NotFound)?;
                 let rows = sqlx::query!(
-                    r#"SELECT t.session_id, a.price_version AS "price_version!",
+                    r#"SELECT s.id AS session_id, a.price_version AS "price_version!",
                          sum(a.estimate_nanos)::bigint AS "nanos!"
-                     FROM session_tree($1, $2) AS s
-                     JOIN provider_turn t ON t.org_id = $1 AND t.session_id = s
-                     JOIN provider_attempt a ON a.org_id = $1 AND a.turn_id = t.id
-                     WHERE a.price_version IS NOT NULL GROUP BY t.session_id, a.price_version"#,
+                     FROM session_tree($1, $2) AS t JOIN session s ON s.org_id = $1 AND s.id = t
+                     JOIN provider_attempt a ON a.org_id = $1 AND a.incarnation = s.incarnation
+                     WHERE a.price_version IS NOT NULL GROUP BY s.id, a.price_version"#,
                     org.0,
                     session.as_str(),
                 )

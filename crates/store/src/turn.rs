@@ -1,4 +1,6 @@
-use domain::{AttemptId, OrgId, Seq, SessionId, TurnId, TurnUsage};
+use domain::{AttemptId, ComponentList, OrgId, Seq, SessionEvent, SessionId, TurnId, TurnUsage};
+
+use sqlx::PgConnection;
 
 use crate::{Store, StoreError};
 
@@ -73,6 +75,22 @@ fn kind(word: &str) -> Result<TurnKind, StoreError> {
     }
 }
 
+/// A stored list of components, as JSON text.
+async fn list(connection: &mut PgConnection, org: OrgId, hash: &str) -> Result<String, StoreError> {
+    let unreadable =
+        |why: &dyn std::fmt::Display| StoreError::Unreadable(format!("components {hash}: {why}"));
+    let hash = hex::decode(hash).map_err(|error| unreadable(&error))?;
+    let bytes = sqlx::query_scalar!(
+        "SELECT bytes FROM request_component WHERE org_id = $1 AND hash = $2",
+        org.0,
+        hash,
+    )
+    .fetch_optional(connection)
+    .await?;
+    let bytes = bytes.ok_or_else(|| unreadable(&"they are not stored"))?;
+    String::from_utf8(bytes).map_err(|error| unreadable(&error))
+}
+
 impl Store {
     /// The attempt that `id` names, or the last attempt of the turn that it names.
     ///
@@ -82,29 +100,53 @@ impl Store {
         self.read(org, move |connection| {
             Box::pin(async move {
                 let row = sqlx::query!(
-                    "SELECT * FROM provider_attempt WHERE org_id = $1 AND (id = $2 OR turn_id = $2)
-                 ORDER BY ordinal DESC LIMIT 1",
+                    r#"SELECT a.id, a.seq::bigint AS "seq!", a.price_version, a.estimate_nanos, s.id AS session_id,
+                           began.kind, began.version, began.payload, ended.outcome AS "outcome?",
+                           ended.input AS "input?", ended.output AS "output?", ended.cost AS "cost?"
+                       FROM provider_attempt a
+                       JOIN session s ON s.org_id = a.org_id AND s.incarnation = a.incarnation
+                       JOIN session_event began ON began.incarnation = a.incarnation AND began.seq = a.seq
+                       LEFT JOIN LATERAL (SELECT e.payload::json->>'outcome' AS outcome,
+                               (e.payload::json#>>'{usage,input}')::bigint AS input,
+                               (e.payload::json#>>'{usage,output}')::bigint AS output,
+                               (e.payload::json#>>'{usage,cost}')::bigint AS cost
+                           FROM session_event e
+                           WHERE e.incarnation = a.incarnation AND e.seq > a.seq AND e.kind = 'attempt.ended'
+                               AND e.payload::json->>'attempt' = a.id
+                           ORDER BY e.seq LIMIT 1) AS ended ON true
+                       WHERE a.org_id = $1 AND (a.id = $2 OR a.turn_id = $2 AND a.incarnation =
+                           (SELECT t.incarnation FROM provider_turn t WHERE t.org_id = $1 AND t.id = $2))
+                       ORDER BY a.seq DESC LIMIT 1"#,
                     org.0,
                     id,
                 )
                 .fetch_optional(&mut *connection)
                 .await?
                 .ok_or(StoreError::NotFound)?;
+                let event = SessionEvent::read(&row.kind, row.version, &row.payload)?;
+                let SessionEvent::AttemptStarted(began) = event else {
+                    return Err(StoreError::Unreadable(format!("the attempt {} is a {}", row.id, row.kind)));
+                };
+                let components = match &began.components {
+                    ComponentList::Inline(names) => serde_json::to_string(names)
+                        .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                    ComponentList::Stored(hash) => list(&mut *connection, org, hash).await?,
+                };
                 Ok(AttemptRow {
-                    id: row.id.parse()?,
+                    id: began.attempt,
                     session: row.session_id.parse()?,
-                    turn: row.turn_id.parse()?,
-                    ordinal: row.ordinal,
+                    turn: began.turn,
+                    ordinal: began.ordinal,
                     seq: Seq(row.seq),
-                    wire_version: row.wire_version,
-                    body_hash: row.body_hash,
-                    epoch: row.epoch,
-                    through: Seq(row.through_seq),
-                    components: row.components,
+                    wire_version: i32::try_from(began.wire_version).unwrap_or(i32::MAX),
+                    body_hash: began.body_hash,
+                    epoch: began.epoch,
+                    through: began.through,
+                    components,
                     outcome: row.outcome,
                     estimate: row.price_version.zip(row.estimate_nanos),
-                    tokens: row.input_tokens.zip(row.output_tokens),
-                    cost: row.cost_nanos,
+                    tokens: row.input.zip(row.output),
+                    cost: row.cost,
                 })
             })
         })
@@ -119,9 +161,11 @@ impl Store {
         self.read(org, move |connection| {
             Box::pin(async move {
             let rows = sqlx::query!(
-                "SELECT id, seq, status, outcome, kind, input_tokens, output_tokens, reasoning_tokens,
+                r#"SELECT id, seq::bigint AS "seq!", status, outcome, kind, input_tokens, output_tokens, reasoning_tokens,
                      cache_read_tokens, cache_write_tokens, cost_nanos FROM provider_turn
-                 WHERE org_id = $1 AND session_id = $2 ORDER BY seq",
+                 WHERE org_id = $1
+                     AND incarnation = (SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2)
+                 ORDER BY seq"#,
                 org.0,
                 session.as_str(),
             )
@@ -136,12 +180,12 @@ impl Store {
                         outcome: row.outcome,
                         kind: kind(&row.kind)?,
                         usage: TurnUsage {
-                            input: row.input_tokens,
-                            output: row.output_tokens,
-                            reasoning: row.reasoning_tokens,
-                            cache_read: row.cache_read_tokens,
-                            cache_write: row.cache_write_tokens,
-                            cost: row.cost_nanos,
+                            input: row.input_tokens.unwrap_or_default(),
+                            output: row.output_tokens.unwrap_or_default(),
+                            reasoning: row.reasoning_tokens.unwrap_or_default(),
+                            cache_read: row.cache_read_tokens.unwrap_or_default(),
+                            cache_write: row.cache_write_tokens.unwrap_or_default(),
+                            cost: row.cost_nanos.unwrap_or_default(),
                         },
                     })
                 })

@@ -164,8 +164,8 @@ async fn body_cost(postgres: &Postgres, session: &str) -> anyhow::Result<BodyCos
 }
 
 async fn log(postgres: &Postgres, session: &str) -> anyhow::Result<Vec<RecordedEvent>> {
-    let sql = "SELECT seq, id, kind, version, time_ms, payload FROM session_event
-               WHERE session_id = $1 ORDER BY seq";
+    let sql = "SELECT seq::bigint AS seq, id, kind, version, time_ms, payload FROM session_event
+               WHERE incarnation = (SELECT incarnation FROM session WHERE id = $1) ORDER BY seq";
     let rows = sqlx::query(sql).bind(session).fetch_all(&postgres.pool).await?;
     rows.iter()
         .map(|row| {
@@ -185,9 +185,11 @@ async fn log(postgres: &Postgres, session: &str) -> anyhow::Result<Vec<RecordedE
 /// Returns the components of the session's last attempt, besides history.
 async fn components(postgres: &Postgres, session: &str) -> anyhow::Result<Components> {
     let sql = "SELECT components.key AS name, c.bytes
-               FROM (SELECT components FROM provider_attempt WHERE session_id = $1
-                     ORDER BY seq DESC LIMIT 1) AS last,
-                    json_each_text(last.components::json) AS components
+               FROM (SELECT convert_from(l.bytes, 'UTF8')::json AS names FROM session_event e
+                     JOIN request_component l ON l.hash = decode(e.payload::json->>'components', 'hex')
+                     WHERE incarnation = (SELECT incarnation FROM session WHERE id = $1)
+                         AND e.kind = 'attempt.started' ORDER BY e.seq DESC LIMIT 1) AS last,
+                    json_each_text(last.names) AS components
                     JOIN request_component c ON c.hash = decode(components.value, 'hex')";
     let rows = sqlx::query(sql).bind(session).fetch_all(&postgres.pool).await?;
     let mut bytes = BTreeMap::new();

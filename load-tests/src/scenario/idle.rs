@@ -110,11 +110,13 @@ async fn fill(up: &Up, idle: u32, full: bool) -> anyhow::Result<()> {
     let from = format!(
         "(SELECT org_id FROM organisation LIMIT 1) AS o, generate_series(1, {idle}::bigint) AS n"
     );
+    // Above those of the hot sessions.
+    let number = "(n + 1000000)";
     let seq = if full { 3 } else { 1 };
     up.postgres
         .execute(&format!(
             "INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id, next_seq)
-             SELECT o.org_id, 'ses_' || {id}, n, n << 32, n << 32,
+             SELECT o.org_id, 'ses_' || {id}, {number}, {number} << 32, {number} << 32,
                  'loc_idle' || (n + {PER_LOCATION} - 1) / {PER_LOCATION}, {seq}
              FROM {from}"
         ))
@@ -125,20 +127,20 @@ async fn fill(up: &Up, idle: u32, full: bool) -> anyhow::Result<()> {
     let payload = "'{\"filled\":\"' || repeat('x', 300) || '\"}'";
     for sql in [
         format!(
-            "INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-             SELECT o.org_id, 'ses_' || {id}, seq, 'evt_' || seq || {id}, 'session.created', 1, 1, {payload}
+            "INSERT INTO session_event (org_id, incarnation, seq, id, kind, version, time_ms, payload)
+             SELECT o.org_id, {number}, seq, 'evt_' || seq || {id}, 'session.created', 1, 1, {payload}
              FROM {from}, generate_series(1, 2) AS seq"
         ),
         format!(
             "INSERT INTO session (org_id, id, project_id, location_id, directory, title, agent, created_ms,
-                 updated_ms, projector_version)
-             SELECT o.org_id, 'ses_' || {id}, 'prj_idle', 'loc_idle', '/idle', 'idle', 'build', 1, 1, 1
+                 updated_ms, projector_version, incarnation)
+             SELECT o.org_id, 'ses_' || {id}, 'prj_idle', 'loc_idle', '/idle', 'idle', 'build', 1, 1, 1, {number}
              FROM {from}"
         ),
         format!(
-            "INSERT INTO session_input (org_id, id, session_id, delivery, status, payload, admitted_seq,
-                 admitted_ms, promoted_seq, projector_version)
-             SELECT o.org_id, 'msg_' || {id}, 'ses_' || {id}, 'steer', 'promoted', {payload}, 1, 1, 2, 1
+            "INSERT INTO session_input (org_id, id, incarnation, delivery, status, admitted_seq, admitted_ms,
+                 promoted_seq, projector_version)
+             SELECT o.org_id, 'msg_' || {id}, {number}, 'steer', 'promoted', 1, 1, 2, 1
              FROM {from}"
         ),
     ] {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Clock, CompactionEnded,
-    CompactionReason, CompactionStarted, ControlDelivered, DrainEnded, DrainOutcome, EpochStarted,
-    FencingToken, MessageId, ModelRef, PartId, PromptPromoted, RecordedEvent, ReplyPart, Seq,
-    SessionError, SessionEvent, SessionId, SessionRef, SideOutcome, SystemClock, ToolCalled,
-    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome,
-    TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    CompactionReason, CompactionStarted, ComponentList, ControlDelivered, DrainEnded, DrainOutcome,
+    EpochStarted, FencingToken, MessageId, ModelRef, PartId, PromptPromoted, RecordedEvent,
+    ReplyPart, Seq, SessionError, SessionEvent, SessionId, SessionRef, SideOutcome, SystemClock,
+    ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId,
+    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 use history::{Components, History, ModelEntry, PendingControl, PendingInput, hash_hex};
 use signals::{Delta, DeltaKind, Hint, SessionHint, Signals, Topic};
@@ -164,7 +164,7 @@ pub(crate) async fn begin_with(
             wire_version: llm_protocol::Protocol::OpenAiChat.wire_version(),
             epoch: 1,
             through,
-            components: names,
+            components: ComponentList::Inline(names),
             pricing: None,
         }
         .into(),

@@ -30,8 +30,8 @@ pub use session::{
     SessionRenamed, TitledBy,
 };
 pub use turn::{
-    AttemptEnded, AttemptOutcome, AttemptStarted, ReplyPart, RetryScheduled, TextCheckpointed,
-    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    AttemptEnded, AttemptOutcome, AttemptStarted, ComponentList, ReplyPart, RetryScheduled,
+    TextCheckpointed, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 pub use workspace::{
     FileChange, FileStatus, LeftFile, LeftReason, RevertCleared, RevertCommitted, RevertPaths,

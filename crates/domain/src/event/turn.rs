@@ -49,11 +49,21 @@ pub struct AttemptStarted {
     pub epoch: i32,
     /// The last event whose fold is in the request.
     pub through: Seq,
-    /// Component name → SHA-256 (hex) of its bytes in `request_component`.
-    pub components: BTreeMap<String, String>,
+    /// The parts of the request besides history.
+    pub components: ComponentList,
     /// The prices of the request; `None` for a model without prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pricing: Option<Pricing>,
+}
+
+/// Component name → SHA-256 (hex) of its bytes in `request_component`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ComponentList {
+    /// The hash of the list. Its JSON text is a component too, since most attempts of a session have the same list.
+    Stored(String),
+    /// The list itself.
+    Inline(BTreeMap<String, String>),
 }
 
 words! {
@@ -80,10 +90,13 @@ pub struct TurnUsage {
     /// All output tokens.
     pub output: i64,
     /// Output tokens that are reasoning.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub reasoning: i64,
     /// Input tokens read from the provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_read: i64,
     /// Input tokens written to the provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write: i64,
     /// The cost in nano-USD, by the prices at the attempt's start; 0 without prices.
     #[serde(default, skip_serializing_if = "is_zero")]

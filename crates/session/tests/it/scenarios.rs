@@ -2,6 +2,7 @@
 //!
 //! `docs/session-runtime.md` says for each of them which test it is.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -248,10 +249,12 @@ async fn the_agents_text_comes_first_then_the_context_then_the_conversation() ->
     assert_eq!(world.settle(&session).await?, [Completed]);
     let events = world.events(&session).await?;
     let attempt = events.iter().find_map(|event| match &event.event {
-        SessionEvent::AttemptStarted(started) => Some(started.components.clone()),
+        SessionEvent::AttemptStarted(started) => Some(started.attempt.to_string()),
         _ => None,
     });
-    let hash = attempt.context("an attempt")?.remove("agent").context("an agent's text")?;
+    let attempt = world.store().attempt(ORG, attempt.context("an attempt")?).await?;
+    let mut names: BTreeMap<String, String> = serde_json::from_str(&attempt.components)?;
+    let hash = names.remove("agent").context("an agent's text")?;
     let agent = String::from_utf8(world.store().component(ORG, &hash).await?)?;
     let baseline = events.iter().find_map(|event| match &event.event {
         SessionEvent::EpochStarted(started) => Some(started.baseline.clone()),

@@ -46,7 +46,7 @@ pub(super) enum Decided {
     Overflowed(Option<Next>),
     Compacted(Compacted),
     Intents(bool),
-    Attempt(AttemptStarted),
+    Attempt(Box<AttemptStarted>),
     Done,
 }
 
@@ -94,7 +94,9 @@ fn of_turn(rules: &Rules<'_>, draft: &mut Draft<'_>, op: &Op, turn: &Turn) -> Ve
         Op::Retry(usage, error, delay) => {
             let wait = Duration::from_millis(delay.unsigned_abs());
             let failed = &plan(turn).started;
-            rules.retry(draft, failed, *usage, error, wait).map(Decided::Attempt)
+            rules
+                .retry(draft, failed, *usage, error, wait)
+                .map(|next| Decided::Attempt(Box::new(next)))
         }
         Op::Intents => rules.intents(draft, said).map(Decided::Intents),
         Op::Results => rules.results(draft, said).map(|()| Decided::Done),

@@ -252,7 +252,7 @@ impl Drain {
                 if let Some(turn) = &mut self.turn {
                     turn.stream = None;
                     if let Some(plan) = &mut turn.plan {
-                        plan.started = next;
+                        plan.started = *next;
                     }
                 }
                 self.wait(delay, Then::Stream, world)

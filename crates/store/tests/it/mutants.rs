@@ -42,28 +42,28 @@ impl Mutant {
     }
 }
 
-const MUTANTS: [Mutant; 29] = [
+const MUTANTS: [Mutant; 27] = [
     mutant(
         "a drain's write does not prove its claim",
-        "write_drain",
-        "AND claim = p_claim AND next_seq = p_first",
-        "AND next_seq = p_first",
+        "advance_head",
+        "AND h.claim = p_claim AND h.next_seq = p_first",
+        "AND h.next_seq = p_first",
     ),
     mutant(
         "a drain's write does not prove that the log is as it was",
-        "write_drain",
-        "AND claim = p_claim AND next_seq = p_first",
-        "AND claim = p_claim",
+        "advance_head",
+        "AND h.claim = p_claim AND h.next_seq = p_first",
+        "AND h.claim = p_claim",
     ),
     mutant(
         "a drain starts whatever token is the fence",
-        "write_drain",
-        "fence_now IS DISTINCT FROM p_token",
-        "false",
+        "advance_head",
+        "AND l.fence = p_token",
+        "",
     ),
     mutant(
         "a drain that ends keeps its claim",
-        "write_drain",
+        "advance_head",
         "(CASE p_end WHEN 'keep' THEN 0 ELSE 1 END)",
         "0",
     ),
@@ -125,7 +125,7 @@ const MUTANTS: [Mutant; 29] = [
     mutant(
         "an interrupt leaves the wakes before it",
         "interrupt_session",
-        "parked_seq = next_seq,",
+        ", parked_seq = seq",
         "",
     ),
     mutant(
@@ -136,15 +136,15 @@ const MUTANTS: [Mutant; 29] = [
     ),
     mutant(
         "a Move keeps the claim",
-        "move_session",
-        "(CASE WHEN starts THEN 2 ELSE 1 END)",
-        "(CASE WHEN starts THEN 1 ELSE 0 END)",
+        "advance_head",
+        "CASE p_end WHEN 'keep' THEN 0",
+        "CASE WHEN p_to IS NOT NULL OR p_end = 'keep' THEN 0",
     ),
     mutant(
         "a session that moves is not handed over",
-        "move_session",
-        "handed_over = (p_end = 'moved-open')",
-        "handed_over = false",
+        "advance_head",
+        "('hand-over', 'moved-open')",
+        "('hand-over')",
     )
     .shown_by(Corner::MoveWithWork),
     mutant(
@@ -156,43 +156,29 @@ const MUTANTS: [Mutant; 29] = [
     .shown_by(Corner::MadeAgain),
     mutant(
         "a takeover of open work is not counted",
-        "write_drain",
-        "WHEN starts AND open AND NOT handed_over THEN recoveries + 1",
-        "",
-    )
-    .shown_by(Corner::Takeover),
-    mutant(
-        "a takeover of open work is not counted where it is written with others",
-        "write_drains",
-        "WHEN p_tokens[i] IS NOT NULL AND h.open AND NOT h.handed_over THEN h.recoveries + 1",
+        "advance_head",
+        "WHEN starts AND h.open AND NOT h.handed_over THEN h.recoveries + 1",
         "",
     )
     .shown_by(Corner::Takeover),
     mutant(
         "a drain's end does not look whose wake is left",
         "write_drain",
-        "IF p_end = 'close' AND left_over > 0 THEN",
+        "IF p_end = 'close' AND head.left_over > 0 THEN",
         "IF false THEN",
     )
     .shown_by(Corner::StoredOnly),
     mutant(
         "a drain's end with others does not look whose wake is left",
         "write_drains",
-        "RETURNING h.pending > 0 AND p_ends[i] = 'close'",
-        "RETURNING false",
+        "IF p_ends[i] = 'close' AND head.left_over > 0 THEN",
+        "IF false THEN",
     )
     .shown_by(Corner::StoredOnly),
     mutant(
         "a drain's end keeps the wakes that it has served",
-        "write_drain",
-        "OR (p_end = 'close' AND pending = p_promoted)",
-        "",
-    )
-    .shown_by(Corner::ServedWake),
-    mutant(
-        "a drain's end with others keeps the wakes that it has served",
-        "write_drains",
-        "OR (p_ends[i] = 'close' AND h.pending = p_promoted[i])",
+        "advance_head",
+        "OR (ends AND h.pending = p_promoted)",
         "",
     )
     .shown_by(Corner::ServedWake),

@@ -26,8 +26,9 @@ async fn enlarge(world: &World, count: i64) -> SessionRef {
     );
     sqlx::raw_sql(AssertSqlSafe(table)).execute(&mut *tx).await.expect("a text");
     sqlx::query(
-        "INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
-         SELECT $1, $2, n, 'evt_' || n, 'entry.set', 1, 1, large.payload
+        "INSERT INTO session_event (org_id, incarnation, seq, id, kind, version, time_ms, payload)
+         SELECT $1, (SELECT incarnation FROM session_head WHERE id = $2), n, 'evt_' || n, 'entry.set', 1, 1,
+             large.payload
          FROM large, generate_series(3, 2 + $3::bigint) AS n",
     )
     .bind(session.org.0)
@@ -132,10 +133,10 @@ async fn inbox_and_messages_come_in_pages_of_bytes() {
     assert_eq!(waiting, 4);
 
     for sql in [
-        "INSERT INTO message (org_id, id, session_id, seq, role, created_ms, projector_version)
-         SELECT $1, 'msg_' || n, $2, n, 'user', 1, 4 FROM generate_series(10, 21) AS n",
-        "INSERT INTO part (org_id, id, session_id, message_id, seq, place, kind, text, projector_version)
-         SELECT $1, 'prt_' || n, $2, 'msg_' || n, n, 1, 'text', repeat('x', 4000000), 4
+        "INSERT INTO message (org_id, id, incarnation, seq, role, created_ms, projector_version)
+         SELECT $1, 'msg_' || n, (SELECT incarnation FROM session_head WHERE id = $2), n, 'user', 1, 4 FROM generate_series(10, 21) AS n",
+        "INSERT INTO part (org_id, id, incarnation, message_id, seq, place, kind, text, projector_version)
+         SELECT $1, 'prt_' || n, (SELECT incarnation FROM session_head WHERE id = $2), 'msg_' || n, n, 1, 'text', repeat('x', 4000000), 4
          FROM generate_series(10, 21) AS n",
     ] {
         let made = sqlx::query(sql).bind(session.org.0).bind(session.session.as_str());

@@ -39,11 +39,14 @@ async fn the_newest_messages_come_in_order_each_as_it_comes_alone() {
     };
     let all = read(None, 100).await;
     assert!(all.is_sorted_by_key(|row| row.seq));
-    let parts: i64 = sqlx::query_scalar("SELECT count(*) FROM part WHERE session_id = $1")
-        .bind(session.session.as_str())
-        .fetch_one(&world.root)
-        .await
-        .expect("a count");
+    let parts: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM part
+         WHERE incarnation = (SELECT incarnation FROM session_head WHERE id = $1)",
+    )
+    .bind(session.session.as_str())
+    .fetch_one(&world.root)
+    .await
+    .expect("a count");
     assert_eq!(
         all.iter().map(|row| row.parts.len()).sum::<usize>(),
         usize::try_from(parts).expect("few")

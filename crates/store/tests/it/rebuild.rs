@@ -57,7 +57,8 @@ async fn where_a_batch_of_events_ends_makes_no_difference() {
     let session = every_kind(&world).await;
     let rows = world.rows(&session).await;
     let log: Vec<(i64, String, String)> = sqlx::query_as(
-        "SELECT time_ms, kind, payload FROM session_event WHERE org_id = $1 AND session_id = $2 ORDER BY seq",
+        "SELECT time_ms, kind, payload FROM session_event WHERE org_id = $1
+             AND incarnation = (SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2) ORDER BY seq",
     )
     .bind(session.org.0)
     .bind(session.session.as_str())
@@ -79,18 +80,21 @@ async fn fold<'a>(
     batches: impl IntoIterator<Item = &'a [(i64, String, String)]>,
 ) {
     let mut tx = world.root.begin().await.expect("a transaction");
-    sqlx::query("SELECT drop_projections($1, $2)")
+    let number = world.head(session).await.incarnation;
+    sqlx::query("SELECT drop_projections($1, $2, $3)")
         .bind(session.org.0)
         .bind(session.session.as_str())
+        .bind(number)
         .execute(&mut *tx)
         .await
         .expect("dropped");
     let mut next = 1;
     for batch in batches {
-        sqlx::query("SELECT project_events($1, $2, $3, $4, $5, $6)")
+        sqlx::query("SELECT project_events($1, $2, $3, $4, $5, $6, $7)")
             .bind(session.org.0)
-            .bind(session.session.as_str())
-            .bind(next)
+            .bind(vec![session.session.as_str().to_owned(); batch.len()])
+            .bind(vec![number; batch.len()])
+            .bind((next..).take(batch.len()).collect::<Vec<i64>>())
             .bind(batch.iter().map(|(time, ..)| *time).collect::<Vec<_>>())
             .bind(batch.iter().map(|(_, kind, _)| kind.clone()).collect::<Vec<_>>())
             .bind(batch.iter().map(|(.., payload)| payload.clone()).collect::<Vec<_>>())
@@ -151,11 +155,16 @@ async fn a_tampered_projection_is_reported_and_repaired() {
         ("UPDATE session SET cost_nanos = 0", 1, 1),
         ("DELETE FROM message WHERE role = 'checkpoint'", 0, 1),
         ("UPDATE mid_conversation_system_message SET rendered = ''", 1, 1),
-        ("UPDATE provider_attempt SET body_hash = '' WHERE ordinal = 2", 2, 2),
+        (
+            "UPDATE provider_attempt SET turn_id = '' WHERE id IN (SELECT payload::json->>'attempt' FROM session_event
+             WHERE kind = 'attempt.started' AND payload::json->>'ordinal' = '2')",
+            2,
+            2,
+        ),
         ("UPDATE provider_turn SET projector_version = 0 WHERE outcome = 'lost'", 1, 1),
         (
-            "INSERT INTO message (org_id, id, session_id, seq, role, created_ms, projector_version)
-             SELECT org_id, 'msg_stray', id, 1, 'user', 1, 1 FROM session",
+            "INSERT INTO message (org_id, id, incarnation, seq, role, created_ms, projector_version)
+             SELECT org_id, 'msg_stray', incarnation, 1, 'user', 1, 1 FROM session",
             1,
             0,
         ),

@@ -269,7 +269,7 @@ async fn the_epoch_that_comes_back_is_the_one_of_then() {
         commit(&world, &session).await.expect("committed");
         let epochs: Vec<String> = sqlx::query_scalar(
             "SELECT epoch || CASE snapshot WHEN 'then' THEN ' then' ELSE '' END FROM context_epoch
-             WHERE session_id = $1 ORDER BY epoch",
+             WHERE incarnation = (SELECT incarnation FROM session_head WHERE id = $1) ORDER BY epoch",
         )
         .bind(session.session.as_str())
         .fetch_all(&world.root)

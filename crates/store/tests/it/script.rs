@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Claim, CompactionEnded,
-    CompactionReason, CompactionReminded, CompactionStarted, ContextUpdated, ControlAdmitted,
-    ControlDelivered, Delivery, DrainEnded, DrainOutcome, EntrySet, EpochStarted, IdMint,
-    MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptAdmitted, PromptPromoted,
-    ReplyPart, RetryScheduled, Seq, SessionError, SessionEvent, SessionRef, SessionRenamed,
-    SideOutcome, Stamp, TextCheckpointed, TitleEnded, TitleStarted, TitledBy, ToolCalled,
-    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId,
-    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    CompactionReason, CompactionReminded, CompactionStarted, ComponentList, ContextUpdated,
+    ControlAdmitted, ControlDelivered, Delivery, DrainEnded, DrainOutcome, EntrySet, EpochStarted,
+    IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptAdmitted,
+    PromptPromoted, ReplyPart, RetryScheduled, Seq, SessionError, SessionEvent, SessionRef,
+    SessionRenamed, SideOutcome, Stamp, TextCheckpointed, TitleEnded, TitleStarted, TitledBy,
+    ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState,
+    TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 use store::{DrainEnd, EntryChange};
 
@@ -95,7 +95,7 @@ impl TestTurn {
             wire_version: 1,
             epoch: 1,
             through: Seq(1),
-            components,
+            components: ComponentList::Inline(components),
             pricing: None,
         }
         .into()

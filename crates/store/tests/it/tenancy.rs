@@ -128,7 +128,7 @@ async fn the_scheduler_sees_ids_of_all_tenants_and_neither_content_nor_a_way_to_
     assert_eq!(heads, [session.session.as_str()]);
     for sql in [
         "SELECT payload FROM session_event",
-        "SELECT payload FROM session_input",
+        "SELECT kind FROM session_input",
         "SELECT text FROM part",
         "SELECT title FROM session",
         "SELECT directory FROM location",

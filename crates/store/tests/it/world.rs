@@ -315,7 +315,8 @@ impl World {
         sqlx::query_scalar(
             "SELECT 'head: ' || h::text FROM session_head h WHERE org_id = $1 AND id = $2
              UNION ALL SELECT 'event: ' || e::text FROM session_event e
-                 WHERE org_id = $1 AND session_id = $2
+                 WHERE org_id = $1
+                     AND incarnation = (SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2)
              UNION ALL SELECT name || ': ' || line FROM projection_rows($1, $2) ORDER BY 1",
         )
         .bind(session.org.0)
@@ -328,7 +329,8 @@ impl World {
     /// The log's kinds, in order.
     pub(crate) async fn kinds(&self, session: &SessionRef) -> Vec<String> {
         sqlx::query_scalar(
-            "SELECT kind FROM session_event WHERE org_id = $1 AND session_id = $2 ORDER BY seq",
+            "SELECT kind FROM session_event WHERE org_id = $1
+                 AND incarnation = (SELECT incarnation FROM session_head WHERE org_id = $1 AND id = $2) ORDER BY seq",
         )
         .bind(session.org.0)
         .bind(session.session.as_str())

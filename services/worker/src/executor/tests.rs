@@ -291,7 +291,8 @@ async fn a_session_that_always_fails_is_given_up_and_says_so() -> Result<()> {
     let version = async |version: i32| {
         let id = &session.session;
         let sql = format!(
-            "UPDATE session_event SET version = {version} WHERE session_id = '{id}' AND seq = 2"
+            "UPDATE session_event SET version = {version} WHERE seq = 2
+                 AND incarnation = (SELECT incarnation FROM session_head WHERE id = '{id}')"
         );
         scene.world.database.run(sql).await
     };

@@ -93,7 +93,8 @@ CREATE TABLE location (
 -- again under the same id has another number. Claims hold it in their high bits, so it has 31 bits.
 CREATE SEQUENCE session_incarnation AS bigint MAXVALUE 2147483647;
 
--- The hot row. Narrow, updated in place; no index but the key and `ready`.
+-- The hot row. Narrow, updated in place. A turn changes `ready` twice, and writes every index of this table each time:
+-- others belong to `session`.
 CREATE TABLE session_head (
     org_id uuid NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -127,28 +128,33 @@ CREATE TABLE session_head (
     ready boolean NOT NULL GENERATED ALWAYS AS
         (((wake_seq > parked_seq AND pending > 0) OR open) AND NOT asleep) STORED,
     PRIMARY KEY (org_id, id),
-    FOREIGN KEY (org_id, location_id) REFERENCES location,
     -- One check: Postgres reads the text of each anew for every statement that writes the row.
     CHECK (pending >= 0 AND (open OR NOT asleep))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 CREATE INDEX session_head_ready ON session_head (org_id, location_id, id) WHERE ready;
--- Raising a fence looks for a Location's sessions.
-CREATE INDEX session_head_location ON session_head (org_id, location_id);
+
+-- The rows of a session name it by its head's incarnation, which no other session of the cluster has. It is a number:
+-- an eighth of an id's bytes in a row and in each index, and pages that fill up. Columns come in this order: fixed ones, so that
+-- nothing is lost to alignment; text that stays; what changes, since the log of Postgres holds what comes after the first
+-- change.
 
 -- The durable log: the truth. Never rewritten, dropped only with its session.
 CREATE TABLE session_event (
-    org_id uuid NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
-    seq bigint NOT NULL,
-    id text COLLATE "C" NOT NULL,
-    kind text COLLATE "C" NOT NULL,
-    version integer NOT NULL,
+    incarnation integer NOT NULL,
+    seq integer NOT NULL,
     time_ms bigint NOT NULL,
     -- The claim it was written under, NULL for a gateway's writes: for audit, nothing refers to it.
     claim bigint,
+    -- The fencing token of a drain that begins with this event, for audit: `opencode-cloud check` shows a stale one.
+    -- NULL of every other event, and of a start that wrote none.
+    token bigint,
+    version integer NOT NULL,
+    org_id uuid NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    kind text COLLATE "C" NOT NULL,
     -- JSON as text: jsonb would reorder keys and rewrite numbers.
     payload text NOT NULL,
-    PRIMARY KEY (org_id, session_id, seq)
+    PRIMARY KEY (incarnation, seq)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
 
 -- The parts of requests besides history (System Context, tool descriptions), by content.
@@ -225,8 +231,13 @@ CREATE TABLE session (
     -- A JSON list of {model, provider, text, time}: what the person who chose a model should know of it.
     notices text,
     projector_version smallint NOT NULL,
-    PRIMARY KEY (org_id, id)
+    -- Its head's; a turn changes no column that an index of this table has.
+    incarnation bigint NOT NULL UNIQUE,
+    PRIMARY KEY (org_id, id),
+    FOREIGN KEY (org_id, location_id) REFERENCES location
 ) WITH (fillfactor = 80);
+-- Raising a fence looks for a Location's sessions.
+CREATE INDEX session_location ON session (org_id, location_id);
 -- Lists of sessions, newest first: of the organisation, and of a project.
 CREATE INDEX session_created ON session (org_id, created_ms DESC, id);
 CREATE INDEX session_project ON session (org_id, project_id, created_ms DESC, id);
@@ -235,39 +246,39 @@ CREATE INDEX session_parent ON session (org_id, parent_id) WHERE parent_id IS NO
 
 CREATE TABLE session_entry (
     org_id uuid NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
+    incarnation bigint NOT NULL,
     key text COLLATE "C" NOT NULL,
     -- JSON text, the client's bytes.
     value text NOT NULL,
     seq bigint NOT NULL,
     projector_version smallint NOT NULL,
-    PRIMARY KEY (org_id, session_id, key)
+    PRIMARY KEY (incarnation, key)
 );
 
+-- What was admitted is in its event, `prompt.admitted` or `control.admitted`, and not again here.
 CREATE TABLE session_input (
+    incarnation integer NOT NULL,
+    admitted_seq integer NOT NULL,
+    admitted_ms bigint NOT NULL,
+    projector_version smallint NOT NULL,
     org_id uuid NOT NULL,
     id text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
     -- `prompt`, `synthetic` (no user wrote it) or the name of a control.
     kind text NOT NULL DEFAULT 'prompt',
     delivery text NOT NULL,
-    status text NOT NULL,
-    -- The payload of its `prompt.admitted` or `control.admitted`.
-    payload text NOT NULL,
-    admitted_seq bigint NOT NULL,
-    admitted_ms bigint NOT NULL,
-    promoted_seq bigint,
     -- The newest wake for it: 0 for an input that was only stored. It starts a drain while it is above the
     -- head's parked_seq.
-    wake_seq bigint NOT NULL DEFAULT 0,
-    projector_version smallint NOT NULL,
+    wake_seq integer NOT NULL DEFAULT 0,
+    status text NOT NULL,
+    promoted_seq integer,
     PRIMARY KEY (org_id, id)
-) WITH (fillfactor = 80);
-CREATE INDEX session_input_pending ON session_input (org_id, session_id, admitted_seq) WHERE status = 'admitted';
+) WITH (fillfactor = 85);
+-- Of all, not of those that wait: a promotion would have to take its row out of such an index.
+CREATE INDEX session_input_session ON session_input (incarnation, admitted_seq);
 
 CREATE TABLE context_epoch (
     org_id uuid NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
+    incarnation bigint NOT NULL,
     epoch integer NOT NULL,
     -- Why it began.
     reason text,
@@ -275,25 +286,27 @@ CREATE TABLE context_epoch (
     snapshot text NOT NULL,
     started_seq bigint NOT NULL,
     projector_version smallint NOT NULL,
-    PRIMARY KEY (org_id, session_id, epoch)
+    PRIMARY KEY (incarnation, epoch)
 );
 
 CREATE TABLE mid_conversation_system_message (
     org_id uuid NOT NULL,
     id text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
+    incarnation bigint NOT NULL,
     rendered text NOT NULL,
     seq bigint NOT NULL,
     projector_version smallint NOT NULL,
     PRIMARY KEY (org_id, id)
 );
-CREATE INDEX mid_conversation_system_message_session ON mid_conversation_system_message (org_id, session_id);
+CREATE INDEX mid_conversation_system_message_session ON mid_conversation_system_message (incarnation, seq);
 
 CREATE TABLE message (
+    incarnation integer NOT NULL,
+    seq integer NOT NULL,
+    created_ms bigint NOT NULL,
+    projector_version smallint NOT NULL,
     org_id uuid NOT NULL,
     id text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
-    seq bigint NOT NULL,
     role text NOT NULL,
     parent_id text COLLATE "C",
     turn_id text COLLATE "C",
@@ -303,102 +316,88 @@ CREATE TABLE message (
     provider text,
     model text,
     variant text,
-    created_ms bigint NOT NULL,
-    completed_ms bigint,
     finish text,
     error_code text,
     error_message text,
-    input_tokens bigint NOT NULL DEFAULT 0,
-    output_tokens bigint NOT NULL DEFAULT 0,
-    reasoning_tokens bigint NOT NULL DEFAULT 0,
-    cache_read_tokens bigint NOT NULL DEFAULT 0,
-    cache_write_tokens bigint NOT NULL DEFAULT 0,
-    cost_nanos bigint NOT NULL DEFAULT 0,
-    projector_version smallint NOT NULL,
+    completed_ms bigint,
+    -- What a turn used; NULL in a message without one.
+    input_tokens bigint,
+    output_tokens bigint,
+    reasoning_tokens bigint,
+    cache_read_tokens bigint,
+    cache_write_tokens bigint,
+    cost_nanos bigint,
     PRIMARY KEY (org_id, id)
-) WITH (fillfactor = 80);
-CREATE INDEX message_session ON message (org_id, session_id, seq);
+) WITH (fillfactor = 85);
+CREATE INDEX message_session ON message (incarnation, seq);
 
 CREATE TABLE part (
-    org_id uuid NOT NULL,
-    id text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
-    message_id text COLLATE "C" NOT NULL,
-    seq bigint NOT NULL,
+    incarnation integer NOT NULL,
+    seq integer NOT NULL,
     -- The place in its message; while a reply is being written, the order of arrival.
     place integer NOT NULL,
-    kind text NOT NULL,
-    text text,
-    call_id text COLLATE "C",
     projector_version smallint NOT NULL,
-    PRIMARY KEY (org_id, id)
-) WITH (fillfactor = 80);
-CREATE INDEX part_message ON part (org_id, session_id, message_id);
-
-CREATE TABLE provider_turn (
     org_id uuid NOT NULL,
     id text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
     message_id text COLLATE "C" NOT NULL,
-    seq bigint NOT NULL,
+    kind text NOT NULL,
+    call_id text COLLATE "C",
+    text text,
+    -- One index for all that is asked: the parts of a session, of a message, and this one.
+    PRIMARY KEY (incarnation, message_id, id)
+);
+
+CREATE TABLE provider_turn (
+    incarnation integer NOT NULL,
+    seq integer NOT NULL,
+    started_ms bigint NOT NULL,
+    epoch integer NOT NULL,
+    step integer NOT NULL,
+    projector_version smallint NOT NULL,
+    org_id uuid NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    message_id text COLLATE "C" NOT NULL,
     -- 'turn', 'compaction' or 'title'; `reason` says why a compaction began.
     kind text NOT NULL DEFAULT 'turn',
     reason text,
     agent text NOT NULL,
     provider text NOT NULL,
     model text NOT NULL,
-    epoch integer NOT NULL,
-    step integer NOT NULL,
     status text NOT NULL,
     outcome text,
     finish text,
     error_code text,
     error_message text,
-    input_tokens bigint NOT NULL DEFAULT 0,
-    output_tokens bigint NOT NULL DEFAULT 0,
-    reasoning_tokens bigint NOT NULL DEFAULT 0,
-    cache_read_tokens bigint NOT NULL DEFAULT 0,
-    cache_write_tokens bigint NOT NULL DEFAULT 0,
-    cost_nanos bigint NOT NULL DEFAULT 0,
-    started_ms bigint NOT NULL,
     ended_ms bigint,
-    projector_version smallint NOT NULL,
-    PRIMARY KEY (org_id, id)
-) WITH (fillfactor = 80);
-CREATE INDEX provider_turn_session ON provider_turn (org_id, session_id, seq);
-
-CREATE TABLE provider_attempt (
-    org_id uuid NOT NULL,
-    id text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
-    turn_id text COLLATE "C" NOT NULL,
-    ordinal integer NOT NULL,
-    seq bigint NOT NULL,
-    wire_version integer NOT NULL,
-    body_hash text NOT NULL,
-    epoch integer NOT NULL,
-    through_seq bigint NOT NULL,
-    components text NOT NULL,
-    -- The table of prices that the request is paid with, and the most that it was expected to cost.
-    price_version text,
-    estimate_nanos bigint,
-    outcome text,
-    error_code text,
-    error_message text,
     input_tokens bigint,
     output_tokens bigint,
+    reasoning_tokens bigint,
+    cache_read_tokens bigint,
+    cache_write_tokens bigint,
     cost_nanos bigint,
-    started_ms bigint NOT NULL,
-    ended_ms bigint,
+    PRIMARY KEY (org_id, id)
+) WITH (fillfactor = 85);
+CREATE INDEX provider_turn_session ON provider_turn (incarnation, seq);
+
+-- Where the log has an attempt, by its id: its request and its end are in its events, and not again here.
+CREATE TABLE provider_attempt (
+    incarnation integer NOT NULL,
+    seq integer NOT NULL,
+    -- The table of prices that the request is paid with, and the most that it was expected to cost.
+    estimate_nanos bigint,
     projector_version smallint NOT NULL,
-    PRIMARY KEY (org_id, id),
-    UNIQUE (org_id, turn_id, ordinal)
-) WITH (fillfactor = 80);
+    org_id uuid NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    turn_id text COLLATE "C" NOT NULL,
+    price_version text,
+    PRIMARY KEY (org_id, id)
+);
+CREATE INDEX provider_attempt_session ON provider_attempt (incarnation, seq);
 
 CREATE TABLE tool_result (
     org_id uuid NOT NULL,
     id text COLLATE "C" NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
+    incarnation bigint NOT NULL,
     turn_id text COLLATE "C" NOT NULL,
     message_id text COLLATE "C" NOT NULL,
     part_id text COLLATE "C" NOT NULL,
@@ -422,14 +421,14 @@ CREATE TABLE tool_result (
     projector_version smallint NOT NULL,
     PRIMARY KEY (org_id, id)
 ) WITH (fillfactor = 80);
-CREATE INDEX tool_result_session ON tool_result (org_id, session_id, called_seq);
+CREATE INDEX tool_result_session ON tool_result (incarnation, called_seq);
 -- Few results are too long for their row: the others cost nothing.
 CREATE INDEX tool_result_managed ON tool_result (org_id, managed_path) WHERE managed_path IS NOT NULL;
 
 -- The changes of a session's files between two snapshots.
 CREATE TABLE workspace_change (
     org_id uuid NOT NULL,
-    session_id text COLLATE "C" NOT NULL,
+    incarnation bigint NOT NULL,
     seq bigint NOT NULL,
     turn_id text COLLATE "C",
     -- The first snapshot of a Location: nothing has changed in it.
@@ -441,7 +440,7 @@ CREATE TABLE workspace_change (
     -- How many files are left out.
     more bigint NOT NULL,
     projector_version smallint NOT NULL,
-    PRIMARY KEY (org_id, session_id, seq)
+    PRIMARY KEY (incarnation, seq)
 );
 
 -- ── Model providers ──────────────────────────────────────────────────────────────────────────────
@@ -623,38 +622,37 @@ BEGIN
     INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id)
     SELECT o, 's' || n, n, n, n, 'l' || (n % sessions + 1) FROM generate_series(1, sessions * rows_each) AS n;
     INSERT INTO session (org_id, id, project_id, location_id, directory, title, agent, created_ms, updated_ms,
-        projector_version)
-    SELECT o, 's' || n, 'p' || n % sessions, 'l', '/', '', '', n, n, 0
+        projector_version, incarnation)
+    SELECT o, 's' || n, 'p' || n % sessions, 'l' || (n % sessions + 1), '/', '', '', n, n, 0, n
     FROM generate_series(1, sessions * rows_each) AS n;
     CREATE TEMPORARY TABLE seed ON COMMIT DROP AS
-    SELECT 's' || s AS session, 'r' || s || '-' || n AS row, s * rows_each + n AS seq
+    SELECT s AS session, 'r' || s || '-' || n AS row, s * rows_each + n AS seq
     FROM generate_series(1, sessions) AS s, generate_series(1, rows_each) AS n;
-    INSERT INTO session_event (org_id, session_id, seq, id, kind, version, time_ms, payload)
+    INSERT INTO session_event (org_id, incarnation, seq, id, kind, version, time_ms, payload)
     SELECT o, session, seq, row, 'kind', 1, seq, row FROM seed;
-    INSERT INTO session_input (org_id, id, session_id, delivery, status, payload, admitted_seq, admitted_ms,
+    INSERT INTO session_input (org_id, id, incarnation, delivery, status, admitted_seq, admitted_ms,
         projector_version)
-    SELECT o, row, session, 'steer', CASE seq % 50 WHEN 0 THEN 'admitted' ELSE 'promoted' END, row, seq, seq, 0
+    SELECT o, row, session, 'steer', CASE seq % 50 WHEN 0 THEN 'admitted' ELSE 'promoted' END, seq, seq, 0
     FROM seed;
-    INSERT INTO context_epoch (org_id, session_id, epoch, baseline, snapshot, started_seq, projector_version)
+    INSERT INTO context_epoch (org_id, incarnation, epoch, baseline, snapshot, started_seq, projector_version)
     SELECT o, session, seq, '', '', seq, 0 FROM seed;
     INSERT INTO mid_conversation_system_message SELECT o, row, session, '', seq, 0 FROM seed;
-    INSERT INTO message (org_id, id, session_id, seq, role, created_ms, projector_version)
+    INSERT INTO message (org_id, id, incarnation, seq, role, created_ms, projector_version)
     SELECT o, row, session, seq, 'user', seq, 0 FROM seed;
-    INSERT INTO part (org_id, id, session_id, message_id, seq, place, kind, text, projector_version)
+    INSERT INTO part (org_id, id, incarnation, message_id, seq, place, kind, text, projector_version)
     SELECT o, row, session, row, seq, 1, 'text', row, 0 FROM seed;
-    INSERT INTO provider_turn (org_id, id, session_id, message_id, seq, agent, provider, model, epoch, step,
+    INSERT INTO provider_turn (org_id, id, incarnation, message_id, seq, agent, provider, model, epoch, step,
         status, started_ms, projector_version)
     SELECT o, row, session, row, seq, '', '', '', 1, 1, 'settled', seq, 0 FROM seed;
-    INSERT INTO provider_attempt (org_id, id, session_id, turn_id, ordinal, seq, wire_version, body_hash, epoch,
-        through_seq, components, started_ms, projector_version)
-    SELECT o, row, session, row, 1, seq, 1, row, 1, seq, '{}', seq, 0 FROM seed;
-    INSERT INTO tool_result (org_id, id, session_id, turn_id, message_id, part_id, provider_call, tool, class,
+    INSERT INTO provider_attempt (org_id, id, incarnation, turn_id, seq, projector_version)
+    SELECT o, row, session, row, seq, 0 FROM seed;
+    INSERT INTO tool_result (org_id, id, incarnation, turn_id, message_id, part_id, provider_call, tool, class,
         state, bodies, arguments, called_seq, called_ms, projector_version)
     SELECT o, row, session, row, row, row, row, 'read', 'pure', 'settled', 1, '{}', seq, seq, 0 FROM seed;
-    INSERT INTO workspace_change (org_id, session_id, seq, base, tree, files, more, projector_version)
+    INSERT INTO workspace_change (org_id, incarnation, seq, base, tree, files, more, projector_version)
     SELECT o, session, seq, false, row, '[]', 0, 0 FROM seed;
     INSERT INTO workspace_pack (org_id, location_id, token, ordinal, tree, bytes, created_ms)
-    SELECT o, 'l' || session, seq / 10, seq, row, seq, seq FROM seed;
+    SELECT o, 'ls' || session, seq / 10, seq, row, seq, seq FROM seed;
 END $$;
 SET LOCAL ROLE oc_owner;
 ANALYZE organisation, project, location, session_head, session, session_event, session_input, context_epoch,
