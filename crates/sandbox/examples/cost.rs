@@ -49,6 +49,7 @@ async fn measure(tier: Tier, count: usize) {
         supervisor_prefix: vec!["supervise".into()],
         probe_directory: folder.path().to_path_buf(),
         at_most: tier,
+        landlock_at_most: None,
     };
     let found = find_tier(&options).await;
     if found.tier != tier {

@@ -47,6 +47,10 @@ impl Filters {
             Sockets::PairsOnly => (BTreeMap::from([(libc::SYS_socket, vec![])]), libc::ENETUNREACH),
         };
         programs.push(compile(rules, SeccompAction::Errno(errno.unsigned_abs()))?);
+        if sockets == Sockets::PairsOnly {
+            let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+            programs.push(compile(of_other_processes()?, refused)?);
+        }
         // Last, since it is the first to be asked.
         programs.push(unknown_calls());
         Ok(Self(programs))
@@ -222,6 +226,35 @@ fn unusual_sockets() -> io::Result<Rules> {
         }
     }
     Ok(BTreeMap::from([(libc::SYS_socket, refused)]))
+}
+
+/// Calls that change other processes of the same user, or share memory with them, where no namespace hides those.
+fn of_other_processes() -> io::Result<Rules> {
+    let mut rules: Rules = [
+        libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_mq_open,
+    ]
+    .map(|call| (call, Vec::new()))
+    .into();
+    for (call, process) in [
+        (libc::SYS_prlimit64, 0),
+        (libc::SYS_setpriority, 1),
+        (libc::SYS_ioprio_set, 1),
+        (libc::SYS_sched_setaffinity, 0),
+        (libc::SYS_sched_setscheduler, 0),
+        (libc::SYS_sched_setparam, 0),
+        (libc::SYS_sched_setattr, 0),
+    ] {
+        rules.insert(call, vec![rule(vec![not(process, 0)])?]);
+    }
+    Ok(rules)
 }
 
 /// ENOSYS for other architectures, for numbers above the newest (x32 has bit 30), and for calls whose flags are in memory.

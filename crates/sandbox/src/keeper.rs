@@ -165,7 +165,7 @@ fn rules(shown: &Path) -> io::Result<Option<OwnedFd>> {
         (below("dev"), Grant::Use),
     ];
     let grants = grants.iter().map(|(path, grant)| (path.as_path(), *grant));
-    walls::rules(grants, true).map_err(io::Error::other)
+    walls::rules(grants, true, walls::NEWEST).map_err(io::Error::other)
 }
 
 /// A command that runs.

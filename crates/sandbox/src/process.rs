@@ -25,7 +25,7 @@ use crate::environment::Environment;
 use crate::exit::Reach;
 use crate::kill;
 use crate::spool::{Bounds, Spool};
-use crate::supervisor::Job;
+use crate::supervisor::{Job, Walls};
 use crate::toolchain::Toolchains;
 use crate::walls::Grant;
 
@@ -36,9 +36,6 @@ pub(crate) const DEATH: Duration = Duration::from_secs(2);
 /// How long output may come in once no process is left: only what the pipe holds.
 pub(crate) const DRAIN: Duration = Duration::from_secs(1);
 
-/// The rights of a command, by path.
-type Walls = Vec<(Grant, PathBuf)>;
-
 /// Runs each command as ordinary processes of this machine, below a supervisor of its own.
 #[derive(Debug, Clone)]
 pub struct ProcessSandbox {
@@ -47,6 +44,8 @@ pub struct ProcessSandbox {
     environment: Environment,
     spool_directory: PathBuf,
     walls: Option<Toolchains>,
+    /// No newer ABI of landlock is asked for.
+    newest: i32,
 }
 
 pub(crate) fn bounds(command: &Command, spool_directory: &Path) -> Bounds {
@@ -73,7 +72,8 @@ impl ProcessSandbox {
         spool_directory: PathBuf,
     ) -> Self {
         let prefix = prefix.into_iter().map(Into::into).collect();
-        Self { supervisor, prefix, environment, spool_directory, walls: None }
+        let newest = crate::walls::NEWEST;
+        Self { supervisor, prefix, environment, spool_directory, walls: None, newest }
     }
 
     /// Tier C: the same, behind landlock and a filter. A command reads the system's programs and `toolchains`, changes its
@@ -81,6 +81,12 @@ impl ProcessSandbox {
     #[must_use]
     pub fn walled(self, toolchains: Toolchains) -> Self {
         Self { walls: Some(toolchains), ..self }
+    }
+
+    /// The same as on a kernel whose landlock is of this ABI: to see what it leaves open.
+    #[must_use]
+    pub fn landlock_at_most(self, abi: i32) -> Self {
+        Self { newest: abi.min(self.newest), ..self }
     }
 
     fn network(&self, command: &Command) -> Network {
@@ -99,15 +105,15 @@ impl ProcessSandbox {
         let scratch =
             scratch.map_err(|error| SandboxError::NotMade(format!("a folder for it: {error}")))?;
         let workspace = command.cell.workspace.as_deref().unwrap_or(&command.directory);
-        let mut walls: Vec<_> = crate::walls::SYSTEM
+        let mut paths: Vec<_> = crate::walls::SYSTEM
             .iter()
             .map(|path| (Grant::Read, PathBuf::from(path)))
             .chain(crate::walls::DEVICES.iter().map(|path| (Grant::Use, PathBuf::from(path))))
             .collect();
-        walls.extend(toolchains.folders().iter().map(|path| (Grant::Read, path.clone())));
-        walls.push((Grant::All, workspace.to_path_buf()));
-        walls.push((Grant::All, scratch.path().to_path_buf()));
-        Ok(Some((walls, scratch)))
+        paths.extend(toolchains.folders().iter().map(|path| (Grant::Read, path.clone())));
+        paths.push((Grant::All, workspace.to_path_buf()));
+        paths.push((Grant::All, scratch.path().to_path_buf()));
+        Ok(Some((Walls { newest: self.newest, paths }, scratch)))
     }
 
     fn start(&self, command: &Command) -> Result<Started, SandboxError> {

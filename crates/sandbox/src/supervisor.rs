@@ -29,13 +29,22 @@ use crate::lock::{self, LocationLock, LockError};
 use crate::sys;
 use crate::walls::{self, Grant};
 
+/// The walls of tier C.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Walls {
+    /// No newer ABI of landlock is asked for.
+    pub(crate) newest: i32,
+    /// The paths that the command may reach.
+    pub(crate) paths: Vec<(Grant, PathBuf)>,
+}
+
 /// What a worker asks of its supervisor, as its command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) timeout: Duration,
     pub(crate) lock: Option<LocationLock>,
-    /// The paths that the command may reach, where they are bounded.
-    pub(crate) walls: Option<Vec<(Grant, PathBuf)>>,
+    /// Behind what the command runs, where it is bounded.
+    pub(crate) walls: Option<Walls>,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
 }
@@ -48,9 +57,9 @@ impl Job {
             None => args.push("-".into()),
         }
         match &self.walls {
-            Some(walls) => {
-                args.push(walls.len().to_string().into());
-                for (grant, path) in walls {
+            Some(Walls { newest, paths }) => {
+                args.extend([paths.len().to_string().into(), newest.to_string().into()]);
+                for (grant, path) in paths {
                     args.extend([grant.letter().into(), path.clone().into()]);
                 }
             }
@@ -76,8 +85,9 @@ impl Job {
             None
         } else {
             let count: usize = count.to_str()?.parse().ok()?;
+            let newest = args.next()?.to_str()?.parse().ok()?;
             let wall = |_| Some((Grant::of(&args.next()?)?, PathBuf::from(args.next()?)));
-            Some((0..count).map(wall).collect::<Option<Vec<_>>>()?)
+            Some(Walls { newest, paths: (0..count).map(wall).collect::<Option<Vec<_>>>()? })
         };
         Some(Self { timeout, lock, walls, program: args.next()?.into(), args: args.collect() })
     }
@@ -177,9 +187,9 @@ fn spawn(job: &Job) -> Result<Pid, Refusal> {
 }
 
 /// Has the command go behind the walls of tier C before it begins.
-fn confine(command: &mut Command, walls: &[(Grant, PathBuf)]) -> io::Result<()> {
-    let grants = walls.iter().map(|(grant, path)| (path.as_path(), *grant));
-    let rules = walls::rules(grants, false).map_err(io::Error::other)?;
+fn confine(command: &mut Command, walls: &Walls) -> io::Result<()> {
+    let grants = walls.paths.iter().map(|(grant, path)| (path.as_path(), *grant));
+    let rules = walls::rules(grants, false, walls.newest).map_err(io::Error::other)?;
     let rules = rules.ok_or_else(|| io::Error::other("this kernel has no landlock"))?;
     let filters = Filters::compile(Sockets::PairsOnly)?;
     let behind_walls = move || {
@@ -253,7 +263,8 @@ mod tests {
     fn a_job_survives_its_command_line() {
         let lock = LocationLock { path: "/tmp/a b".into(), token: 1 << 41 };
         for lock in [None, Some(lock)] {
-            let walls = lock.clone().map(|lock| vec![(Grant::All, lock.path)]);
+            let paths = lock.iter().map(|lock| (Grant::All, lock.path.clone())).collect();
+            let walls = lock.is_some().then_some(Walls { newest: 3, paths });
             let job = Job {
                 timeout: Duration::from_secs(3),
                 lock,

@@ -69,6 +69,8 @@ pub struct TierOptions {
     pub probe_directory: PathBuf,
     /// No better tier than this is tried.
     pub at_most: Tier,
+    /// No newer ABI of landlock than this is used in tier C: to see what an older kernel leaves open.
+    pub landlock_at_most: Option<i32>,
 }
 
 /// The tier that was found.
@@ -168,13 +170,14 @@ async fn try_walls(
     processes: &ProcessSandbox,
     options: &TierOptions,
 ) -> Result<(ProcessSandbox, Vec<String>), String> {
-    let abi = walls::landlock_abi();
+    let abi = walls::landlock_abi().min(options.landlock_at_most.unwrap_or(i32::MAX));
     if abi == 0 {
         return Err(
             "this kernel has no landlock (CONFIG_SECURITY_LANDLOCK, lsm=landlock)".to_owned()
         );
     }
     let sandbox = processes.clone().walled(options.cells.toolchains.clone());
+    let sandbox = sandbox.landlock_at_most(abi);
     let folder = probe_folder(options)?;
     let outside = folder.path().with_extension("outside");
     let script = format!("echo ok >seen; ! (echo x >{}) 2>/dev/null", outside.display());
@@ -182,11 +185,11 @@ async fn try_walls(
     let _was_refused = std::fs::remove_file(outside);
     ran?;
     let mut weaker =
-        vec!["commands have the service's own user, and no limits together".to_owned()];
-    if abi < 6 {
-        weaker.push(format!(
-            "landlock is of ABI {abi}: signals to the service's processes and abstract sockets stay open (ABI 6 shuts them)"
-        ));
+        vec!["commands have the service's own user, and no limits together: they see the machine's processes, and can change modes \
+              and times of the service's files".to_owned()];
+    let open = walls::open_in(abi);
+    if !open.is_empty() {
+        weaker.push(format!("landlock is of ABI {abi}: {}", open.join(", ")));
     }
     Ok((sandbox, weaker))
 }

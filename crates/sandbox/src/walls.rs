@@ -12,7 +12,30 @@ use landlock::{
 };
 
 /// The newest ABI that is asked for; older kernels give what they have.
-const NEWEST: ABI = ABI::V6;
+pub(crate) const NEWEST: i32 = 6;
+
+fn abi(number: i32) -> ABI {
+    match number {
+        ..=0 => ABI::Unsupported,
+        1 => ABI::V1,
+        2 => ABI::V2,
+        3 => ABI::V3,
+        4 => ABI::V4,
+        5 => ABI::V5,
+        NEWEST.. => ABI::V6,
+    }
+}
+
+/// The doors that stay open behind landlock of an ABI, where there is no namespace behind it.
+pub(crate) fn open_in(abi: i32) -> Vec<&'static str> {
+    let doors = [
+        (2, "files move between folders of the workspace by copies only (ABI 2 mends that)"),
+        (3, "files outside that the service may write can be cut to nothing (ABI 3 shuts that)"),
+        (5, "devices that it may open take commands (ABI 5 shuts that)"),
+        (6, "the service's processes can be sent signals (ABI 6 shuts that)"),
+    ];
+    doors.into_iter().filter(|(shut, _)| abi < *shut).map(|(_, door)| door).collect()
+}
 
 /// The ABI of this kernel's landlock; 0 without one.
 #[must_use]
@@ -85,34 +108,41 @@ impl Grant {
         Self::ALL.iter().find(|(_, known)| letter == *known).map(|(grant, _)| *grant)
     }
 
-    fn access(self) -> BitFlags<AccessFs> {
-        let read = AccessFs::from_read(NEWEST);
+    fn access(self, abi: ABI) -> BitFlags<AccessFs> {
+        let all = AccessFs::from_all(abi);
         match self {
-            Self::Read => read,
-            Self::Use => read | AccessFs::WriteFile | AccessFs::IoctlDev,
-            Self::All => AccessFs::from_all(NEWEST),
+            Self::Read => AccessFs::from_read(abi),
+            Self::Use => {
+                AccessFs::from_read(abi) | (all & (AccessFs::WriteFile | AccessFs::IoctlDev))
+            }
+            Self::All => all,
         }
     }
 }
 
-/// The rules of a command, as a descriptor; `None` where the kernel has no landlock. `network`: whether it keeps the TCP of its namespace.
+/// The rules of a command, as a descriptor; `None` where the kernel has no landlock. `network`: whether it keeps the TCP of its namespace;
+/// `newest`: no newer ABI is asked for.
 pub(crate) fn rules<'p>(
     grants: impl IntoIterator<Item = (&'p Path, Grant)>,
     network: bool,
+    newest: i32,
 ) -> Result<Option<OwnedFd>, RulesetError> {
+    let abi = abi(newest);
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(NEWEST))?
-        .scope(Scope::from_all(NEWEST))?;
-    let ruleset =
-        if network { ruleset } else { ruleset.handle_access(AccessNet::from_all(NEWEST))? };
+        .handle_access(AccessFs::from_all(abi))?;
+    // Of an older ABI these have no members, which is an error.
+    let (scopes, ports) = (Scope::from_all(abi), AccessNet::from_all(abi));
+    let ruleset = if scopes.is_empty() { ruleset } else { ruleset.scope(scopes)? };
+    let keeps_ports = network || ports.is_empty();
+    let ruleset = if keeps_ports { ruleset } else { ruleset.handle_access(ports)? };
     let mut created = ruleset.create()?;
     for (path, grant) in grants {
         // One that is not there needs no rule.
         let (Ok(fd), Ok(kind)) = (PathFd::new(path), std::fs::metadata(path)) else { continue };
-        let mut access = grant.access();
+        let mut access = grant.access(abi);
         if !kind.is_dir() {
-            access &= AccessFs::from_file(NEWEST);
+            access &= AccessFs::from_file(abi);
             if !kind.file_type().is_char_device() {
                 access.remove(AccessFs::IoctlDev);
             }

@@ -78,6 +78,7 @@ impl CommandPolicy {
             supervisor_prefix: vec![OsString::from(crate::TOOL_SUPERVISOR)],
             probe_directory: workspaces.to_path_buf(),
             at_most: self.at_most,
+            landlock_at_most: None,
         }
     }
 
