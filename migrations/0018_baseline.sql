@@ -238,9 +238,11 @@ CREATE TABLE session (
 ) WITH (fillfactor = 80);
 -- Raising a fence looks for a Location's sessions.
 CREATE INDEX session_location ON session (org_id, location_id);
--- Lists of sessions, newest first: of the organisation, and of a project.
+-- Lists of sessions, newest first: of the organisation, of a project, and of a directory.
 CREATE INDEX session_created ON session (org_id, created_ms DESC, id);
 CREATE INDEX session_project ON session (org_id, project_id, created_ms DESC, id);
+-- An index entry has at most 2,704 bytes, and a directory may have 4,096.
+CREATE INDEX session_directory ON session (org_id, left(directory, 512), created_ms DESC, id);
 -- Most sessions have no parent, and pay nothing for it.
 CREATE INDEX session_parent ON session (org_id, parent_id) WHERE parent_id IS NOT NULL;
 

@@ -27,6 +27,9 @@ pub(crate) enum ApiError {
     /// Does not exist, or belongs to another organisation.
     #[error("{0} not found")]
     NotFound(&'static str),
+    /// An operation of the released contract that this service does not offer. The message says what to do instead.
+    #[error("{0}")]
+    NotOffered(&'static str),
     /// The path exists, but not with this method.
     #[error("this path does not take this method")]
     Method,
@@ -126,6 +129,7 @@ impl ApiError {
             Self::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "UNAUTHENTICATED"),
             Self::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NOT_FOUND"),
+            Self::NotOffered(_) => (StatusCode::BAD_REQUEST, "NOT_OFFERED"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Self::Conflict(_) | Self::Busy(_) | Self::Refused(_) => {
                 (StatusCode::CONFLICT, "CONFLICT")
@@ -144,6 +148,7 @@ impl ApiError {
             | Self::Unauthenticated(_)
             | Self::Forbidden(_)
             | Self::NotFound(_)
+            | Self::NotOffered(_)
             | Self::Method
             | Self::Conflict(_)
             | Self::Busy(_)
@@ -159,6 +164,7 @@ impl ApiError {
             | Self::Unauthenticated(_)
             | Self::Forbidden(_)
             | Self::NotFound(_)
+            | Self::NotOffered(_)
             | Self::Method
             | Self::Conflict(_)
             | Self::TooLarge(_)

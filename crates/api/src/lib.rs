@@ -17,6 +17,7 @@ mod default_model;
 mod error;
 mod follow;
 mod homes;
+mod origin;
 mod settings;
 mod shares;
 mod state;
@@ -27,6 +28,7 @@ mod view;
 mod wake;
 
 pub use default_model::DefaultModel;
+pub use origin::{Origin, OriginError, Origins};
 pub use settings::{ApiSettings, ModelList};
 pub use state::{ApiParts, ApiState};
 pub use table::{route_table, router};

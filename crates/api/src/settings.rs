@@ -6,6 +6,7 @@ use std::time::Duration;
 use catalog::Feed;
 
 use crate::default_model::DefaultModel;
+use crate::origin::Origins;
 
 /// The settings of the API.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct ApiSettings {
     pub default_model: DefaultModel,
     /// The agent of a session that has not chosen one.
     pub default_agent: String,
+    /// The origins whose pages may call the API from a browser.
+    pub origins: Origins,
     /// Our version, shown to clients.
     pub version: String,
     /// Whether the simulated model answers, shown to clients.

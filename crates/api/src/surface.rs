@@ -11,4 +11,8 @@ mod paged;
 mod redacted;
 
 pub(crate) use dialect::Dialect;
-pub(crate) use extract::MAX_BODY_BYTES;
+pub(crate) use extract::{CanRead, MAX_BODY_BYTES};
+
+/// Marks an answer whose body begins before its end is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trickle;

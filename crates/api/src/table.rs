@@ -1,6 +1,8 @@
 //! The table of routes, the router that is built from it, and the middleware around every request.
 
+mod browser;
 mod native;
+mod operations;
 mod route;
 mod scope;
 mod stock;
@@ -22,6 +24,7 @@ use crate::surface::MAX_BODY_BYTES;
 fn table() -> Vec<Route> {
     let mut routes = native::routes();
     routes.extend(stock::routes());
+    routes.extend(operations::routes());
     routes
 }
 
@@ -52,5 +55,7 @@ pub fn router(state: ApiState) -> Router {
             ApiError::internal(format!("a handler panicked: {message}")).into_response()
         }))
         .layer(from_fn_with_state(state.clone(), scope))
+        .layer(browser::compression())
+        .layer(browser::cross_origin(state.settings().origins.clone()))
         .with_state(state)
 }

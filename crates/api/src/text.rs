@@ -16,6 +16,21 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
+/// The largest secret, in bytes.
+const MAX_SECRET_BYTES: usize = 16 * 1024;
+
+/// Returns the secret of the field `name` if it can be one. No error contains it.
+pub(crate) fn secret<'a>(name: &str, text: &'a str) -> Result<&'a str, ApiError> {
+    let is_bad = text.trim().is_empty()
+        || text.len() > MAX_SECRET_BYTES
+        || text.trim().chars().any(char::is_control);
+    if is_bad {
+        let message = format!("`{name}` has 1 to {MAX_SECRET_BYTES} bytes, without line breaks");
+        return Err(ApiError::Invalid(message));
+    }
+    Ok(text)
+}
+
 /// Returns `text` without the NUL characters that Postgres refuses.
 pub(crate) fn plain(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")

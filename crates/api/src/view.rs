@@ -5,8 +5,10 @@ mod draft;
 mod files;
 mod message;
 mod project;
+mod second;
 mod session;
 mod stock;
+mod stock_tool;
 mod tokens;
 
 pub(crate) use draft::{Draft, called_row, settle};
@@ -15,6 +17,7 @@ pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
 };
 pub(crate) use project::ProjectView;
+pub(crate) use second::second_session;
 pub(crate) use session::SessionView;
 pub(crate) use stock::as_stock;
 pub(crate) use tokens::{TokensView, Usd, usd};

@@ -95,7 +95,7 @@ pub use provider_setting::{MAX_PROVIDER_SETTINGS, ProviderSetting};
 pub use provision::{RolePasswords, provision, role_url, url_password};
 pub use rebuild::RebuildReport;
 pub use schedule::{HeadState, ReadySession};
-pub use session::{Creation, ModelNotice, NewSession, SessionRow};
+pub use session::{Creation, ModelNotice, NewSession, SessionFilter, SessionRow, SessionsOf};
 pub use transcript::{CallRow, MessageRow, Messages, PartRow, Transcript};
 pub use tree::{Expected, MAX_CHILDREN, MAX_DEPTH, TreeUsage};
 pub use turn::{AttemptRow, TurnKind, TurnRow};

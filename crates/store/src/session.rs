@@ -92,6 +92,41 @@ pub struct ModelNotice {
     pub time_ms: TimestampMs,
 }
 
+/// Whose sessions a list has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SessionsOf {
+    /// All of the organisation.
+    #[default]
+    Organisation,
+    /// Those of a project.
+    Project(ProjectId),
+    /// Those that work in a directory.
+    Directory(String),
+}
+
+/// Selects the sessions of a list. The default selects all of the organisation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Whose sessions.
+    pub of: SessionsOf,
+    /// Only sessions without a parent.
+    pub only_roots: bool,
+    /// Only sessions that changed at this time or later.
+    pub updated_from: Option<TimestampMs>,
+    /// Only sessions that changed before this time.
+    pub updated_before: Option<TimestampMs>,
+    /// Only sessions whose title contains this text, in upper or lower case.
+    pub title: Option<String>,
+    /// Only sessions that follow this one in the list: its time of creation and its id.
+    pub after: Option<(TimestampMs, SessionId)>,
+}
+
+impl From<SessionsOf> for SessionFilter {
+    fn from(of: SessionsOf) -> Self {
+        Self { of, ..Self::default() }
+    }
+}
+
 macro_rules! session_row {
     ($org:expr, $id:expr, $row:expr) => {{
         let (session, row) = ($id, $row);
@@ -250,46 +285,61 @@ impl Store {
         })).await
     }
 
-    /// Sessions, newest first; of one project when it is given.
+    /// Lists sessions, newest first: at most `limit` of those that the filter selects.
     ///
     /// # Errors
     /// When the database fails.
     pub async fn sessions(
         &self,
         org: OrgId,
-        project: Option<ProjectId>,
+        filter: SessionFilter,
         limit: i64,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        self.read(org, move |connection| {
-            Box::pin(async move {
-                // Two statements: one with a condition that may be off has no index in the order of the list.
-                let Some(project) = project else {
-                    let rows = sqlx::query!(
-                        "SELECT s.*, h.ready, h.next_seq FROM session s
-                         JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
-                         WHERE s.org_id = $1 ORDER BY s.created_ms DESC, s.id LIMIT $2",
-                        org.0,
-                        limit,
-                    )
-                    .fetch_all(&mut *connection)
-                    .await?;
-                    return rows
-                        .into_iter()
-                        .map(|row| session_row!(org, row.id.parse()?, row))
-                        .collect();
-                };
-                let rows = sqlx::query!(
+        // A statement for each list: one whose main condition may be off has no index in the order of the list.
+        macro_rules! list {
+            ($connection:expr, $of:literal, $value:expr) => {{
+                let (after_ms, after) = filter.after.map(|(time, id)| (time, String::from(id))).unzip();
+                sqlx::query!(
                     "SELECT s.*, h.ready, h.next_seq FROM session s
                      JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
-                     WHERE s.org_id = $1 AND s.project_id = $2
-                     ORDER BY s.created_ms DESC, s.id LIMIT $3",
+                     WHERE s.org_id = $1 AND " + $of + "
+                       AND ($3::boolean IS FALSE OR s.parent_id IS NULL)
+                       AND ($4::bigint IS NULL OR s.updated_ms >= $4)
+                       AND ($5::bigint IS NULL OR s.updated_ms < $5)
+                       AND ($6::text IS NULL OR position(lower($6) IN lower(s.title)) > 0)
+                       AND ($7::bigint IS NULL OR s.created_ms <= $7)
+                       AND ($7::bigint IS NULL OR s.created_ms < $7 OR s.id > $8::text COLLATE \"C\")
+                     ORDER BY s.created_ms DESC, s.id LIMIT $9",
                     org.0,
-                    project.as_str(),
+                    $value,
+                    filter.only_roots,
+                    filter.updated_from,
+                    filter.updated_before,
+                    filter.title,
+                    after_ms,
+                    after,
                     limit,
                 )
-                .fetch_all(&mut *connection)
-                .await?;
-                rows.into_iter().map(|row| session_row!(org, row.id.parse()?, row)).collect()
+                .fetch_all($connection)
+                .await?
+                .into_iter()
+                .map(|row| session_row!(org, row.id.parse()?, row))
+                .collect()
+            }};
+        }
+        self.read(org, move |connection| {
+            Box::pin(async move {
+                match filter.of {
+                    SessionsOf::Organisation => list!(connection, "$2::text IS NULL", None::<&str>),
+                    SessionsOf::Project(project) => {
+                        list!(connection, "s.project_id = $2", project.as_str())
+                    }
+                    SessionsOf::Directory(directory) => list!(
+                        connection,
+                        "left(s.directory, 512) = left($2, 512) AND s.directory = $2",
+                        directory
+                    ),
+                }
             })
         })
         .await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use api::{ApiParts, ApiSettings, ModelList};
+use api::{ApiParts, ApiSettings, ModelList, Origins};
 use async_trait::async_trait;
 use credentials::{Credentials, CredentialsParts};
 use domain::{Clock, IdMint, ModelRef, OrgId, SessionCreated, SessionId, Stamp, SystemClock};
@@ -104,6 +104,7 @@ async fn a_stopping_gateway_is_not_ready_and_sends_its_streams_elsewhere() -> Re
         clock: Arc::new(SystemClock::new()),
         tasks: tasks.clone(),
         settings: ApiSettings {
+            origins: Origins::default(),
             allow_local_paths: false,
             default_directory: None,
             default_model: ModelRef::new("p", "m").into(),

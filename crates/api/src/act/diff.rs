@@ -19,7 +19,7 @@ use crate::view::{DiffView, FileView};
 /// The longest chain of Locations whose packs are read: a Location may begin with a copy of another's files.
 const MAX_SEEDS: usize = 16;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct DiffQuery {
     #[serde(rename = "messageID")]
     message_id: Option<String>,

@@ -2,13 +2,17 @@
 //! verbs as the native handlers and answer in other shapes. Where the clients' contract says "this process", we
 //! answer for the cluster.
 
+pub(crate) mod auth;
 pub(crate) mod config;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod listing;
 pub(crate) mod messages;
+pub(crate) mod projects;
+pub(crate) mod second;
 pub(crate) mod sessions;
 pub(crate) mod summarize;
+pub(crate) mod vcs;
 
 mod answer;
 mod catalog;

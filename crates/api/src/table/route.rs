@@ -25,6 +25,15 @@ macro_rules! method {
 }
 
 impl Route {
+    pub(super) fn new<H, T>(method: Method, path: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, ApiState>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).expect("a method that routes have");
+        Self { method, path, handler: on(filter, handler) }
+    }
+
     method!(get, GET);
     method!(post, POST);
     method!(put, PUT);

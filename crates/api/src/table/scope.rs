@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::Instrument;
 
 use super::wall;
@@ -40,7 +40,7 @@ impl RequestId {
 /// duration. Bodies are never logged.
 pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let id = RequestId::of(request.headers());
-    let dialect = Dialect::of(request.uri().path());
+    let path = request.uri().path().to_owned();
     let method = request.method().clone();
     let route =
         request.extensions().get::<MatchedPath>().map_or("unknown", MatchedPath::as_str).to_owned();
@@ -56,7 +56,7 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
                 Some(cause) => tracing::error!(status, took_ms, error = %cause, "request failed"),
                 None => tracing::debug!(status, took_ms, code = failure.code, "request refused"),
             }
-            response = render(&failure, dialect, &id, is_browser);
+            response = render(&failure, &path, &id, is_browser);
         } else {
             tracing::debug!(status, took_ms, "request answered");
         }
@@ -69,12 +69,14 @@ pub(crate) async fn scope(State(state): State<ApiState>, request: Request, next:
     .await
 }
 
-fn render(failure: &Failure, dialect: Dialect, id: &RequestId, is_browser: bool) -> Response {
+fn render(failure: &Failure, path: &str, id: &RequestId, is_browser: bool) -> Response {
+    let dialect = Dialect::of(path);
     let mut body = match dialect {
         Dialect::Native => json!({
             "error": { "code": failure.code, "message": failure.message },
             "request_id": id.0,
         }),
+        Dialect::Stock if path.starts_with("/api/") => tagged(failure, path, id),
         Dialect::Stock => json!({
             "name": stock_name(failure),
             "data": { "message": failure.message },
@@ -105,6 +107,26 @@ fn render(failure: &Failure, dialect: Dialect, id: &RequestId, is_browser: bool)
     response
 }
 
+/// Returns the body of an error of the stock clients' second API, which tells errors apart by `_tag`.
+fn tagged(failure: &Failure, path: &str, id: &RequestId) -> Value {
+    let session = path.strip_prefix("/api/session/").and_then(|rest| rest.split('/').next());
+    let tag = match (failure.status, session) {
+        (StatusCode::NOT_FOUND, Some(_)) => "SessionNotFoundError",
+        (StatusCode::NOT_FOUND, None) => "NotFoundError",
+        (StatusCode::UNAUTHORIZED, _) => "UnauthorizedError",
+        (StatusCode::FORBIDDEN, _) => "ForbiddenError",
+        (StatusCode::CONFLICT, _) => "ConflictError",
+        (StatusCode::SERVICE_UNAVAILABLE, _) => "ServiceUnavailableError",
+        (status, _) if status.is_client_error() => "InvalidRequestError",
+        _ => "UnknownError",
+    };
+    let mut body = json!({ "_tag": tag, "message": failure.message, "request_id": id.0 });
+    if let Some(session) = session {
+        body["sessionID"] = json!(session);
+    }
+    body
+}
+
 /// Returns the stock clients' name for the error, if they have one.
 fn stock_name(failure: &Failure) -> &'static str {
     match failure.status {
@@ -131,7 +153,8 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Err(barred) = wall::check(request.method(), request.headers()) {
+    if let Err(barred) = wall::check(request.method(), request.headers(), &state.settings().origins)
+    {
         return barred.into_response();
     }
     let path = request.uri().path();

@@ -2,7 +2,9 @@
 
 use super::route::Route;
 use crate::surface::native::{agents, fork, reverts, sessions as native, tree};
-use crate::surface::stock::{config, events, files, listing, messages, sessions, summarize};
+use crate::surface::stock::{
+    auth, config, events, files, listing, messages, projects, second, sessions, summarize, vcs,
+};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -14,9 +16,28 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/provider", config::providers),
         Route::get("/api/model", listing::models),
         Route::get("/api/provider", listing::providers),
+        Route::get("/api/provider/{provider}", listing::provider_route),
+        Route::get("/api/location", listing::location),
+        Route::get("/api/agent", listing::agents),
+        Route::get("/api/command", listing::none),
+        Route::get("/api/skill", listing::none),
+        Route::get("/api/reference", listing::none),
+        Route::get("/api/integration", listing::none),
+        Route::get("/api/pty", listing::none),
+        Route::get("/api/permission/request", listing::none),
+        Route::get("/api/question/request", listing::none),
+        Route::get("/api/session", second::list),
+        Route::get("/api/session/{session}", second::show),
+        Route::post("/api/session/{session}/interrupt", second::interrupt_route),
+        Route::put("/auth/{provider}", auth::set),
+        Route::delete("/auth/{provider}", auth::remove),
         Route::get("/agent", agents::agents),
         Route::get("/path", config::path),
         Route::get("/project/current", config::current_project),
+        Route::get("/project/{project}/directories", projects::directories),
+        Route::get("/vcs/status", vcs::status),
+        Route::get("/vcs/diff", vcs::diff_route),
+        Route::get("/experimental/session", sessions::list_with_projects),
         Route::get("/session", sessions::list),
         Route::post("/session", sessions::create_route),
         Route::get("/session/status", sessions::status),

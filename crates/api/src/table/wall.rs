@@ -11,6 +11,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN, TRANSFER_
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
 use crate::error::ApiError;
+use crate::origin::Origins;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -20,11 +21,15 @@ pub(crate) fn is_browser(headers: &HeaderMap) -> bool {
     [COOKIE, ORIGIN, SITE, DEST].iter().any(|name| headers.contains_key(name))
 }
 
-/// Passes a request unless a page of another site sent it.
+/// Passes a request unless a page of another site sent it that is not one of `origins`.
 ///
 /// # Errors
 /// 403 for a page of another site, 415 for a body that a form could send.
-pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn check(
+    method: &Method,
+    headers: &HeaderMap,
+    origins: &Origins,
+) -> Result<(), ApiError> {
     if !is_browser(headers) {
         return Ok(());
     }
@@ -32,11 +37,13 @@ pub(crate) fn check(method: &Method, headers: &HeaderMap) -> Result<(), ApiError
         Some(site) => matches!(site, "same-origin" | "none"),
         None => text(headers, &ORIGIN).is_none_or(|origin| is_origin_of(origin, headers)),
     };
-    if !is_own {
+    let is_allowed = || text(headers, &ORIGIN).is_some_and(|origin| origins.allows(origin));
+    if !is_own && !is_allowed() {
         return Err(ApiError::Barred {
             status: StatusCode::FORBIDDEN,
             code: "CROSS_SITE",
-            message: "a page of another site has sent this; the service answers its own pages, and tools",
+            message: "a page of another site has sent this: the service answers its own pages, tools, and the origins that \
+                      its operator named with --cors-origin",
         });
     }
     let has_body = headers.contains_key(TRANSFER_ENCODING)
@@ -98,7 +105,8 @@ mod tests {
 
     fn status(method: &Method, all: &[(&'static str, &'static str)]) -> u16 {
         let own = [("host", "127.0.0.1:4096")];
-        let judged = check(method, &headers(&[&own[..], all].concat()));
+        let origins = Origins(vec!["https://code.example.com".parse().expect("an origin")]);
+        let judged = check(method, &headers(&[&own[..], all].concat()), &origins);
         judged.map_or_else(|error| error.failure().status.as_u16(), |()| 200)
     }
 
@@ -125,6 +133,9 @@ mod tests {
         assert_eq!(status(&post, &[("sec-fetch-site", "same-origin"), json, length]), 200);
         assert_eq!(status(&post, &[("origin", "http://127.0.0.1:4096"), json, length]), 200);
         assert_eq!(status(&Method::GET, &[("sec-fetch-site", "none")]), 200);
+        let listed = [("sec-fetch-site", "cross-site"), ("origin", "https://code.example.com")];
+        assert_eq!(status(&post, &[&listed[..], &[json, length]].concat()), 200);
+        assert_eq!(status(&post, &[&listed[..], &[form, length]].concat()), 415, "a form");
         // curl sends a form's content type with `-d`, or none; Node's fetch sends its mode.
         for tool in [
             &[("content-type", "application/x-www-form-urlencoded"), length][..],

@@ -58,6 +58,12 @@ pub(crate) struct RunView {
     created: TimestampMs,
 }
 
+impl RunView {
+    pub(super) fn is_complete(&self) -> bool {
+        self.completed.is_some()
+    }
+}
+
 /// The times when a part began and ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct SpanView {

@@ -1,4 +1,4 @@
-use domain::{LeftFile, LeftReason, ModelRef, RevertStaged, TurnUsage};
+use domain::{LeftFile, LeftReason, ModelRef, RevertStaged};
 use serde::Serialize;
 use store::{ModelNotice, SessionRow};
 
@@ -166,7 +166,7 @@ impl SessionView {
             version: version.to_owned(),
             parent_id: row.parent.map(Into::into),
             cost: Usd(row.usage.cost),
-            tokens: TurnUsage::into(row.usage),
+            tokens: TokensView::from(row.usage).without_total(),
             time: TimeView {
                 // Events that a fork copied are older than the fork.
                 updated: Some(row.updated_ms.max(row.created_ms)),
@@ -190,7 +190,8 @@ impl SessionView {
             notices: row.notices.iter().cloned().map(Into::into).collect(),
         };
         let revert = row.revert.clone().map(RevertView::new);
-        Self { more: Some(more), revert, ..Self::stock(row, version) }
+        let tokens = row.usage.into();
+        Self { more: Some(more), revert, tokens, ..Self::stock(row, version) }
     }
 
     /// Adds the summary of changed files. A session without changes has none.

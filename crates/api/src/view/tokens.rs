@@ -23,7 +23,9 @@ pub(crate) fn usd(pico: u64) -> f64 {
 /// Token counts as stock clients add them up: no part overlaps another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct TokensView {
-    total: i64,
+    /// All of them. A session of stock clients has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<i64>,
     input: i64,
     output: i64,
     reasoning: i64,
@@ -36,11 +38,18 @@ struct CacheView {
     write: i64,
 }
 
+impl TokensView {
+    /// Leaves out the total.
+    pub(crate) fn without_total(self) -> Self {
+        Self { total: None, ..self }
+    }
+}
+
 impl From<TurnUsage> for TokensView {
     /// Our counts overlap: input includes cached tokens, and output includes reasoning.
     fn from(usage: TurnUsage) -> Self {
         Self {
-            total: usage.input + usage.output,
+            total: Some(usage.input + usage.output),
             input: (usage.input - usage.cache_read - usage.cache_write).max(0),
             output: (usage.output - usage.reasoning).max(0),
             reasoning: usage.reasoning,

@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 10] = [
     &["homes", "shares", "text", "wake"],
     &["view"],
     &["error", "settings"],
-    &["default_model"],
+    &["default_model", "origin"],
 ];
 
 /// The code of each module, by its path from the crate's root (`act::fork`), without comments and tests.

@@ -4,6 +4,7 @@
 //! being opened must still answer the server, or both wait for a minute.
 
 mod context;
+mod contract;
 mod drain;
 mod files;
 mod follow;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
-use api::{ApiParts, ApiSettings, ApiState, ModelList, router};
+use api::{ApiParts, ApiSettings, ApiState, ModelList, Origins, router};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
@@ -103,6 +103,7 @@ impl World {
 
     pub(crate) fn settings() -> ApiSettings {
         ApiSettings {
+            origins: Origins(vec!["https://code.example.com".parse().expect("an origin")]),
             allow_local_paths: true,
             default_directory: None,
             default_model: ModelRef::new("simulated", "echo").into(),

@@ -29,7 +29,7 @@ use signals::InProcess;
 use simulated_model::{Handle, Options, Running, Script, SimulatedModel};
 use store::{
     AdmittedControl, Interrupted, LocationKind, MessageRow, Messages, NewControl, NewPrompt,
-    NewSession, Store, StoreOptions,
+    NewSession, SessionFilter, Store, StoreOptions,
 };
 use tempfile::TempDir;
 use testkit::TestDatabase;
@@ -561,7 +561,7 @@ impl World {
         ensure!(violations.is_empty(), "{violations:#?}");
         let mut attempts: BTreeMap<String, u64> = BTreeMap::new();
         let mut answered: BTreeMap<String, u64> = BTreeMap::new();
-        for row in store.sessions(ORG, None, 1_000).await? {
+        for row in store.sessions(ORG, SessionFilter::default(), 1_000).await? {
             let id = row.at.session;
             let report = store.rebuild(ORG, id.clone(), true).await?;
             ensure!(report.is_exact(), "{report:#?}");

@@ -1,6 +1,6 @@
 use domain::{LocationRef, SessionRef};
 use sqlx::{Connection, PgConnection, Row};
-use store::{NewPrompt, Seed, Store, StoreError, StoreOptions};
+use store::{NewPrompt, Seed, SessionFilter, Store, StoreError, StoreOptions};
 
 use crate::files::tree;
 use crate::forks::new_fork;
@@ -47,7 +47,7 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
     assert_eq!(fork, store::Creation::Orphan);
     assert_eq!(store.workspace_packs(theirs).await.expect("a list"), []);
     assert_eq!(world.refused(&foreign, 1).await, "idle");
-    assert_eq!(store.sessions(stranger, None, 10).await.expect("a list"), []);
+    assert_eq!(store.sessions(stranger, SessionFilter::default(), 10).await.expect("a list"), []);
     assert_eq!(world.rows(&session).await, before);
 }
 

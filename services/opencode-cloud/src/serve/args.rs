@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+use api::Origin;
 use clap::Args;
 use jiff::tz::TimeZone;
 use llm_protocol::{Generation, Protocol};
@@ -27,6 +28,10 @@ pub struct ListenArgs {
     /// Let sessions work in any directory of this machine. Only on loopback, where it is the default of `up`
     #[arg(long, env = "OPENCODE_CLOUD_ALLOW_LOCAL_PATHS")]
     pub allow_local_paths: bool,
+    /// Origin of a web client that may call the service, such as https://code.example.com; repeat it for more. The
+    /// released desktop apps may in any case
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', env = "OPENCODE_CLOUD_CORS_ORIGIN")]
+    pub cors_origin: Vec<Origin>,
 }
 
 /// The model that answers.

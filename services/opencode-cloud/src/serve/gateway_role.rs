@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiParts, ApiSettings, DefaultModel, ModelList};
+use api::{ApiParts, ApiSettings, DefaultModel, ModelList, Origins};
 use credentials::Credentials;
 use domain::Clock;
 use gateway::{Gateway, GatewayOptions};
@@ -33,6 +33,7 @@ pub(crate) struct GatewaySetup {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) allow_local_paths: bool,
     pub(crate) default_directory: Option<PathBuf>,
+    pub(crate) origins: Origins,
     pub(crate) default_model: DefaultModel,
 }
 
@@ -44,6 +45,7 @@ pub(crate) fn start(setup: GatewaySetup, role: &TaskGroup) -> Result<Gateway, Se
     let settings = ApiSettings {
         allow_local_paths: setup.allow_local_paths,
         default_directory: setup.default_directory,
+        origins: setup.origins,
         default_model: setup.default_model,
         default_agent: "build".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Origins;
 use axum::Router;
 use axum::routing::get;
 use boot::default_data_dir;
@@ -256,6 +257,7 @@ pub async fn gateway(args: GatewayArgs, stop: CancellationToken) -> Result<u8, S
             clock: common.clock,
             allow_local_paths: args.listen.allow_local_paths,
             default_directory: args.directory.filter(|_| args.listen.allow_local_paths),
+            origins: Origins(args.listen.cors_origin),
             default_model: model.default_model(),
         },
         &root,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::Origins;
 use boot::{DataDir, Postgres, PostgresOptions, default_data_dir, ensure_free_space};
 use clap::Args;
 use credentials::Credentials;
@@ -273,6 +274,7 @@ async fn serve_on(
             clock,
             allow_local_paths: local,
             default_directory: directory.filter(|_| local),
+            origins: Origins(args.listen.cors_origin.clone()),
             default_model: model.default_model(),
         },
         &root.role("gateway"),

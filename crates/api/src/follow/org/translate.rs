@@ -29,6 +29,8 @@ pub(super) struct Translator {
     /// Its parts that clients know of.
     announced: HashSet<PartId>,
     busy: bool,
+    /// A retry was announced, and its answer has not begun.
+    retrying: bool,
     /// The reason of the running compaction.
     compacting: Option<CompactionReason>,
     /// The last failure sent, so that the drain's end does not repeat it.
@@ -50,9 +52,19 @@ impl Translator {
     ) -> Self {
         let is_open = |row: &MessageRow| row.role == "assistant" && row.completed_ms.is_none();
         let open = newest.into_iter().rfind(is_open);
-        let announced = HashSet::new();
-        let (busy, compacting, told, copied) = (false, None, None, Seq(0));
-        Self { session, context, version, open, announced, busy, compacting, told, copied, summary }
+        Self {
+            session,
+            context,
+            version,
+            open,
+            announced: HashSet::new(),
+            busy: false,
+            retrying: false,
+            compacting: None,
+            told: None,
+            copied: Seq(0),
+            summary,
+        }
     }
 
     /// Returns the session as its translated events left it.
@@ -124,9 +136,6 @@ impl Translator {
                     out.toast(notice);
                 }
             }
-            SessionEvent::AttemptStarted(attempt) if attempt.ordinal > 1 => {
-                out.push("session.status", json!({ "status": { "type": "busy" } }));
-            }
             SessionEvent::RetryScheduled(retry) => {
                 let status = json!({
                     "type": "retry",
@@ -135,6 +144,7 @@ impl Translator {
                     "next": retry.at,
                 });
                 out.push("session.status", json!({ "status": status }));
+                self.retrying = true;
             }
             SessionEvent::ToolCalled(called) => self.called(&mut out, called),
             SessionEvent::ToolStarted(started) => {
@@ -164,7 +174,7 @@ impl Translator {
                     out.push("session.error", json!({ "error": error }));
                 }
                 self.told = None;
-                self.busy = false;
+                (self.busy, self.retrying) = (false, false);
                 self.touch(&mut out, event.time);
                 out.push("session.status", json!({ "status": { "type": "idle" } }));
                 out.push("session.idle", json!({}));
@@ -254,9 +264,11 @@ impl Translator {
     /// Translates live text.
     pub(super) fn delta(&mut self, delta: &Delta, now: TimestampMs) -> Vec<StockEvent> {
         let mut out = Out::at(self.context.session.to_string(), now);
-        let Some(open) = self.open.as_mut().filter(|open| open.id == delta.message) else {
+        if self.open.as_ref().is_none_or(|open| open.id != delta.message) {
             return out.events; // its turn has ended, or its start was not seen
-        };
+        }
+        self.answering(&mut out);
+        let Some(open) = self.open.as_mut() else { return out.events };
         if self.announced.insert(delta.part.clone()) {
             let kind = match delta.kind {
                 DeltaKind::Text => "text",
@@ -267,7 +279,7 @@ impl Translator {
             if !open.parts.iter().any(|known| known.id == part.id) {
                 open.parts.push(part);
             }
-            let view = message(&self.context, &alone);
+            let view = as_stock(&self.context, message(&self.context, &alone));
             for part in view.parts.iter().filter(|part| part.id == delta.part.as_str()) {
                 out.part(part);
             }
@@ -285,6 +297,7 @@ impl Translator {
     }
 
     fn replied(&mut self, out: &mut Out, parts: &[ReplyPart], finish: &str) {
+        self.answering(out);
         let Some(open) = self.open.as_mut() else { return };
         open.finish = Some(finish.to_owned());
         let mut known = std::mem::take(&mut open.parts);
@@ -319,7 +332,7 @@ impl Translator {
                 }
             }
         }
-        let view = message(&self.context, open);
+        let view = as_stock(&self.context, message(&self.context, open));
         for part in &view.parts {
             let is_said = matches!(part.body, PartBody::Text { .. } | PartBody::Reasoning { .. });
             if is_said || hosted.contains(&part.id) {
@@ -343,7 +356,7 @@ impl Translator {
         if settled.outcome == TurnOutcome::Interrupted && open.finish.is_none() {
             open.finish = Some("interrupted".into());
         }
-        let view = message(&self.context, &open);
+        let view = as_stock(&self.context, message(&self.context, &open));
         let finish = view.parts.last().filter(|p| matches!(p.body, PartBody::StepFinish { .. }));
         if let Some(finish) = finish {
             out.part(finish);
@@ -389,7 +402,15 @@ impl Translator {
         usage.cost += used.cost;
     }
 
+    /// Ends the announced retry: the client sees it until its answer begins, not only until it was sent.
+    fn answering(&mut self, out: &mut Out) {
+        if std::mem::take(&mut self.retrying) {
+            out.push("session.status", json!({ "status": { "type": "busy" } }));
+        }
+    }
+
     fn called(&mut self, out: &mut Out, called: &ToolCalled) {
+        self.answering(out);
         let Some(open) = self.open.as_mut().filter(|open| open.id == called.message) else {
             return;
         };
@@ -415,7 +436,7 @@ impl Translator {
             change(call);
         }
         let id = part.id.to_string();
-        let view = message(&self.context, open);
+        let view = as_stock(&self.context, message(&self.context, open));
         for part in view.parts.iter().filter(|part| part.id == id) {
             out.part(part);
         }

@@ -10,10 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ApiState;
 use crate::error::ApiError;
 use crate::surface::extract::{Body, CanAdminister};
-use crate::text::id;
-
-/// The largest secret, in bytes.
-const MAX_SECRET_BYTES: usize = 16 * 1024;
+use crate::text::{id, secret};
 
 /// The only shape in which a credential is shown.
 #[derive(Debug, Serialize)]
@@ -85,17 +82,6 @@ fn bedrock() -> String {
 
 impl CredentialRequest {
     fn material(&mut self) -> Result<Option<Material>, ApiError> {
-        let checked = |name: &str, text: &str| {
-            let bad = text.trim().is_empty()
-                || text.len() > MAX_SECRET_BYTES
-                || text.trim().chars().any(char::is_control);
-            if bad {
-                let message =
-                    format!("`{name}` has 1 to {MAX_SECRET_BYTES} bytes, without line breaks");
-                return Err(ApiError::Invalid(message));
-            }
-            Ok(())
-        };
         match (self.key.take(), self.aws.take(), self.service_account.take()) {
             (None, None, None) => Ok(None),
             (None, None, Some(account)) => {
@@ -103,7 +89,7 @@ impl CredentialRequest {
                 Ok(Some(Material::ServiceAccount(Box::new(account))))
             }
             (Some(key), None, None) => {
-                checked("key", &key)?;
+                secret("key", &key)?;
                 Ok(Some(Material::ApiKey(Secret::new(&key))))
             }
             (None, Some(aws), None) => {
@@ -115,7 +101,7 @@ impl CredentialRequest {
                     ("aws.service", Some(&aws.service)),
                 ];
                 for (name, text) in texts {
-                    text.map_or(Ok(()), |text| checked(name, text))?;
+                    text.map_or(Ok(""), |text| secret(name, text))?;
                 }
                 Ok(Some(Material::Aws(AwsAccess {
                     access_key: aws.access_key_id,

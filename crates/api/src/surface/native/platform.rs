@@ -4,7 +4,7 @@ use axum::response::Response;
 use domain::OrgId;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
-use store::SessionRow;
+use store::{SessionFilter, SessionRow};
 
 use super::log::{LogQuery, of_session};
 use super::messages::{AdmittedView, admit_and_show};
@@ -29,7 +29,7 @@ pub(crate) async fn sessions(
     Params(limit): Params<Limit>,
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
     let limit = limit.within(100, MAX_SESSIONS);
-    let rows = state.store().sessions(access.org, None, limit).await?;
+    let rows = state.store().sessions(access.org, SessionFilter::default(), limit).await?;
     dialect.sessions(&state, rows).await
 }
 

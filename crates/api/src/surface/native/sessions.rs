@@ -1,6 +1,8 @@
 use axum::Json;
 use axum::extract::{Path, State};
 
+use store::SessionsOf;
+
 use crate::ApiState;
 use crate::act::{
     AbortRequest, ChangeRequest, InterruptedView, NewSessionRequest, aborted, create,
@@ -23,7 +25,8 @@ pub(crate) async fn list(
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
     let project = state.store().project(access.org, id(&project)?).await?;
     let limit = limit.within(100, MAX_SESSIONS);
-    let rows = state.store().sessions(access.org, Some(project.id), limit).await?;
+    let rows =
+        state.store().sessions(access.org, SessionsOf::Project(project.id).into(), limit).await?;
     dialect.sessions(&state, rows).await
 }
 

@@ -1,14 +1,16 @@
-//! The usable part of the catalog in the newer shape of stock clients: `/api/model` and `/api/provider`.
+//! Lists in the newer shape of stock clients, `{location, data}`: models, providers and agents, and those of which we
+//! have none.
 
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::{FromRequestParts, Path, State};
 use catalog::{CatalogModel, Prices, ProviderEntry, Rates};
-use domain::OrgId;
+use domain::{OrgId, Permitted};
 use http::request::Parts;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use session_rules::Agent;
 
 use super::catalog::{options, status};
 use super::place::Named;
@@ -65,19 +67,82 @@ pub(crate) async fn providers(
     located(&state, access.org, &named, data).await
 }
 
-/// Adds the request's directory and its project. The list is the same in every directory.
+/// Shows a provider of the catalog.
+pub(crate) async fn provider_route(
+    access: CanRead,
+    State(state): State<ApiState>,
+    Path(provider): Path<String>,
+    At(named): At,
+) -> Result<Json<Value>, ApiError> {
+    let shown = shown_models(&state, access.org).await?;
+    let found = shown.providers.iter().find(|shown| shown.entry.id == provider);
+    let found = found.ok_or(ApiError::NotFound("a provider with this id was"))?;
+    located(&state, access.org, &named, self::provider(&found.entry)).await
+}
+
+/// Lists the agents.
+pub(crate) async fn agents(
+    access: CanRead,
+    State(state): State<ApiState>,
+    At(named): At,
+) -> Result<Json<Value>, ApiError> {
+    let data = state.agents().iter().map(agent).collect();
+    located(&state, access.org, &named, data).await
+}
+
+/// Answers the empty list: there are none of these in any directory.
+pub(crate) async fn none(
+    access: CanRead,
+    State(state): State<ApiState>,
+    At(named): At,
+) -> Result<Json<Value>, ApiError> {
+    located(&state, access.org, &named, json!([])).await
+}
+
+/// Shows the request's directory and its project.
+pub(crate) async fn location(
+    access: CanRead,
+    State(state): State<ApiState>,
+    At(named): At,
+) -> Result<Json<Value>, ApiError> {
+    Ok(Json(place(&state, access.org, &named).await?))
+}
+
+/// Adds the request's location to `data`, which is the same in every directory.
 async fn located(
     state: &ApiState,
     org: OrgId,
     named: &Named,
-    data: Vec<Value>,
+    data: Value,
 ) -> Result<Json<Value>, ApiError> {
+    Ok(Json(json!({ "location": place(state, org, named).await?, "data": data })))
+}
+
+async fn place(state: &ApiState, org: OrgId, named: &Named) -> Result<Value, ApiError> {
     let directory = named.or_default(state.settings()).await?.directory;
     let projects = state.store().projects(org).await?;
     let known = projects.into_iter().find(|project| project.worktree == directory);
     let id = known.map_or_else(|| "global".to_owned(), |project| project.id.into());
-    let project = json!({ "id": id, "directory": directory });
-    Ok(Json(json!({ "location": { "directory": directory, "project": project }, "data": data })))
+    Ok(json!({ "directory": directory, "project": { "id": id, "directory": directory } }))
+}
+
+fn agent(agent: &Agent) -> Value {
+    let rule =
+        |tool: &str, effect: &str| json!({ "action": tool, "resource": "*", "effect": effect });
+    let permissions = match &agent.tools {
+        Permitted::All => vec![rule("*", "allow")],
+        Permitted::Only(names) => std::iter::once(rule("*", "deny"))
+            .chain(names.iter().map(|name| rule(name, "allow")))
+            .collect(),
+    };
+    json!({
+        "id": agent.name,
+        "description": agent.description,
+        "mode": "primary",
+        "hidden": false,
+        "request": { "headers": {}, "body": {} },
+        "permissions": permissions,
+    })
 }
 
 fn provider(entry: &ProviderEntry) -> Value {

@@ -14,6 +14,7 @@ use super::answer::{Client, Held};
 use crate::ApiState;
 use crate::act::{AdmitRequest, admit, context, one, prompt_row, transcript};
 use crate::error::ApiError;
+use crate::surface::Trickle;
 use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MessageQuery;
 use crate::surface::paged::paged;
@@ -93,6 +94,7 @@ fn slow(answer: impl Future<Output = Result<MessageView, ApiError>> + Send + 'st
     });
     let mut response = HttpBody::from_stream(body).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.extensions_mut().insert(Trickle);
     response
 }
 

@@ -1,7 +1,8 @@
 use axum::Json;
 use axum::extract::{Path, State};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use store::{SessionFilter, SessionRow, SessionsOf};
 
 use super::place::Named;
 use crate::ApiState;
@@ -21,10 +22,36 @@ pub(crate) struct ListQuery {
     limit: Option<i64>,
     search: Option<String>,
     start: Option<i64>,
+    cursor: Option<i64>,
     roots: Option<bool>,
 }
 
-/// Lists the newest sessions, or those of the named directory.
+/// Returns the sessions that a query selects, newest first: of the named directory, or of all. A directory that does
+/// not exist has none.
+async fn listed(
+    state: &ApiState,
+    access: CanRead,
+    named: &Named,
+    query: ListQuery,
+) -> Result<Vec<SessionRow>, ApiError> {
+    let of = match named.filter(state.settings()).await {
+        Ok(None) => SessionsOf::Organisation,
+        Ok(Some(directory)) => SessionsOf::Directory(directory),
+        Err(ApiError::Invalid(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let filter = SessionFilter {
+        of,
+        only_roots: query.roots.unwrap_or(false),
+        updated_from: query.start,
+        updated_before: query.cursor,
+        title: query.search.filter(|text| !text.is_empty()),
+        after: None,
+    };
+    let limit = query.limit.unwrap_or(100).clamp(1, MAX_SESSIONS);
+    Ok(state.store().sessions(access.org, filter, limit).await?)
+}
+
 pub(crate) async fn list(
     access: CanRead,
     dialect: Dialect,
@@ -32,19 +59,41 @@ pub(crate) async fn list(
     named: Named,
     Params(query): Params<ListQuery>,
 ) -> Result<Json<Vec<SessionView>>, ApiError> {
-    let directory = named.filter(state.settings()).await?;
-    let search = query.search.map(|text| text.to_lowercase());
-    let limit = usize::try_from(query.limit.unwrap_or(100).clamp(1, MAX_SESSIONS)).unwrap_or(1);
-    let rows = state.store().sessions(access.org, None, MAX_SESSIONS).await?;
-    let rows = rows
-        .into_iter()
-        .filter(|row| directory.as_ref().is_none_or(|directory| row.directory == *directory))
-        .filter(|row| row.parent.is_none() || !query.roots.unwrap_or(false))
-        .filter(|row| query.start.is_none_or(|start| row.updated_ms >= start))
-        .filter(|row| search.as_ref().is_none_or(|text| row.title.to_lowercase().contains(text)))
-        .take(limit)
-        .collect();
+    let rows = listed(&state, access, &named, query).await?;
     dialect.sessions(&state, rows).await
+}
+
+/// A session with its project, for clients that list several projects.
+#[derive(Debug, Serialize)]
+pub(crate) struct WithProject {
+    #[serde(flatten)]
+    session: SessionView,
+    project: ProjectSummary,
+}
+
+#[derive(Debug, Serialize)]
+struct ProjectSummary {
+    id: String,
+    worktree: String,
+}
+
+pub(crate) async fn list_with_projects(
+    access: CanRead,
+    dialect: Dialect,
+    State(state): State<ApiState>,
+    named: Named,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Vec<WithProject>>, ApiError> {
+    let rows = listed(&state, access, &named, query).await?;
+    let Json(sessions) = dialect.sessions(&state, rows).await?;
+    let with = |session: SessionView| WithProject {
+        project: ProjectSummary {
+            id: session.project_id.clone(),
+            worktree: session.directory.clone(),
+        },
+        session,
+    };
+    Ok(Json(sessions.into_iter().map(with).collect()))
 }
 
 pub(crate) async fn create_route(

@@ -1,0 +1,85 @@
+//! The operations of the released contract that need no handler: each answers a constant, or refuses with a sentence.
+//!
+//! `contract/operations.tsv` has all operations of the contract. A constant is true for this service and harmless to a
+//! client; everything else that we do not do is refused, so that nobody waits for it.
+
+use std::sync::LazyLock;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use super::route::Route;
+use crate::error::ApiError;
+use crate::surface::CanRead;
+
+const TABLE: &str = include_str!("../../contract/operations.tsv");
+
+/// The end of an answer that has no body.
+const NO_BODY: &str = "-";
+
+/// The rows that need no handler.
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(Row::read).collect()
+});
+
+/// A row of the table.
+struct Row {
+    method: Method,
+    /// The path as the router has it.
+    path: String,
+    answer: Answer,
+}
+
+/// The answer of an operation that needs no handler.
+#[derive(Clone)]
+enum Answer {
+    Nothing,
+    Constant(Value),
+    Refusal(&'static str),
+}
+
+impl Row {
+    /// Reads a row; `None` for one that has a handler.
+    ///
+    /// # Panics
+    /// With a row of another form. Tests read them all.
+    fn read(line: &'static str) -> Option<Self> {
+        let columns: Vec<&'static str> = line.split('\t').collect();
+        let answer = match columns[3..] {
+            ["served"] => return None,
+            ["constant", NO_BODY] => Answer::Nothing,
+            ["constant", answer] => {
+                Answer::Constant(serde_json::from_str(answer).expect("a constant is JSON"))
+            }
+            ["refused", why] => Answer::Refusal(why),
+            _ => panic!("a row of operations.tsv has another form: {line}"),
+        };
+        let method = columns[0].parse().expect("a method");
+        Some(Self { method, path: routed(columns[1]), answer })
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Nothing => StatusCode::NO_CONTENT.into_response(),
+            Self::Constant(answer) => Json(answer).into_response(),
+            Self::Refusal(why) => ApiError::NotOffered(why).into_response(),
+        }
+    }
+}
+
+/// Returns the routes that need no handler.
+pub(super) fn routes() -> Vec<Route> {
+    let route = |row: &'static Row| {
+        Route::new(row.method.clone(), &row.path, async move |_: CanRead| row.answer.clone())
+    };
+    ROWS.iter().map(route).collect()
+}
+
+/// Returns a path of the contract under the router's names of parameters: `{session}` for `{sessionID}`.
+fn routed(path: &str) -> String {
+    path.replace("ID}", "}").replace("/*", "/{*path}")
+}
