@@ -19,5 +19,5 @@ pub(crate) use message::{
 pub(crate) use project::ProjectView;
 pub(crate) use second::second_session;
 pub(crate) use session::SessionView;
-pub(crate) use stock::as_stock;
+pub(crate) use stock::{all_as_stock, as_stock};
 pub(crate) use tokens::{TokensView, Usd, usd};

@@ -9,6 +9,7 @@ pub(crate) mod files;
 pub(crate) mod listing;
 pub(crate) mod messages;
 pub(crate) mod projects;
+pub(crate) mod refusal;
 pub(crate) mod second;
 pub(crate) mod sessions;
 pub(crate) mod summarize;

@@ -6,13 +6,12 @@
 use std::sync::LazyLock;
 
 use axum::Json;
-use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode};
 use serde_json::Value;
 
 use super::route::Route;
-use crate::error::ApiError;
 use crate::surface::CanRead;
+use crate::surface::stock::refusal::refuse;
 
 const TABLE: &str = include_str!("../../contract/operations.tsv");
 
@@ -33,7 +32,6 @@ struct Row {
 }
 
 /// The answer of an operation that needs no handler.
-#[derive(Clone)]
 enum Answer {
     Nothing,
     Constant(Value),
@@ -61,22 +59,25 @@ impl Row {
     }
 }
 
-impl IntoResponse for Answer {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Nothing => StatusCode::NO_CONTENT.into_response(),
-            Self::Constant(answer) => Json(answer).into_response(),
-            Self::Refusal(why) => ApiError::NotOffered(why).into_response(),
-        }
-    }
-}
-
 /// Returns the routes that need no handler.
 pub(super) fn routes() -> Vec<Route> {
-    let route = |row: &'static Row| {
-        Route::new(row.method.clone(), &row.path, async move |_: CanRead| row.answer.clone())
-    };
     ROWS.iter().map(route).collect()
+}
+
+fn route(row: &'static Row) -> Route {
+    let method = row.method.clone();
+    match &row.answer {
+        Answer::Nothing => Route::new(method, &row.path, async |_: CanRead| StatusCode::NO_CONTENT),
+        Answer::Constant(answer) => {
+            Route::new(method, &row.path, async move |_: CanRead| Json(answer))
+        }
+        Answer::Refusal(why) => {
+            let refusal = async move |access, state, headers, params| {
+                refuse(access, state, headers, params, why).await
+            };
+            Route::new(method, &row.path, refusal)
+        }
+    }
 }
 
 /// Returns a path of the contract under the router's names of parameters: `{session}` for `{sessionID}`.

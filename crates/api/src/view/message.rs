@@ -50,6 +50,12 @@ pub(crate) struct PathView {
     root: String,
 }
 
+impl PathView {
+    pub(super) fn of(directory: &str) -> Self {
+        Self { cwd: directory.to_owned(), root: directory.to_owned() }
+    }
+}
+
 /// The times when a message began and was complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RunView {
@@ -59,6 +65,10 @@ pub(crate) struct RunView {
 }
 
 impl RunView {
+    pub(super) fn at_once(time: TimestampMs) -> Self {
+        Self { completed: Some(time), created: time }
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.completed.is_some()
     }
@@ -98,6 +108,9 @@ pub(crate) enum MessageInfo {
         provider_id: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         variant: Option<String>,
+        /// `true` for the text of a checkpoint, which stock clients know as an answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        summary: Option<bool>,
         mode: String,
         agent: String,
         path: PathView,
@@ -187,7 +200,6 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
     match row.role.as_str() {
         "assistant" => {
             let time = RunView { completed: row.completed_ms, created: row.created_ms };
-            let directory = || context.directory.clone();
             MessageInfo::Assistant {
                 id,
                 session_id,
@@ -195,9 +207,10 @@ fn info(context: &SessionContext, row: &MessageRow) -> MessageInfo {
                 model_id: model.model.clone(),
                 provider_id: model.provider.clone(),
                 variant: model.variant.clone(),
+                summary: None,
                 mode: agent.clone(),
                 agent,
-                path: PathView { cwd: directory(), root: directory() },
+                path: PathView::of(&context.directory),
                 cost: Usd(row.usage.cost),
                 tokens: row.usage.into(),
                 time,

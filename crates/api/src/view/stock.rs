@@ -1,11 +1,58 @@
 use serde_json::json;
 
-use super::message::{MessageInfo, MessageView, PartBody, PartView, SessionContext};
+use super::message::{
+    MessageInfo, MessageView, PartBody, PartView, PathView, RunView, SessionContext,
+};
 use super::stock_tool::as_stock_tool;
 
-/// Turns messages that stock clients do not have into ones that they do: a notice into a user's message with a
-/// synthetic text, and a checkpoint into a user's message with one compaction part. The checkpoint's text is only for
-/// the model. Tools get the names and shapes of the released ones.
+/// The end of the ids of a checkpoint's text.
+const SUMMARY: char = 's';
+
+/// Turns a message into those that stock clients have instead: a checkpoint into a user's message with a compaction
+/// part and an answer that is its text, every other message as [`as_stock`] does.
+pub(crate) fn all_as_stock(context: &SessionContext, view: MessageView) -> Vec<MessageView> {
+    let MessageInfo::Checkpoint { id, session_id, reason, cost, tokens, time } = view.info else {
+        return vec![as_stock(context, view)];
+    };
+    let (agent, model) = (context.agent.clone(), (&context.model).into());
+    // It sorts right after the message that it belongs to.
+    let summary = format!("{id}{SUMMARY}");
+    let asked = |part: &PartView| PartView {
+        body: PartBody::Compaction { auto: reason != "manual" },
+        ..part.clone()
+    };
+    let told = |part: &PartView| PartView {
+        id: format!("{}{SUMMARY}", part.id),
+        message_id: summary.clone(),
+        ..part.clone()
+    };
+    let answer = MessageInfo::Assistant {
+        id: summary.clone(),
+        session_id: session_id.clone(),
+        parent_id: id.clone(),
+        model_id: context.model.model.clone(),
+        provider_id: context.model.provider.clone(),
+        variant: None,
+        summary: Some(true),
+        mode: "compaction".to_owned(),
+        agent: "compaction".to_owned(),
+        path: PathView::of(&context.directory),
+        cost,
+        tokens,
+        time: RunView::at_once(time.created),
+        finish: Some("stop".to_owned()),
+        error: None,
+    };
+    let question = MessageView {
+        info: MessageInfo::User { id, session_id, time, agent, model },
+        parts: view.parts.iter().map(asked).collect(),
+    };
+    let answer = MessageView { info: answer, parts: view.parts.iter().map(told).collect() };
+    vec![question, answer]
+}
+
+/// Turns a notice into a user's message with a synthetic text, and gives tools the names and shapes of the released
+/// ones. A checkpoint becomes more than one message, so it stays as it is.
 pub(crate) fn as_stock(context: &SessionContext, mut view: MessageView) -> MessageView {
     let (agent, model) = (context.agent.clone(), (&context.model).into());
     match view.info {
@@ -17,12 +64,7 @@ pub(crate) fn as_stock(context: &SessionContext, mut view: MessageView) -> Messa
                 }
             }
         }
-        MessageInfo::Checkpoint { id, session_id, time, reason, .. } => {
-            view.info = MessageInfo::User { id, session_id, time, agent, model };
-            for part in &mut view.parts {
-                part.body = PartBody::Compaction { auto: reason != "manual" };
-            }
-        }
+        MessageInfo::Checkpoint { .. } => {}
         MessageInfo::Assistant { ref mut error, ref time, .. } => {
             // An interrupt in a tool ends the message, though the model had finished.
             if error.is_none() && time.is_complete() && view.parts.iter().any(is_interrupted) {

@@ -103,11 +103,11 @@ pub(super) fn as_stock_tool(tool: &str, state: &mut Value) -> Option<&'static st
         state["output"] = state["error"].take();
         state.as_object_mut()?.remove("error");
     }
-    let text = if state["status"] == "error" { &state["error"] } else { &state["output"] };
-    if state["status"] == "completed" || (state["status"] == "error" && structured.is_some()) {
+    // A client shows the text of an error as it is.
+    if state["status"] == "completed" {
         let done = Done {
             input: &input,
-            output: text.as_str().unwrap_or_default(),
+            output: state["output"].as_str().unwrap_or_default(),
             structured: structured.as_ref().unwrap_or(&Value::Null),
             truncated: state["metadata"]["truncated"] == json!(true),
         };
@@ -116,9 +116,7 @@ pub(super) fn as_stock_tool(tool: &str, state: &mut Value) -> Option<&'static st
         if let Some(all) = state["metadata"].as_object_mut() {
             all.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
         }
-        if state["status"] == "completed" {
-            state["title"] = title.into();
-        }
+        state["title"] = title.into();
     }
     Some(shape.theirs)
 }
@@ -175,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_command_stays_an_error_with_its_output() {
+    fn a_killed_command_stays_an_error() {
         let state = json!({
             "status": "error", "input": {"command": "sleep 9"}, "error": "killed",
             "metadata": {"structured": {"exit_code": null, "timed_out": true}},
         });
         let (tool, state) = shown("shell", state);
         assert_eq!((tool, &state["status"]), (Some("bash"), &json!("error")));
-        assert_eq!(state["metadata"], json!({ "output": "killed", "truncated": false }));
+        assert_eq!((&state["error"], &state["metadata"]), (&json!("killed"), &json!({})));
     }
 
     #[test]

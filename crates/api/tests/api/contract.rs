@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::world::{World, call, json, ok, request, send};
+use crate::world::{SseReader, World, call, json, ok, request, send};
 
 const TABLE: &str = include_str!("../../contract/operations.tsv");
 
@@ -236,6 +236,30 @@ async fn pages_of_the_second_api_have_every_session_once() -> Result<()> {
     }
     assert_eq!(seen.len(), 5, "{seen:?}");
     assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), made);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_that_shows_no_error_is_told_why() -> Result<()> {
+    let world = World::new().await?;
+    let gateway = world.gateway();
+    let session = ok(&gateway, "POST", "/session", &world.key, None).await;
+    let id = session["id"].as_str().context("an id")?;
+    let mut events =
+        SseReader::new(send(&gateway, request("GET", "/event", &world.key, None)).await);
+    ensure!(events.next().await.context("a greeting")?.data["type"] == "server.connected");
+    let shell = format!("/session/{id}/shell");
+    let mut asked = request("POST", &shell, &world.key, Some(&json!({ "command": "ls" })));
+    asked.headers_mut().insert("user-agent", "opencode/1.18.33".parse()?);
+    let answer = send(&gateway, asked).await;
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    let why = json(answer).await["data"]["message"].clone();
+    let told = events.until(|frame| frame.data["type"] == "tui.toast.show").await;
+    assert_eq!(told.last().context("a frame")?.data["properties"]["message"], why);
+    // A session of others is not there, and nothing is shown.
+    let mut foreign = request("POST", &shell, &world.stranger, None);
+    foreign.headers_mut().insert("user-agent", "opencode/1.18.33".parse()?);
+    assert_eq!(send(&gateway, foreign).await.status(), StatusCode::NOT_FOUND);
     Ok(())
 }
 

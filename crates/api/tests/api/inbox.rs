@@ -164,13 +164,17 @@ async fn stock_clients_wait_for_a_compaction_and_see_it_as_a_part() -> Result<()
     }
     let stock = format!("/session/{session}/message");
     let messages = ok(&gateway, "GET", &stock, &world.key, None).await;
-    assert_eq!(messages.as_array().map(Vec::len), Some(1), "the failed one left nothing");
+    assert_eq!(messages.as_array().map(Vec::len), Some(2), "the failed one left nothing");
     assert_eq!(messages[0]["info"]["role"], "user");
     let part = &messages[0]["parts"][0];
     assert_eq!(
         (&part["type"], &part["auto"], &part["text"]),
         (&json!("compaction"), &json!(false), &Value::Null)
     );
+    let (info, summary) = (&messages[1]["info"], &messages[1]["parts"]);
+    assert_eq!((&info["role"], &info["summary"]), (&json!("assistant"), &json!(true)));
+    assert_eq!(info["parentID"], messages[0]["info"]["id"]);
+    assert_eq!(summary[0]["text"], "They talked.", "released clients show the summary");
     let native = format!("/platform/session/{session}/message");
     let messages = ok(&gateway, "GET", &native, &world.key, None).await;
     assert_eq!(

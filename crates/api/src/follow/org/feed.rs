@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::{
-    Clock, LocationId, MessageId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId, SessionRef,
-    TimestampMs,
+    Clock, IdMint, LocationId, MessageId, OrgId, RecordedEvent, Seq, SessionEvent, SessionId,
+    SessionRef, Stamp, TimestampMs,
 };
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt, stream};
@@ -24,7 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::frame::{StockFrame, frame};
 use super::held::{HeldPrompts, HoldGuard};
 use super::told::Told;
-use super::translate::{StockEvent, Translator};
+use super::translate::{StockEvent, Translator, toast};
 use crate::changes::{changes, summaries};
 use crate::error::ApiError;
 use crate::follow::{Cursor, Hub, Step, Want};
@@ -93,6 +93,16 @@ impl Feeds {
         if let Some(entry) = self.lock().get(&session.org) {
             // If the queue is full or the feed is ending, the next look finds the session.
             let _ = entry.touched.try_send(session.clone());
+        }
+    }
+
+    /// Shows a sentence to the clients here that listen to a session's directory. It is lost if there is none.
+    pub(crate) fn notify(&self, session: &SessionRow, sentence: &str) {
+        if let Some(entry) = self.lock().get(&session.at.org) {
+            let event = toast(sentence, &mut IdMint::after(Stamp::default(), self.clock.now_ms()));
+            let directory = session.directory.as_str().into();
+            let _nobody_listens =
+                entry.frames.send(frame(&directory, session.project.as_str(), &event));
         }
     }
 

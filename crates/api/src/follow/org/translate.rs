@@ -12,8 +12,8 @@ use signals::{Delta, DeltaKind};
 use store::{CallRow, MessageRow, PartRow, SessionRow};
 
 use crate::view::{
-    DiffView, MessageInfo, PartBody, PartView, SessionContext, SessionView, SummaryView, as_stock,
-    called_row, error_view, message, settle,
+    DiffView, MessageInfo, PartBody, PartView, SessionContext, SessionView, SummaryView,
+    all_as_stock, as_stock, called_row, error_view, message, settle,
 };
 
 /// An event in the stock shape.
@@ -443,10 +443,11 @@ impl Translator {
     }
 
     fn show_all(&self, out: &mut Out, row: &MessageRow) {
-        let view = as_stock(&self.context, message(&self.context, row));
-        out.push("message.updated", json!({ "info": view.info }));
-        for part in &view.parts {
-            out.part(part);
+        for view in all_as_stock(&self.context, message(&self.context, row)) {
+            out.push("message.updated", json!({ "info": view.info }));
+            for part in &view.parts {
+                out.part(part);
+            }
         }
     }
 
@@ -489,15 +490,19 @@ impl Out {
 
     /// Adds a toast, which belongs to no session.
     fn toast(&mut self, message: &str) {
-        let id = EventId::mint(&mut self.mint);
-        let properties = json!({ "message": message, "variant": "warning" });
-        self.events.push(json!({ "id": id, "type": "tui.toast.show", "properties": properties }));
+        self.events.push(toast(message, &mut self.mint));
     }
 
     fn part(&mut self, part: &PartView) {
         let time = self.time;
         self.push("message.part.updated", json!({ "part": part, "time": time }));
     }
+}
+
+/// A notice that clients show for some seconds.
+pub(super) fn toast(message: &str, mint: &mut IdMint) -> StockEvent {
+    let properties = json!({ "message": message, "variant": "warning" });
+    json!({ "id": EventId::mint(mint), "type": "tui.toast.show", "properties": properties })
 }
 
 fn text_part(id: PartId, kind: &str, text: String) -> PartRow {

@@ -19,7 +19,7 @@ use crate::surface::extract::{Body, CanPrompt, CanRead, LargeRead, Params};
 use crate::surface::limit::MessageQuery;
 use crate::surface::paged::paged;
 use crate::text::id;
-use crate::view::{MessageView, as_stock, message};
+use crate::view::{MessageView, all_as_stock, message};
 
 /// After this time the answer begins with white space, which JSON allows, so that no proxy closes the connection.
 /// From then on its status is 200.
@@ -35,7 +35,7 @@ pub(crate) async fn list(
     let row = state.store().session(access.org, id(&session)?).await?;
     let (messages, next) = transcript(&state, &row, query.parse()?).await?;
     let context = context(&state, &row);
-    let messages = messages.into_iter().map(|message| as_stock(&context, message));
+    let messages = messages.into_iter().flat_map(|message| all_as_stock(&context, message));
     Ok(paged(messages.collect::<Vec<_>>(), next))
 }
 
@@ -46,7 +46,8 @@ pub(crate) async fn show(
 ) -> Result<Json<MessageView>, ApiError> {
     let row = state.store().session(access.org, id(&session)?).await?;
     let message = one(&state, &row, &message).await?;
-    Ok(Json(as_stock(&context(&state, &row), message)))
+    let shown = all_as_stock(&context(&state, &row), message).into_iter().next();
+    shown.map(Json).ok_or(ApiError::NotFound("message was"))
 }
 
 /// Admits a prompt and answers with the assistant message that ends the work on it. The work continues if the client
