@@ -36,7 +36,7 @@ pub(crate) fn all_as_stock(context: &SessionContext, view: MessageView) -> Vec<M
         summary: Some(true),
         mode: "compaction".to_owned(),
         agent: "compaction".to_owned(),
-        path: PathView::of(&context.directory),
+        path: PathView::of(&context.directory).into(),
         cost,
         tokens,
         time: RunView::at_once(time.created),
