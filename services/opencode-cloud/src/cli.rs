@@ -15,7 +15,8 @@ use crate::serve::placement_cmd::{PlacementCommand, What};
 use crate::serve::up::Hints;
 use crate::serve::{ServeError, cluster, doctor_cmd, level_cmd, migrate, placement_cmd, roles, up};
 use crate::{
-    CliError, config, explain_cmd, llm_cmd, models_cmd, rebuild_cmd, run, session_cmd, simulated,
+    CliError, attach_cmd, config, explain_cmd, llm_cmd, models_cmd, rebuild_cmd, run, session_cmd,
+    simulated,
 };
 
 /// OpenCode sessions as a service.
@@ -39,6 +40,8 @@ pub enum Command {
     Serve(Box<up::UpArgs>),
     /// Give a session a prompt and show what it does
     Run(run::RunArgs),
+    /// Open the terminal interface of the released client `opencode` at the service
+    Attach(attach_cmd::AttachArgs),
     /// List sessions, show one, or read its log
     Session(session_cmd::SessionArgs),
     /// Stop what a session is doing
@@ -103,6 +106,7 @@ fn dispatch(command: Command) -> ExitCode {
     let mut screen = Screen::standard();
     let ended = match command {
         Command::Run(args) => client(run::execute(args, &mut screen)),
+        Command::Attach(args) => client(attach_cmd::execute(args)),
         Command::Session(args) => client(session_cmd::execute(args, &mut screen)),
         Command::Abort(args) => client(session_cmd::abort(args, &mut screen)),
         Command::Explain(args) => client(explain_cmd::execute(args, &mut screen)),
@@ -260,6 +264,7 @@ mod tests {
         for line in [
             "run hello --directory .",
             "run - --json --session ses_1 --model gpt --agent plan",
+            "attach .",
             "session list",
             "session show ses_1",
             "session log ses_1 --follow --after 3",

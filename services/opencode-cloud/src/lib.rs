@@ -14,6 +14,7 @@
 //! Invariant: whatever happens to its connection, a client never prints a text twice and never loses one. The log has
 //! no gaps in `seq`, and live text is addressed by (part, byte offset).
 
+mod attach_cmd;
 pub mod cli;
 pub mod client;
 mod config;

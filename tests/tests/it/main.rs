@@ -19,4 +19,5 @@ mod refusals;
 mod sandbox;
 mod stock;
 mod streams;
+mod terminal;
 mod tidy;

@@ -24,7 +24,7 @@ fn package() -> String {
 }
 
 /// Returns the client, installed once below cargo's target folder.
-async fn client() -> Result<PathBuf> {
+pub(crate) async fn released_client() -> Result<PathBuf> {
     let test = std::env::current_exe()?;
     let target = test.ancestors().nth(3).context("a test lives in TARGET/PROFILE/deps")?;
     let folder = target.join("stock-client").join(VERSION);
@@ -60,7 +60,7 @@ async fn client() -> Result<PathBuf> {
 /// Runs the client with its own home.
 async fn opencode(world: &World, key: &str, args: &[&str]) -> Result<Ended> {
     let home = world.workspace("home")?;
-    let mut command = Command::new(client().await?);
+    let mut command = Command::new(released_client().await?);
     command.args(args).env_clear().current_dir(world.workspace("client")?).stdin(Stdio::null());
     command.env("PATH", "/usr/bin:/bin").env("HOME", &home).env("OPENCODE_SERVER_PASSWORD", key);
     for kind in ["CONFIG", "DATA", "STATE", "CACHE"] {
@@ -81,7 +81,7 @@ async fn opencode(world: &World, key: &str, args: &[&str]) -> Result<Ended> {
 #[tokio::test]
 async fn a_released_client_works_with_a_url_and_a_key() -> Result<()> {
     executable()?; // report a missing executable first
-    client().await?;
+    released_client().await?;
     let world = World::new().await?;
     let place = world.workspace("stock")?;
     let up = world.up_with(&["--directory", place.to_str().context("UTF-8")?]).await?;
