@@ -8,7 +8,8 @@ use std::process::{Command as StdCommand, Stdio};
 use std::time::{Duration, Instant};
 
 use sandbox::{
-    Cell, CellOptions, Command, Environment, Limits, Tier, TierOptions, Toolchains, find_tier,
+    Cell, CellOptions, Command, DiskLimits, Environment, Limits, Tier, TierOptions, Toolchains,
+    find_tier,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +49,7 @@ async fn measure(tier: Tier, count: usize) {
         supervisor: this,
         supervisor_prefix: vec!["supervise".into()],
         probe_directory: folder.path().to_path_buf(),
+        disk: DiskLimits::default(),
         at_most: tier,
         landlock_at_most: None,
     };

@@ -378,7 +378,7 @@ impl Sandbox for CellSandbox {
         if ended.is_err() {
             self.forget(&command, &slot);
         }
-        let (report, limits) = ended?;
+        let (report, mut limits) = ended?;
         let (end, leftovers) = match report {
             Report::Ended { end, leftovers } => (end, leftovers),
             Report::Superseded(newest) => {
@@ -391,6 +391,7 @@ impl Sandbox for CellSandbox {
         let output = spool.finish().await;
         let (duration, network) = (begun.elapsed(), self.network(&command));
         let refused = refusals.since(known);
+        limits.extend(crate::limits::met_by(end));
         Ok(Outcome { end, output, duration, leftovers, limits, network, refused })
     }
 }

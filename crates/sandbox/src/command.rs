@@ -1,6 +1,7 @@
 //! What is run and how it ended: the words of the [`Sandbox`] seam.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -94,6 +95,90 @@ pub enum Limit {
     Processes(u64),
     /// `/tmp`, home or `/dev/shm` is full; the bytes that they have together.
     Scratch(u64),
+    /// The disk of the workspace or of the service is full, or nearly so.
+    Disk {
+        /// Bytes that are left.
+        free: u64,
+        /// Bytes that commands are to leave.
+        reserve: u64,
+    },
+    /// The same, of the number of files that it can hold.
+    Files {
+        /// Files for which there is room.
+        free: u64,
+        /// The room that commands are to leave.
+        reserve: u64,
+    },
+    /// The workspace has grown beyond its limit.
+    Workspace {
+        /// Bytes that it has.
+        holds: u64,
+        /// Bytes that it may have.
+        limit: u64,
+    },
+    /// A file has grown to these bytes, the most that one may have.
+    File(u64),
+}
+
+/// A number of bytes, as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let Some((unit, name)) = units.into_iter().find(|(unit, _)| self.0 >= *unit) else {
+            return write!(f, "{} bytes", self.0);
+        };
+        // Tenths, rounded down: what is said to be free is free.
+        let tenths = self.0 / (unit / 10).max(1);
+        match (tenths / 10, tenths % 10) {
+            (whole, 0) => write!(f, "{whole} {name}"),
+            (whole, part) => write!(f, "{whole}.{part} {name}"),
+        }
+    }
+}
+
+/// A sentence for whoever ran into it.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Memory(bytes) => {
+                write!(f, "out of memory: a process was killed at the limit of {}", Bytes(bytes))
+            }
+            Self::Processes(count) => write!(
+                f,
+                "a process could not be started: the limit is {count} processes and threads"
+            ),
+            Self::Scratch(bytes) => write!(
+                f,
+                "disk full: /tmp, the home directory or /dev/shm has no room left ({} together); work in the \
+                 working directory",
+                Bytes(bytes)
+            ),
+            Self::Disk { free, reserve } => write!(
+                f,
+                "disk full: {} are left, and commands leave {} free; delete what is not needed, then try again",
+                Bytes(free),
+                Bytes(reserve)
+            ),
+            Self::Files { free, reserve } => write!(
+                f,
+                "disk full: it has room for {free} more files, and commands leave room for {reserve}; delete what is \
+                 not needed, then try again"
+            ),
+            Self::Workspace { holds, limit } => write!(
+                f,
+                "workspace full: it holds {}, and its limit is {}; delete what is not needed: commands run as long as \
+                 they take no more",
+                Bytes(holds),
+                Bytes(limit)
+            ),
+            Self::File(bytes) => {
+                write!(f, "a file reached {}, the most that one may have", Bytes(bytes))
+            }
+        }
+    }
 }
 
 /// Whether commands reach a network.
@@ -120,6 +205,8 @@ pub enum End {
     TimedOut,
     /// Killed because its caller no longer wanted it.
     Cancelled,
+    /// Killed at the limit that the outcome names.
+    OverLimit,
 }
 
 /// A command's end and what it wrote.

@@ -22,9 +22,10 @@ impl Report {
         match self {
             Self::Started(pid) => format!("started {pid}\n"),
             Self::Superseded(newest) => format!("superseded {newest}\n"),
-            Self::Met(Limit::Memory(bytes)) => format!("met-memory {bytes}\n"),
-            Self::Met(Limit::Processes(count)) => format!("met-processes {count}\n"),
-            Self::Met(Limit::Scratch(bytes)) => format!("met-scratch {bytes}\n"),
+            Self::Met(limit) => {
+                let (name, first, second) = numbers(*limit);
+                format!("met-{name} {first} {second}\n")
+            }
             Self::Refused(why) => format!("refused {}\n", why.replace('\n', " ")),
             Self::Ended { end: End::Exited(code), leftovers } => {
                 format!("exited {leftovers} {code}\n")
@@ -34,6 +35,7 @@ impl Report {
             }
             Self::Ended { end: End::TimedOut, leftovers } => format!("timed-out {leftovers} 0\n"),
             Self::Ended { end: End::Cancelled, leftovers } => format!("cancelled {leftovers} 0\n"),
+            Self::Ended { end: End::OverLimit, leftovers } => format!("over-limit {leftovers} 0\n"),
         }
     }
 
@@ -43,23 +45,50 @@ impl Report {
         match word {
             "started" => return rest.parse().ok().map(Self::Started),
             "superseded" => return rest.parse().ok().map(Self::Superseded),
-            "met-memory" => return rest.parse().ok().map(Limit::Memory).map(Self::Met),
-            "met-processes" => return rest.parse().ok().map(Limit::Processes).map(Self::Met),
-            "met-scratch" => return rest.parse().ok().map(Limit::Scratch).map(Self::Met),
             "refused" => return Some(Self::Refused(rest.to_owned())),
             _ => {}
         }
         let (leftovers, value) = rest.split_once(' ')?;
+        if let Some(name) = word.strip_prefix("met-") {
+            return limit(name, leftovers.parse().ok()?, value.parse().ok()?).map(Self::Met);
+        }
         let value = value.parse().ok()?;
         let end = match word {
             "exited" => End::Exited(value),
             "signaled" => End::Signaled(value),
             "timed-out" => End::TimedOut,
             "cancelled" => End::Cancelled,
+            "over-limit" => End::OverLimit,
             _ => return None,
         };
         Some(Self::Ended { end, leftovers: leftovers.parse().ok()? })
     }
+}
+
+/// A limit as a name and two numbers.
+fn numbers(limit: Limit) -> (&'static str, u64, u64) {
+    match limit {
+        Limit::Memory(bytes) => ("memory", bytes, 0),
+        Limit::Processes(count) => ("processes", count, 0),
+        Limit::Scratch(bytes) => ("scratch", bytes, 0),
+        Limit::Disk { free, reserve } => ("disk", free, reserve),
+        Limit::Files { free, reserve } => ("files", free, reserve),
+        Limit::Workspace { holds, limit } => ("workspace", holds, limit),
+        Limit::File(bytes) => ("file", bytes, 0),
+    }
+}
+
+fn limit(name: &str, first: u64, second: u64) -> Option<Limit> {
+    Some(match name {
+        "memory" => Limit::Memory(first),
+        "processes" => Limit::Processes(first),
+        "scratch" => Limit::Scratch(first),
+        "disk" => Limit::Disk { free: first, reserve: second },
+        "files" => Limit::Files { free: first, reserve: second },
+        "workspace" => Limit::Workspace { holds: first, limit: second },
+        "file" => Limit::File(first),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -68,7 +97,8 @@ mod tests {
 
     #[test]
     fn every_report_survives_its_line() {
-        let ends = [End::Exited(-1), End::Signaled(9), End::TimedOut, End::Cancelled];
+        let ends =
+            [End::Exited(-1), End::Signaled(9), End::TimedOut, End::Cancelled, End::OverLimit];
         let mut reports: Vec<_> =
             ends.into_iter().map(|end| Report::Ended { end, leftovers: 3 }).collect();
         reports.extend([
@@ -78,6 +108,10 @@ mod tests {
             Report::Met(Limit::Memory(1 << 40)),
             Report::Met(Limit::Processes(512)),
             Report::Met(Limit::Scratch(1 << 20)),
+            Report::Met(Limit::Disk { free: 1, reserve: 2 }),
+            Report::Met(Limit::Files { free: 3, reserve: 4 }),
+            Report::Met(Limit::Workspace { holds: 5, limit: 6 }),
+            Report::Met(Limit::File(7)),
         ]);
         for report in reports {
             assert_eq!(Report::parse(&report.to_line()), Some(report));

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
+use crate::command::{End, Limit};
+
 /// The largest file that a command may write.
 pub(crate) const FILE_BYTES: u64 = 4 << 30;
 
@@ -30,6 +32,14 @@ impl Limits {
         let half = total.unwrap_or_default() * 1024 / 2;
         Self { memory_bytes: half.max(2 << 30), processes: 1024 }
     }
+}
+
+/// The limit on files, if a command ended as one does that meets it.
+pub(crate) fn met_by(end: End) -> Option<Limit> {
+    // A shell tells so that a program in it was ended by this signal.
+    let is_it = matches!(end, End::Signaled(libc::SIGXFSZ))
+        || matches!(end, End::Exited(code) if code == 128 + libc::SIGXFSZ);
+    is_it.then_some(Limit::File(FILE_BYTES))
 }
 
 /// Limits that each process of a command has, whatever else there is.

@@ -216,7 +216,8 @@ impl Sandbox for ProcessSandbox {
         };
         let output = spool.finish().await;
         let (duration, network) = (begun.elapsed(), self.network(&command));
-        let (limits, refused) = (Vec::new(), Vec::new());
+        let limits = self.walls.iter().filter_map(|_| crate::limits::met_by(end)).collect();
+        let refused = Vec::new();
         Ok(Outcome { end, output, duration, leftovers, limits, network, refused })
     }
 }

@@ -97,6 +97,11 @@ impl Job {
 /// else of the process is set up, with the arguments after the subcommand. They are private to this crate.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some(job) = Job::parse(args) else { return ExitCode::from(2) };
+    // Whoever started the service may have left descriptors open in it, which are no command's.
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    if sys::close_all_but(&[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]).is_err() {
+        return ExitCode::FAILURE;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime.and_then(|runtime| runtime.block_on(supervise(&job))) {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,10 +10,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::cell::{CellOptions, CellSandbox};
-use crate::command::{Cell, Command, End, Sandbox};
+use crate::command::{Bytes, Cell, Command, End, Sandbox};
+use crate::disk::DiskLimits;
 use crate::exit::Reach;
 use crate::process::ProcessSandbox;
 use crate::walls;
+use crate::watch::WatchedSandbox;
 
 /// How far commands are kept apart from the machine and from each other. The greater the better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +69,8 @@ pub struct TierOptions {
     pub supervisor_prefix: Vec<OsString>,
     /// A folder of the file system on which workspaces are; a command is run in a new one in it.
     pub probe_directory: PathBuf,
+    /// How much of the disks commands may take, in every tier.
+    pub disk: DiskLimits,
     /// No better tier than this is tried.
     pub at_most: Tier,
     /// No newer ABI of landlock than this is used in tier C: to see what an older kernel leaves open.
@@ -87,6 +91,29 @@ pub struct FoundTier {
 
 /// Finds the best tier by trying them.
 pub async fn find_tier(options: &TierOptions) -> FoundTier {
+    let mut found = find_best(options).await;
+    let own = options.cells.spool_directory.clone();
+    found.sandbox = Arc::new(WatchedSandbox::new(found.sandbox, options.disk, own));
+    found.weaker.extend(short_of_disk(options));
+    found
+}
+
+/// A disk on which commands may take little more, or nothing.
+fn short_of_disk(options: &TierOptions) -> Option<String> {
+    let path = &options.probe_directory;
+    let room = options.disk.disk(path)?.bytes;
+    let then = if room.is_over() { "they are refused" } else { "they may take little" };
+    (room.free < room.reserve).then(|| {
+        format!(
+            "{} has {} left, of which commands leave {}: {then} (free some, or lower --disk-reserve)",
+            path.display(),
+            Bytes(room.free),
+            Bytes(room.reserve)
+        )
+    })
+}
+
+async fn find_best(options: &TierOptions) -> FoundTier {
     let mut refused = Vec::new();
     for tier in [Tier::A, Tier::B].into_iter().filter(|tier| *tier <= options.at_most) {
         match try_cells(tier, options).await {

@@ -255,6 +255,17 @@ fn a_stopped_supervisor_does_not_keep_a_new_owner_out() {
     stuck.wait().unwrap();
 }
 
+#[tokio::test]
+async fn a_descriptor_that_the_worker_inherited_reaches_no_command() {
+    use rustix::fs::{Mode, OFlags};
+    // Without CLOEXEC, as a shell leaves it open for what it starts.
+    let open = rustix::fs::open("/etc/passwd", OFlags::RDONLY, Mode::empty()).unwrap();
+    let outcome = run(script("ls -l /proc/$$/fd; echo looked")).await;
+    drop(open);
+    let text = outcome.output.head;
+    assert!(text.ends_with("looked\n") && !text.contains("/etc/passwd"), "{text}");
+}
+
 // Finding security 18: a command inherited the lock's own descriptor, and could write a token that fences everybody.
 #[tokio::test]
 async fn a_command_has_no_descriptor_that_it_can_write_a_token_to() {

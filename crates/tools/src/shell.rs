@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use domain::{ToolClass, ToolOutcomeKind};
-use sandbox::{Command, End, Limit, Network, Output, Sandbox};
+use sandbox::{Command, End, Network, Output, Sandbox};
 use serde::Deserialize;
 use serde_json::json;
 use snapshots::Touched;
@@ -79,6 +79,7 @@ impl Tool for Shell {
                 (ToolOutcomeKind::Failed, format!("(killed after {timeout_ms} ms: {advice})"))
             }
             End::Cancelled => (ToolOutcomeKind::Interrupted, "(interrupted)".to_owned()),
+            End::OverLimit => (ToolOutcomeKind::Failed, "(killed at a limit)".to_owned()),
         };
         let by_itself = matches!(outcome.end, End::Exited(_) | End::Signaled(_));
         if by_itself && outcome.leftovers > 0 {
@@ -88,7 +89,7 @@ impl Tool for Shell {
             );
         }
         for limit in &outcome.limits {
-            footer += &format!("\n({})", met(*limit));
+            footer += &format!("\n({limit})");
         }
         let succeeded = outcome.end == End::Exited(0);
         for sentence in outcome.refused.iter().take(REFUSALS) {
@@ -103,7 +104,7 @@ impl Tool for Shell {
         let (exit_code, signal) = match outcome.end {
             End::Exited(code) => (Some(code), None),
             End::Signaled(signal) => (None, Some(signal)),
-            End::TimedOut | End::Cancelled => (None, None),
+            End::TimedOut | End::Cancelled | End::OverLimit => (None, None),
         };
         let structured = json!({
             "exit_code": exit_code,
@@ -115,24 +116,6 @@ impl Tool for Shell {
         let text = Text::Spooled(outcome.output);
         let touched = Touched::Anything;
         Ok(ToolOutcome { kind, title, text, footer, structured: Some(structured), touched })
-    }
-}
-
-/// A limit, to whoever ran into it.
-fn met(limit: Limit) -> String {
-    const MIB: u64 = 1 << 20;
-    match limit {
-        Limit::Memory(bytes) => {
-            format!("out of memory: a process was killed at the limit of {} MiB", bytes / MIB)
-        }
-        Limit::Processes(count) => {
-            format!("a process could not be started: the limit is {count} processes and threads")
-        }
-        Limit::Scratch(bytes) => format!(
-            "disk full: /tmp, the home directory or /dev/shm has no room left ({} MiB together); work in the \
-             working directory",
-            bytes / MIB
-        ),
     }
 }
 

@@ -222,6 +222,44 @@ fn workspace_paths_are_opened_beneath_their_root_only() -> Result<()> {
     Ok(())
 }
 
+/// Ways to start a program.
+const PROGRAMS: [&str; 6] =
+    ["Command::new(", "process::Command", "libc::fork", "libc::exec", "posix_spawn", "sys::exec("];
+
+/// The places that may, with the reason.
+const MAY_START_PROGRAMS: [(&str, &str); 5] = [
+    ("crates/sandbox/src/", "the sandbox itself, and nothing else on a workspace"),
+    ("crates/boot/", "Postgres and NATS, in the data folder"),
+    ("crates/testkit/", "servers of tests"),
+    ("services/opencode-cloud/src/output.rs", "the pager of the person at the terminal"),
+    ("services/opencode-cloud/src/serve/cluster.rs", "the roles of `dev-cluster`"),
+];
+
+/// Why: a program that runs on a workspace does what the workspace says (hooks, configuration, build scripts), so that it
+/// runs in the sandbox or not at all (finding security 3).
+#[test]
+fn programs_are_started_in_the_sandbox_only() -> Result<()> {
+    let mut needed = BTreeSet::new();
+    for (path, text) in rust_files()? {
+        let is_ours = path.starts_with("crates/") || path.starts_with("services/");
+        if !is_ours || path.contains("/tests") || path.contains("/examples/") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code.filter(|line| PROGRAMS.iter().any(|way| line.contains(way))) {
+            let place = MAY_START_PROGRAMS.iter().find(|(place, _)| path.starts_with(place));
+            let (place, _why) = place.with_context(|| {
+                format!("{path}: `{}` starts a program; run it in the Sandbox", line.trim())
+            })?;
+            needed.insert(*place);
+        }
+    }
+    let allowed: BTreeSet<&str> = MAY_START_PROGRAMS.iter().map(|(place, _)| *place).collect();
+    ensure!(needed == allowed, "not needed any more: {allowed:?}");
+    Ok(())
+}
+
 /// Why: projects rot in files that contain everything. Past the limit, a file's doc says why it is one.
 #[test]
 fn a_long_file_says_why_it_is_long() -> Result<()> {

@@ -1,17 +1,17 @@
 //! The other side of this crate's tests: launcher and supervisor, and a worker that can be killed.
 //!
 //! `launch` is the launcher, `supervise …` the supervisor. `host SCRIPT [LOCK TOKEN]` runs a script as a worker would, in
-//! the directory and tier that `TESTBED_DIRECTORY` and `TESTBED_TIER` name, and prints how it ended.
+//! the directory and tier that `TESTBED_DIRECTORY` and `TESTBED_TIER` name, and prints how it ended. `each SCRIPT…` runs one
+//! after the other. `TESTBED_RESERVE_BYTES` and `TESTBED_WORKSPACE_BYTES` limit the disk.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox::{
-    Cell, CellOptions, CellSandbox, Command, Environment, Limits, LocationLock, ProcessSandbox,
-    Sandbox, Tier, Toolchains,
+    Cell, CellOptions, Command, DiskLimits, Environment, FoundTier, Limits, LocationLock, Tier,
+    TierOptions, Toolchains, find_tier,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -21,65 +21,109 @@ fn main() -> ExitCode {
         Some(word) if word == "launch" => sandbox::launcher::main(),
         Some(word) if word == "supervise" => sandbox::supervisor::main(args),
         Some(word) if word == "host" => host(&args.collect::<Vec<_>>()),
+        Some(word) if word == "each" => each(&args.collect::<Vec<_>>()),
         Some(_) | None => ExitCode::from(2),
     }
 }
 
-fn sandbox_of(tier: Tier) -> Arc<dyn Sandbox> {
+fn variable<T>(name: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    std::env::var_os(name).and_then(|value| read(value.to_str()?))
+}
+
+fn directory() -> PathBuf {
+    std::env::var_os("TESTBED_DIRECTORY").map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
+/// The sandbox of the tier that is named; another one is an error.
+async fn sandbox(directory: &Path) -> Result<FoundTier, String> {
     let this = PathBuf::from("/proc/self/exe");
-    let environment = Environment::from_vars(std::env::vars_os());
-    let spool_directory = std::env::temp_dir();
-    match tier {
-        Tier::A | Tier::B => {
-            let options = CellOptions {
-                launcher: this,
-                prefix: vec!["launch".into()],
-                environment,
-                toolchains: Toolchains::find(std::env::vars_os()),
-                spool_directory,
-                uids: (300_000, 4096),
-                limits: Limits::of_this_machine(),
-                exits: None,
-            };
-            Arc::new(CellSandbox::new(tier, options))
+    let tier = variable("TESTBED_TIER", Tier::named).unwrap_or(Tier::None);
+    let bytes = |name| variable(name, |bytes| bytes.parse().ok());
+    let disk = DiskLimits {
+        reserve_bytes: bytes("TESTBED_RESERVE_BYTES"),
+        workspace_bytes: bytes("TESTBED_WORKSPACE_BYTES"),
+    };
+    let options = TierOptions {
+        cells: CellOptions {
+            launcher: this.clone(),
+            prefix: vec!["launch".into()],
+            environment: Environment::from_vars(std::env::vars_os()),
+            toolchains: Toolchains::find(std::env::vars_os()),
+            spool_directory: std::env::temp_dir(),
+            uids: (300_000, 4096),
+            limits: Limits::of_this_machine(),
+            exits: None,
+        },
+        supervisor: this,
+        supervisor_prefix: vec!["supervise".into()],
+        probe_directory: directory.to_path_buf(),
+        disk,
+        at_most: tier,
+        landlock_at_most: None,
+    };
+    let found = find_tier(&options).await;
+    let told = format!("tier {tier}: {:?}", found.refused);
+    if found.tier == tier { Ok(found) } else { Err(told) }
+}
+
+fn command(script: &OsStr, directory: &Path) -> Command {
+    let cell = Cell { name: "host".into(), ..Cell::default() };
+    let script = script.to_string_lossy();
+    Command { cell, ..Command::shell(&script, directory.to_path_buf(), Duration::from_secs(1000)) }
+}
+
+/// Runs a command and returns how it ended, and whether it did.
+async fn ended(found: &FoundTier, command: Command) -> (String, bool) {
+    match found.sandbox.run(command, &CancellationToken::new()).await {
+        Ok(outcome) => {
+            let text = format!("{}{}", outcome.output.head, outcome.output.tail);
+            let limits: Vec<_> = outcome.limits.iter().map(ToString::to_string).collect();
+            (format!("{text}{:?} {limits:?}\n", outcome.end), true)
         }
-        Tier::C | Tier::None => {
-            let plain = ProcessSandbox::new(this, ["supervise"], environment, spool_directory);
-            if tier == Tier::C {
-                Arc::new(plain.walled(Toolchains::find(std::env::vars_os())))
-            } else {
-                Arc::new(plain)
-            }
-        }
+        Err(error) => (format!("{error}\n"), false),
     }
 }
 
-fn host(args: &[OsString]) -> ExitCode {
-    let Some(script) = args.first().and_then(|script| script.to_str()) else {
-        return ExitCode::from(2);
-    };
-    let lock = args.get(1).zip(args.get(2)).and_then(|(path, token)| {
-        Some(LocationLock { path: path.into(), token: token.to_str()?.parse().ok()? })
-    });
-    let tier = std::env::var_os("TESTBED_TIER");
-    let tier = tier.and_then(|name| Tier::named(name.to_str()?));
-    let directory = std::env::var_os("TESTBED_DIRECTORY").map(PathBuf::from);
-    let sandbox = sandbox_of(tier.unwrap_or(Tier::None));
+fn say(text: &str) {
+    let _unwritable = rustix::io::write(std::io::stdout(), text.as_bytes());
+}
+
+fn run(work: impl Future<Output = bool>) -> ExitCode {
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().enable_all().build() else {
         return ExitCode::FAILURE;
     };
-    let directory = directory.unwrap_or_else(std::env::temp_dir);
-    let cell = Cell { name: "host".into(), ..Cell::default() };
-    let command = Command::shell(script, directory, Duration::from_secs(1000));
-    let never = CancellationToken::new();
-    let run = sandbox.run(Command { lock, cell, ..command }, &never);
-    let (line, code) = match runtime.block_on(run) {
-        Ok(outcome) => {
-            let text = format!("{}{}", outcome.output.head, outcome.output.tail);
-            (format!("{text}{:?} {:?}\n", outcome.end, outcome.limits), ExitCode::SUCCESS)
+    if runtime.block_on(work) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn host(args: &[OsString]) -> ExitCode {
+    let Some(script) = args.first() else { return ExitCode::from(2) };
+    let lock = args.get(1).zip(args.get(2)).and_then(|(path, token)| {
+        Some(LocationLock { path: path.into(), token: token.to_str()?.parse().ok()? })
+    });
+    run(async {
+        let directory = directory();
+        let (text, is_well) = match sandbox(&directory).await {
+            Ok(found) => ended(&found, Command { lock, ..command(script, &directory) }).await,
+            Err(why) => (why, false),
+        };
+        say(&text);
+        is_well
+    })
+}
+
+fn each(scripts: &[OsString]) -> ExitCode {
+    run(async {
+        let directory = directory();
+        let found = match sandbox(&directory).await {
+            Ok(found) => found,
+            Err(why) => {
+                say(&why);
+                return false;
+            }
+        };
+        for script in scripts {
+            say(&ended(&found, command(script, &directory)).await.0);
         }
-        Err(error) => (format!("{error}\n"), ExitCode::FAILURE),
-    };
-    let _unwritable = rustix::io::write(std::io::stdout(), line.as_bytes());
-    code
+        true
+    })
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sandbox::{
-    Cell, CellOptions, Command, Environment, FoundTier, Limits, Outcome, Reach, Sandbox, Tier,
-    TierOptions, Toolchains, find_tier,
+    Cell, CellOptions, Command, DiskLimits, Environment, FoundTier, Limits, Outcome, Reach,
+    Sandbox, Tier, TierOptions, Toolchains, find_tier,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,7 @@ pub(crate) fn options(at_most: Tier, limits: Limits) -> TierOptions {
         supervisor: TESTBED.into(),
         supervisor_prefix: vec!["supervise".into()],
         probe_directory: std::env::temp_dir(),
+        disk: DiskLimits::default(),
         at_most,
         landlock_at_most: None,
     }

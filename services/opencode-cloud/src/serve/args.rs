@@ -12,6 +12,7 @@ use session::{DrainSettings, ModelFacts, Prices};
 use tools::Limits;
 
 use super::ServeError;
+use super::disk::DiskArgs;
 use super::network::NetworkArgs;
 use super::period::{Period, period};
 
@@ -117,6 +118,9 @@ fn tier(name: &str) -> Result<Tier, String> {
     })
 }
 
+/// The user ids of commands, unless a flag names others: the first and how many.
+pub(crate) const UIDS: (u32, u32) = (200_000, 8192);
+
 /// Parses a range of user ids: two for each of at least one cell, above those of people.
 fn uids(text: &str) -> Result<(u32, u32), String> {
     let wrong = || {
@@ -218,6 +222,9 @@ pub struct DrainArgs {
     /// The network of commands.
     #[command(flatten)]
     pub network: NetworkArgs,
+    /// The disks of commands.
+    #[command(flatten)]
+    pub disk: DiskArgs,
     /// Lines that a model sees of one tool result
     #[arg(
         long,
@@ -352,6 +359,7 @@ mod tests {
         };
         let drains = read(&["--sandbox-require=b", "--sandbox-uids=70000:2"]).expect("flags");
         assert_eq!((drains.sandbox_require, drains.sandbox_uids), (Some(Tier::B), (70_000, 2)));
+        assert_eq!(read(&[]).expect("no flags").sandbox_uids, UIDS);
         for wrong in ["--sandbox-require=none", "--sandbox-uids=0:8", "--sandbox-uids=4294967295:2"]
         {
             assert!(read(&[wrong]).is_err(), "{wrong}");

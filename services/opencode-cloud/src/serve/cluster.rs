@@ -27,11 +27,14 @@ use super::ServeError;
 use super::args::{Disk, ModelArgs};
 use super::bootstrap::{self, FirstKey};
 use super::catalog::CatalogArgs;
+use super::disk::DiskArgs;
 use super::egress::EgressArgs;
 use super::greeting;
 use super::model::{check_named, is_simulated};
 use super::network::NetworkArgs;
 use super::secrets::{self, SecretsArgs};
+use super::tool_policy::CommandPolicy;
+use super::worker_role::Folders;
 use crate::output::Screen;
 
 /// The free disk space, in bytes, below which Postgres would soon fail.
@@ -86,6 +89,9 @@ pub struct ClusterCommand {
     /// The network of commands.
     #[command(flatten)]
     pub network: NetworkArgs,
+    /// The disks of commands.
+    #[command(flatten)]
+    pub disk: DiskArgs,
     /// Placement members
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub placements: u16,
@@ -125,7 +131,6 @@ struct Process {
 /// Runs a cluster until SIGINT or SIGTERM, and returns the exit code.
 ///
 /// # Errors
-/// [`ServeError`], on one line with its fix.
 /// [`ServeError`], on one line with its fix.
 pub async fn execute(
     args: ClusterCommand,
@@ -202,6 +207,7 @@ impl Cluster {
         self.start_missing()?;
         self.wait_ready(stop).await?;
         self.write_manifest()?;
+        say(screen, &self.sandbox(args).await?);
         let mut lines = vec!["OpenCode Cloud is ready, as a cluster on this machine:".to_owned()];
         for process in &self.processes {
             lines.push(format!("  {:10} {:7} {}", process.role, process.pid, process.url));
@@ -238,6 +244,15 @@ impl Cluster {
         let key = bootstrap::first_key(&store, &clock, given, self.data.path()).await;
         store.close().await;
         key
+    }
+
+    /// Returns a line about the sandbox that workers find on this machine.
+    async fn sandbox(&self, args: &ClusterCommand) -> Result<String, ServeError> {
+        let folders = Folders::in_data(self.data.path(), args.workspace_dir.as_ref());
+        folders.make()?;
+        let policy = CommandPolicy::of_a_dev_cluster(args.network.network, args.disk.limits());
+        let found = policy.find(&folders.spool, &folders.workspaces, None).await;
+        Ok(policy.told(&found))
     }
 
     /// Returns the arguments that every role gets.
@@ -347,6 +362,7 @@ impl Cluster {
                 format!("--data-dir={}", self.data.path().display()),
             ];
             words.extend(args.network.words());
+            words.extend(args.disk.words());
             match args.workspace_disk {
                 Disk::Shared => {
                     let given = args.workspace_dir.iter();

@@ -37,6 +37,7 @@ pub async fn execute(args: DoctorArgs, screen: &mut Screen) -> Result<u8, ServeE
             None if tier < found.tier => {
                 format!("tier {tier}    not tried: {} is better", found.tier)
             }
+            None if tier > found.tier => format!("tier {tier}    not tried: no such one is wanted"),
             None => format!("tier {tier}    yes: a command ran in it"),
         });
     }
@@ -57,6 +58,7 @@ pub async fn execute(args: DoctorArgs, screen: &mut Screen) -> Result<u8, ServeE
             ),
         });
     }
+    lines.push(args.drains.disk.told(folder));
     for line in lines {
         screen.out.line(&line).map_err(|error| ServeError::Stopped(error.to_string()))?;
     }

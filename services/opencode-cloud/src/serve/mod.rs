@@ -12,6 +12,7 @@ mod bootstrap;
 mod catalog;
 pub mod cluster;
 pub mod credentials_cmd;
+mod disk;
 pub mod doctor_cmd;
 mod egress;
 mod error;

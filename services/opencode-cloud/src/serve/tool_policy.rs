@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use sandbox::{
-    CellOptions, Command, Environment, Exits, FoundTier, Limits, Outcome, Reach, Sandbox,
-    SandboxError, Tier, TierOptions, Toolchains, find_tier,
+    CellOptions, Command, DiskLimits, Environment, Exits, FoundTier, Limits, Outcome, Reach,
+    Sandbox, SandboxError, Tier, TierOptions, Toolchains, find_tier,
 };
 use store::{Store, StoreError};
 use tasks::CancellationToken;
@@ -28,6 +28,8 @@ pub(crate) struct CommandPolicy {
     uids: (u32, u32),
     /// How far commands are to get into networks.
     network: Reach,
+    /// How much of the disks they may take.
+    disk: DiskLimits,
 }
 
 impl DrainArgs {
@@ -40,11 +42,16 @@ impl DrainArgs {
             (self.sandbox_require.unwrap_or(usual), self.sandbox_at_most.unwrap_or(Tier::A))
         };
         let (uids, network) = (self.sandbox_uids, self.network.network);
-        CommandPolicy { require, at_most, uids, network }
+        CommandPolicy { require, at_most, uids, network, disk: self.disk.limits() }
     }
 }
 
 impl CommandPolicy {
+    /// The policy of workers on loopback that one person runs: the best that this machine gives.
+    pub(crate) fn of_a_dev_cluster(network: Reach, disk: DiskLimits) -> Self {
+        Self { require: Tier::C, at_most: Tier::A, uids: super::args::UIDS, network, disk }
+    }
+
     /// Finds the best sandbox of this machine. `spool`: for large outputs; `workspaces`: where they will be; `exits`: who
     /// serves the ways out of cells.
     pub(crate) async fn find(
@@ -77,6 +84,7 @@ impl CommandPolicy {
             supervisor: this,
             supervisor_prefix: vec![OsString::from(crate::TOOL_SUPERVISOR)],
             probe_directory: workspaces.to_path_buf(),
+            disk: self.disk,
             at_most: self.at_most,
             landlock_at_most: None,
         }
@@ -249,7 +257,7 @@ mod tests {
         let refused = vec![(Tier::A, "no root".to_owned())];
         let found = FoundTier { tier, sandbox, refused, weaker };
         let (at_most, uids, network) = (Tier::A, (200_000, 2), Reach::Packages);
-        let policy = CommandPolicy { require, at_most, uids, network };
+        let policy = CommandPolicy { require, at_most, uids, network, disk: DiskLimits::default() };
         let told = policy.told(&found);
         assert_eq!(told.contains("REFUSED"), tier < require, "{told}");
         assert_eq!(told.contains("; network: packages"), tier >= Tier::B, "{told}");

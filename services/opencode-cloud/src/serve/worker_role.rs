@@ -71,7 +71,7 @@ impl Folders {
         }
     }
 
-    fn make(&self) -> Result<(), ServeError> {
+    pub(crate) fn make(&self) -> Result<(), ServeError> {
         for folder in [&self.workspaces, &self.locks, &self.spool] {
             // Closed to other users, whatever the umask is.
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
