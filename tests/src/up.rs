@@ -1,5 +1,6 @@
 //! `opencode-cloud up` as a process.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -48,10 +49,28 @@ impl Up {
         environment: &[(String, String)],
         key: Option<&str>,
     ) -> Result<Self> {
+        Self::launch_by(world, &[], args, environment, key).await
+    }
+
+    /// Like [`Up::launch`], with words before its command line: a program that makes it somebody else's.
+    ///
+    /// # Errors
+    /// Those of [`Up::launch`].
+    pub async fn launch_by(
+        world: &World,
+        by: &[String],
+        args: &[String],
+        environment: &[(String, String)],
+        key: Option<&str>,
+    ) -> Result<Self> {
         let before = std::fs::read_to_string(world.logs().join("up.out")).unwrap_or_default();
         let profile = (PROFILE_VARIABLE.to_owned(), world.profile().display().to_string());
         let environment: Vec<_> = [profile].into_iter().chain(environment.to_vec()).collect();
-        let mut process = Process::start("up", &executable()?, args, &environment, &world.logs())?;
+        let mut words = by.to_vec();
+        words.push(executable()?.display().to_string());
+        words.extend(args.iter().cloned());
+        let program = PathBuf::from(words.remove(0));
+        let mut process = Process::start("up", &program, &words, &environment, &world.logs())?;
         let url = eventually("`up` prints where it is", START_SECONDS, async || {
             if !process.is_running().await {
                 bail!("`up` ended: {}", process.stderr());

@@ -25,6 +25,7 @@ use crate::filter::Filters;
 use crate::init::{self, INIT, Ready};
 use crate::limits::{self, Counters, Groups, Limits};
 use crate::lock::{CellLock, LockError};
+use crate::memory::{self, Look};
 use crate::root::{self, Plan, Step, USER, at};
 use crate::sys::{self, Forked};
 use crate::userns::{self, Maps};
@@ -64,7 +65,9 @@ pub(crate) fn main(request: &CellRequest, inherited: Inherited<'_>) -> ! {
             if told.is_ok() {
                 let limits = of(request);
                 let (commands, idle_since) = (Vec::new(), Instant::now());
-                Keeper { worker, ready, lock, limits, commands, idle_since, closing: false }.run();
+                let (next_look, closing) = (Instant::now(), false);
+                Keeper { worker, ready, lock, limits, commands, idle_since, next_look, closing }
+                    .run();
             }
             sys::exit(0)
         }
@@ -198,6 +201,8 @@ struct Keeper<'l> {
     limits: Limits,
     commands: Vec<Running>,
     idle_since: Instant,
+    /// When memory is looked at, where no groups limit it.
+    next_look: Instant,
     /// The worker is gone, or somebody wants the Location: no command starts any more.
     closing: bool,
 }
@@ -243,6 +248,7 @@ impl Keeper<'_> {
                     command.kill(End::TimedOut);
                 }
             }
+            self.look_at_memory();
             for index in ends.into_iter().rev() {
                 let command = self.commands.swap_remove(index);
                 self.ended(command);
@@ -267,9 +273,31 @@ impl Keeper<'_> {
     fn next_deadline(&self) -> Option<Timespec> {
         let waiting = self.commands.iter().filter(|command| command.killed_for.is_none());
         let idle = self.commands.is_empty().then(|| self.idle_since + IDLE);
-        let next = waiting.map(|command| command.deadline).chain(idle).min()?;
+        let look = self.looks_at_memory().then_some(self.next_look);
+        let next = waiting.map(|command| command.deadline).chain(idle).chain(look).min()?;
         let left = next.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
         Timespec::try_from(left).ok()
+    }
+
+    fn looks_at_memory(&self) -> bool {
+        self.ready.groups.is_none() && self.commands.iter().any(|it| it.killed_for.is_none())
+    }
+
+    /// Ends the command with the most memory when they have more together than the cell may.
+    fn look_at_memory(&mut self) {
+        if !self.looks_at_memory() || Instant::now() < self.next_look {
+            return;
+        }
+        let inits: Vec<_> = self.commands.iter().map(|command| command.init).collect();
+        let pause = match memory::look(&inits, self.limits.memory_bytes) {
+            Look::Next(pause) => pause,
+            Look::Beyond(index) => {
+                self.commands[index].kill(End::OverLimit);
+                // What is killed has its memory for a moment longer.
+                Duration::from_millis(200)
+            }
+        };
+        self.next_look = Instant::now() + pause;
     }
 
     fn request(&mut self) {
@@ -356,7 +384,8 @@ impl Keeper<'_> {
         let told = Report::parse(&line);
         let mut reports = Vec::new();
         let after = self.ready.groups.as_ref().map(Groups::counters).unwrap_or_default();
-        if after.killed > command.before.killed {
+        let is_over = command.killed_for == Some(End::OverLimit) && told.is_none();
+        if is_over || after.killed > command.before.killed {
             reports.push(Report::Met(Limit::Memory(self.limits.memory_bytes)));
         }
         if after.refused > command.before.refused {

@@ -58,6 +58,28 @@ pub(crate) fn descendants(root: Pid) -> BTreeSet<i32> {
     found
 }
 
+/// A process and its living descendants, by files that cost nothing for all others.
+pub(crate) fn tree(root: Pid) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![root.as_raw_nonzero().get()];
+    while let Some(pid) = open.pop() {
+        if !found.insert(pid) {
+            continue;
+        }
+        for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let Ok(children) = fs::read_to_string(task.path().join("children")) else {
+                // A kernel without these files, or a thread that has ended.
+                open.extend(descendants(root));
+                break;
+            };
+            open.extend(
+                children.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()),
+            );
+        }
+    }
+    found
+}
+
 /// Whether we have no other child than `pid`, by a file that costs less than a look at all processes.
 pub(crate) fn is_only_child(pid: Pid) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero();
@@ -156,8 +178,10 @@ mod tests {
     fn a_child_is_a_descendant() {
         let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
         let found = descendants(rustix::process::getpid());
+        let tree = tree(rustix::process::getpid());
         process(i32::try_from(child.id()).unwrap());
         child.wait().unwrap();
         assert!(found.contains(&i32::try_from(child.id()).unwrap()), "{found:?}");
+        assert!(tree.contains(&i32::try_from(child.id()).unwrap()), "{tree:?}");
     }
 }

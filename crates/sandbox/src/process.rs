@@ -19,11 +19,12 @@ use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{Command, End, Network, Outcome, Sandbox, SandboxError};
+use crate::command::{Command, End, Limit, Network, Outcome, Sandbox, SandboxError};
 use crate::control::Report;
 use crate::environment::Environment;
 use crate::exit::Reach;
 use crate::kill;
+use crate::limits::Limits;
 use crate::spool::{Bounds, Spool};
 use crate::supervisor::{Job, Walls};
 use crate::toolchain::Toolchains;
@@ -43,7 +44,7 @@ pub struct ProcessSandbox {
     prefix: Vec<OsString>,
     environment: Environment,
     spool_directory: PathBuf,
-    walls: Option<Toolchains>,
+    walls: Option<(Toolchains, Limits)>,
     /// No newer ABI of landlock is asked for.
     newest: i32,
 }
@@ -79,8 +80,8 @@ impl ProcessSandbox {
     /// Tier C: the same, behind landlock and a filter. A command reads the system's programs and `toolchains`, changes its
     /// workspace and a folder of its own, which is its home and `TMPDIR`, and makes no sockets.
     #[must_use]
-    pub fn walled(self, toolchains: Toolchains) -> Self {
-        Self { walls: Some(toolchains), ..self }
+    pub fn walled(self, toolchains: Toolchains, limits: Limits) -> Self {
+        Self { walls: Some((toolchains, limits)), ..self }
     }
 
     /// The same as on a kernel whose landlock is of this ABI: to see what it leaves open.
@@ -100,7 +101,7 @@ impl ProcessSandbox {
 
     /// The walls of a command, and the folder of its own that goes with it.
     fn walls_of(&self, command: &Command) -> Result<Option<(Walls, TempDir)>, SandboxError> {
-        let Some(toolchains) = &self.walls else { return Ok(None) };
+        let Some((toolchains, limits)) = &self.walls else { return Ok(None) };
         let scratch = tempfile::Builder::new().prefix("scratch-").tempdir_in(&self.spool_directory);
         let scratch =
             scratch.map_err(|error| SandboxError::NotMade(format!("a folder for it: {error}")))?;
@@ -113,7 +114,7 @@ impl ProcessSandbox {
         paths.extend(toolchains.folders().iter().map(|path| (Grant::Read, path.clone())));
         paths.push((Grant::All, workspace.to_path_buf()));
         paths.push((Grant::All, scratch.path().to_path_buf()));
-        Ok(Some((Walls { newest: self.newest, paths }, scratch)))
+        Ok(Some((Walls { newest: self.newest, limits: *limits, paths }, scratch)))
     }
 
     fn start(&self, command: &Command) -> Result<Started, SandboxError> {
@@ -125,8 +126,11 @@ impl ProcessSandbox {
         let own = scratch.iter().flat_map(|scratch: &TempDir| {
             ["HOME", "TMPDIR"].map(|name| (OsStr::new(name), scratch.path().as_os_str()))
         });
-        let variables =
-            self.walls.iter().flat_map(Toolchains::variables).map(|(name, value)| (name, value));
+        let variables = self
+            .walls
+            .iter()
+            .flat_map(|(toolchains, _)| toolchains.variables())
+            .map(|(name, value)| (name, value));
         let job = Job {
             timeout: command.timeout,
             lock: command.lock.clone(),
@@ -205,7 +209,8 @@ impl Sandbox for ProcessSandbox {
                 () = &mut filled => report.await,
             }
         };
-        let (end, leftovers) = match ended? {
+        let (report, mut limits) = ended?;
+        let (end, leftovers) = match report {
             Report::Ended { end, leftovers } => (end, leftovers),
             Report::Superseded(newest) => {
                 let ours = command.lock.map_or(0, |lock| lock.token);
@@ -216,7 +221,7 @@ impl Sandbox for ProcessSandbox {
         };
         let output = spool.finish().await;
         let (duration, network) = (begun.elapsed(), self.network(&command));
-        let limits = self.walls.iter().filter_map(|_| crate::limits::met_by(end)).collect();
+        limits.extend(self.walls.iter().filter_map(|_| crate::limits::met_by(end)));
         let refused = Vec::new();
         Ok(Outcome { end, output, duration, leftovers, limits, network, refused })
     }
@@ -229,16 +234,17 @@ async fn watch(
     supervisor: &mut Child,
     timeout: Duration,
     cancel: &CancellationToken,
-) -> Result<Report, SandboxError> {
+) -> Result<(Report, Vec<Limit>), SandboxError> {
     let (read, mut write) = control.into_split();
     let mut lines = BufReader::new(read.take(64 * 1024)).lines();
-    let mut main = None;
+    let (mut main, mut limits) = (None, Vec::new());
     let mut cancelled = false;
     let mut deadline = tokio::time::Instant::now() + timeout + DEATH;
     let report = loop {
         tokio::select! {
             line = lines.next_line() => match line.ok().flatten().and_then(|line| Report::parse(&line)) {
                 Some(Report::Started(pid)) => main = Some(pid),
+                Some(Report::Met(limit)) => limits.push(limit),
                 Some(report) => break Ok(report),
                 None => break Err(SandboxError::SupervisorLost),
             },
@@ -273,9 +279,9 @@ async fn watch(
         // The supervisor had been stopped, and now all is gone.
         Err(SandboxError::Unkillable(_)) => {
             let end = if cancelled { End::Cancelled } else { End::TimedOut };
-            Ok(Report::Ended { end, leftovers: 0 })
+            Ok((Report::Ended { end, leftovers: 0 }, limits))
         }
-        other => other,
+        other => other.map(|report| (report, limits)),
     }
 }
 

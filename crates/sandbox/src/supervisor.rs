@@ -20,12 +20,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::command::{End, TOO_LONG};
+use crate::command::{End, Limit, TOO_LONG};
 use crate::control::Report;
 use crate::filter::{Filters, Sockets};
 use crate::kill;
 use crate::limits::{self, Limits};
 use crate::lock::{self, LocationLock, LockError};
+use crate::memory::{self, Look};
 use crate::sys;
 use crate::walls::{self, Grant};
 
@@ -34,6 +35,8 @@ use crate::walls::{self, Grant};
 pub(crate) struct Walls {
     /// No newer ABI of landlock is asked for.
     pub(crate) newest: i32,
+    /// What it may take.
+    pub(crate) limits: Limits,
     /// The paths that the command may reach.
     pub(crate) paths: Vec<(Grant, PathBuf)>,
 }
@@ -57,8 +60,10 @@ impl Job {
             None => args.push("-".into()),
         }
         match &self.walls {
-            Some(Walls { newest, paths }) => {
+            Some(Walls { newest, limits, paths }) => {
                 args.extend([paths.len().to_string().into(), newest.to_string().into()]);
+                let Limits { memory_bytes, processes } = limits;
+                args.extend([memory_bytes.to_string().into(), processes.to_string().into()]);
                 for (grant, path) in paths {
                     args.extend([grant.letter().into(), path.clone().into()]);
                 }
@@ -86,8 +91,11 @@ impl Job {
         } else {
             let count: usize = count.to_str()?.parse().ok()?;
             let newest = args.next()?.to_str()?.parse().ok()?;
+            let memory_bytes = args.next()?.to_str()?.parse().ok()?;
+            let processes = args.next()?.to_str()?.parse().ok()?;
+            let limits = Limits { memory_bytes, processes };
             let wall = |_| Some((Grant::of(&args.next()?)?, PathBuf::from(args.next()?)));
-            Some(Walls { newest, paths: (0..count).map(wall).collect::<Option<Vec<_>>>()? })
+            Some(Walls { newest, limits, paths: (0..count).map(wall).collect::<Option<Vec<_>>>()? })
         };
         Some(Self { timeout, lock, walls, program: args.next()?.into(), args: args.collect() })
     }
@@ -114,7 +122,13 @@ async fn supervise(job: &Job) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     let mut worker = UnixStream::from_std(socket)?;
     let report = match run(job, &mut worker).await {
-        Ok((end, leftovers)) => Report::Ended { end, leftovers },
+        Ok((end, leftovers)) => {
+            if let (End::OverLimit, Some(walls)) = (end, &job.walls) {
+                let met = Report::Met(Limit::Memory(walls.limits.memory_bytes));
+                worker.write_all(met.to_line().as_bytes()).await?;
+            }
+            Report::Ended { end, leftovers }
+        }
         Err(Refusal::Superseded(newest)) => Report::Superseded(newest),
         Err(Refusal::Other(why)) => Report::Refused(why),
     };
@@ -160,6 +174,7 @@ async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32), Refusal> 
         () = end_of(worker) => Some(End::Cancelled),
         _ = asked_to_end.recv() => Some(End::Cancelled),
         () = tokio::time::sleep(job.timeout) => Some(End::TimedOut),
+        () = too_much_memory(job) => Some(End::OverLimit),
     };
     let (status, leftovers) = kill_all(main).await;
     let own_end = match status.map(|status| (status.exit_status(), status.terminating_signal())) {
@@ -170,6 +185,14 @@ async fn run(job: &Job, worker: &mut UnixStream) -> Result<(End, u32), Refusal> 
         }
     };
     Ok((killed_for.unwrap_or(own_end), leftovers))
+}
+
+/// Returns when the command has more memory than it may.
+async fn too_much_memory(job: &Job) {
+    let Some(walls) = &job.walls else { return std::future::pending().await };
+    while let Look::Next(pause) = memory::look(&[getpid()], walls.limits.memory_bytes) {
+        tokio::time::sleep(pause).await;
+    }
 }
 
 fn report_started(main: Pid) -> String {
@@ -197,8 +220,12 @@ fn confine(command: &mut Command, walls: &Walls) -> io::Result<()> {
     let rules = walls::rules(grants, false, walls.newest).map_err(io::Error::other)?;
     let rules = rules.ok_or_else(|| io::Error::other("this kernel has no landlock"))?;
     let filters = Filters::compile(Sockets::PairsOnly)?;
+    let processes = walls.limits.processes;
     let behind_walls = move || {
-        limits::limit_process(Limits::of_this_machine().processes * 8)?;
+        let _least_of_all = std::fs::write("/proc/self/oom_score_adj", "500");
+        sys::be_nice(5);
+        // Of all processes of this user, the service's too.
+        limits::limit_process(processes.saturating_mul(8))?;
         sys::drop_capabilities()?;
         rustix::thread::set_no_new_privs(true)?;
         sys::restrict_self(rules.as_fd())?;
@@ -269,7 +296,8 @@ mod tests {
         let lock = LocationLock { path: "/tmp/a b".into(), token: 1 << 41 };
         for lock in [None, Some(lock)] {
             let paths = lock.iter().map(|lock| (Grant::All, lock.path.clone())).collect();
-            let walls = lock.is_some().then_some(Walls { newest: 3, paths });
+            let limits = Limits { memory_bytes: 1 << 40, processes: 7 };
+            let walls = lock.is_some().then_some(Walls { newest: 3, limits, paths });
             let job = Job {
                 timeout: Duration::from_secs(3),
                 lock,

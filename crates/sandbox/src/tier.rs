@@ -180,7 +180,9 @@ async fn try_cells(
     }
     let mut weaker = Vec::new();
     if let Some(why) = sandbox.missing_groups(&command).await.map_err(|error| error.to_string())? {
-        weaker.push(format!("memory is not limited, and processes only for each command ({why})"));
+        weaker.push(format!(
+            "no control groups: memory is looked at and not limited, processes are limited by user ({why})"
+        ));
     }
     if walls::landlock_abi() == 0 {
         weaker.push("there is no second wall: this kernel has no landlock".to_owned());
@@ -203,7 +205,7 @@ async fn try_walls(
             "this kernel has no landlock (CONFIG_SECURITY_LANDLOCK, lsm=landlock)".to_owned()
         );
     }
-    let sandbox = processes.clone().walled(options.cells.toolchains.clone());
+    let sandbox = processes.clone().walled(options.cells.toolchains.clone(), options.cells.limits);
     let sandbox = sandbox.landlock_at_most(abi);
     let folder = probe_folder(options)?;
     let outside = folder.path().with_extension("outside");
@@ -212,8 +214,8 @@ async fn try_walls(
     let _was_refused = std::fs::remove_file(outside);
     ran?;
     let mut weaker =
-        vec!["commands have the service's own user, and no limits together: they see the machine's processes, and can change modes \
-              and times of the service's files".to_owned()];
+        vec!["commands have the service's own user: they see the machine's processes, and can change modes and times of the \
+              service's files; their memory is looked at and not limited".to_owned()];
     let open = walls::open_in(abi);
     if !open.is_empty() {
         weaker.push(format!("landlock is of ABI {abi}: {}", open.join(", ")));

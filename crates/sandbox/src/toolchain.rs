@@ -70,7 +70,10 @@ impl Toolchains {
         let mut add = |folder: PathBuf| {
             let is_system = SYSTEM.iter().any(|system| folder.starts_with(system));
             let is_there = folder.is_absolute() && folder.exists();
-            if is_there && !is_system && folder.components().count() > 2 {
+            // Credentials are in it, whatever a `PATH` says.
+            let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+            let has_home = home.is_some_and(|home| real(home).starts_with(real(&folder)));
+            if is_there && !is_system && !has_home && folder.components().count() > 2 {
                 folders.push(folder);
             }
         };
@@ -148,7 +151,10 @@ mod tests {
             std::fs::create_dir_all(home.path().join(folder)).unwrap();
         }
         std::fs::write(home.path().join(".cargo/credentials.toml"), "token").unwrap();
-        let path = format!("{0}/.cargo/bin:{0}/tool/bin:/usr/bin:relative", home.path().display());
+        let path = format!(
+            "{0}:{0}/..:{0}/.cargo/bin:{0}/tool/bin:/usr/bin:relative",
+            home.path().display()
+        );
         let vars = [("HOME", home.path().as_os_str()), ("PATH", OsStr::new(&path))];
         let found = Toolchains::find(vars.map(|(name, value)| (name.into(), value.into())));
         let below = |folder: &PathBuf| folder.strip_prefix(home.path()).unwrap().to_path_buf();

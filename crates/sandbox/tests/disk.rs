@@ -1,4 +1,4 @@
-//! Real disks that commands fill: small ones, in namespaces that are thrown away.
+//! Real disks that commands fill, and memory without control groups: in namespaces that are thrown away.
 
 #![allow(clippy::print_stderr, reason = "a run says what it skipped, and why")]
 
@@ -23,6 +23,8 @@ enum Made {
     Memory,
     FewFiles,
     Loop,
+    /// The first one, with no control groups to be found.
+    WithoutGroups,
 }
 
 impl Made {
@@ -31,6 +33,9 @@ impl Made {
         match self {
             Self::Memory => "mount -t tmpfs -o size=64m,mode=777 tmpfs /mnt",
             Self::FewFiles => "mount -t tmpfs -o size=64m,nr_inodes=200,mode=777 tmpfs /mnt",
+            Self::WithoutGroups => {
+                "mount -t tmpfs -o size=64m,mode=777 tmpfs /mnt && mount -t tmpfs tmpfs /sys/fs/cgroup"
+            }
             // Its file is in memory, and goes with the namespace.
             Self::Loop => {
                 "mount -t tmpfs tmpfs /mnt && truncate -s 64M /mnt/disk && mkfs.ext4 -q -m 0 /mnt/disk && \
@@ -131,6 +136,21 @@ fn a_workspace_beyond_its_limit_may_shrink_and_not_grow() {
         assert_eq!((looked.as_str(), done.as_str()), ("looked", "Exited(0) []"), "{case}");
         assert!(grown.starts_with("OverLimit [\"workspace full: "), "{case}");
         assert_eq!((removed.as_str(), freed.as_str()), ("removed", "Exited(0) []"), "{case}");
+    }
+}
+
+#[test]
+fn memory_without_control_groups_is_looked_at() {
+    let eat =
+        "/usr/bin/python3 -c 'import time; b = bytearray(1 << 30); time.sleep(1000)'; echo never";
+    // Pages of a parent count once, however many children have them.
+    let share = "/usr/bin/python3 -c 'import os, time; b = bytearray(48 << 20); \
+                 [os.fork() or (time.sleep(2), os._exit(0)) for _ in range(8)]; [os.wait() for _ in range(8)]; print(\"shared\")'";
+    for tier in [Tier::A, Tier::B, Tier::C] {
+        let limits = [("TESTBED_MEMORY_BYTES", 192 * MIB)];
+        let Some(lines) = run(Made::WithoutGroups, tier, &limits, &[eat, share]) else { continue };
+        let told = "OverLimit [\"out of memory: a process was killed at the limit of 192 MiB\"]";
+        assert_eq!(lines, [told, "shared", "Exited(0) []"], "{tier}");
     }
 }
 

@@ -203,7 +203,7 @@ const QUIET_LOG_FILTER: &str = "warn,openraft=off";
 const LOG_FORMAT: &str = "OPENCODE_CLOUD_LOG_FORMAT";
 
 /// Runs a server subcommand: logs to standard error, and cancels the token on SIGINT and SIGTERM. Before that it
-/// closes its memory and environment, which hold secrets, to other processes.
+/// closes its memory and environment, which hold secrets, to other processes, and gives up rights that it does not need.
 fn server<F>(work: impl FnOnce(CancellationToken) -> F) -> Result<u8, CliError>
 where
     F: Future<Output = Result<u8, ServeError>>,
@@ -220,6 +220,8 @@ where
 {
     let closed = sandbox::close_to_other_processes();
     closed.map_err(|source| CliError::Io { doing: "cannot close its memory to others", source })?;
+    let kept = sandbox::keep_needed_rights();
+    kept.map_err(|source| CliError::Io { doing: "cannot give up rights", source })?;
     let filter = std::env::var_os(boot::telemetry::LOG_VARIABLE);
     let filter = filter.as_ref().and_then(|filter| filter.to_str()).unwrap_or(default_filter);
     let json = std::env::var_os(LOG_FORMAT).is_some_and(|format| format == "json");
@@ -257,6 +259,21 @@ mod tests {
             Ok(u8::from(state == DumpableBehavior::NotDumpable))
         });
         assert_eq!(closed.expect("it runs"), 1);
+    }
+
+    #[test]
+    fn a_server_gives_up_rights_that_it_does_not_need() {
+        use rustix::thread::no_new_privs;
+        use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set};
+        let kept = server(|_| async {
+            let module = CapabilitySet::SYS_MODULE;
+            let has_it = capabilities(None).expect("known").permitted.contains(module);
+            // Only who had it can give it up for children.
+            let is_root = rustix::process::geteuid().is_root();
+            let children = is_root && capability_is_in_bounding_set(module).expect("known");
+            Ok(u8::from(no_new_privs().expect("known") && !has_it && !children))
+        });
+        assert_eq!(kept.expect("it runs"), 1);
     }
 
     #[test]

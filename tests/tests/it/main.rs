@@ -21,3 +21,4 @@ mod stock;
 mod streams;
 mod terminal;
 mod tidy;
+mod tiers;

@@ -2,7 +2,8 @@
 //!
 //! `launch` is the launcher, `supervise …` the supervisor. `host SCRIPT [LOCK TOKEN]` runs a script as a worker would, in
 //! the directory and tier that `TESTBED_DIRECTORY` and `TESTBED_TIER` name, and prints how it ended. `each SCRIPT…` runs one
-//! after the other. `TESTBED_RESERVE_BYTES` and `TESTBED_WORKSPACE_BYTES` limit the disk.
+//! after the other. `TESTBED_RESERVE_BYTES` and `TESTBED_WORKSPACE_BYTES` limit the disk, `TESTBED_MEMORY_BYTES`
+//! the memory.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,9 @@ async fn sandbox(directory: &Path) -> Result<FoundTier, String> {
     let this = PathBuf::from("/proc/self/exe");
     let tier = variable("TESTBED_TIER", Tier::named).unwrap_or(Tier::None);
     let bytes = |name| variable(name, |bytes| bytes.parse().ok());
+    let usual = Limits::of_this_machine();
+    let memory_bytes = bytes("TESTBED_MEMORY_BYTES").unwrap_or(usual.memory_bytes);
+    let limits = Limits { memory_bytes, ..usual };
     let disk = DiskLimits {
         reserve_bytes: bytes("TESTBED_RESERVE_BYTES"),
         workspace_bytes: bytes("TESTBED_WORKSPACE_BYTES"),
@@ -51,7 +55,7 @@ async fn sandbox(directory: &Path) -> Result<FoundTier, String> {
             toolchains: Toolchains::find(std::env::vars_os()),
             spool_directory: std::env::temp_dir(),
             uids: (300_000, 4096),
-            limits: Limits::of_this_machine(),
+            limits,
             exits: None,
         },
         supervisor: this,

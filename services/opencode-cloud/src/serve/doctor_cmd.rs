@@ -48,9 +48,9 @@ pub async fn execute(args: DoctorArgs, screen: &mut Screen) -> Result<u8, ServeE
         _ => format!("landlock  yes: ABI {abi}"),
     });
     if found.tier >= Tier::B {
-        let groups = found.weaker.iter().find(|why| why.contains("memory is not limited"));
+        let groups = found.weaker.iter().find(|why| why.starts_with("no control groups"));
         lines.push(match groups {
-            Some(why) => format!("limits    for each command only: {why}"),
+            Some(why) => format!("limits    weak: {why}"),
             None => format!(
                 "limits    yes: {} MiB and {} processes for each session",
                 limits.memory_bytes >> 20,

@@ -1,0 +1,229 @@
+//! The sandbox that a service finds: what `up` and `doctor` say of it as root, as an ordinary user and where there are no user
+//! namespaces, and what a session meets in it.
+
+#![allow(clippy::print_stderr, reason = "a run says what it skipped, and why")]
+
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use journeys::{KEY, Up, World, another_organisation, events_of, executable, oracle, oracle_of};
+use serde_json::{Value, json};
+use simulated_model::{Script, ScriptedCall};
+
+/// A user who has nothing on any machine.
+const SOMEBODY: u32 = 4243;
+
+/// Takes user namespaces away from an ordinary user, in one that is thrown away.
+const WITHOUT_NAMESPACES: &str = "echo 0 >/proc/sys/user/max_user_namespaces && \
+     exec setpriv --ambient-caps=-all --inh-caps=-all --bounding-set=-all \"$@\"";
+
+/// Who starts the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Root,
+    User,
+    UserWithoutNamespaces,
+}
+
+impl Who {
+    const ALL: [Self; 3] = [Self::Root, Self::User, Self::UserWithoutNamespaces];
+
+    /// The words before a command line that make it this one's.
+    fn words(self) -> Vec<String> {
+        let ids = [format!("--reuid={SOMEBODY}"), format!("--regid={SOMEBODY}")];
+        let user = ["setpriv", &ids[0], &ids[1], "--clear-groups"];
+        let without = ["unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c"];
+        let words: Vec<&str> = match self {
+            Self::Root => vec!["env"],
+            Self::User => user.to_vec(),
+            Self::UserWithoutNamespaces => {
+                [&user[..], &without[..], &[WITHOUT_NAMESPACES, "sh"]].concat()
+            }
+        };
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    fn command(self) -> Result<Command> {
+        let mut words = self.words();
+        words.push(executable()?.display().to_string());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("HOME", "/nonexistent");
+        Ok(command)
+    }
+
+    /// The reason why this machine cannot show what this one meets.
+    fn missing(self) -> Result<Option<String>> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Some("only root can become others".to_owned()));
+        }
+        let tried = self.command()?.arg("--version").output()?;
+        let why = String::from_utf8_lossy(&tried.stderr).into_owned();
+        Ok((!tried.status.success()).then_some(why))
+    }
+}
+
+/// What `doctor` says of each tier, from A to C.
+fn tiers(said: &str) -> Vec<&str> {
+    let lines = said.lines().filter_map(|line| line.strip_prefix("tier "));
+    lines.filter_map(|line| line.get(1..)).map(str::trim).collect()
+}
+
+#[test]
+fn doctor_lists_tiers_and_features_with_reasons() -> Result<()> {
+    for who in Who::ALL {
+        if let Some(why) = who.missing()? {
+            eprintln!("SKIPPED, {who:?}: {why}");
+            continue;
+        }
+        let ended = who.command()?.args(["doctor", "--disk-reserve=1"]).output()?;
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        ensure!(ended.status.success(), "{who:?}: {said}");
+        let tiers = tiers(&said);
+        let [a, b, c] = tiers[..] else { anyhow::bail!("{who:?}: {said}") };
+        match who {
+            Who::Root => ensure!(a.starts_with("yes") || a.starts_with("no: "), "{said}"),
+            Who::User | Who::UserWithoutNamespaces => {
+                ensure!(a == "no: the service was not started by root", "{said}");
+            }
+        }
+        if who == Who::UserWithoutNamespaces {
+            ensure!(b.starts_with("no: ") && b.contains("user namespace"), "{said}");
+            ensure!(c.starts_with("yes") || c.starts_with("no: "), "{said}");
+            ensure!(said.contains("kernel.unprivileged_userns_clone=1"), "a remedy: {said}");
+        }
+        for feature in ["sandbox: ", "landlock  ", "disk      yes: "] {
+            ensure!(said.lines().any(|line| line.starts_with(feature)), "{feature}: {said}");
+        }
+    }
+    let full = Command::new(executable()?).args(["doctor", "--disk-reserve=1000T"]).output()?;
+    let said = String::from_utf8_lossy(&full.stdout).into_owned();
+    ensure!(said.contains("disk      no: ") && said.contains("they are refused"), "{said}");
+    Ok(())
+}
+
+/// Has a model make one call of `shell`, and returns how it was settled.
+async fn call(world: &World, up: &Up, place: &Path, name: &str, line: &str) -> Result<Value> {
+    let arguments = json!({ "command": line, "timeout_ms": 120_000 });
+    let tool_calls = vec![ScriptedCall { name: "shell".into(), arguments, id: None }];
+    let script = |round| Script { matches: name.into(), round: Some(round), ..Script::default() };
+    world.model().script(Script { tool_calls, ..script(0) })?;
+    world.model().script(Script { text: Some("done".into()), ..script(1) })?;
+    let session = up.api().session(place).await?;
+    ensure!(up.api().prompt(&session, name, 150).await? == "completed", "{name}");
+    let log = up.api().log(&session).await?;
+    let settled = events_of(&log, "tool.settled").first().map(|event| (*event).clone());
+    settled.context("a settled call")
+}
+
+/// An `up` in a new folder, as the first one of somebody.
+async fn first_start(who: Who, tier: &str) -> Result<()> {
+    if let Some(why) = who.missing()? {
+        eprintln!("SKIPPED, {who:?}: {why}");
+        return Ok(());
+    }
+    let world = World::new().await?;
+    let place = world.workspace("new")?;
+    if who != Who::Root {
+        for path in [world.folder(), &world.folder().join("work"), &place, &world.logs()] {
+            chown(path, Some(SOMEBODY), Some(SOMEBODY))?;
+        }
+    }
+    let words =
+        [world.flags(), vec!["--port=0".to_owned(), "--disk-reserve=1".to_owned()]].concat();
+    let args: Vec<_> = ["up".to_owned()].into_iter().chain(words).collect();
+    let up = Up::launch_by(&world, &who.words(), &args, &[], Some(KEY)).await?;
+    let said = up.process().stderr();
+    let lines: Vec<_> = said.lines().filter(|line| line.contains("sandbox: ")).collect();
+    let [line] = lines[..] else { anyhow::bail!("one line: {said}") };
+    let begins = format!("sandbox: tier {tier}, ");
+    if !line.contains(&begins) {
+        eprintln!("SKIPPED, {who:?}: this machine gives it no tier {tier}: {line}");
+        ensure!(line.contains(&format!("; not {tier}: ")), "the reason: {line}");
+        return up.stop(&world).await;
+    }
+    if who == Who::Root {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", up.process().pid()))?;
+        let modules = 1_u64 << 16; // CAP_SYS_MODULE
+        for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
+            let bits = status.lines().find_map(|line| line.strip_prefix(set)).context("a set")?;
+            ensure!(u64::from_str_radix(bits.trim(), 16)? & modules == 0, "{status}");
+        }
+    } else {
+        let told = "; not A: the service was not started by root (root, ";
+        ensure!(line.contains(told), "reason and remedy: {line}");
+    }
+    let look = format!(
+        "id -u; cat /etc/shadow {}/secrets.key; (exec 3<>/dev/tcp/1.1.1.1/443) && echo OPEN; \
+         curl -sS -m 9 https://example.com; echo x >made; echo looked",
+        world.data().display()
+    );
+    let settled = call(&world, &up, &place, "look around", &look).await?;
+    let text = settled["output"].as_str().unwrap_or_default();
+    let user = if tier == "C" { SOMEBODY } else { 1000 };
+    ensure!(text.starts_with(&format!("{user}\n")) && text.contains("looked\n"), "{text}");
+    ensure!(!text.contains("root:") && !text.contains("OPEN"), "{text}");
+    ensure!(place.join("made").is_file(), "{text}");
+    let failing = call(&world, &up, &place, "download", "curl -sS https://example.com").await?;
+    let text = failing["output"].as_str().unwrap_or_default();
+    ensure!(text.contains("(commands run in a sandbox without a network: "), "{text}");
+    oracle(up.api(), world.model()).await?;
+    up.stop(&world).await
+}
+
+#[tokio::test]
+async fn a_first_start_by_root_is_in_tier_a() -> Result<()> {
+    first_start(Who::Root, "A").await
+}
+
+#[tokio::test]
+async fn a_first_start_by_an_ordinary_user_is_in_tier_b() -> Result<()> {
+    first_start(Who::User, "B").await
+}
+
+#[tokio::test]
+async fn a_first_start_without_user_namespaces_is_in_tier_c() -> Result<()> {
+    first_start(Who::UserWithoutNamespaces, "C").await
+}
+
+#[tokio::test]
+async fn a_second_organisation_wants_tier_a_for_tools_alone() -> Result<()> {
+    let world = World::new().await?;
+    // A flag that accepts less changes nothing.
+    let up = world.up_with(&["--sandbox-at-most=B", "--sandbox-require=C"]).await?;
+    let place = world.workspace("first")?;
+    let settled = call(&world, &up, &place, "alone", "echo ran").await?;
+    ensure!(settled["output"].as_str().is_some_and(|text| text.starts_with("ran\n")), "{settled}");
+    let other = another_organisation(up.api(), &world.data()).await?;
+    // It was believed for a moment that there is one.
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let settled = call(&world, &up, &place, "together", "echo ran").await?;
+    let text = settled["output"].as_str().unwrap_or_default();
+    ensure!(settled["outcome"] == "failed", "{settled}");
+    ensure!(text.contains("this service has several organisations"), "{text}");
+    ensure!(text.contains("give it tier A, or run a service for each organisation"), "{text}");
+    for api in [up.api(), &other] {
+        let session = api.session(&place).await?;
+        ensure!(api.prompt(&session, "say 2 words", 60).await? == "completed", "without tools");
+    }
+    oracle_of(&[up.api(), &other], world.model()).await?;
+    up.stop(&world).await
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_full_is_a_result_of_its_command() -> Result<()> {
+    let world = World::new().await?;
+    let up = world.up_with(&["--workspace-size=8MiB", "--disk-reserve=1"]).await?;
+    let place = world.workspace("full")?;
+    let fill = "while :; do head -c 512K /dev/zero >>full; sleep 0.1; done";
+    let settled = call(&world, &up, &place, "fill it", fill).await?;
+    let text = settled["output"].as_str().unwrap_or_default();
+    ensure!(settled["outcome"] == "failed", "{settled}");
+    ensure!(text.contains("(killed at a limit)\n(workspace full: it holds "), "{text}");
+    ensure!(text.contains(", and its limit is 8 MiB; delete what is not needed"), "{text}");
+    let settled = call(&world, &up, &place, "empty it", "rm full; echo removed").await?;
+    ensure!(settled["output"] == "removed\n(exit code 0)", "{settled}");
+    oracle(up.api(), world.model()).await?;
+    up.stop(&world).await
+}
