@@ -141,6 +141,8 @@ faults! {
     SnapshotOverdue = "snapshot-overdue",
     /// Files cannot all be put back.
     PutBackFailed = "put-back-failed",
+    /// A session is deleted and made anew under its id.
+    MadeAnew = "made-anew",
     /// A takeover finds the files without the newest effects.
     DiskLost = "disk-lost",
 }

@@ -61,6 +61,10 @@ mutants! {
         StagedHoldsNothing,
         /// A Fork counts what waits at the session that it is of.
         ForkKeepsPending,
+        /// Claims of a session that is made anew begin where those of the deleted one began.
+        ClaimBeginsAtZero,
+        /// A token takes a Location whatever fence is there.
+        FenceFalls,
         /// What a Revert holds is forgotten when it is staged at another message.
         RestagedForgetsHeld,
     }
@@ -95,6 +99,8 @@ mutants! {
         FailureIsAsBefore,
         /// A Fork's own Location begins with the newest files, not with those of the cut.
         ForkHasNewestFiles,
+        /// A worker takes its cached log of a session for that of another session with its id.
+        CacheWithoutIncarnation,
         /// A worker forgets under which token it has made files anew.
         MadeAnewForgotten,
     }

@@ -21,11 +21,29 @@ pub(super) struct Drains {
     /// The interrupt that the drain has not met yet.
     stop_seq: Option<i64>,
     parked_interrupt: i64,
+    /// The head's claim, as it was last seen.
+    head_claim: i64,
+    /// The first claim, and the highest one of sessions with this id that were deleted.
+    first_claim: Option<i64>,
+    deleted: i64,
 }
 
 impl Drains {
     pub(super) fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// These are of a session that has the id of one that was deleted.
+    pub(super) fn come_after(&mut self, deleted: &Self) {
+        self.deleted = deleted.deleted.max(deleted.head_claim).max(deleted.claim);
+    }
+
+    /// At the end of a history, so that what comes of it is told first.
+    pub(super) fn outrank_the_deleted(&self) -> Result<(), Violation> {
+        let (first, deleted) = (self.first_claim, self.deleted);
+        let outranks = first.is_none_or(|first| first > deleted);
+        ensure!(outranks, "I3: claim {first:?}, and a deleted session had claim {deleted}");
+        Ok(())
     }
 
     /// Writes come: what the session has moved away from has none any more.
@@ -58,6 +76,7 @@ impl Drains {
             self.takeovers += 1;
         }
         self.claim = claim;
+        self.first_claim.get_or_insert(claim);
         Ok(())
     }
 
@@ -105,6 +124,9 @@ impl Drains {
         ensure!(takeovers <= MAX_RECOVERIES, "recovery: {takeovers} takeovers without progress");
         let claim = self.claim;
         ensure!(head.claim >= claim, "I3: claim {claim} above the head's {}", head.claim);
+        let known = self.head_claim;
+        ensure!(head.claim >= known, "I3: the head's claim fell from {known} to {}", head.claim);
+        self.head_claim = head.claim;
         let live = head.open && !head.handed_over;
         let ended = live || claim == 0 || head.claim > claim;
         ensure!(ended, "I3: claim {claim} outlives its drain");

@@ -1,9 +1,9 @@
 //! What each event means to the parts of a [`Checker`].
 
 use domain::{
-    AttemptEnded, AttemptStarted, CompactionStarted, ControlAdmitted, DrainEnded, InterruptTarget,
-    NoticeKind, PromptAdmitted, PromptPromoted, RecordedEvent, SessionEvent, SideOutcome, TurnId,
-    TurnOutcome, TurnStarted,
+    AttemptEnded, AttemptStarted, CompactionStarted, ControlAdmitted, DrainEnded, ErrorCode,
+    InterruptTarget, NoticeKind, PromptAdmitted, PromptPromoted, RecordedEvent, SessionEvent,
+    SideOutcome, TurnId, TurnOutcome, TurnStarted, Word,
 };
 
 use super::requests::Requests;
@@ -231,10 +231,10 @@ impl Checker {
         ensure!(self.sides.compacting().is_none(), "I4: a drain ended with an open Compaction");
         self.sides.no_title("a drain ended")?;
         self.sides.drain_ends(ended.error.as_ref())?;
-        let parks = match ended.error.as_ref().map_or("", |error| error.code.as_str()) {
-            "workspace.unavailable" | "session.recovery_exhausted" => true,
+        let parks = match ended.error.as_ref().and_then(|error| ErrorCode::read(&error.code)) {
+            Some(ErrorCode::WorkspaceUnavailable | ErrorCode::SessionRecoveryExhausted) => true,
             // Behind an epoch it only means that no Compaction can begin.
-            "context.unavailable" => !self.told.is_active(),
+            Some(ErrorCode::ContextUnavailable) => !self.told.is_active(),
             _ => false,
         };
         if parks {

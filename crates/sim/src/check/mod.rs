@@ -87,6 +87,15 @@ impl Checker {
         }
     }
 
+    /// Of a session that was made anew under the id of one that was deleted, of whose prompts (`deleted`) nobody is told
+    /// any more.
+    pub(crate) fn made_anew(before: &Self, deleted: Vec<String>) -> Self {
+        let mut anew = Self::new(before.limit);
+        anew.drains.come_after(&before.drains);
+        anew.told.come_after(&before.told, deleted);
+        anew
+    }
+
     /// Takes in what is new. `writer`: the drain that has written it.
     pub(crate) fn take(
         &mut self,
@@ -182,6 +191,7 @@ impl Checker {
         ensure!(self.turns.open().is_none(), "I11: a turn is open");
         ensure!(self.sides.compacting().is_none(), "I11: a Compaction is open");
         self.attempts.have_ended()?;
+        self.drains.outrank_the_deleted()?;
         self.turns.are_settled()
     }
 

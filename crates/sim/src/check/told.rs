@@ -34,6 +34,8 @@ pub(super) struct Told {
     /// Prompts by their places, and those that were reverted for good.
     prompts: Vec<(i64, String)>,
     dead: Vec<String>,
+    /// Prompts of sessions with this id that were deleted.
+    deleted: Vec<String>,
     /// A summary has been written whose epoch has not begun.
     ends: bool,
     /// Where a turn has worked on the newest prompt first.
@@ -46,6 +48,12 @@ pub(super) struct Told {
 const MOST_BYTES: usize = 8;
 
 impl Told {
+    /// The model of a session that was made anew is told nothing of the deleted one.
+    pub(super) fn come_after(&mut self, before: &Self, deleted: Vec<String>) {
+        self.deleted.clone_from(&before.deleted);
+        self.deleted.extend(deleted);
+    }
+
     pub(super) fn is_active(&self) -> bool {
         self.epoch > 0
     }
@@ -174,6 +182,8 @@ impl Told {
         }
         let dead = self.dead.iter().find(|dead| text.contains(dead.as_str()));
         ensure!(dead.is_none(), "revert: {attempt} shows what was reverted: {dead:?}");
+        let deleted = self.deleted.iter().find(|deleted| text.contains(deleted.as_str()));
+        ensure!(deleted.is_none(), "leak: {attempt} shows what was deleted: {deleted:?}");
         if let Some((_, prompt)) = self.prompts.last().filter(|_| !summary && !self.requested) {
             ensure!(text.contains(prompt), "size: {attempt} does not show what it answers");
             let again = self.worked.is_some() && text.ends_with(&format!("{prompt}\"}}"));

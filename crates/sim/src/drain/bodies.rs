@@ -70,7 +70,7 @@ impl Drain {
             if let Some(turn) = &mut self.turn {
                 turn.touched |= world.class(&intent.tool) != ToolClass::Pure;
             }
-            world.body_started(self.session, &intent.call);
+            world.body_started(self.whose(), &intent.call);
             let now = world.now;
             let longest = if world.rng.chance(20) { 600 } else { 60 };
             let ends_at = now + world.range(0, longest);
@@ -86,6 +86,7 @@ impl Drain {
     /// What bodies have come to by now. True if something has.
     pub(super) fn run_bodies(&mut self, world: &mut World) -> bool {
         let now = world.now;
+        let whose = self.whose();
         let Some(turn) = &mut self.turn else { return false };
         let mut some = false;
         for body in turn.bodies.iter_mut().filter(|body| body.effect_at.is_some_and(|at| at <= now))
@@ -95,7 +96,7 @@ impl Drain {
             if !body.fails {
                 let changes = world.class(&body.intent.tool) != ToolClass::Pure;
                 turn.touched |= changes;
-                world.effect(self.session, self.at, &body.intent.call, changes);
+                world.effect(whose, self.at, &body.intent.call, changes);
             }
         }
         if let Some(index) = turn.bodies.iter().position(|body| body.ends_at <= now) {

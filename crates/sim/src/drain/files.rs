@@ -1,6 +1,8 @@
 //! What a drain does with files: captures beside the next provider call, what waits for them, Reverts, Moves.
 
-use domain::{RevertPaths, SessionError, SnapshotTree, ToolClass, TurnId, WorkspaceSnapshotted};
+use domain::{
+    ErrorCode, RevertPaths, SessionError, SnapshotTree, ToolClass, TurnId, WorkspaceSnapshotted,
+};
 use history::Reverting;
 use session_rules::{FilesPlan, MovePlan, PutBack, RestoredFiles};
 
@@ -60,7 +62,7 @@ impl FileSlot {
 
 fn failed() -> SessionError {
     SessionError {
-        code: "workspace.snapshot_failed".into(),
+        code: ErrorCode::WorkspaceSnapshotFailed.to_string(),
         message: "the files could not be captured or put back".into(),
     }
 }
@@ -139,7 +141,7 @@ impl Drain {
             let mut done = world.captured(self.at, running);
             let failed = done.is_none();
             if failed {
-                world.goes_on_uncaptured(self.session);
+                world.goes_on_uncaptured(self.whose());
             }
             if failed && world.is(ShellMutant::FailureIsAsBefore) {
                 done = world.as_before(self.at, row);
@@ -147,7 +149,7 @@ impl Drain {
             self.files = FileSlot { done, failed, tree, ..FileSlot::default() };
         } else if self.files.until.is_some_and(|until| until <= now) {
             world.faults.note(Fault::SnapshotOverdue);
-            world.goes_on_uncaptured(self.session);
+            world.goes_on_uncaptured(self.whose());
             self.files = FileSlot { failed: true, ..FileSlot::default() };
         } else {
             if early {

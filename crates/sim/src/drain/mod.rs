@@ -20,7 +20,9 @@ mod write;
 
 use std::time::Duration;
 
-use domain::{IdMint, Seq, SessionError, Stamp, ToolIntent, ToolSettled, TurnOutcome};
+use domain::{
+    IdMint, Seq, SessionError, SessionIncarnation, Stamp, ToolIntent, ToolSettled, TurnOutcome,
+};
 use history::History;
 use session_rules::{Closed, Observation, Rules, Said, TurnPlan};
 
@@ -31,7 +33,7 @@ pub(crate) use self::unanswered::Statement;
 use self::unanswered::Unanswered;
 use self::write::Pending;
 use crate::provider::Stream;
-use crate::store::Basis;
+use crate::store::{Basis, Head};
 use crate::world::World;
 
 /// How a drain ended for its worker.
@@ -215,6 +217,16 @@ impl Drain {
     /// The claim that it holds; `None` before it has one.
     pub(crate) fn claim(&self) -> Option<i64> {
         self.claim
+    }
+
+    /// It holds a claim in this session.
+    pub(crate) fn is_of(&self, head: &Head) -> bool {
+        self.claim.is_some() && self.history.incarnation().0 == head.incarnation
+    }
+
+    /// Whose drain it is: the session, and which of those with its id.
+    fn whose(&self) -> (usize, SessionIncarnation) {
+        (self.session, self.history.incarnation())
     }
 
     /// Its tools are gone: whoever has the Location now has ended them.

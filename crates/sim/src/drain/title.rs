@@ -69,7 +69,7 @@ pub(super) fn provider_error(reason: &ErrorReason) -> SessionError {
 impl Drain {
     /// Begins the request, whose intent is committed.
     pub(super) fn start_title(&mut self, plan: TurnPlan, world: &mut World) {
-        let stream = world.request(self.session, &plan.started, &plan.body, Purpose::Title);
+        let stream = world.request(self.whose(), &plan.started, &plan.body, Purpose::Title);
         let said = Said::new(plan.turn, plan.message);
         let titled = Titled { attempt: plan.started.attempt, said, error: None };
         self.title = TitleSlot { running: Some((titled, stream)), done: None };

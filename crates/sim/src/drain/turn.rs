@@ -24,12 +24,13 @@ impl Drain {
         self.title.advance(world.now);
         self.advance_files(world);
         let last = self.rules(world).is_last_step(&self.history);
+        let whose = self.whose();
         let Some(turn) = &mut self.turn else { unreachable!("a stream has a turn") };
         if turn.stream.is_none() {
             let Some(plan) = &turn.plan else { unreachable!("a stream has a plan") };
             let purpose =
                 if turn.beside { Purpose::Summary } else { Purpose::Turn { calls: !last } };
-            turn.stream = Some(world.request(self.session, &plan.started, &plan.body, purpose));
+            turn.stream = Some(world.request(whose, &plan.started, &plan.body, purpose));
             self.phase = Phase::Streaming;
             return self.due_frame(world);
         }

@@ -19,6 +19,7 @@ const PATIENCE: i64 = 30_000;
 pub(crate) struct Statement {
     pub(super) session: usize,
     pub(super) drain: u64,
+    pub(super) token: i64,
     pub(super) basis: Basis,
     pub(super) events: Vec<SessionEvent>,
     pub(super) promoted: i32,
@@ -40,7 +41,8 @@ impl Statement {
         let mut mint = self.mint.clone();
         let written = world.store.write(self.session, self.basis, &append, &mut mint, self.now);
         if let Written::Next(_) = written {
-            world.written(self.session, self.drain, self.basis, self.events.len());
+            let writer = (self.drain, self.token);
+            world.written(self.session, writer, self.basis, self.events.len());
         }
         written
     }

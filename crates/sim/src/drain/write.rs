@@ -1,7 +1,7 @@
 //! A decision on its way to the store, and what follows from it.
 
-use domain::{Seq, TurnOutcome};
-use history::Mark;
+use domain::{Seq, SessionIncarnation, TurnOutcome};
+use history::{History, Mark};
 use session_rules::{Compacted, Draft, Drafted, Next, Replied, Rules, Site, Verdict};
 
 use super::decide::{Decided, Op, decided};
@@ -26,10 +26,19 @@ pub(super) struct Pending {
 
 impl Drain {
     pub(super) fn look(&mut self, locked: bool, world: &mut World) -> Flow {
+        let incarnation = world.store.sessions[self.session].head.incarnation;
+        let incarnation = SessionIncarnation(incarnation);
+        if self.history.incarnation() != incarnation
+            && !world.is(ShellMutant::CacheWithoutIncarnation)
+        {
+            // It is of a session that was deleted and made anew under its id.
+            self.history = History::new();
+        }
         match world.store.look(self.session, self.at, self.token, self.history.seq()) {
             Look::Superseded => Flow::Exit(Exit::Superseded),
             Look::Idle => Flow::Exit(Exit::Idle),
             Look::Ready(basis, taken, events) => {
+                self.history.belong_to(incarnation);
                 self.history.extend(events.iter());
                 self.interrupts_before =
                     Rules::interrupts_before(&self.history, taken, Seq(basis.interrupt_seq));
@@ -117,7 +126,7 @@ impl Drain {
             && let Decided::Next(Next::Turn(plan)) = decided
         {
             let purpose = Purpose::Turn { calls: true };
-            world.request(self.session, &plan.started, &plan.body, purpose);
+            world.request(self.whose(), &plan.started, &plan.body, purpose);
         }
         let head = world.store.sessions[self.session].head;
         if basis.claim() < head.claim && basis.starts.is_none() {
@@ -126,6 +135,7 @@ impl Drain {
         let statement = Statement {
             session: self.session,
             drain: self.id,
+            token: self.token,
             basis,
             events: drafted.events.clone(),
             promoted: drafted.promoted,

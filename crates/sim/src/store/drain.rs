@@ -13,7 +13,7 @@ impl SimStore {
         } else {
             self.fences[location]
         };
-        if known >= token {
+        if known >= token && !self.is(StoreMutant::FenceFalls) {
             return known == token;
         }
         self.fences[location] = token;

@@ -1,8 +1,8 @@
 //! What gateways ask for: admissions, changes of the inbox, interrupts, names, context entries.
 
 use domain::{
-    Control, ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint,
-    InputCancelled, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionEvent,
+    ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint, InputCancelled,
+    InputKind, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionEvent,
     SessionRenamed, TimestampMs, TitledBy, WakeRequested, WakeScope,
 };
 
@@ -12,24 +12,9 @@ use crate::mutant::StoreMutant;
 /// What tells an exact retry from another use of its id.
 struct Asked<'a> {
     message: &'a MessageId,
-    kind: &'static str,
+    kind: InputKind,
     delivery: Delivery,
     digest: &'a str,
-}
-
-/// What `session_input.kind` says of a prompt.
-pub(super) fn prompt_kind(prompt: &PromptAdmitted) -> &'static str {
-    if prompt.synthetic.is_some() { "synthetic" } else { "prompt" }
-}
-
-/// What `session_input.kind` says of a control.
-pub(super) fn control_kind(control: &Control) -> &'static str {
-    match control {
-        Control::Compaction => "compaction",
-        Control::Move { .. } => "move",
-        Control::Revert { .. } => "revert",
-        Control::Unrevert => "unrevert",
-    }
 }
 
 impl SimStore {
@@ -43,7 +28,7 @@ impl SimStore {
     ) -> Admission {
         let asked = Asked {
             message: &prompt.message,
-            kind: prompt_kind(prompt),
+            kind: InputKind::of_prompt(prompt),
             delivery: prompt.delivery,
             digest: &prompt.digest,
         };
@@ -74,7 +59,7 @@ impl SimStore {
         mint: &mut IdMint,
         now: TimestampMs,
     ) -> Admission {
-        let kind = control_kind(&control.control);
+        let kind = InputKind::of_control(&control.control);
         let ControlAdmitted { message, delivery, digest, .. } = control;
         if let Some(known) =
             self.known(session, &Asked { message, kind, delivery: *delivery, digest })
@@ -89,7 +74,9 @@ impl SimStore {
             .inputs
             .iter()
             .find(|input| input.status == InputStatus::Admitted && input.kind == kind)
-            .filter(|_| kind == "compaction" && !self.is(StoreMutant::SecondControlAdmitted));
+            .filter(|_| {
+                kind == InputKind::Compaction && !self.is(StoreMutant::SecondControlAdmitted)
+            });
         if let Some(first) = first {
             let (seq, parked) = (first.admitted_seq, first.wake_seq <= row.head.parked_seq);
             if control.wake && parked {

@@ -18,9 +18,10 @@ mod revert;
 
 use std::collections::BTreeMap;
 
+pub use domain::InputStatus;
 use domain::{
-    Delivery, DrainEnd, EventId, IdMint, LocationId, MessageId, RecordedEvent, RevertStaged, Seq,
-    SessionEvent, SessionForked, Stamp, Taken, TimestampMs, TurnId,
+    Delivery, DrainEnd, EventId, IdMint, InputKind, LocationId, MessageId, RecordedEvent,
+    RevertStaged, Seq, SessionEvent, SessionForked, Stamp, Taken, TimestampMs, TurnId,
 };
 
 use crate::mutant::{Mutant, StoreMutant};
@@ -104,8 +105,8 @@ impl Head {
 pub struct Input {
     /// Its id.
     pub id: MessageId,
-    /// `prompt`, `synthetic` or a control's name.
-    pub kind: &'static str,
+    /// A prompt, a synthetic one, or a control of this kind.
+    pub kind: InputKind,
     /// As admitted.
     pub admitted_delivery: Delivery,
     /// As changed last.
@@ -118,17 +119,6 @@ pub struct Input {
     pub wake_seq: i64,
     /// Where it stands.
     pub status: InputStatus,
-}
-
-/// The status of an input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InputStatus {
-    /// It waits.
-    Admitted,
-    /// It is history.
-    Promoted,
-    /// It was taken back.
-    Cancelled,
 }
 
 /// How an admission went.
@@ -257,7 +247,11 @@ impl SimStore {
             location,
             incarnation: self.incarnations,
             next_seq: 2,
-            claim: self.incarnations << 32,
+            claim: if self.is(StoreMutant::ClaimBeginsAtZero) {
+                0
+            } else {
+                self.incarnations << 32
+            },
             open: false,
             handed_over: false,
             recoveries: 0,
@@ -277,6 +271,21 @@ impl SimStore {
             revert: None,
             open_turns: Vec::new(),
         });
+    }
+
+    /// `delete_session`, and then `create_session` under the same id. What held ids of the deleted one lets them go.
+    pub fn make_anew(
+        &mut self,
+        session: usize,
+        location: usize,
+        created: SessionEvent,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) {
+        self.inputs.retain(|_, holder| *holder != session);
+        self.messages.retain(|_, (holder, _)| *holder != session);
+        self.create(location, created, mint, now);
+        self.sessions.swap_remove(session);
     }
 
     /// `fork_session`: what the Fork of `parent` begins with is one statement.

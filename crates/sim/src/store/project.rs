@@ -1,11 +1,10 @@
 //! The log, and as much of the projector as later outcomes depend on.
 
 use domain::{
-    Claim, Delivery, EventId, IdMint, MessageId, RecordedEvent, Seq, SessionEvent, SideOutcome,
-    TimestampMs, TurnOutcome, WakeScope,
+    Claim, Delivery, EventId, IdMint, InputKind, MessageId, RecordedEvent, Seq, SessionEvent,
+    SideOutcome, TimestampMs, TurnOutcome, WakeScope,
 };
 
-use super::gateway::{control_kind, prompt_kind};
 use super::{Input, InputStatus, SimSession, SimStore};
 
 impl SimStore {
@@ -45,12 +44,12 @@ impl SimStore {
         #[expect(clippy::wildcard_enum_match_arm, reason = "no outcome depends on the others")]
         match event {
             SessionEvent::PromptAdmitted(prompt) => {
-                let kind = prompt_kind(prompt);
+                let kind = InputKind::of_prompt(prompt);
                 let input = (prompt.message.clone(), kind, prompt.digest.clone());
                 self.admitted(session, seq, input, prompt.delivery, prompt.wake);
             }
             SessionEvent::ControlAdmitted(control) => {
-                let kind = control_kind(&control.control);
+                let kind = InputKind::of_control(&control.control);
                 let input = (control.message.clone(), kind, control.digest.clone());
                 self.admitted(session, seq, input, control.delivery, control.wake);
             }
@@ -117,7 +116,7 @@ impl SimStore {
         &mut self,
         session: usize,
         seq: Seq,
-        (id, kind, digest): (MessageId, &'static str, String),
+        (id, kind, digest): (MessageId, InputKind, String),
         delivery: Delivery,
         wake: bool,
     ) {

@@ -1,24 +1,30 @@
 //! A staged Revert: what it holds back, and what commits it.
 
-use domain::{IdMint, InputCancelled, MessageId, RevertCommitted, SessionEvent, TimestampMs};
+use domain::{
+    IdMint, InputCancelled, InputKind, MessageId, RevertCommitted, SessionEvent, TimestampMs,
+};
 
 use super::{Change, Input, InputStatus, SimSession, SimStore};
 use crate::mutant::{Mutant, StoreMutant};
 
 impl Input {
     pub(super) fn is_control(&self) -> bool {
-        !matches!(self.kind, "prompt" | "synthetic")
+        self.kind.is_control()
     }
 }
 
 impl SimSession {
     /// Whether a control of this kind is not admitted now.
-    pub(super) fn refuses(&self, kind: &str) -> bool {
+    pub(super) fn refuses(&self, kind: InputKind) -> bool {
         // What waits without a wake would be promoted first; what the staged Revert holds is not.
         let waits = |input: &Input| input.status == InputStatus::Admitted && !self.holds(input);
         match kind {
-            "revert" | "unrevert" => self.head.ready() || self.inputs.iter().any(waits),
-            _ => false,
+            InputKind::Revert | InputKind::Unrevert => {
+                self.head.ready() || self.inputs.iter().any(waits)
+            }
+            InputKind::Prompt | InputKind::Synthetic | InputKind::Compaction | InputKind::Move => {
+                false
+            }
         }
     }
 
@@ -36,7 +42,7 @@ impl SimSession {
     fn holds(&self, input: &Input) -> bool {
         let staged = self.head.staged_seq;
         let at = input.admitted_seq;
-        let is_synthetic = input.kind == "synthetic" && input.wake_seq == 0;
+        let is_synthetic = input.kind == InputKind::Synthetic && input.wake_seq == 0;
         is_synthetic && staged > 0 && (at > staged || self.was_held(at, staged))
     }
 

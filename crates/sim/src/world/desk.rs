@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use context::{EnvironmentFacts, Loaded, SystemContext, date, environment};
-use domain::{AttemptId, AttemptStarted, CallId, Seq, ToolClass};
+use domain::{AttemptId, AttemptStarted, CallId, Seq, SessionIncarnation, ToolClass};
 use history::{History, hash_hex};
 use session_rules::{Observation, Rules, Site, WorkspaceState};
 
 use super::World;
 use super::facts::EPOCH;
-use crate::check::Violation;
+use crate::check::{Checker, Violation};
 use crate::fault::When;
 use crate::mutant::{Mutant, ShellMutant};
 use crate::provider::{Purpose, Stream};
@@ -100,7 +100,22 @@ impl World {
     }
 
     /// A drain has written: what is new is checked against who it is.
-    pub(crate) fn written(&mut self, session: usize, drain: u64, basis: Basis, events: usize) {
+    pub(crate) fn written(
+        &mut self,
+        session: usize,
+        (drain, token): (u64, i64),
+        basis: Basis,
+        events: usize,
+    ) {
+        let newest = self.wrote.entry((session, basis.at)).or_default();
+        if token < *newest {
+            let newest = *newest;
+            self.fail(format!(
+                "I4: drain {drain} wrote under token {token} after one under {newest}"
+            ));
+        } else {
+            *newest = token;
+        }
         self.trace.count(basis.claim());
         if basis.starts.is_some_and(|token| !self.holds(basis.at, token)) {
             self.fail(format!("I10: drain {drain} started under a token that has passed on"));
@@ -113,16 +128,17 @@ impl World {
     /// A request comes to the provider.
     pub(crate) fn request(
         &mut self,
-        session: usize,
+        whose: (usize, SessionIncarnation),
         started: &AttemptStarted,
         body: &[u8],
         purpose: Purpose,
     ) -> Stream {
         let components = format!("{:?}", started.components);
         let AttemptStarted { attempt, turn, .. } = started;
-        let checker = &mut self.checkers[session];
-        let checked = checker.request(turn, attempt, &hash_hex(body), &components, body);
-        if let Err(violation) = checked {
+        let checker = self.checker(whose);
+        let checked = checker
+            .map(|checker| checker.request(turn, attempt, &hash_hex(body), &components, body));
+        if let Some(Err(violation)) = checked {
             self.fail(violation);
         }
         self.trace.add(&started.body_hash);
@@ -142,18 +158,32 @@ impl World {
         self.provider.shown.insert(attempt.clone());
     }
 
-    pub(crate) fn body_started(&mut self, session: usize, call: &CallId) {
-        if let Err(violation) = self.checkers[session].body(call) {
+    /// The checker of a session's log; `None` of a session that was deleted: no log holds what its drain does until the
+    /// drain hears of the deletion.
+    fn checker(&mut self, whose: (usize, SessionIncarnation)) -> Option<&mut Checker> {
+        let (session, incarnation) = whose;
+        let lives = self.store.sessions[session].head.incarnation == incarnation.0;
+        self.checkers.get_mut(session).filter(|_| lives)
+    }
+
+    pub(crate) fn body_started(&mut self, whose: (usize, SessionIncarnation), call: &CallId) {
+        if let Some(Err(violation)) = self.checker(whose).map(|checker| checker.body(call)) {
             self.fail(violation);
         }
     }
 
     /// A body has its effect. `changes`: on files.
-    pub(crate) fn effect(&mut self, session: usize, at: usize, call: &CallId, changes: bool) {
+    pub(crate) fn effect(
+        &mut self,
+        whose: (usize, SessionIncarnation),
+        at: usize,
+        call: &CallId,
+        changes: bool,
+    ) {
         if changes {
             self.touch(at, call);
         }
-        if let Err(violation) = self.checkers[session].effect(call) {
+        if let Some(Err(violation)) = self.checker(whose).map(|checker| checker.effect(call)) {
             self.fail(violation);
         }
     }
@@ -173,8 +203,10 @@ impl World {
     }
 
     /// What a session's calls have changed could not be captured, or nobody waits for that any longer.
-    pub(crate) fn goes_on_uncaptured(&mut self, session: usize) {
-        self.checkers[session].goes_on_uncaptured();
+    pub(crate) fn goes_on_uncaptured(&mut self, whose: (usize, SessionIncarnation)) {
+        if let Some(checker) = self.checker(whose) {
+            checker.goes_on_uncaptured();
+        }
     }
 
     pub(crate) fn fail(&mut self, violation: Violation) {

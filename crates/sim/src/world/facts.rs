@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::{
-    Control, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated,
+    Control, ErrorCode, IdMint, LocationId, ModelRef, OrgId, Permitted, ProjectId, SessionCreated,
     SessionError, SessionId, SessionRef, ToolClass,
 };
 use llm_protocol::{Dialect, Protocol, RawJson, ToolDefinition, retry::Schedule};
@@ -89,7 +89,7 @@ impl Facts {
             sessions,
             locations,
             missing: SessionError {
-                code: "workspace.unavailable".into(),
+                code: ErrorCode::WorkspaceUnavailable.to_string(),
                 message: "the files are elsewhere".into(),
             },
         }

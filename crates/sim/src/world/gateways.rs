@@ -50,6 +50,9 @@ impl World {
             return;
         }
         self.after(100, 1_600, Action::Client);
+        if self.reborn.as_mut().is_some_and(|reborn| reborn.chance(45)) {
+            return self.make_anew();
+        }
         let sessions = self.store.sessions.len();
         let session = self.rng.index(sessions);
         if self.reverts && self.rng.chance(50) {
@@ -108,7 +111,7 @@ impl World {
         made
     }
 
-    fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
+    pub(super) fn prompt(&mut self, mint: &mut IdMint, _now: TimestampMs) -> Asked {
         // No other text begins with it.
         let large = if self.quiet { 0 } else { self.large_prompt() };
         let text = format!("do thing {}.{}", self.scheduled, " y".repeat(large / 2));
@@ -198,7 +201,7 @@ impl World {
         })
     }
 
-    fn admit(&mut self, session: usize, asked: Asked) {
+    pub(super) fn admit(&mut self, session: usize, asked: Asked) {
         if self.is(ShellMutant::AckBeforeCommit) && self.rng.chance(20) {
             // The gateway has answered, and dies before its statement is sent.
             self.acknowledged.push((session, asked));
@@ -216,7 +219,9 @@ impl World {
         }
         if self.rng.chance(8) {
             self.faults.note(Fault::AdmissionRetried);
-            return self.after(20, 900, Action::Retry { session, asked: Box::new(asked) });
+            let incarnation = self.store.sessions[session].head.incarnation;
+            let asked = Box::new(asked);
+            return self.after(20, 900, Action::Retry { session, incarnation, asked });
         }
         if asked.wake() {
             self.hint(|| Action::Wake { session });
@@ -225,7 +230,10 @@ impl World {
     }
 
     /// The same again: the client has had no answer.
-    pub(super) fn retry(&mut self, session: usize, asked: Asked) {
+    pub(super) fn retry(&mut self, session: usize, incarnation: i64, asked: Asked) {
+        if self.store.sessions[session].head.incarnation != incarnation {
+            return; // what it was for is deleted
+        }
         let admitted = self.ask(session, &asked);
         if !matches!(admitted, Admission::Retry(_)) {
             self.fail(format!("I1: an exact retry of {} gave {admitted:?}", asked.message()));
@@ -259,14 +267,14 @@ impl World {
             if goes_on {
                 self.hint(|| Action::Wake { session });
             }
-            if let Interrupted::Applied(seq) = asked {
-                self.hint(|| Action::Interrupt { session, seq });
+            if let Interrupted::Applied(_) = asked {
+                self.hint(|| Action::Interrupt { session });
             }
             return;
         }
         let asked = self.with_mint(|world, mint, now| world.store.interrupt(session, mint, now));
-        if let Interrupted::Applied(seq) = asked {
-            self.hint(|| Action::Interrupt { session, seq });
+        if let Interrupted::Applied(_) = asked {
+            self.hint(|| Action::Interrupt { session });
         }
     }
 

@@ -8,6 +8,7 @@
 //! files      what Locations have, and their snapshots
 //! gateways   what clients ask for, and hints
 //! forks      sessions that begin with the conversation of another
+//! reborn     sessions that are deleted and made anew under their ids
 //! trouble    what goes wrong, until faults stop
 //! ```
 
@@ -16,13 +17,15 @@ mod facts;
 mod files;
 mod forks;
 mod gateways;
+mod reborn;
 mod trouble;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    CallId, IdMint, MessageId, RecordedEvent, SessionEvent, SnapshotTree, Stamp, TurnOutcome,
+    CallId, IdMint, MessageId, RecordedEvent, SessionEvent, SessionIncarnation, SnapshotTree,
+    Stamp, TurnOutcome,
 };
 use history::History;
 use session_rules::Site;
@@ -49,9 +52,9 @@ enum Action {
     Poll { worker: usize, incarnation: u64, drain: u64 },
     Placement,
     Client,
-    Retry { session: usize, asked: Box<Asked> },
+    Retry { session: usize, incarnation: i64, asked: Box<Asked> },
     Wake { session: usize },
-    Interrupt { session: usize, seq: i64 },
+    Interrupt { session: usize },
     Place { location: usize },
     Trouble,
     Arrives { statement: Box<Statement> },
@@ -91,6 +94,12 @@ pub(crate) struct World {
     /// When Postgres stands still, in the few histories in which it does. Of its own, so that the others are what they
     /// were.
     stalls: Option<Rng>,
+    /// When clients delete sessions and make them anew, in the histories in which they do.
+    reborn: Option<Rng>,
+    /// The highest token under which a session was written to at a Location.
+    wrote: BTreeMap<(usize, usize), i64>,
+    /// The fences as they were last seen.
+    fences: Vec<i64>,
     /// Whether workers die much more than usual.
     deadly: bool,
     /// Whether clients mostly ask for Reverts.
@@ -189,7 +198,10 @@ impl World {
             writers: BTreeMap::new(),
             disks: vec![Disk::default(); PLACES],
             visitors: (0..PLACES).map(visitors).collect(),
-            stalls: (seed % 8 == 3).then(|| Rng::new(!seed)),
+            stalls: matches!(seed % 8, 3 | 5).then(|| Rng::new(!seed)),
+            reborn: (seed % 8 == 5).then(|| Rng::new(!seed.rotate_left(32))),
+            wrote: BTreeMap::new(),
+            fences: vec![0; PLACES],
             deadly: seed % 8 == 7,
             reverts: matches!(
                 rare(seed),
@@ -294,10 +306,14 @@ impl World {
                 return;
             }
             let mut fresh = History::new();
+            fresh.belong_to(SessionIncarnation(session.head.incarnation));
             fresh.extend(session.events.iter());
             let fresh = format!("{fresh:?}");
             for worker in &mut self.workers {
                 let Some(mut cached) = worker.cache.remove(&index) else { continue };
+                if cached.incarnation().0 != session.head.incarnation {
+                    continue; // of one that was deleted
+                }
                 let known = usize::try_from(cached.seq().0).unwrap_or(0);
                 cached.extend(session.events.get(known..).unwrap_or_default());
                 if format!("{cached:?}") != fresh {
@@ -316,6 +332,14 @@ impl World {
     }
 
     fn check(&mut self, writer: Option<u64>) {
+        for (at, fence) in self.store.fences.iter().enumerate() {
+            if *fence < self.fences[at] {
+                let (before, fence) = (self.fences[at], *fence);
+                self.violation.get_or_insert(format!("I10: a fence fell from {before} to {fence}"));
+                break;
+            }
+            self.fences[at] = *fence;
+        }
         for session in 0..self.store.sessions.len() {
             self.check_session(session, writer);
         }
@@ -347,9 +371,11 @@ impl World {
             Action::Poll { worker, incarnation, drain } => self.poll(worker, incarnation, drain),
             Action::Placement => self.place_all(),
             Action::Client => self.client(),
-            Action::Retry { session, asked } => self.retry(session, *asked),
+            Action::Retry { session, incarnation, asked } => {
+                self.retry(session, incarnation, *asked);
+            }
             Action::Wake { session } => self.wake(session),
-            Action::Interrupt { session, seq } => self.interrupted(session, seq),
+            Action::Interrupt { session } => self.interrupted(session),
             Action::Place { location } => self.change_place(location),
             Action::Trouble => self.trouble(),
             Action::Arrives { statement } => self.arrives(&statement),

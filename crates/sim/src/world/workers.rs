@@ -164,7 +164,7 @@ impl World {
         for drain in self.workers[worker].drains.values_mut() {
             let head = self.store.sessions[drain.session].head;
             drain.fenced |= drain.claim().is_some_and(|claim| head.claim > claim + 1);
-            if drain.claim().is_some() {
+            if drain.is_of(&head) {
                 drain.hinted = drain.hinted.max(Seq(head.interrupt_seq));
             }
             if drain.fenced {
@@ -282,14 +282,16 @@ impl World {
         self.start(worker, session);
     }
 
-    pub(super) fn interrupted(&mut self, session: usize, seq: i64) {
+    /// A hint that the session was interrupted: its worker looks at the head.
+    pub(super) fn interrupted(&mut self, session: usize) {
         let now = self.now;
+        let head = self.store.sessions[session].head;
         let mut told = Vec::new();
         for (worker, host) in self.workers.iter_mut().enumerate() {
             let incarnation = host.incarnation;
             for drain in host.drains.values_mut().filter(|drain| drain.session == session) {
-                if drain.claim().is_some() {
-                    drain.hinted = drain.hinted.max(Seq(seq));
+                if drain.is_of(&head) {
+                    drain.hinted = drain.hinted.max(Seq(head.interrupt_seq));
                     drain.next_poll = now;
                     told.push((worker, incarnation, drain.id));
                 }
