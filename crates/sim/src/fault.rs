@@ -95,6 +95,12 @@ faults! {
     WriteUnanswered = "write-unanswered",
     /// A write arrives when its drain has gone on, or is gone.
     WriteLate = "write-late",
+    /// Postgres answers a statement late, and others go on.
+    AnswerLate = "answer-late",
+    /// Postgres does not answer a worker that raises a fence: that is lost, made, or made later.
+    FenceUnanswered = "fence-unanswered",
+    /// A token comes to a Location after a higher one.
+    FenceLate = "fence-late",
     /// A drain's write meets a head that has moved.
     StaleLook = "stale-look",
     /// A client's answer is lost, and it asks again.

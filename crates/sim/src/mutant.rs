@@ -99,7 +99,8 @@ mutants! {
         FailureIsAsBefore,
         /// A Fork's own Location begins with the newest files, not with those of the cut.
         ForkHasNewestFiles,
-        /// A worker takes its cached log of a session for that of another session with its id.
+        /// A worker takes its cached log of a session for that of another session with its id, unless that one is
+        /// shorter.
         CacheWithoutIncarnation,
         /// A worker forgets under which token it has made files anew.
         MadeAnewForgotten,

@@ -26,11 +26,11 @@ pub(super) struct Pending {
 
 impl Drain {
     pub(super) fn look(&mut self, locked: bool, world: &mut World) -> Flow {
-        let incarnation = world.store.sessions[self.session].head.incarnation;
-        let incarnation = SessionIncarnation(incarnation);
-        if self.history.incarnation() != incarnation
-            && !world.is(ShellMutant::CacheWithoutIncarnation)
-        {
+        let head = world.store.sessions[self.session].head;
+        let incarnation = SessionIncarnation(head.incarnation);
+        let is_anothers = self.history.incarnation() != incarnation;
+        let is_longer = self.history.seq().0 >= head.next_seq;
+        if is_anothers && (is_longer || !world.is(ShellMutant::CacheWithoutIncarnation)) {
             // It is of a session that was deleted and made anew under its id.
             self.history = History::new();
         }

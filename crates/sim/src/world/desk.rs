@@ -24,11 +24,6 @@ impl World {
         i64::try_from(self.rng.within(low, high)).unwrap_or(0)
     }
 
-    /// How long a statement takes.
-    pub(crate) fn latency(&mut self) -> i64 {
-        if self.rng.chance(10) && !self.quiet { self.range(20, 250) } else { self.range(1, 8) }
-    }
-
     /// Whether a worker stops in good order.
     pub(crate) fn is_stopping(&self, worker: usize) -> bool {
         self.workers[worker].stopping

@@ -34,8 +34,8 @@ pub(super) struct Disk {
     ordinal: i64,
     /// All files were looked at under this token.
     seen: Option<i64>,
-    /// Whose disk it is, where each worker has its own.
-    on: Option<usize>,
+    /// Whose disk it is, and under which token, where each worker has its own.
+    on: Option<(usize, i64)>,
     /// Under which token the files were made anew, and of what. Known as long as these files are there.
     pub(super) restored: Option<(FencingToken, Option<SnapshotTree>)>,
 }
@@ -196,7 +196,8 @@ impl World {
     pub(super) fn own_disk(&mut self, at: usize, worker: usize, before: i64, token: i64) {
         let forgets = self.is(ShellMutant::MadeAnewForgotten);
         let disk = &mut self.disks[at];
-        if disk.on.replace(worker) == Some(worker) {
+        let last = disk.on.replace((worker, token));
+        if [(worker, before), (worker, token)].map(Some).contains(&last) {
             disk.restored = disk.restored.take().filter(|_| !forgets);
             return;
         }

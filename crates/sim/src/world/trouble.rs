@@ -44,7 +44,46 @@ impl World {
 
     /// Whether Postgres stands still when a drain writes.
     pub(crate) fn postgres_stalls(&mut self) -> bool {
-        !self.quiet && self.stalls.as_mut().is_some_and(|stalls| stalls.chance(10))
+        self.stalls(10)
+    }
+
+    /// Whether Postgres stands still, in `percent` of all statements of a kind.
+    fn stalls(&mut self, percent: u64) -> bool {
+        !self.quiet && self.stalls.as_mut().is_some_and(|stalls| stalls.chance(percent))
+    }
+
+    /// How long a statement takes.
+    pub(crate) fn latency(&mut self) -> i64 {
+        if self.stalls(2) {
+            self.faults.note(Fault::AnswerLate);
+            return self.range(250, 4_000);
+        }
+        if self.rng.chance(10) && !self.quiet { self.range(20, 250) } else { self.range(1, 8) }
+    }
+
+    /// Whether Postgres does not answer a worker that raises a fence. The statement is lost, made, or made later; the
+    /// worker asks again at its next sweep if the Location is still its own.
+    pub(super) fn fence_stalls(&mut self, location: usize, token: i64) -> bool {
+        if !self.stalls(30) {
+            return false;
+        }
+        self.faults.note(Fault::FenceUnanswered);
+        match self.rng.below(3) {
+            0 => {}
+            1 => {
+                self.store.raise_fence(location, token);
+            }
+            _ => self.after(10, 5_000, Action::FenceArrives { location, token }),
+        }
+        true
+    }
+
+    /// A statement that raises a fence is made, whoever waits for it.
+    pub(super) fn fence_arrives(&mut self, location: usize, token: i64) {
+        if token < self.store.fences[location] {
+            self.faults.note(Fault::FenceLate);
+        }
+        self.store.raise_fence(location, token);
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

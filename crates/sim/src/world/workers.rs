@@ -189,19 +189,27 @@ impl World {
                 }
             };
             let held = self.workers[worker].held.get(&location).map(|held| held.0);
-            let before = self.store.fences[location];
-            if held != Some(token) && !self.store.raise_fence(location, token) {
-                continue;
+            if held == Some(token) || self.take_over(worker, location, token) {
+                self.workers[worker].held.insert(location, (token, self.now + LEASE));
             }
-            if self.own_disks && before < token {
-                self.own_disk(location, worker, before, token);
-            }
-            if held != Some(token) {
-                self.trace.count(token);
-                self.end_tools(location, worker);
-            }
-            self.workers[worker].held.insert(location, (token, self.now + LEASE));
         }
+    }
+
+    /// A worker raises a Location's fence to its new token. False if it may not start there, or not yet.
+    fn take_over(&mut self, worker: usize, location: usize, token: i64) -> bool {
+        if self.fence_stalls(location, token) {
+            return false;
+        }
+        let before = self.store.fences[location];
+        if !self.store.raise_fence(location, token) {
+            return false;
+        }
+        if self.own_disks {
+            self.own_disk(location, worker, before, token);
+        }
+        self.trace.count(token);
+        self.end_tools(location, worker);
+        true
     }
 
     /// A new holder ends the tools of those before it.

@@ -1,14 +1,14 @@
 //! What gateways ask for, on both sides.
 
 use domain::{
-    Control, ControlAdmitted, Delivery, EntrySet, MessageId, PromptAdmitted, SessionRenamed,
-    TitledBy,
+    Control, ControlAdmitted, Delivery, EntrySet, MessageId, PromptAdmitted, SessionRef,
+    SessionRenamed, TitledBy,
 };
 use store::{
     Admission, ControlAdmission, EntryChange, InboxChange, Interrupted, MAX_ENTRIES, StoreError,
 };
 
-use super::{Pair, SESSIONS, Sent};
+use super::{Pair, SESSIONS, Sent, created};
 
 impl Pair<'_> {
     /// Admits an input on both sides.
@@ -180,6 +180,21 @@ impl Pair<'_> {
         let head = self.model.sessions[session].head;
         assert_eq!(real.expect("an answer").0 + 1, head.next_seq);
         self.same("rename", "done", "done");
+    }
+
+    /// Deletes a session and creates it again under its id. Writes and claims of the deleted one stay in hand.
+    pub(super) async fn make_again(&mut self, session: usize) {
+        let place = self.rng.index(2);
+        let location = self.locations[place].location.clone();
+        self.sessions[session] = SessionRef { location, ..self.sessions[session].clone() };
+        let at = self.sessions[session].clone();
+        self.world.make_again(&at).await;
+        // Both sides give it the same number.
+        self.model.incarnations = self.world.head(&at).await.incarnation - 1;
+        let (created, now) = (created(self.world, &at).into(), self.world.tick());
+        self.model.make_anew(session, place, created, &mut self.world.mint(), now);
+        self.open[session] = None;
+        self.same("make again", "done", "done");
     }
 
     pub(super) async fn change_entry(&mut self, session: usize) {

@@ -71,19 +71,10 @@ impl<'w> Pair<'w> {
         let mut sessions = Vec::new();
         for index in 0..SESSIONS {
             let session = world.session_at(&locations[index % 2].location).await;
-            let created = SessionCreated {
-                project: world.project.clone(),
-                location: session.location.clone(),
-                directory: "/workspace".into(),
-                title: "New session".into(),
-                agent: "build".into(),
-                model: None,
-                parent: None,
-                named: false,
-            };
             // Both sides give it the same number.
             model.incarnations = world.head(&session).await.incarnation - 1;
-            model.create(index % 2, created.into(), &mut world.mint(), world.tick());
+            let created = created(world, &session).into();
+            model.create(index % 2, created, &mut world.mint(), world.tick());
             sessions.push(session);
         }
         let open = vec![None; SESSIONS];
@@ -122,7 +113,8 @@ impl<'w> Pair<'w> {
             48..=51 => self.change(session).await,
             52..=54 => self.commit_revert(session).await,
             55 => self.rename(session).await,
-            56..=58 => self.change_entry(session).await,
+            56..=57 => self.change_entry(session).await,
+            58 => self.make_again(session).await,
             59..=63 => self.fence().await,
             64..=78 => self.look(session).await,
             79..=93 => self.commit_held().await,
@@ -175,6 +167,20 @@ impl<'w> Pair<'w> {
             let model: Vec<_> = model.map(|event| event.event.clone()).collect();
             assert_eq!(real, model);
         }
+    }
+}
+
+/// The first event of a session.
+fn created(world: &World, session: &SessionRef) -> SessionCreated {
+    SessionCreated {
+        project: world.project.clone(),
+        location: session.location.clone(),
+        directory: "/workspace".into(),
+        title: "New session".into(),
+        agent: "build".into(),
+        model: None,
+        parent: None,
+        named: false,
     }
 }
 
@@ -242,6 +248,7 @@ async fn the_model_of_the_simulation_answers_as_postgres_does() {
         "look: idle",
         "look: ready",
         "look: superseded",
+        "make again: done",
         "move: admitted",
         "prove: fenced",
         "prove: held",
