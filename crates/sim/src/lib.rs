@@ -26,7 +26,7 @@ pub use check::Violation;
 pub use fault::{Fault, Faults, NOT_SIMULATED, When};
 pub use mutant::{Mutant, ShellMutant, StoreMutant};
 pub use rng::Rng;
-pub use run::{Report, Story, catches, history, run};
+pub use run::{Report, Story, history, run, unseen};
 pub use store::{
     Admission, Append, Basis, Change, Head, Input, InputStatus, Interrupted, Look, SimSession,
     SimStore, Written,

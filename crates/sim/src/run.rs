@@ -107,12 +107,19 @@ pub fn run(first: u64, threads: u64, until: impl Fn(u64, Duration) -> bool + Syn
     whole
 }
 
-/// The first seed of `seeds` from `first` on whose history finds a mistake that was put in.
+/// The violations that do not show within so many histories of a mistake. A violation shows when one of them has this
+/// text in it.
 #[must_use]
-pub fn catches(mutant: Mutant, first: u64, seeds: u64) -> Option<Story> {
-    (first..first + seeds)
-        .map(|seed| history(seed, Some(mutant)))
-        .find(|story| story.violation.is_some())
+pub fn unseen<'t>(mutant: Mutant, violations: &[&'t str], seeds: u64) -> Vec<&'t str> {
+    let mut unseen = violations.to_vec();
+    for seed in 1..=seeds {
+        if unseen.is_empty() {
+            break;
+        }
+        let violation = history(seed, Some(mutant)).violation.unwrap_or_default();
+        unseen.retain(|text| !violation.contains(text));
+    }
+    unseen
 }
 
 impl Report {

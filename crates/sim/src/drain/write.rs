@@ -34,6 +34,7 @@ impl Drain {
             // It is of a session that was deleted and made anew under its id.
             self.history = History::new();
         }
+        world.begins_with(self.session, self.id, &self.history);
         match world.store.look(self.session, self.at, self.token, self.history.seq()) {
             Look::Superseded => Flow::Exit(Exit::Superseded),
             Look::Idle => Flow::Exit(Exit::Idle),

@@ -97,8 +97,6 @@ pub(crate) struct World {
     stalls: Option<Rng>,
     /// When clients delete sessions and make them anew, in the histories in which they do.
     reborn: Option<Rng>,
-    /// The highest token under which a session was written to at a Location.
-    wrote: BTreeMap<(usize, usize), i64>,
     /// The fences as they were last seen.
     fences: Vec<i64>,
     /// Whether workers die much more than usual.
@@ -201,7 +199,6 @@ impl World {
             visitors: (0..PLACES).map(visitors).collect(),
             stalls: matches!(seed % 8, 3 | 5).then(|| Rng::new(!seed)),
             reborn: (seed % 8 == 5).then(|| Rng::new(!seed.rotate_left(32))),
-            wrote: BTreeMap::new(),
             fences: vec![0; PLACES],
             deadly: seed % 8 == 7,
             reverts: matches!(

@@ -1,6 +1,7 @@
 //! Sessions that are deleted and made anew under their ids, often while somebody works on them.
 
 use domain::{PromptPart, SessionEvent};
+use history::History;
 
 use super::World;
 use super::facts::{LOCATIONS, SESSIONS};
@@ -48,6 +49,25 @@ impl World {
         self.visitors[location].insert(session);
         self.acknowledged.retain(|(of, _)| *of != session);
         self.checkers[session] = Checker::made_anew(&self.checkers[session], deleted);
+    }
+
+    /// Checks that a drain begins with a fold of its session's own log. A worker's cache may have one of a deleted session
+    /// with the same id.
+    pub(crate) fn begins_with(&mut self, session: usize, drain: u64, known: &History) {
+        if self.reborn.is_none() {
+            return; // no session is deleted
+        }
+        let log = &self.store.sessions[session].events;
+        let length = usize::try_from(known.seq().0).unwrap_or(usize::MAX);
+        let is_own = log.get(..length).is_some_and(|log| {
+            let mut fresh = History::new();
+            fresh.belong_to(known.incarnation());
+            fresh.extend(log);
+            format!("{fresh:?}") == format!("{known:?}")
+        });
+        if !is_own {
+            self.fail(format!("I7: drain {drain} begins with the fold of another log"));
+        }
     }
 
     /// The texts of a session's prompts, whether they were promoted or not.
