@@ -1,5 +1,5 @@
 //! The store as the simulation knows it: the outcomes of the SQL functions, word for word, without SQL.
-//! `crates/store/tests/it/model.rs` runs the same operations on Postgres and on this, and compares.
+//! `crates/store/tests/it/model/` runs the same operations on Postgres and on this, and compares.
 //!
 //! A transaction is one call: locks are what the scheduler does not interleave. What a caller saw before and
 //! writes after is two calls, between which anything may happen.
