@@ -29,7 +29,7 @@ pub(crate) struct Ran {
     pub(crate) touched: Touched,
 }
 
-/// What a takeover learns of a *probe* call.
+/// The answer of a probe to a takeover: whether a *probe* call was done.
 pub(crate) enum Found {
     Done(Ran),
     NotDone,

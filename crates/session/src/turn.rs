@@ -41,7 +41,7 @@ pub(crate) struct Turn<'r> {
 /// Bodies that run.
 pub(crate) struct Batch<'r> {
     pub(crate) bodies: FuturesUnordered<BoxFuture<'r, Ran>>,
-    /// What those that have ended may have changed, and is not captured.
+    /// The files that ended calls may have changed and that no capture has.
     touched: Touched,
     pub(crate) commit_at: Option<Instant>,
     pub(crate) cancel: CancellationToken,
@@ -102,7 +102,7 @@ impl<'r> Turn<'r> {
         self.batch.touched != Touched::Nothing
     }
 
-    /// What its calls may have changed, once.
+    /// Takes the note of which files its calls may have changed.
     pub(crate) fn take_touched(&mut self) -> Touched {
         std::mem::take(&mut self.batch.touched)
     }
@@ -257,7 +257,7 @@ impl<'r> Drain<'r> {
                 Some(ran) = turn.batch.bodies.next() => {
                     turn.finished(ran, settings.result_delay);
                 }
-                // What is due comes first: a fast stream always has something.
+                // Due work comes first: a fast stream always has a frame.
                 () = self.files.advance() => {}
                 () = at(turn.intend_at), if !held => self.commit_intents(turn).await?,
                 () = at(turn.batch.commit_at) => self.commit_results(turn).await?,
@@ -294,7 +294,7 @@ impl<'r> Drain<'r> {
                 turn.checkpoint_at.get_or_insert_with(|| Instant::now() + every);
             }
             Heard::Reasoning(part, text) => self.live.push(&part, DeltaKind::Reasoning, &text),
-            // What the last allowed turn calls never runs.
+            // A call of the last allowed turn never runs.
             Heard::Call if self.stage.rules().is_last_step(self.log.history()) => {}
             Heard::Call => {
                 self.before_changes(turn);

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use session_rules::Site;
 
-/// The commit sites that are not simulated: simulated workers look at no files.
+/// The commit sites that are not simulated: simulated workers have no real files.
 pub const NOT_SIMULATED: [Site; 1] = [Site::Counted];
 
 /// The commit sites that are simulated.
@@ -49,7 +49,7 @@ impl When {
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $variant:ident = $name:literal),+ $(,)?) => {
-        /// What goes wrong, apart from crash points.
+        /// A kind of fault, apart from crash points.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault {
             $($(#[$doc])* $variant),+
@@ -153,7 +153,7 @@ faults! {
     DiskLost = "disk-lost",
 }
 
-/// What went wrong, and where workers died.
+/// Counts of faults, and of the sites where workers died.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     /// By kind.

@@ -6,9 +6,10 @@
 //!            ▲ faults, crash points                                └▶ faults stop: everything must settle
 //! ```
 //!
-//! What makes a history evidence: the decisions are those that serve, the store's outcomes are compared with
-//! Postgres (`crates/store/tests/it/model*.rs`), a run in which a crash point was never met is rejected, and
-//! each of the [`Mutant`]s, known mistakes put in on purpose, is found.
+//! A history is evidence for four reasons. The rules are those of the service. `crates/store/tests/it/model/` compares
+//! the model of the store with Postgres. A run that never met one of the crash points is rejected. And the checks find
+//! each [`Mutant`], a known mistake that was put in on purpose.
+//!
 //! Absent on purpose: I/O, threads within a history, wall clocks.
 
 mod check;

@@ -1,13 +1,13 @@
 use session_rules::Mutant as RulesMutant;
 
-/// A known mistake, put in on purpose: the checks must find it, or they prove nothing.
+/// A known mistake that is put in on purpose. If the checks do not find it, they prove nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutant {
-    /// Of a decision.
+    /// A mistake in a decision.
     Rules(RulesMutant),
-    /// Of a statement.
+    /// A mistake in a statement.
     Store(StoreMutant),
-    /// Of what drives them.
+    /// A mistake in the code that drives them.
     Shell(ShellMutant),
 }
 
@@ -59,13 +59,13 @@ mutants! {
         MoveKeepsClaim,
         /// A staged Revert does not hold synthetic input back.
         StagedHoldsNothing,
-        /// A Fork counts what waits at the session that it is of.
+        /// A Fork counts the inputs that wait at its parent.
         ForkKeepsPending,
         /// Claims of a session that is made anew begin where those of the deleted one began.
         ClaimBeginsAtZero,
         /// A token takes a Location whatever fence is there.
         FenceFalls,
-        /// What a Revert holds is forgotten when it is staged at another message.
+        /// A Revert forgets the inputs that it holds when it is staged at another message.
         RestagedForgetsHeld,
     }
 }
@@ -85,13 +85,13 @@ mutants! {
         StaleDraftKept,
         /// A stream that broke after visible output is replayed.
         ReplayAfterOutput,
-        /// A drain writes again what it does not know to be written.
+        /// A drain that does not know whether a write was made makes it again.
         LostAnswerWrittenAgain,
-        /// A drain that makes a write again takes its refusal for another's doing, and decides anew.
+        /// A drain repeats a write, takes the refusal for the act of another drain, and decides anew.
         RefusalIsAnothers,
         /// Each failure is the first of its budget.
         RetriesUnbounded,
-        /// Calls that may change files do not wait for the capture of what was before them.
+        /// Calls that may change files do not wait for the capture of the files before them.
         BatchDoesNotWait,
         /// The row of a snapshot is written before its pack is stored.
         RowBeforePack,

@@ -1,4 +1,4 @@
-//! The provider: what it answers, and what it has seen. It is no part of the cluster, and forgets nothing.
+//! The provider: its answers, and its memory. It is no part of the cluster, and forgets nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     pub(crate) frames: VecDeque<(i64, Frame)>,
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A turn's answer. `calls`: whether it may have any.
@@ -44,16 +44,16 @@ pub(crate) const HUGE_SUMMARY: usize = 8_400;
 /// The tools of the simulation: one of each class.
 pub(crate) const TOOLS: [&str; 4] = ["look", "put", "edit", "run"];
 
-/// What the provider has seen.
+/// The provider, with its memory of all requests.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Provider {
-    /// What it counted for each request, once it has said so.
+    /// The usage that it reported for each request.
     pub(crate) counted: BTreeMap<AttemptId, Option<TurnUsage>>,
-    /// Requests of whose answers somebody has seen something.
+    /// Requests whose answers somebody has seen in part.
     pub(crate) shown: BTreeSet<AttemptId>,
-    /// Requests that it answered with a summary, whole and with its headings: what tells it from others.
+    /// The mark of each summary that it answered whole and with headings. No two summaries have the same mark.
     pub(crate) summaries: BTreeMap<AttemptId, String>,
-    /// What it wants to see again of each answer, in the order in which it said so.
+    /// The provider state of each answer, which it wants to receive again in this order.
     pub(crate) states: BTreeMap<AttemptId, Vec<String>>,
     /// Calls that it runs itself, by its ids.
     pub(crate) hosted: BTreeSet<String>,
@@ -288,7 +288,7 @@ impl Script {
         calls > 0
     }
 
-    /// A call that the provider runs itself, mostly with what came of it.
+    /// A call that the provider runs itself, mostly with its result.
     fn hosted(&mut self, rng: &mut Rng, faults: &mut Faults) {
         self.wait(rng, 40);
         let id = format!("hosted_{:x}", rng.draw());
@@ -308,7 +308,7 @@ impl Script {
         self.event(LlmEvent::ToolResult(ToolResult { provider_metadata, ..result }));
     }
 
-    /// A summary, or something else. What tells it from others, if it is one.
+    /// Writes a summary or something else. Returns the mark of a summary.
     fn summary(&mut self, calm: bool, rng: &mut Rng, faults: &mut Faults) -> Option<String> {
         let marker = format!("summary{:x}", rng.draw());
         let kind = if calm { 0 } else { rng.below(100) };
@@ -331,7 +331,7 @@ impl Script {
             say(self, " and so on".repeat(HUGE_SUMMARY / 10), rng);
         }
         if (93..95).contains(&kind) {
-            // Calls in it are nobody's.
+            // Nobody runs the calls in it.
             self.event(LlmEvent::ToolCall(ToolCall::new("call_0", TOOLS[0], "{}")));
         }
         Some(marker)

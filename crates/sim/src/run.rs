@@ -16,15 +16,15 @@ pub(crate) const MIN_FAULTS: u64 = 3;
 /// One history, from its seed to its end.
 #[derive(Debug, Clone)]
 pub struct Story {
-    /// What decided all of it.
+    /// The seed, which decides everything.
     pub seed: u64,
     /// Actions.
     pub steps: u64,
     /// Events that were written.
     pub events: u64,
-    /// The same seed gives the same.
+    /// A hash of the history. The same seed gives the same hash.
     pub hash: u64,
-    /// What went wrong.
+    /// The faults that it met.
     pub faults: Faults,
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
@@ -43,7 +43,7 @@ pub struct Report {
     pub steps: u64,
     /// Events that were written.
     pub events: u64,
-    /// What went wrong, and where workers died.
+    /// The faults that they met, and the sites where workers died.
     pub faults: Faults,
     /// How long it took.
     pub elapsed: Duration,
@@ -82,7 +82,7 @@ pub fn history(seed: u64, mutant: Option<Mutant>) -> Story {
     }
 }
 
-/// Runs histories from `first` on until `until` says that it is enough, in `threads` threads.
+/// Runs histories from seed `first` on in `threads` threads, as long as `until` returns true.
 #[must_use]
 pub fn run(first: u64, threads: u64, until: impl Fn(u64, Duration) -> bool + Sync) -> Report {
     let began = Instant::now();
@@ -107,8 +107,8 @@ pub fn run(first: u64, threads: u64, until: impl Fn(u64, Duration) -> bool + Syn
     whole
 }
 
-/// The violations that do not show within so many histories of a mistake. A violation shows when one of them has this
-/// text in it.
+/// Runs `seeds` histories with a mistake, and returns those of `violations` that none of them showed. A history shows a
+/// violation whose text contains the given one.
 #[must_use]
 pub fn unseen<'t>(mutant: Mutant, violations: &[&'t str], seeds: u64) -> Vec<&'t str> {
     let mut unseen = violations.to_vec();

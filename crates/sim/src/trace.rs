@@ -1,5 +1,5 @@
-/// What happened in a history, in 64 bits: the same seed gives the same hash, or something is not decided
-/// by the seed alone.
+/// A hash of everything that happened in a history. If the same seed gives another hash, something besides the seed
+/// decides.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace(u64);
 

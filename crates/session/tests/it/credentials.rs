@@ -1,4 +1,4 @@
-//! What organisations keep for their providers, in the turns of their sessions.
+//! Credentials that organisations keep for their providers, in the turns of their sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::scenarios::{With, send};
 use crate::world::{ORG, Session, World};
 
-/// What the service was started with, for the configured provider and for one of the catalog.
+/// Keys that the service was started with: for the configured provider, and for one of the catalog.
 const FLAGS: &str = "sk-of-the-flags-0123456789";
 const ENVIRONMENT: &str = "sk-of-the-environment-0123456789";
 /// A provider that nobody has heard of, and a model of it.
@@ -79,7 +79,7 @@ impl Keyed {
         Ok(outcomes == [Completed])
     }
 
-    /// What the model was asked last.
+    /// Returns the newest request to the model.
     fn last(&self) -> Result<RequestRecord> {
         self.world.model().requests().pop().context("a request")
     }
@@ -90,7 +90,7 @@ impl Keyed {
     }
 }
 
-/// What one process has of credentials.
+/// Returns the credentials as one process has them.
 fn process(world: &World, runtime: &Runtime, keys: Option<&str>) -> Result<Credentials> {
     Ok(Credentials::new(CredentialsParts {
         store: runtime.store.clone(),
@@ -243,7 +243,7 @@ async fn a_credential_that_cannot_be_opened_is_an_error_and_no_other_is_taken() 
         for part in ["credentials for the model provider cannot be used", "`simulated`", says] {
             ensure!(error.message.contains(part), "{}", error.message);
         }
-        // What needs none works.
+        // A provider that needs no key works.
         assert!(keyed.ask(&session, ACME, "say 2 words").await?);
     }
     let kept = process(&keyed.world, &keyed.world.worker, Some(&keyed.keys))?;

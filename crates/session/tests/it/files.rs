@@ -18,7 +18,7 @@ use crate::recovery::{dies_once, life};
 use crate::tools::{call, calls, says, shell};
 use crate::world::{ORG, Session, World, until};
 
-/// What the log says was captured.
+/// Returns the captures in the log.
 async fn captures(world: &World, session: &Session) -> Result<Vec<WorkspaceSnapshotted>> {
     let taken = |event: SessionEvent| match event {
         SessionEvent::WorkspaceSnapshotted(taken) => Some(taken),

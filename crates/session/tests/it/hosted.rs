@@ -139,7 +139,7 @@ fn responses_message(at: u32, text: &str) -> Vec<Value> {
     ]
 }
 
-/// What Gemini ran, and what came of it.
+/// A call that Gemini ran, and its result.
 fn ran() -> [Value; 2] {
     [
         json!({"executableCode": {"language": "PYTHON", "code": "print(sum([2, 3, 5]))"}}),

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{ORG, Session, World};
 
-/// What the newest request told in system messages: the baseline's, then the later ones.
+/// Returns the system messages of the newest request: the baseline, then the later ones.
 fn system_messages(world: &World) -> Result<Vec<String>> {
     let messages = world.requests()?.pop().context("a request")?;
     let system = messages.iter().filter(|message| message["role"] == "system");

@@ -28,7 +28,7 @@ use crate::compaction::{ended, outcomes};
 use crate::tools::{call, calls, says};
 use crate::world::{ORG, Session, World};
 
-/// What a client may send with a prompt besides its text.
+/// Parts of a prompt besides its text.
 #[derive(Default)]
 pub(crate) struct With<'a> {
     pub(crate) delivery: Delivery,

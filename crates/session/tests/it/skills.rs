@@ -15,7 +15,7 @@ fn skill(session: &Session, name: &str, description: &str, text: &str) -> Result
     session.file(&file, &format!("---\nname: {name}\ndescription: {description}\n---\n{text}"))
 }
 
-/// What the newest request told in system messages: the baseline's, then the later ones.
+/// Returns the system messages of the newest request: the baseline, then the later ones.
 fn told(world: &World) -> Result<Vec<String>> {
     let messages = world.requests()?.pop().context("a request")?;
     let system = messages.iter().filter(|message| message["role"] == "system");

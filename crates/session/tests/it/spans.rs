@@ -113,7 +113,7 @@ async fn captures_are_spans() -> Result<()> {
             "session.drain",
             "session.drain > session.turn",
             "session.drain > session.turn > session.attempt",
-            // What was before the first call that may change files.
+            // The capture before the first call that may change files.
             "session.drain > session.turn > session.attempt > session.snapshot",
             "session.drain > session.turn > session.tool",
             "session.drain > session.turn > session.snapshot",

@@ -26,7 +26,7 @@ pub(crate) fn says(matches: &str, round: u32, text: &str) -> Script {
     Script { matches, round: Some(round), text, ..Script::default() }
 }
 
-/// What the model was told of its calls in the last request.
+/// Returns the results of calls in the last request.
 fn results(world: &World) -> Result<Vec<String>> {
     let last = world.requests()?.pop().context("a request")?;
     let results = last.iter().filter(|message| message["role"] == "tool");

@@ -1,4 +1,4 @@
-//! What a plain prompt comes to.
+//! Turns of plain prompts.
 
 use anyhow::Result;
 use domain::DrainOutcome::Completed;

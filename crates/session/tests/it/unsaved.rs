@@ -1,4 +1,4 @@
-//! What a model is told of its calls' effects when their files are gone: all that no capture has, and nothing else.
+//! When files are lost, the model learns which effects of its calls are gone: those that no capture has, and no others.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -94,7 +94,7 @@ pub(crate) struct Session {
     pub(crate) root: PathBuf,
     lock: PathBuf,
     token: AtomicI64,
-    /// What a worker holds of its files; by default they are at `root` and never captured.
+    /// The workspace that a worker holds. By default it is at `root` and never captured.
     place: Mutex<Option<Workspace>>,
 }
 
@@ -311,7 +311,7 @@ impl World {
         Ok(())
     }
 
-    /// What a worker does with a new token, which it gets.
+    /// Takes the session's Location over with a new token, as a worker does. Returns the token.
     pub(crate) async fn take_over(&self, session: &Session) -> Result<FencingToken> {
         let token = FencingToken(session.token.fetch_add(1, Ordering::Relaxed) + 1);
         self.store().raise_fence(session.at.location_ref(), token).await?;
@@ -416,7 +416,7 @@ impl World {
             bail!("the drain did not end: {:?}", self.kinds(session).await?)
         };
         if let Some(history) = &history {
-            // What the drain kept is what a fresh fold of the rows gives.
+            // The drain's history equals a fresh fold of the rows.
             let mut events = self.events(session).await?;
             events.retain(|event| event.seq <= history.seq());
             let mut fresh = History::new();
@@ -537,7 +537,7 @@ impl World {
         self.model().requests().into_iter().map(|request| read(request.body)).collect()
     }
 
-    /// What must hold after every scenario.
+    /// Checks the invariants that hold after every scenario.
     pub(crate) async fn check(&self) -> Result<()> {
         let (attempts, answered) = self.check_rows().await?;
         let sent = self.model().counts().by_sha256;
@@ -551,8 +551,8 @@ impl World {
         Ok(())
     }
 
-    /// What must hold of rows alone, every body rebuilt from them; how many attempts there were of each body by its
-    /// hash, and how many of them were answered.
+    /// Checks the invariants of rows alone, and rebuilds every body from them. Returns the number of attempts of each
+    /// body by its hash, and of those that were answered.
     pub(crate) async fn check_rows(
         &self,
     ) -> Result<(BTreeMap<String, u64>, BTreeMap<String, u64>)> {

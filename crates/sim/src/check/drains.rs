@@ -5,7 +5,7 @@ use domain::{DrainOutcome, InterruptTarget};
 use super::{MAX_RECOVERIES, Violation, ensure};
 use crate::store::Head;
 
-/// Under which claims drains write, how often they were taken over, and what tells them to stop.
+/// The claims under which drains write, their takeovers, and the interrupts that stop them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Drains {
     claim: i64,
@@ -13,12 +13,12 @@ pub(super) struct Drains {
     moved_under: i64,
     /// The drain of each claim.
     owners: BTreeMap<i64, u64>,
-    /// The head said so last.
+    /// As the head said last.
     open: bool,
     handed_over: bool,
-    /// In a row, since anything was settled.
+    /// Takeovers in a row since the last settlement.
     takeovers: i16,
-    /// The interrupt that the drain has not met yet.
+    /// The interrupt that the drain has not obeyed yet.
     stop_seq: Option<i64>,
     parked_interrupt: i64,
     /// The head's claim, as it was last seen.
@@ -33,12 +33,13 @@ impl Drains {
         self.open
     }
 
-    /// These are of a session that has the id of one that was deleted.
+    /// Takes over the claims of a deleted session with this id.
     pub(super) fn come_after(&mut self, deleted: &Self) {
         self.deleted = deleted.deleted.max(deleted.head_claim).max(deleted.claim);
     }
 
-    /// At the end of a history, so that what comes of it is told first.
+    /// Checks that the first claim is above those of deleted sessions. It runs at the end of a history, so that the
+    /// consequences of a lower claim are reported first.
     pub(super) fn outrank_the_deleted(&self) -> Result<(), Violation> {
         let (first, deleted) = (self.first_claim, self.deleted);
         let outranks = first.is_none_or(|first| first > deleted);
@@ -46,12 +47,12 @@ impl Drains {
         Ok(())
     }
 
-    /// Writes come: what the session has moved away from has none any more.
+    /// New writes come. The drain that moved the session away makes none of them.
     pub(super) fn begin(&mut self) {
         self.ended_claim = self.ended_claim.max(self.moved_under);
     }
 
-    /// A write of a drain. `seq`: its first number, or 0 if it says nothing. `last_wake`: the newest one.
+    /// Checks a write of a drain. `seq`: its first number, or 0 without events. `last_wake`: the newest wake.
     pub(super) fn claimed(
         &mut self,
         claim: i64,
@@ -80,17 +81,17 @@ impl Drains {
         Ok(())
     }
 
-    /// Something was settled.
+    /// A call, a turn or a Compaction was settled.
     pub(super) fn progressed(&mut self) {
         self.takeovers = 0;
     }
 
-    /// Only its end may follow, in the same write.
+    /// Only the drain's end may follow a Move, in the same write.
     pub(super) fn moved(&mut self, claim: i64) {
         self.moved_under = claim;
     }
 
-    /// Nothing is begun once the drain has been told to stop.
+    /// Checks that nothing begins after an interrupt.
     pub(super) fn goes_on(&self, seq: i64, what: &str) -> Result<(), Violation> {
         ensure!(self.stop_seq.is_none(), "I6: {what} after an interrupt, seq {seq}");
         Ok(())
@@ -117,7 +118,7 @@ impl Drains {
         Ok(())
     }
 
-    /// After a write, whose head this is.
+    /// Compares everything so far with the head after a write.
     pub(super) fn agree(&mut self, head: &Head) -> Result<(), Violation> {
         (self.open, self.handed_over) = (head.open, head.handed_over);
         let takeovers = self.takeovers;

@@ -1,4 +1,4 @@
-//! What each event means to the parts of a [`Checker`].
+//! The meaning of each event to the parts of a [`Checker`].
 
 use domain::{
     AttemptEnded, AttemptStarted, CompactionStarted, ControlAdmitted, DrainEnded, ErrorCode,
@@ -33,7 +33,7 @@ impl Checker {
             SessionEvent::PromptPromoted(promoted) => self.promoted(promoted, seq)?,
             SessionEvent::ControlDelivered(delivered) => {
                 if !self.inbox.is_unrevert(&delivered.message) {
-                    // What files have been put back for is settled whatever has come since.
+                    // Its files have been put back already, so an interrupt that came since does not stop it.
                     self.drains.goes_on(seq, "a control")?;
                 }
                 self.inbox.taken(&delivered.message, seq, true)?;
@@ -245,7 +245,7 @@ impl Checker {
         self.drains.ended(ended.outcome, claim, seq)
     }
 
-    /// What has an attempt's turn for its id: the turn, the Compaction or the title.
+    /// Returns the requests of an attempt's turn, Compaction or title.
     fn requests(&mut self, id: &TurnId) -> Option<&mut Requests> {
         let mut open = self.turns.requests().into_iter().chain(self.sides.requests());
         open.find(|requests| requests.id == *id)

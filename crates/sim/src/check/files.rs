@@ -4,16 +4,16 @@ use domain::{
 
 use super::{Violation, ensure};
 
-/// What is known of calls that may have changed files.
+/// Calls that may have changed files, and the captures of their changes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files {
     /// The turn that each such call belongs to, until it has its result.
     open: Vec<(CallId, TurnId)>,
-    /// The turns of those that have one, while the capture of their effects is waited for.
+    /// The turns of calls that have a result, as long as the next calls wait for a capture of their effects.
     awaited: Vec<TurnId>,
-    /// Those that ended well at the Location where the session is.
+    /// Calls that ended well at the session's present Location.
     done: Vec<CallId>,
-    /// Effects are gone that the model has not been told of.
+    /// Effects are gone, and the model does not know it yet.
     untold: bool,
     /// The files that a Revert goes back to, while it is staged.
     staging: Option<SnapshotTree>,
@@ -40,12 +40,12 @@ impl Files {
         }
     }
 
-    /// The log says that all of it is captured.
+    /// A capture has all changes so far.
     pub(super) fn saved(&mut self) {
         self.awaited.clear();
     }
 
-    /// What comes next does not wait; should the effects be gone one day, the model is told all the same.
+    /// The next calls do not wait for a capture. If the effects are lost later, the model is told all the same.
     pub(super) fn awaited_no_longer(&mut self) {
         self.awaited.clear();
     }
@@ -64,7 +64,7 @@ impl Files {
         Ok(())
     }
 
-    /// The session's files are others.
+    /// The session has other files now.
     pub(super) fn moved(&mut self) {
         self.saved();
         self.done.clear();

@@ -1,4 +1,4 @@
-//! What a Fork begins with, told from both logs.
+//! The beginning of a Fork, compared with the log of its parent.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use history::History;
 
 use super::{Checker, Violation, ensure};
 
-/// Events that say what a Fork is, and of what.
+/// Events that name a Fork and its parent.
 const OWN: usize = 2;
 
-/// What a Fork's events have copied is the conversation as it was at the cut, under ids of its own, and nothing else of
-/// the session whose `log` that is.
+/// Checks that a Fork has copied the conversation as it was at the cut, under its own ids, and nothing else from the
+/// `log` of its parent.
 pub(crate) fn copies(
     log: &[RecordedEvent],
     through: Seq,
@@ -23,7 +23,7 @@ pub(crate) fn copies(
     let mut fork = History::new();
     fork.extend(events);
     let copied = || events.iter().skip(OWN).map(|copied| &copied.event);
-    // What is not over at the cut is left out.
+    // A Fork leaves out a turn or Compaction that is open at the cut.
     if then.open_turn().is_none() && then.compacting().is_none() {
         let (ours, theirs) = (shown(&fork), shown(&then));
         ensure!(ours == theirs, "fork: it shows {ours}, and then {theirs} was shown");
@@ -73,8 +73,8 @@ fn ids<'a>(events: impl IntoIterator<Item = &'a SessionEvent>) -> BTreeSet<Strin
 }
 
 impl Checker {
-    /// Of a session whose first `events` are a copy of what `parent` has seen up to `through`. Its requests go on from
-    /// the bytes of then, and never show what is not copied.
+    /// Makes the checker of a Fork whose first `events` are a copy of the parent's log up to `through`. Its requests
+    /// continue the parent's bytes of that time, and never show the rest of the parent's log.
     pub(crate) fn of_fork(parent: &Self, events: &[RecordedEvent], through: Seq) -> Self {
         let mut fork = Self::new(parent.limit);
         for RecordedEvent { seq, event, .. } in events {

@@ -20,23 +20,23 @@ impl InputView {
     }
 }
 
-/// What waits, and who woke the session for it.
+/// Inputs that wait, and the wakes for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Inbox {
     inputs: BTreeMap<MessageId, InputView>,
     pub(super) last_wake: i64,
-    /// What was asked for before this does not start a drain.
+    /// A wake before this number does not start a drain.
     pub(super) parked: i64,
     /// The model has something to answer: queued input stays.
     pub(super) continues: bool,
-    /// A Revert is staged, or was at the beginning of this write: what was only stored waits for its end.
+    /// A Revert is staged, or was at the beginning of this write. Inputs that are only stored wait for its end.
     pub(super) holds: bool,
     /// The control that was delivered last.
     pub(super) last_control: Option<MessageId>,
-    /// What waits for the end of a staged Revert, at whatever message it is staged by then, and goes with it if it
-    /// is committed.
+    /// Inputs that wait for the end of a staged Revert, even if it is staged at another message by then. A commit
+    /// cancels them.
     held: Vec<MessageId>,
-    /// What goes with a Revert in this very write.
+    /// Inputs that this write's commit of a Revert cancels.
     goes: Vec<MessageId>,
 }
 
@@ -80,7 +80,7 @@ impl Inbox {
         let mut waiting = self.inputs.values().filter(|other| other.waits() && !held(other));
         let overtaken =
             waiting.clone().any(|other| other.delivery == input.delivery && other.seq < input.seq);
-        // What files have been put back for is settled whatever has come since.
+        // Its files have been put back already, so it may overtake inputs that came since.
         let put_back = input.control == Some(Control::Unrevert);
         ensure!(!overtaken || put_back, "I2: {message} has overtaken an earlier one");
         if input.delivery == Delivery::Queue && !put_back {
@@ -120,7 +120,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Somebody woke the session for all that waits, or for what steers and a control that is next.
+    /// A wake came: for everything that waits, or for steering inputs and a control that is next.
     pub(super) fn woken(&mut self, scope: WakeScope, seq: i64) {
         self.last_wake = seq;
         let queued = self.inputs.values().filter(|input| {
@@ -143,7 +143,7 @@ impl Inbox {
         self.held.clear();
     }
 
-    /// What was admitted last is about work that a staged Revert may take away.
+    /// This input is about work that a staged Revert may take away.
     pub(super) fn held(&mut self, message: &MessageId) {
         self.held.push(message.clone());
     }
@@ -161,7 +161,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Whether something waits that was woken for.
+    /// Returns whether an input waits for which the session was woken.
     pub(super) fn is_awake(&self) -> bool {
         self.inputs.values().any(|input| input.waits() && input.wake_seq > self.parked)
     }

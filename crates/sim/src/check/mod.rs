@@ -1,15 +1,15 @@
-//! What must hold of a log after every action, told from events alone.
+//! Invariants of a log, checked after every action from its events alone.
 //!
 //! ```text
 //! events    what each event means to these:
-//! drains    claims, takeovers, who was told to stop                          I3, I4, I6
-//! inbox     what waits, in which order it is taken, who woke for it          I1, I2, I11
+//! drains    claims, takeovers, interrupts                                    I3, I4, I6
+//! inbox     inputs that wait, their order, their wakes                       I1, I2, I11
 //! turns     turns, calls, steps, retries                                     I4, I8, I9
 //! sides     Compactions and titles, which run beside the conversation        I9
-//! requests  attempts, and what came to the provider                          I9
-//! files     what is captured before what, what is gone, what is put back     snapshots
-//! forks     what a session begins with that is a Fork                            Forks
-//! told      epochs, what was told of the context, requests that were sent    I7, prefix
+//! requests  attempts, and requests at the provider                           I9
+//! files     the order of captures, lost effects, files that are put back     snapshots
+//! forks     the beginning of a Fork                                          Forks
+//! told      epochs, updates of the context, requests that were sent          I7, prefix
 //! ```
 
 mod drains;
@@ -54,7 +54,7 @@ macro_rules! ensure {
 }
 use ensure;
 
-/// What a session's log has said so far.
+/// Everything that a session's log has said so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Checker {
     seen: usize,
@@ -87,8 +87,8 @@ impl Checker {
         }
     }
 
-    /// Of a session that was made anew under the id of one that was deleted, of whose prompts (`deleted`) nobody is told
-    /// any more.
+    /// Makes the checker of a session that was made anew under its id. `deleted`: the prompts of the session before,
+    /// which no request may show.
     pub(crate) fn made_anew(before: &Self, deleted: Vec<String>) -> Self {
         let mut anew = Self::new(before.limit);
         anew.drains.come_after(&before.drains);
@@ -96,7 +96,7 @@ impl Checker {
         anew
     }
 
-    /// Takes in what is new. `writer`: the drain that has written it.
+    /// Takes in new events. `writer`: the drain that wrote them.
     pub(crate) fn take(
         &mut self,
         session: &SimSession,
@@ -109,7 +109,7 @@ impl Checker {
         let head = &session.head;
         let new = session.events.get(self.seen..).unwrap_or_default();
         if writer.is_some() && new.is_empty() && head.open && !head.handed_over {
-            // A claim may begin with a write that says nothing.
+            // A claim may begin with a write without events.
             self.claimed(head.claim, 0, writer)?;
         }
         self.drains.begin();
@@ -195,7 +195,7 @@ impl Checker {
         self.turns.are_settled()
     }
 
-    /// Whether an input that a client believes in was admitted.
+    /// Returns whether an input was admitted that a client believes to be.
     pub(crate) fn knows(&self, message: &MessageId) -> bool {
         self.inbox.knows(message)
     }

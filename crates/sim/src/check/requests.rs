@@ -45,13 +45,13 @@ impl Requests {
         }
     }
 
-    /// Whether it has used what it is said to have.
+    /// Returns whether the requests have used as much as the log says.
     pub(super) fn have_used(&self, usage: TurnUsage) -> bool {
         tokens(self.usage) == tokens(usage)
     }
 }
 
-/// What is counted of a usage.
+/// Returns the tokens that a usage counts.
 pub(super) fn tokens(usage: TurnUsage) -> (i64, i64) {
     (usage.input, usage.output)
 }
@@ -87,8 +87,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// It comes to the provider. Whether its answer is still waited for: not of a worker that stood still, when others
-    /// have gone on.
+    /// Takes in a request at the provider. Returns whether anybody still waits for its answer: nobody does if its
+    /// worker stood still while others went on.
     pub(super) fn sent(&mut self, attempt: &AttemptId, hash: &str) -> Result<bool, Violation> {
         let Some(view) = self.views.get_mut(attempt) else {
             return Err(format!("I9: a request of {attempt}, which no row names"));

@@ -21,7 +21,7 @@ struct CompactionView {
     reminded: bool,
 }
 
-/// What runs beside the conversation.
+/// Compactions and titles, which run beside the conversation.
 #[derive(Debug, Clone)]
 pub(super) struct Sides {
     /// The most tokens of a request.
@@ -75,7 +75,7 @@ impl Sides {
         compaction.into_iter().chain(&mut self.title)
     }
 
-    /// What was summarised may be shown again.
+    /// The model may see again the part that was summarised.
     pub(super) fn reverted(&mut self) {
         self.promoted();
     }
@@ -90,7 +90,7 @@ impl Sides {
         Ok(())
     }
 
-    /// A Compaction that nobody needs ends nothing.
+    /// Checks that a failed Compaction does not end work that fits without it.
     pub(super) fn drain_ends(&self, error: Option<&SessionError>) -> Result<(), Violation> {
         let blocked = self.blocks && error.is_some() && error == self.failed.as_ref();
         ensure!(!blocked, "size: a Compaction that failed has ended work that fits: {error:?}");
@@ -152,7 +152,7 @@ impl Sides {
         Ok(())
     }
 
-    /// What tells its summary from others, if it has one.
+    /// Returns the mark of its summary, if it has one.
     pub(super) fn compaction_ended(
         &mut self,
         ended: &CompactionEnded,
@@ -214,7 +214,7 @@ impl Sides {
         Ok(())
     }
 
-    /// A title delays nobody, and outlives no drain.
+    /// Checks that no title is open: a title delays nothing, and outlives no drain.
     pub(super) fn no_title(&self, when: &str) -> Result<(), Violation> {
         ensure!(self.title.is_none(), "title: {when} while one was made");
         Ok(())

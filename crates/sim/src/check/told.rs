@@ -7,29 +7,29 @@ use domain::{
 
 use super::{Violation, ensure};
 
-/// The messages of a request, and what else it was made of.
+/// The messages of a request, and its components.
 #[derive(Debug, Clone)]
 struct Sent {
     components: String,
     messages: Arc<[u8]>,
 }
 
-/// What requests have been made of.
+/// The content of requests so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Told {
     /// The active epoch; 0 without one.
     epoch: i32,
     /// The highest number that an epoch has had.
     newest: i32,
-    /// What was told last of the context, and the snapshot after it.
+    /// The last update of the context, and the snapshot after it.
     update: Option<(String, String)>,
-    /// The messages of the last request, and what else it was made of.
+    /// The messages of the last request, and its components.
     body: Option<Sent>,
-    /// What the last request was, from each place of the log on.
+    /// The last request, as of each place of the log.
     bodies: Vec<(i64, Option<Sent>)>,
     /// The log as far as it is known.
     place: i64,
-    /// What tells each summary from others, with its place.
+    /// The mark of each summary, with its place. No two summaries have the same mark.
     summaries: Vec<(i64, String)>,
     /// Prompts by their places, and those that were reverted for good.
     prompts: Vec<(i64, String)>,
@@ -40,15 +40,15 @@ pub(super) struct Told {
     ends: bool,
     /// Where a turn has worked on the newest prompt first.
     worked: Option<i64>,
-    /// Somebody has had the conversation summarised since, which need not keep a prompt whose work was stopped.
+    /// A client has asked for a summary since. That summary need not keep a prompt whose work was stopped.
     requested: bool,
 }
 
-/// A request whose estimate fits has not so many bytes for each token.
+/// Bytes for each token: more than a request has whose estimate fits.
 const MOST_BYTES: usize = 8;
 
 impl Told {
-    /// The model of a session that was made anew is told nothing of the deleted one.
+    /// Takes over the prompts of a deleted session with this id, which no request may show.
     pub(super) fn come_after(&mut self, before: &Self, deleted: Vec<String>) {
         self.deleted.clone_from(&before.deleted);
         self.deleted.extend(deleted);
@@ -131,7 +131,7 @@ impl Told {
         Ok(())
     }
 
-    /// The model has been told nothing of the new Location yet.
+    /// The model knows nothing of the new Location yet.
     pub(super) fn moved(&mut self) {
         self.epoch = 0;
         self.update = None;
@@ -144,15 +144,15 @@ impl Told {
         self.update = None;
         self.sent(None);
         self.summaries.retain(|(seq, _)| *seq < from);
-        // Work that was taken back is not gone on with.
+        // A Revert ends the work that it takes back.
         self.worked = self.worked.filter(|seq| *seq < from);
         let gone = self.prompts.iter().filter(|(seq, _)| *seq >= from);
         self.dead.extend(gone.map(|(_, text)| text.clone()));
         self.prompts.retain(|(seq, _)| *seq < from);
     }
 
-    /// A request of the conversation is sent: a turn's, or with `summary` a Compaction's, which is the next
-    /// turn's with one more message.
+    /// Checks a request of the conversation: a turn's, or with `summary` a Compaction's, which is the next turn's with
+    /// one more message.
     pub(super) fn requested(
         &mut self,
         attempt: &AttemptId,
@@ -196,7 +196,7 @@ impl Told {
         Ok(())
     }
 
-    /// A Fork's event that is a copy of one that `parent` knows.
+    /// Takes in a Fork's copy of an event that `parent` knows.
     pub(super) fn copied(&mut self, event: &SessionEvent, seq: i64, parent: &Self) {
         self.place = seq;
         #[expect(clippy::wildcard_enum_match_arm, reason = "a model is told nothing by the others")]
@@ -220,7 +220,7 @@ impl Told {
         }
     }
 
-    /// All of it is copied, `kept` of the prompts, from a log up to `through`.
+    /// The whole log is a copy of the parent's up to `through`, with the `kept` prompts.
     pub(super) fn forked(&mut self, parent: &Self, kept: &[String], through: i64) {
         let last = parent.bodies.iter().rfind(|(place, _)| *place <= through);
         self.sent(last.and_then(|(_, sent)| sent.clone()));

@@ -36,13 +36,13 @@ pub(super) struct Turns {
     turn: Option<TurnView>,
     calls: BTreeMap<CallId, CallView>,
     pub(super) steps: i32,
-    /// What is to be known of the one model was told.
+    /// The model has had its notice.
     noticed: bool,
     /// Retries and cuts since the last whole reply.
     pub(super) failures: u32,
 }
 
-/// The log says that a stream was cut to who has to go on from there.
+/// Checks that the write which cuts a turn also tells the model to continue.
 pub(super) fn cuts_are_continued(new: &[RecordedEvent]) -> Result<(), Violation> {
     let cut = |event: &RecordedEvent| matches!(&event.event, SessionEvent::TurnSettled(settled) if settled.outcome == TurnOutcome::Cut);
     let told = |event: &RecordedEvent| matches!(&event.event, SessionEvent::NoticeRecorded(notice) if notice.kind == NoticeKind::Continuation);
@@ -78,7 +78,7 @@ impl Turns {
         Ok(())
     }
 
-    /// A turn that is another session's, and over.
+    /// Takes in a Fork's copy of a turn that is over.
     pub(super) fn copied(&mut self, started: &TurnStarted) {
         self.steps = started.step;
         self.noticed |= started.notice.is_some();

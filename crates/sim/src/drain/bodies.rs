@@ -1,4 +1,4 @@
-//! Calls that run, and how they are waited for or stopped.
+//! Calls that run, and the ways to wait for them or stop them.
 
 use domain::{CallId, ToolClass, ToolIntent, ToolOutcomeKind};
 use session_rules::{Recovery, settled_as, unclear};
@@ -58,7 +58,7 @@ impl Drain {
     pub(super) fn start(&mut self, intents: Vec<ToolIntent>, world: &mut World) {
         for intent in intents {
             if !world.holds(self.at, self.token) {
-                // The Location's lock is another's, which came while Postgres did not answer: nothing can be started.
+                // Another worker took the Location's lock while Postgres did not answer: nothing can start.
                 let (now, why) = (world.clock(self.worker), "the workspace is not available");
                 if let Some(turn) = &mut self.turn {
                     let (id, call) = (turn.said.turn.clone(), intent.call);
@@ -83,7 +83,7 @@ impl Drain {
         }
     }
 
-    /// What bodies have come to by now. True if something has.
+    /// Advances the bodies to the present. True if one of them has had its effect or its end.
     pub(super) fn run_bodies(&mut self, world: &mut World) -> bool {
         let now = world.now;
         let whose = self.whose();

@@ -1,4 +1,4 @@
-//! Which rule decides on which operation.
+//! The rule that decides on each operation.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use session_rules::{
 
 use super::Turn;
 
-/// What is being written.
+/// An operation that a drain writes.
 pub(super) enum Op {
     Open(Taken, Observation),
     Replied(Observation),
@@ -38,7 +38,7 @@ pub(super) enum Op {
     Moved(MovePlan, Result<Option<SnapshotTree>, SessionError>, Observation),
 }
 
-/// What a rule decided.
+/// The decision of a rule.
 pub(super) enum Decided {
     Next(Next),
     Replied(Replied),

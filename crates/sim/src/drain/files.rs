@@ -1,4 +1,4 @@
-//! What a drain does with files: captures beside the next provider call, what waits for them, Reverts, Moves.
+//! A drain's work on files: captures beside the next provider call, writes that wait for them, Reverts, Moves.
 
 use domain::{
     ErrorCode, RevertPaths, SessionError, SnapshotTree, ToolClass, TurnId, WorkspaceSnapshotted,
@@ -17,19 +17,19 @@ const SNAPSHOT_WAIT: i64 = 400;
 /// The same, of a drain that is interrupted.
 const HURRY: i64 = 80;
 
-/// The capture that is under way, if one is, and what came of the last one.
+/// The capture that is under way, and the result of the last one.
 #[derive(Default)]
 pub(super) struct FileSlot {
     running: Option<Capture>,
     pub(super) done: Option<Taken>,
     failed: bool,
-    /// The files as the last one has them.
+    /// The files in the last capture.
     tree: Option<SnapshotTree>,
-    /// Until when someone waits for it.
+    /// The end of the wait for it.
     until: Option<i64>,
 }
 
-/// What the files are captured or put back for.
+/// The purpose for which files are captured or put back.
 pub(super) enum Wanted {
     /// A write that would end the drain.
     Write(Op),
@@ -46,13 +46,13 @@ impl FileSlot {
         self.running.is_some()
     }
 
-    /// When it ends, or nobody waits any longer.
+    /// The time when the capture or the wait for it ends.
     pub(super) fn next(&self) -> Option<i64> {
         let ends = self.running.as_ref()?.ends_at;
         Some(self.until.map_or(ends, |until| until.min(ends)))
     }
 
-    /// Someone waits for it from now on.
+    /// Begins to wait for the capture.
     pub(super) fn hold(&mut self, now: i64) {
         if self.running.is_some() {
             self.until.get_or_insert(now + SNAPSHOT_WAIT);
@@ -68,17 +68,18 @@ fn failed() -> SessionError {
 }
 
 impl Drain {
-    /// Begins to look at the files. `turn`: whose calls are the reason.
+    /// Begins a capture. `turn`: the turn whose calls are the reason.
     fn begin_capture(&mut self, turn: Option<TurnId>, world: &mut World) {
         let running = Some(world.capture(self.at, self.token, turn));
         self.files = FileSlot { running, ..FileSlot::default() };
     }
 
-    /// A call that may change files has come: what is before it is captured, if nobody has looked yet.
+    /// A call that may change files has come. Captures the files before it, unless a capture has been made under this
+    /// token.
     pub(super) fn before_changes(&mut self, world: &mut World) {
         let idle = !self.files.is_running() && self.files.done.is_none();
         if idle && self.may_change_files(world) && world.wants_base(self.at, self.token) {
-            // What calls did that no capture has is in this one, and is theirs.
+            // This capture has the changes that no earlier one has, so it belongs to the turn that made them.
             let owed = self.history.changing_turn().cloned();
             self.begin_capture(owed, world);
         }
@@ -92,7 +93,7 @@ impl Drain {
         self.begin_capture(Some(id), world);
     }
 
-    /// The same, with what no capture has of the calls before.
+    /// The same, with the changes of earlier calls that no capture has.
     pub(super) fn capture_after(&mut self, world: &mut World) {
         self.after_changes(world);
         if !self.files.is_running() && self.files.done.is_none() {
@@ -107,7 +108,8 @@ impl Drain {
         self.begin_capture(Some(turn), world);
     }
 
-    /// What the next write has to tell. That files are as before is told only of calls of which nothing says so yet.
+    /// Returns the row of a capture for the next write. A row that says "as before" is written only if some call still
+    /// waits for one.
     pub(super) fn captured(&self) -> Option<&WorkspaceSnapshotted> {
         let done = self.files.done.as_ref()?;
         (!done.as_before || !self.history.unsaved().is_empty()).then_some(&done.row)
@@ -120,7 +122,7 @@ impl Drain {
         turn.said.unintended.iter().any(|intent| class(&intent.tool) != ToolClass::Pure)
     }
 
-    /// Whether what waits has to wait for the capture, too.
+    /// Returns whether the intents that wait also wait for the capture.
     pub(super) fn waits_for_capture(&mut self, world: &World) -> bool {
         let waits = self.files.is_running()
             && self.may_change_files(world)
@@ -131,7 +133,7 @@ impl Drain {
         waits
     }
 
-    /// Takes in a capture that has come to its end, or that nobody waits for any longer.
+    /// Takes in a capture that has ended, or whose wait has ended.
     pub(super) fn advance_files(&mut self, world: &mut World) {
         let now = world.now;
         let early = world.is(ShellMutant::RowBeforePack);
@@ -159,7 +161,7 @@ impl Drain {
         }
     }
 
-    /// Does what is wanted of the files once the capture that is under way has ended.
+    /// Captures files or puts them back, once the present capture has ended.
     pub(super) fn files(&mut self, mut wanted: Wanted, world: &mut World) -> Flow {
         if self.is_interrupted(world) {
             let soon = world.now + HURRY;
@@ -199,7 +201,7 @@ impl Drain {
         self.write(op, world)
     }
 
-    /// What a Revert has put back.
+    /// Returns the files that a Revert has put back.
     fn told(&self, world: &World) -> RestoredFiles {
         let Some(Reverting::Staging(staging)) = self.history.revert() else {
             return RestoredFiles::default();
@@ -228,7 +230,7 @@ impl Drain {
         self.write(Op::Moved(plan, Ok::<Option<SnapshotTree>, _>(None), observed), world)
     }
 
-    /// What would end the drain waits until what its turn's calls have changed is captured.
+    /// Delays a write that would end the drain until a capture has the changes of its turn's calls.
     pub(super) fn capture_before(&mut self, op: Op, world: &mut World) -> Flow {
         let touched = self.turn.as_ref().is_some_and(|turn| turn.touched);
         let results = self.turn.as_ref().is_some_and(|turn| !turn.said.done.is_empty());

@@ -1,13 +1,13 @@
 //! A Session Drain's shell without its I/O: the same decisions as in `session`, each await of it one step.
 //!
 //! ```text
-//! write    a decision on its way to the store, and what follows from it   (session: drain, log)
-//! unanswered   a write of which nobody knows whether it was made         (session: patience)
-//! decide   which rule decides on which operation
-//! turn     the stream of a turn, or of a Compaction                       (session: turn, compaction)
-//! bodies   calls that run, and how they are waited for or stopped         (session: ending, recover)
-//! title    the title that is made beside it                               (session: title)
-//! files    captures, and what waits for them                              (session: files)
+//! write       a decision on its way to the store, and the next step after it   (session: drain, log)
+//! unanswered  a write without an answer: perhaps it was made                   (session: patience)
+//! decide      the rule that decides on each operation
+//! turn        the stream of a turn, or of a Compaction                         (session: turn, compaction)
+//! bodies      calls that run, and the ways to wait for them or stop them       (session: ending, recover)
+//! title       the title that is made beside a turn                             (session: title)
+//! files       captures, and writes that wait for them                          (session: files)
 //! ```
 
 mod bodies;
@@ -47,7 +47,7 @@ pub(crate) enum Exit {
     Failed,
 }
 
-/// What a step came to.
+/// The outcome of a step.
 pub(crate) enum Flow {
     /// The next one is at this time.
     Poll(i64),
@@ -73,9 +73,9 @@ struct Turn {
     plan: Option<Box<TurnPlan>>,
     said: Said,
     stream: Option<Stream>,
-    /// A Compaction: what comes is told to nobody, and no call runs.
+    /// A Compaction: nobody sees its answer, and no call runs.
     beside: bool,
-    /// Calls of it may have changed files, and nobody has looked since.
+    /// Its calls may have changed files since the last capture.
     touched: bool,
     bodies: Vec<Body>,
     intend_at: Option<i64>,
@@ -137,13 +137,13 @@ enum Phase {
     },
     /// Files are captured or put back first.
     Files(Wanted),
-    /// What ends the drain waits for a capture of what its turn's calls have changed.
+    /// A write that ends the drain waits for a capture of its turn's changes.
     Ending(Op),
     /// Between two phases.
     Moving,
 }
 
-/// What comes once the bodies have ended.
+/// The next thing to do when the bodies have ended.
 enum Then {
     Settle(TurnOutcome),
     Fail(SessionError),
@@ -160,7 +160,7 @@ pub(crate) struct Drain {
     pub(crate) next_poll: i64,
     /// The worker's sweep has seen a higher claim.
     pub(crate) fenced: bool,
-    /// The newest interrupt that it was told of.
+    /// The newest interrupt of which a hint or a sweep has told it.
     pub(crate) hinted: Seq,
     token: i64,
     claim: Option<i64>,
@@ -219,17 +219,17 @@ impl Drain {
         self.claim
     }
 
-    /// It holds a claim in this session.
+    /// Returns whether it holds a claim in this session.
     pub(crate) fn is_of(&self, head: &Head) -> bool {
         self.claim.is_some() && self.history.incarnation().0 == head.incarnation
     }
 
-    /// Whose drain it is: the session, and which of those with its id.
+    /// The drain's session, and which of the sessions with that id.
     fn whose(&self) -> (usize, SessionIncarnation) {
         (self.session, self.history.incarnation())
     }
 
-    /// Its tools are gone: whoever has the Location now has ended them.
+    /// The Location's new holder has ended its tools.
     pub(crate) fn kill_bodies(&mut self) {
         if let Some(turn) = &mut self.turn {
             for body in &mut turn.bodies {

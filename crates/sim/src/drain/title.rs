@@ -12,7 +12,7 @@ use crate::world::World;
 /// How long an otherwise finished drain waits for it.
 const TITLE_WAIT: i64 = 300;
 
-/// The title that is being made, if one is.
+/// The title that a model is making.
 #[derive(Default)]
 pub(super) struct TitleSlot {
     running: Option<(Titled, Stream)>,
@@ -20,12 +20,12 @@ pub(super) struct TitleSlot {
 }
 
 impl TitleSlot {
-    /// What came of it, and is not written yet.
+    /// Returns the outcome that is not written yet.
     pub(super) fn done(&self) -> Option<&Titled> {
         self.done.as_ref()
     }
 
-    /// It is written, or lost.
+    /// The title is written, or lost.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
@@ -36,7 +36,7 @@ impl TitleSlot {
         stream.frames.front().map(|(at, _)| *at)
     }
 
-    /// Takes in what has come by `now`.
+    /// Takes in the frames that have come by `now`.
     pub(super) fn advance(&mut self, now: i64) {
         let Some((mut titled, mut stream)) = self.running.take() else { return };
         // Nobody sees the parts of its answer.

@@ -65,14 +65,14 @@ impl Drain {
                 self.enter(Phase::Files(Wanted::Write(Op::Replied(Observation::unseen()))), world)
             }
             Some((_, Frame::Whole)) => {
-                // Behind most replies nothing waits that would be told of the context.
+                // After most replies no input waits, so no update of the context is due.
                 self.write(Op::Replied(Observation::unseen()), world)
             }
             Some((_, Frame::Broken(reason))) => self.broken(&reason, world),
         }
     }
 
-    /// What is written while the stream goes on.
+    /// Returns the write that is due while the stream goes on.
     fn due_write(&mut self, world: &World) -> Option<Op> {
         let now = world.now;
         let intends = self.turn.as_ref().and_then(|turn| turn.intend_at);
@@ -136,7 +136,7 @@ impl Drain {
         let Some(turn) = &self.turn else { unreachable!("a stream has a turn") };
         if turn.beside {
             return match delay {
-                // A draft is worth nothing to anybody: it is asked for anew, whatever has come of it.
+                // Nobody needs a part of a summary: it is requested again.
                 Some(_) => self.failed_unseen(error, delay, world),
                 None => {
                     let observed = self.observe(world);
@@ -156,7 +156,7 @@ impl Drain {
         }
     }
 
-    /// A request failed of whose answer nobody has seen anything.
+    /// A request failed before anybody saw a part of its answer.
     pub(super) fn failed_unseen(
         &mut self,
         error: SessionError,
@@ -170,7 +170,7 @@ impl Drain {
 }
 
 impl Turn {
-    /// Forgets what an attempt without visible output left; returns what it used.
+    /// Forgets an attempt without visible output. Returns its usage.
     fn forget_attempt(&mut self) -> Option<llm_protocol::Usage> {
         self.intend_at = None;
         self.said.forget_attempt()

@@ -1,4 +1,4 @@
-//! A write that Postgres has not answered, and the way to find out what came of it (session: patience; store:
+//! A write that Postgres has not answered, and the way to find out whether it was made (session: patience; store:
 //! unanswered).
 
 use domain::{DrainEnd, EventId, IdMint, Seq, SessionEvent, Stamp};
@@ -47,7 +47,7 @@ impl Statement {
         written
     }
 
-    /// Whether one of its tries was made: our last event's id stands at our last number.
+    /// Returns whether one of its tries was made: then our last event's id is at our last number.
     fn is_in_the_log(&self, world: &World) -> bool {
         let (Some(id), _) = self.last_id() else { return false };
         let count = i64::try_from(self.events.len()).unwrap_or(i64::MAX);
@@ -63,7 +63,7 @@ impl Statement {
         (last, mint.last())
     }
 
-    /// The next write's basis, when it was made.
+    /// The basis of the next write, if this one was made.
     pub(super) fn next(&self) -> Basis {
         let (_, stamp) = self.last_id();
         let moved = matches!(self.end, DrainEnd::Moved | DrainEnd::MovedOpen);
@@ -77,7 +77,7 @@ impl Statement {
     }
 }
 
-/// A write that is waited for.
+/// A write whose answer the drain waits for.
 pub(super) struct Unanswered {
     pending: Pending,
     statement: Statement,
@@ -107,7 +107,7 @@ impl Drain {
         Flow::Poll(world.now + world.pause_for_postgres())
     }
 
-    /// Makes the write again as it was, and looks who has moved the head if it is refused.
+    /// Makes the write again as it was. If it is refused, finds out who has moved the head.
     pub(super) fn ask_again(&mut self, unanswered: Unanswered, world: &mut World) -> Flow {
         if world.now > unanswered.until {
             return Flow::Exit(Exit::Failed);

@@ -1,4 +1,4 @@
-//! A decision on its way to the store, and what follows from it.
+//! A decision on its way to the store, and the next step after it.
 
 use domain::{Seq, SessionIncarnation, TurnOutcome};
 use history::{History, Mark};
@@ -31,7 +31,7 @@ impl Drain {
         let is_anothers = self.history.incarnation() != incarnation;
         let is_longer = self.history.seq().0 >= head.next_seq;
         if is_anothers && (is_longer || !world.is(ShellMutant::CacheWithoutIncarnation)) {
-            // It is of a session that was deleted and made anew under its id.
+            // The cache has the log of a deleted session with this id.
             self.history = History::new();
         }
         world.begins_with(self.session, self.id, &self.history);
@@ -53,7 +53,7 @@ impl Drain {
         }
     }
 
-    /// Decides on what is known of the log, if it is known.
+    /// Decides on the known log if nothing has been read or written since, else under the head's lock.
     pub(super) fn write(&mut self, op: Op, world: &mut World) -> Flow {
         if world.is(ShellMutant::BodyBeforeIntent) && matches!(op, Op::Intents) {
             let intents = self.turn.as_ref().map(|turn| turn.said.unintended.clone());
@@ -168,7 +168,7 @@ impl Drain {
         self.answered(pending, basis, written, world)
     }
 
-    /// Goes on with what came of a write.
+    /// Continues after the answer to a write.
     pub(super) fn answered(
         &mut self,
         pending: Pending,

@@ -1,4 +1,4 @@
-//! What workers do: fences, looks, writes.
+//! Statements of workers: fences, looks, writes.
 
 use domain::{DrainEnd, IdMint, LocationId, RecordedEvent, Seq, SessionEvent, Taken, TimestampMs};
 
@@ -139,7 +139,7 @@ impl SimStore {
         let head = &self.sessions[session].head;
         Written::Next(Basis {
             at: basis.at,
-            // Of a session that has moved it is worth nothing.
+            // A claim of a session that has moved is worthless.
             seen: if moved.is_some() { basis.seen } else { claim },
             first: basis.first + i64::try_from(append.events.len()).unwrap_or(i64::MAX),
             starts: None,

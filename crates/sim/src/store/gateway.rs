@@ -1,4 +1,4 @@
-//! What gateways ask for: admissions, changes of the inbox, interrupts, names, context entries.
+//! Statements of gateways: admissions, changes of the inbox, interrupts, names, context entries.
 
 use domain::{
     ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint, InputCancelled,
@@ -9,7 +9,7 @@ use domain::{
 use super::{Admission, Change, InputStatus, Interrupted, SimStore};
 use crate::mutant::StoreMutant;
 
-/// What tells an exact retry from another use of its id.
+/// The parts of an input by which an exact retry differs from another use of its id.
 struct Asked<'a> {
     message: &'a MessageId,
     kind: InputKind,
@@ -93,7 +93,7 @@ impl SimStore {
         Admission::Admitted(seq)
     }
 
-    /// What an id that was used before stands for.
+    /// Answers for an id that was used before.
     fn known(&self, session: usize, asked: &Asked<'_>) -> Option<Admission> {
         if let Some(&holder) = self.inputs.get(asked.message) {
             let first =

@@ -1,14 +1,14 @@
 //! The store as the simulation knows it: the outcomes of the SQL functions, word for word, without SQL.
 //! `crates/store/tests/it/model/` runs the same operations on Postgres and on this, and compares.
 //!
-//! A transaction is one call: locks are what the scheduler does not interleave. What a caller saw before and
-//! writes after is two calls, between which anything may happen.
+//! A transaction is one call, and the scheduler never interrupts a call: that stands for locks. A look and the write
+//! after it are two calls, between which anything may happen.
 //!
 //! ```text
 //! gateway   admissions, changes of the inbox, interrupts, names, entries
 //! drain     fences, looks, drains' writes
-//! revert    a staged Revert, and what commits it
-//! project   as much of the projector as later outcomes depend on
+//! revert    a staged Revert, and its commit
+//! project   the part of the projector on which later outcomes depend
 //! ```
 
 mod drain;
@@ -111,7 +111,7 @@ pub struct Input {
     pub admitted_delivery: Delivery,
     /// As changed last.
     pub delivery: Delivery,
-    /// What tells a retry from something else.
+    /// A digest of the request: a retry has the same one.
     pub digest: String,
     /// Its place in the log.
     pub admitted_seq: i64,
@@ -171,7 +171,7 @@ pub enum Look {
     Idle,
 }
 
-/// What a drain's write is based on.
+/// The head as a drain saw it before its write.
 #[derive(Debug, Clone, Copy)]
 pub struct Basis {
     /// The Location that the drain is at.
@@ -196,7 +196,7 @@ impl Basis {
     }
 }
 
-/// What a drain adds.
+/// The content of a drain's write.
 #[derive(Debug)]
 pub struct Append<'a> {
     /// The events.
@@ -273,7 +273,8 @@ impl SimStore {
         });
     }
 
-    /// `delete_session`, and then `create_session` under the same id. What held ids of the deleted one lets them go.
+    /// `delete_session`, and then `create_session` under the same id. The ids of the deleted session's messages are
+    /// free again.
     pub fn make_anew(
         &mut self,
         session: usize,
@@ -288,7 +289,7 @@ impl SimStore {
         self.sessions.swap_remove(session);
     }
 
-    /// `fork_session`: what the Fork of `parent` begins with is one statement.
+    /// `fork_session`: one statement writes everything that the Fork of `parent` begins with.
     pub fn fork(
         &mut self,
         parent: usize,

@@ -1,4 +1,4 @@
-//! The log, and as much of the projector as later outcomes depend on.
+//! The log, and the part of the projector on which later outcomes depend.
 
 use domain::{
     Claim, Delivery, EventId, IdMint, InputKind, MessageId, RecordedEvent, Seq, SessionEvent,
@@ -8,7 +8,7 @@ use domain::{
 use super::{Input, InputStatus, SimSession, SimStore};
 
 impl SimStore {
-    /// An event of a gateway's.
+    /// Appends an event of a gateway.
     pub(super) fn log(
         &mut self,
         session: usize,
@@ -21,7 +21,7 @@ impl SimStore {
         head.last_id = head.last_id.max(mint.last());
     }
 
-    /// An event, at the next number.
+    /// Appends an event at the next number.
     pub(super) fn record(
         &mut self,
         session: usize,
@@ -135,7 +135,7 @@ impl SimStore {
 }
 
 impl SimSession {
-    /// Of narrow scope: what steers, and a control before which no prompt is queued.
+    /// A wake of narrow scope is for steering inputs, and for a control before all queued prompts.
     fn woken(&mut self, scope: WakeScope, seq: i64) {
         let waits = |input: &Input| input.status == InputStatus::Admitted;
         let queued = |input: &&Input| waits(input) && input.delivery == Delivery::Queue;

@@ -1,4 +1,4 @@
-//! A staged Revert: what it holds back, and what commits it.
+//! A staged Revert: the inputs that it holds back, and its commit.
 
 use domain::{
     IdMint, InputCancelled, InputKind, MessageId, RevertCommitted, SessionEvent, TimestampMs,
@@ -16,7 +16,7 @@ impl Input {
 impl SimSession {
     /// Whether a control of this kind is not admitted now.
     pub(super) fn refuses(&self, kind: InputKind) -> bool {
-        // What waits without a wake would be promoted first; what the staged Revert holds is not.
+        // An input that waits without a wake would be promoted first, unless the staged Revert holds it.
         let waits = |input: &Input| input.status == InputStatus::Admitted && !self.holds(input);
         match kind {
             InputKind::Revert | InputKind::Unrevert => {

@@ -1,4 +1,4 @@
-//! What drains ask of their surroundings: rules, sources, the provider, the ledger of effects, their deaths.
+//! The surroundings of a drain: rules, sources, the provider, the ledger of effects, their deaths.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl World {
         i64::try_from(self.rng.within(low, high)).unwrap_or(0)
     }
 
-    /// Whether a worker stops in good order.
+    /// Returns whether a worker stops in good order.
     pub(crate) fn is_stopping(&self, worker: usize) -> bool {
         self.workers[worker].stopping
     }
@@ -34,7 +34,7 @@ impl World {
         EPOCH + self.now + self.workers[worker].skew
     }
 
-    /// What a drain's decisions are made of. `begun`: it has had a turn.
+    /// Returns the rules by which a drain decides now. `begun`: it has had a turn.
     pub(crate) fn rules(
         &self,
         session: usize,
@@ -81,7 +81,7 @@ impl World {
         Observation::new(seen, Arc::new(history.read_paths().clone()))
     }
 
-    /// The crash that a commit at `site` meets, if one.
+    /// Returns the crash that a commit at `site` meets.
     pub(crate) fn crash(&mut self, site: Site) -> Option<When> {
         if self.quiet {
             return None;
@@ -94,7 +94,7 @@ impl World {
         Some(when)
     }
 
-    /// A drain has written: what is new is checked against who it is.
+    /// Checks a write of a drain: its token, its events, and what they say of files.
     pub(crate) fn written(
         &mut self,
         session: usize,
@@ -146,8 +146,8 @@ impl World {
         self.provider.shown.insert(attempt.clone());
     }
 
-    /// The checker of a session's log; `None` of a session that was deleted: no log holds what its drain does until the
-    /// drain hears of the deletion.
+    /// Returns the checker of a session's log. `None` if the session was deleted: no log has the work of its drain,
+    /// until the drain hears of the deletion.
     fn checker(&mut self, whose: (usize, SessionIncarnation)) -> Option<&mut Checker> {
         let (session, incarnation) = whose;
         let lives = self.store.sessions[session].head.incarnation == incarnation.0;
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Whether a token is still the one of its Location.
+    /// Returns whether a token is still the fence of its Location.
     pub(crate) fn holds(&self, at: usize, token: i64) -> bool {
         self.store.fences[at] == token
     }
@@ -185,12 +185,12 @@ impl World {
         self.disks[at].content.done.contains(call)
     }
 
-    /// What a takeover may do with calls of a tool.
+    /// Returns the class of a tool, which says how a takeover treats its calls.
     pub(crate) fn class(&self, tool: &str) -> ToolClass {
         self.facts.tools.class(tool)
     }
 
-    /// What a session's calls have changed could not be captured, or nobody waits for that any longer.
+    /// A capture of a session's changes failed, or the drain waits for it no longer.
     pub(crate) fn goes_on_uncaptured(&mut self, whose: (usize, SessionIncarnation)) {
         if let Some(checker) = self.checker(whose) {
             checker.goes_on_uncaptured();

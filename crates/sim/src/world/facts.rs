@@ -1,4 +1,4 @@
-//! What all histories have in common: sizes, times, settings.
+//! Constants of all histories: sizes, times, settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +20,26 @@ pub(super) const EPOCH: i64 = 1_795_000_000_000;
 /// Actions of one history, at most.
 pub(super) const MAX_STEPS: u64 = 50_000;
 pub(super) const WORKERS: usize = 3;
-/// Those that there are from the beginning.
+/// Locations that exist from the beginning.
 pub(super) const LOCATIONS: usize = 2;
 pub(super) const SESSIONS: usize = 3;
 /// Forks, at most; each may have a Location of its own.
 pub(super) const FORKS: usize = 2;
 pub(super) const PLACES: usize = LOCATIONS + FORKS;
-/// How often a worker looks by itself, and placement.
+/// The interval of a worker's own sweeps, and of placement's.
 pub(super) const SWEEP: i64 = 500;
 /// How long a lease lasts after its last heartbeat.
 pub(super) const LEASE: i64 = 2_000;
 /// When faults stop.
 pub(super) const QUIET: i64 = 9_000;
-/// How long after that each session is sent its last prompt: whatever runs then has ended.
+/// The time from there to the last prompt of each session: by then everything that ran has ended.
 pub(super) const CALM: i64 = 20_000;
-/// By when everything must be settled: the longest waits are a provider's, then a lease's.
+/// The time by which everything must be settled: the longest waits are for a provider, then for a lease.
 pub(super) const SETTLED: i64 = QUIET + CALM + 45_000;
 /// Context entries of a session, at most.
 pub(super) const ENTRIES: usize = 2;
 
-/// What all drains share.
+/// Settings and names that all drains share.
 pub(crate) struct Facts {
     pub(crate) settings: RuleSettings,
     pub(super) models: Models,
@@ -121,7 +121,7 @@ impl Facts {
         }
     }
 
-    /// To go on at another Location.
+    /// A Move to another Location.
     pub(super) fn to_move(&self, location: usize, carry: bool) -> Control {
         Control::Move {
             project: self.project.clone(),

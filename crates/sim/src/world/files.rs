@@ -1,4 +1,4 @@
-//! The files of Locations: what calls do to them, Workspace Snapshots, disks that a takeover does not find again.
+//! The files of Locations: changes by calls, Workspace Snapshots, disks that a takeover does not find again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ use crate::mutant::ShellMutant;
 /// Paths that calls write to.
 const PATHS: usize = 4;
 
-/// What a Location's files are.
+/// The files of a Location.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Content {
     files: BTreeMap<String, u64>,
-    /// Whose effects are there.
+    /// The calls whose effects are there.
     pub(super) done: BTreeSet<CallId>,
 }
 
@@ -32,44 +32,44 @@ pub(super) struct Disk {
     tree: Option<SnapshotTree>,
     newest: (i64, i64),
     ordinal: i64,
-    /// All files were looked at under this token.
+    /// A capture of all files was made under this token.
     seen: Option<i64>,
-    /// Whose disk it is, and under which token, where each worker has its own.
+    /// Where each worker has its own disk: the worker that has it, and its token.
     on: Option<(usize, i64)>,
-    /// Under which token the files were made anew, and of what. Known as long as these files are there.
+    /// The token under which the files were restored, and their tree. Known as long as these files exist.
     pub(super) restored: Option<(FencingToken, Option<SnapshotTree>)>,
 }
 
-/// A look at the files that goes on.
+/// A capture that is under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Capture {
     pub(crate) ends_at: i64,
     /// The files.
     pub(crate) tree: SnapshotTree,
     token: i64,
-    /// What will have come of it.
+    /// Its result.
     taken: Taken,
     fails: bool,
 }
 
-/// What a look at the files has found.
+/// The result of a capture.
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
     /// The row to be written of it.
     pub(crate) row: WorkspaceSnapshotted,
-    /// Nothing has changed since the newest row, which this says again.
+    /// Nothing has changed since the newest row, which this one repeats.
     pub(crate) as_before: bool,
 }
 
 impl Capture {
-    /// What will have come of it.
+    /// Returns its result.
     pub(crate) fn taken(&self) -> &Taken {
         &self.taken
     }
 }
 
 impl World {
-    /// Begins to look at the files of Location `at`.
+    /// Begins a capture of the files of Location `at`.
     pub(crate) fn capture(&mut self, at: usize, token: i64, turn: Option<TurnId>) -> Capture {
         let slow = !self.quiet && self.rng.chance(8);
         let ends_at = self.now + if slow { self.range(300, 1_500) } else { self.range(1, 60) };
@@ -103,7 +103,7 @@ impl World {
         Capture { ends_at, tree, token, taken: Taken { row, as_before: false }, fails }
     }
 
-    /// The newest row once more, with what is `row`'s own besides the files; `None` without one.
+    /// Repeats the newest row with everything of `row` except its files. `None` without a newest row.
     pub(crate) fn as_before(&self, at: usize, row: WorkspaceSnapshotted) -> Option<Taken> {
         let Disk { tree, newest: (token, ordinal), .. } = &self.disks[at];
         let tree = tree.clone()?;
@@ -119,7 +119,7 @@ impl World {
         Some(Taken { row, as_before: true })
     }
 
-    /// A look has come to its end: what was found, with its pack stored. `None`: it failed.
+    /// Ends a capture, and stores its pack. `None` if it failed.
     pub(crate) fn captured(&mut self, at: usize, capture: Capture) -> Option<Taken> {
         if capture.fails {
             self.faults.note(Fault::SnapshotFailed);
@@ -130,7 +130,7 @@ impl World {
         Some(capture.taken)
     }
 
-    /// Nobody has looked at the files under this token.
+    /// Returns whether no capture has been made under this token.
     pub(crate) fn wants_base(&self, at: usize, token: i64) -> bool {
         self.disks[at].seen != Some(token)
     }
@@ -146,7 +146,7 @@ impl World {
         self.effects.insert(call.clone());
     }
 
-    /// Makes files those of their trees. False: it failed, with some of them done.
+    /// Makes files equal to their trees. False if it failed after some of them.
     pub(crate) fn put_back(&mut self, at: usize, steps: &[PutBack]) -> bool {
         for PutBack { tree, paths } in steps {
             if !self.quiet && self.rng.chance(6) {
@@ -167,13 +167,13 @@ impl World {
         true
     }
 
-    /// What differs between two trees.
+    /// Compares two trees.
     pub(crate) fn diff(&self, from: &SnapshotTree, to: &SnapshotTree) -> Vec<FileChange> {
         let files = |tree| self.trees.get(tree).map(|content: &Content| &content.files);
         changes(files(from), files(to).unwrap_or(&BTreeMap::new()))
     }
 
-    /// Who has written the files of a tree.
+    /// The calls that wrote the files of a tree.
     pub(super) fn writers_of(&self, tree: &SnapshotTree) -> impl Iterator<Item = &CallId> {
         let files = self.trees.get(tree).into_iter().flat_map(|content| content.files.values());
         files.filter_map(|version| self.writers.get(version))
@@ -191,8 +191,8 @@ impl World {
         self.disks[at] = Disk { content, tree: Some(tree.clone()), ..Disk::default() };
     }
 
-    /// A worker with a disk of its own takes a Location whose fence was `before`: unless it was there last, its files
-    /// are made anew.
+    /// A worker with its own disk takes over a Location whose fence was `before`. Unless it held the Location last, it
+    /// restores the files.
     pub(super) fn own_disk(&mut self, at: usize, worker: usize, before: i64, token: i64) {
         let forgets = self.is(ShellMutant::MadeAnewForgotten);
         let disk = &mut self.disks[at];
@@ -213,7 +213,7 @@ impl World {
         disk.restored = Some((FencingToken(token), disk.tree.clone()));
     }
 
-    /// What a drain at `at` has written says of files what is so.
+    /// Checks that the last `events` of a drain at `at` tell the truth about files.
     pub(super) fn check_files(&mut self, session: usize, at: usize, events: usize) {
         let log = &self.store.sessions[session].events;
         for recorded in &log[log.len().saturating_sub(events)..] {

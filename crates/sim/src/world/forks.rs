@@ -1,4 +1,4 @@
-//! Forks: sessions that begin with the conversation of another, at its Location or at one of their own.
+//! Forks: sessions that begin with the conversation of another, at its Location or at their own.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::mutant::ShellMutant;
 const FIRST: Seq = Seq(3);
 
 impl World {
-    /// A client wants to go on from before a message of a session's, or from where it is.
+    /// A client forks a session before a message, or at its end.
     pub(super) fn fork(&mut self, session: usize) {
         let fork = self.store.sessions.len();
         if fork == SESSIONS + FORKS {
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// The files as they were at the cut, as far as captures tell.
+    /// The files at the cut, as far as captures have them.
     fn files_then(
         &mut self,
         session: usize,
@@ -76,7 +76,7 @@ impl World {
         } else {
             then
         };
-        // Who shares a Location has others' changes in its captures.
+        // At a shared Location, captures also have the changes of other sessions.
         if history.moved() < next && self.visitors[at].len() == 1 {
             let later = calls_from(log, next);
             let found = self.writers_of(&tree).find(|call| later.contains(call)).cloned();

@@ -1,4 +1,4 @@
-//! What clients ask for, through gateways; and the hints that these give, which may be lost, late or double.
+//! Requests of clients through gateways, and the hints of gateways, which may be lost, late or double.
 
 use domain::{
     Control, ControlAdmitted, Delivery, EntrySet, IdMint, MessageId, ModelRef, PartId,
@@ -56,7 +56,7 @@ impl World {
         let sessions = self.store.sessions.len();
         let session = self.rng.index(sessions);
         if self.reverts && self.rng.chance(50) {
-            // Only an idle session has it done.
+            // Only an idle session accepts it.
             let idle = |session: &usize| !self.store.sessions[*session].head.ready();
             if let Some(session) = (0..sessions).rev().find(idle) {
                 let control = self.with_mint(|world, mint, _| world.control(session, mint));
@@ -70,7 +70,7 @@ impl World {
             }
             50..=51 => self.ask_again(),
             52..=54 => self.fork(session),
-            // Mostly of work that runs: of any other it changes nothing.
+            // An interrupt is mostly for work that runs: it changes nothing elsewhere.
             55..=68 => {
                 let open = |session: &usize| self.store.sessions[*session].head.open;
                 let running = (0..sessions).find(open).filter(|_| session > 0);
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// What `f` does with ids of now; later ones come after them.
+    /// Runs `f` with an id mint of now. Later ids come after its ids.
     pub(super) fn with_mint<T>(
         &mut self,
         f: impl FnOnce(&mut Self, &mut IdMint, TimestampMs) -> T,
@@ -135,7 +135,7 @@ impl World {
         })
     }
 
-    /// How many bytes a prompt has besides its words.
+    /// Returns the number of bytes that a prompt has besides its words.
     fn large_prompt(&mut self) -> usize {
         match self.rng.below(100) {
             0..=2 => {
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// A last prompt for each session, once nothing goes wrong any more: whatever has happened to it, it answers.
+    /// Sends each session a last prompt after the faults. The session must answer it, whatever happened before.
     pub(super) fn last_prompts(&mut self) {
         for session in 0..self.store.sessions.len() {
             let asked = self.with_mint(Self::prompt);
@@ -161,7 +161,7 @@ impl World {
 
     fn control(&mut self, session: usize, mint: &mut IdMint) -> Asked {
         let head = self.store.sessions[session].head;
-        // What wants an idle session is mostly asked of one.
+        // Controls that want an idle session mostly get one.
         let kind = match (head.ready(), head.staged_seq > 0) {
             (true, _) => self.rng.below(15),
             (false, true) => 12 + self.rng.below(8),
@@ -212,7 +212,7 @@ impl World {
             Admission::Conflict | Admission::Retry(_) => {
                 self.fail(format!("I1: {} is new, and there was {admitted:?}", asked.message()));
             }
-            // The one that waits is what the client is told of.
+            // The client hears of the control that waits already.
             Admission::Pending(_) => return self.hint(|| Action::Wake { session }),
             Admission::Busy => return,
             Admission::Admitted(_) => {}
@@ -229,7 +229,7 @@ impl World {
         self.acknowledged.push((session, asked));
     }
 
-    /// The same again: the client has had no answer.
+    /// Sends the same input again: the client has had no answer.
     pub(super) fn retry(&mut self, session: usize, incarnation: i64, asked: Asked) {
         if self.store.sessions[session].head.incarnation != incarnation {
             return; // what it was for is deleted
@@ -242,7 +242,7 @@ impl World {
         self.hint(|| Action::Wake { session });
     }
 
-    /// An id that was used before, with another text or at another session: it must be refused.
+    /// Sends a used id with another text or at another session: it must be refused.
     fn ask_again(&mut self) {
         if self.acknowledged.is_empty() {
             return;
@@ -278,7 +278,7 @@ impl World {
         }
     }
 
-    /// Any prompt or answer that the session's log names, whatever has become of it.
+    /// Picks any prompt or answer in the session's log, in whatever state it is.
     pub(super) fn any_message(&mut self, session: usize) -> Option<MessageId> {
         let log = &self.store.sessions[session].events;
         let mut messages = Vec::new();
@@ -293,7 +293,7 @@ impl World {
         Some(messages[index].clone())
     }
 
-    /// Any input of the session, whatever has become of it.
+    /// Picks any input of the session, in whatever state it is.
     fn any_input(&mut self, session: usize) -> Option<MessageId> {
         let inputs = &self.store.sessions[session].inputs;
         let index = (!inputs.is_empty()).then(|| self.rng.index(inputs.len()))?;

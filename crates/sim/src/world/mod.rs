@@ -1,15 +1,15 @@
-//! The cluster of one history: workers, placement, gateways, the provider, and what goes wrong. One queue of
-//! actions in virtual time; what is due at the same time goes in an order that the seed decides.
+//! The cluster of one history: workers, placement, gateways, the provider, and faults. One queue of actions in virtual
+//! time; the seed decides the order of actions that are due at the same time.
 //!
 //! ```text
 //! facts      sizes, times, settings
-//! desk       what drains ask of their surroundings
+//! desk       the surroundings of a drain
 //! workers    sweeps, leases, drains that start and end; placement
-//! files      what Locations have, and their snapshots
-//! gateways   what clients ask for, and hints
+//! files      the files of Locations, and their snapshots
+//! gateways   requests of clients, and hints
 //! forks      sessions that begin with the conversation of another
 //! reborn     sessions that are deleted and made anew under their ids
-//! trouble    what goes wrong, until faults stop
+//! trouble    faults, until they stop
 //! ```
 
 mod desk;
@@ -84,7 +84,7 @@ pub(crate) struct World {
     provider: Provider,
     /// Calls that have changed files.
     effects: BTreeSet<CallId>,
-    /// Whose effects sessions know to be gone.
+    /// Calls whose effects are gone, as sessions know.
     told_lost: BTreeSet<CallId>,
     touched: u64,
     /// The call that has written each version of a file.
@@ -92,12 +92,12 @@ pub(crate) struct World {
     /// The sessions that have ever been at a Location.
     visitors: Vec<BTreeSet<usize>>,
     disks: Vec<Disk>,
-    /// When Postgres stands still, in the few histories in which it does. Of its own, so that the others are what they
-    /// were.
+    /// Decides when Postgres stands still, in the few histories in which it does. A generator of its own leaves the
+    /// other histories as they are.
     stalls: Option<Rng>,
-    /// When clients delete sessions and make them anew, in the histories in which they do.
+    /// Decides when clients delete sessions and make them anew, in the histories in which they do.
     reborn: Option<Rng>,
-    /// The fences as they were last seen.
+    /// The fences at the last check.
     fences: Vec<i64>,
     /// Whether workers die much more than usual.
     deadly: bool,
@@ -109,16 +109,16 @@ pub(crate) struct World {
     packs: BTreeSet<String>,
     checkers: Vec<Checker>,
     mint: IdMint,
-    /// What a client believes to be admitted, with all that it needs to ask again.
     /// The last prompt of each session.
     last: Vec<(usize, MessageId)>,
+    /// Inputs that a client believes to be admitted, with all that it needs to ask again.
     acknowledged: Vec<(usize, Asked)>,
     crash_points: Vec<(Site, When, i64)>,
     quiet: bool,
     violation: Option<Violation>,
 }
 
-/// What came of a history.
+/// The end of a history.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) steps: u64,
@@ -136,7 +136,7 @@ fn crash_points(seed: u64, rng: &mut Rng) -> Vec<(Site, When, i64)> {
     let sites: Vec<Site> = sites().collect();
     let points = sites.len() as u64 * whens;
     let rare = rare(seed);
-    // One can only be resumed that was left.
+    // A Revert can only be resumed if its drain left it.
     let left = (rare == Site::RevertResumed).then_some((Site::RevertStaging, When::After, 0));
     (0..4)
         .map(|turn| {
@@ -144,7 +144,7 @@ fn crash_points(seed: u64, rng: &mut Rng) -> Vec<(Site, When, i64)> {
             let site = sites[usize::try_from(point / whens).unwrap_or(0)];
             (site, when(point), i64::try_from(rng.below(5_000)).unwrap_or(0))
         })
-        // Few takeovers find an effect missing: that one is always waited for.
+        // Few takeovers find an effect missing, so every history waits for one.
         .chain([(rare, when(seed), 0), (Site::StartedAgain, when(seed / whens), 0)])
         .chain(left)
         .collect()
@@ -385,7 +385,7 @@ impl World {
     }
 }
 
-/// Why the session does not answer its last prompt, which nothing was in the way of.
+/// The reason why a session does not answer its last prompt, although no fault stops it.
 fn wedged(log: &[RecordedEvent], last: &MessageId) -> Option<Violation> {
     let is_it = |event: &RecordedEvent| matches!(&event.event, SessionEvent::PromptPromoted(promoted) if promoted.message == *last);
     let promoted = log.iter().position(is_it);

@@ -1,4 +1,4 @@
-//! Sessions that are deleted and made anew under their ids, often while somebody works on them.
+//! Sessions that are deleted and made anew under their ids, often while a drain works on them.
 
 use domain::{PromptPart, SessionEvent};
 use history::History;
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// A session that a drain is about to start in, mostly; or one with a drain.
+    /// Picks a session: mostly one in which a drain is about to start, or one with a drain.
     fn one_at_work(&mut self) -> usize {
         let drains = self.workers.iter().flat_map(|worker| worker.drains.values());
         let mut found: Vec<_> =
@@ -51,8 +51,8 @@ impl World {
         self.checkers[session] = Checker::made_anew(&self.checkers[session], deleted);
     }
 
-    /// Checks that a drain begins with a fold of its session's own log. A worker's cache may have one of a deleted session
-    /// with the same id.
+    /// Checks that a drain begins with a fold of its session's own log. A worker's cache may have one of a deleted
+    /// session with the same id.
     pub(crate) fn begins_with(&mut self, session: usize, drain: u64, known: &History) {
         if self.reborn.is_none() {
             return; // no session is deleted

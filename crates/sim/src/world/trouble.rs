@@ -1,11 +1,11 @@
-//! What goes wrong, until faults stop.
+//! Faults, until they stop.
 
 use super::facts::{LOCATIONS, SESSIONS, WORKERS};
 use super::{Action, World};
 use crate::drain::Statement;
 use crate::fault::Fault;
 
-/// What a Location's Context Sources say.
+/// The state of a Location's Context Sources.
 #[derive(Default)]
 pub(super) struct Place {
     pub(super) branch: u64,
@@ -34,7 +34,7 @@ impl World {
                 }
             }
         }
-        // What is missing comes back soon, or nothing would ever happen.
+        // Missing files come back soon, or nothing would ever happen.
         let (low, high) = if self.places[location].missing { (50, 300) } else { (200, 1_500) };
         if self.places[location].missing && self.rng.chance(70) {
             self.places[location].missing = self.rng.chance(50);
@@ -78,7 +78,7 @@ impl World {
         true
     }
 
-    /// A statement that raises a fence is made, whoever waits for it.
+    /// A late statement raises a fence, whether its worker waits for it or not.
     pub(super) fn fence_arrives(&mut self, location: usize, token: i64) {
         if token < self.store.fences[location] {
             self.faults.note(Fault::FenceLate);
@@ -95,7 +95,7 @@ impl World {
         self.range(50, 1_000)
     }
 
-    /// The statement is made some time from now, whoever waits for it.
+    /// The statement arrives later, whether its drain waits for it or not.
     pub(crate) fn arrives_late(&mut self, statement: Statement) {
         self.after(10, 3_000, Action::Arrives { statement: Box::new(statement) });
     }
@@ -112,7 +112,7 @@ impl World {
         self.after(150, if self.deadly { 600 } else { 1_500 }, Action::Trouble);
         let worker = self.rng.index(WORKERS);
         if self.deadly && self.rng.chance(60) {
-            // Who works dies, again and again.
+            // Workers with drains die, again and again.
             let busy = |worker: &usize| !self.workers[*worker].drains.is_empty();
             if let Some(worker) = (0..WORKERS).find(busy) {
                 self.faults.note(Fault::Death);

@@ -12,7 +12,7 @@ use crate::drain::{Drain, Exit, Flow};
 
 /// A process that may run drains.
 pub(super) struct Worker {
-    /// It is another process with each.
+    /// Each restart makes it another process.
     pub(super) incarnation: u64,
     pub(super) alive: bool,
     pub(super) paused_until: i64,
@@ -63,7 +63,7 @@ impl World {
         }
         let Some(mut drain) = host.drains.remove(&id) else { return };
         if drain.next_poll > self.now {
-            // It was told of something sooner, and has another time by now.
+            // A hint has moved it to another time.
             host.drains.insert(id, drain);
             return;
         }
@@ -96,7 +96,7 @@ impl World {
                 return;
             }
             Exit::Moved => {
-                // Whoever holds the new Location is told, or finds it.
+                // The holder of the new Location hears of it, or finds it.
                 self.hint(|| Action::Wake { session });
                 return;
             }
@@ -144,7 +144,7 @@ impl World {
             return self.at(until, Action::Sweep { worker, incarnation });
         }
         if host.stopping && host.drains.is_empty() {
-            // It has ended in good order; another process takes its place.
+            // It has stopped in good order. Another process takes its place.
             self.workers[worker].alive = false;
             self.workers[worker].held.clear();
             self.workers[worker].cache.clear();
@@ -178,7 +178,7 @@ impl World {
         self.at(now + SWEEP, Action::Sweep { worker, incarnation });
     }
 
-    /// What placement says that a worker has.
+    /// A worker hears from placement which Locations are its own.
     fn leases(&mut self, worker: usize) {
         for location in 0..PLACES {
             let token = match self.assigned[location] {
@@ -272,7 +272,7 @@ impl World {
         self.assigned[location] = Some(Assigned { worker, token: self.last_token });
     }
 
-    /// A wake comes to the holder, by placement's word.
+    /// A wake comes to the worker that holds the Location according to placement.
     pub(super) fn wake(&mut self, session: usize) {
         let location = self.store.sessions[session].head.location;
         if self.assigned[location].is_none() {
