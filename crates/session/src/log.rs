@@ -98,7 +98,8 @@ impl<'r> Log<'r> {
         Err(Stop::Store(StoreError::Unreadable("a locked head has moved again and again".into())))
     }
 
-    /// Decides and writes once. Returns `None` without a write if the log has grown.
+    /// Decides and writes once. Returns `None` without a write if the log has grown, or if components must be stored
+    /// again.
     pub(crate) async fn try_write<T>(
         &mut self,
         write: DrainWrite,
@@ -139,7 +140,11 @@ impl<'r> Log<'r> {
                 self.ended = end != DrainEnd::Keep;
                 Ok(Some(decided))
             }
-            Written::Stale => {
+            refused @ (Written::Stale | Written::Unstored) => {
+                if matches!(refused, Written::Unstored) {
+                    debug!("components were deleted meanwhile: the next write brings them");
+                    self.runtime.stored.forget(self.session.org);
+                }
                 if let Some(held) = held {
                     self.control.not_closed(held);
                 }

@@ -70,6 +70,11 @@ impl StoredComponents {
         known.extend(hashes.into_iter().map(|hash| (org, hash)));
     }
 
+    /// Forgets the components of an organisation: some are not stored any more.
+    pub(crate) fn forget(&self, org: OrgId) {
+        self.lock().retain(|(of, _)| *of != org);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashSet<(OrgId, String)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
 -- Admits a control: one row, one event, one commit. 'admitted', 'retry' (the first row stands), 'pending'
 -- (a compaction waits already, and is the one that is returned), 'conflict' (the id is another's), 'busy' (a
--- Revert and its end want an idle session) or 'missing'. `seq` is the admission's number.
+-- Revert and its end want an idle session), 'nowhere' (there is no Location to move to) or 'missing'. `seq` is the admission's number.
 CREATE OR REPLACE FUNCTION admit_control(
     p_org uuid, p_session text, p_message text, p_kind text, p_delivery text, p_digest text, p_wake boolean,
     p_event text, p_stamp bigint, p_now bigint, p_payload text,
@@ -34,6 +34,13 @@ BEGIN
                 AND NOT (i.kind = 'synthetic' AND i.wake_seq = 0
                     AND is_held(p_org, head.incarnation, head.staged_seq, i.admitted_seq)))) THEN
         outcome := 'busy';
+    ELSIF p_kind = 'move' THEN
+        -- Locked, so that it is not deleted before the Move waits for its turn.
+        PERFORM FROM location l
+        WHERE l.org_id = p_org AND l.id = p_payload::json#>>'{control,location}' FOR KEY SHARE;
+        IF NOT FOUND THEN
+            outcome := 'nowhere';
+        END IF;
     ELSIF p_kind = 'compaction' THEN
         SELECT i.*, e.payload INTO first FROM session_input i JOIN session_event e
             ON e.incarnation = i.incarnation AND e.seq = i.admitted_seq

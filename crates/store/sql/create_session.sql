@@ -1,8 +1,9 @@
 -- Creates a session with its first event. Returns 'created', 'exists' (at the same Location, with the same parent)
 -- or 'conflict'; with a parent also 'orphan' (no such parent), 'deep' (it would be more than `p_deepest` generations
 -- below its root) or 'crowded' (the parent has `p_most` children). 'raced': another caller has just made it, ask again.
+-- 'nowhere': there is no such Location.
 --
--- Locks the parent's head, if there is a parent.
+-- Locks the parent's head, if there is a parent, and then the Location's row, so that it is not deleted meanwhile.
 CREATE OR REPLACE FUNCTION create_session(
     p_org uuid, p_session text, p_location text, p_event text, p_stamp bigint, p_now bigint, p_payload text,
     p_parent text DEFAULT NULL, p_deepest integer DEFAULT 0, p_most integer DEFAULT 0)
@@ -38,6 +39,10 @@ BEGIN
         IF (SELECT count(*) FROM session s WHERE s.org_id = p_org AND s.parent_id = p_parent) >= p_most THEN
             RETURN 'crowded';
         END IF;
+    END IF;
+    PERFORM FROM location l WHERE l.org_id = p_org AND l.id = p_location FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN 'nowhere';
     END IF;
     number := nextval('session_incarnation');
     INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id, next_seq, last_id)

@@ -1,7 +1,7 @@
 -- Creates a session that begins with the conversation of another: its head and all its events, with their own
 -- times. The other is not locked, and its log stays as it is up to `p_through`. 'created', 'exists' (a Fork of
--- the same session, before the same message), 'conflict', 'orphan' (there is no parent with such a log) or
--- 'raced' (ask again).
+-- the same session, before the same message), 'conflict', 'orphan' (there is no parent with such a log),
+-- 'nowhere' (there is no such Location) or 'raced' (ask again).
 CREATE OR REPLACE FUNCTION fork_session(
     p_org uuid, p_session text, p_parent text, p_through bigint, p_location text, p_stamp bigint, p_ids text[],
     p_kinds text[], p_versions integer[], p_times bigint[], p_payloads text[])
@@ -22,6 +22,10 @@ BEGIN
     IF NOT EXISTS (SELECT FROM session_head h
         WHERE h.org_id = p_org AND h.id = p_parent AND h.next_seq > p_through) THEN
         RETURN 'orphan';
+    END IF;
+    PERFORM FROM location l WHERE l.org_id = p_org AND l.id = p_location FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN 'nowhere';
     END IF;
     INSERT INTO session_head (org_id, id, incarnation, claim, access_gen, location_id, next_seq, last_id)
     VALUES (p_org, p_session, number, number << 32, number << 32, p_location, 1 + n, p_stamp)

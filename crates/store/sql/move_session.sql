@@ -18,7 +18,8 @@ BEGIN
     PERFORM set_config('oc.org', p_org::text, true);
     PERFORM pg_advisory_xact_lock(least(a, b));
     PERFORM pg_advisory_xact_lock(greatest(a, b));
-    IF NOT EXISTS (SELECT FROM location WHERE org_id = p_org AND id = p_to) THEN
+    PERFORM FROM location l WHERE l.org_id = p_org AND l.id = p_to FOR KEY SHARE;
+    IF NOT FOUND THEN
         RETURN 'nowhere';
     END IF;
     SELECT * INTO head FROM advance_head(p_org, p_session, p_from, p_to, p_token, p_claim, p_first, n, p_promoted,

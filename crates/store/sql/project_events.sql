@@ -32,6 +32,8 @@ DECLARE
     u_cache_read bigint;
     u_cache_write bigint;
     u_cost bigint;
+    -- The list of components that an attempt names; NULL when it has them inline.
+    list bytea;
     -- A reply whose turn and message are not told its end yet.
     reply jsonb;
     -- The newest promotion, and what else the session is told at its end.
@@ -166,8 +168,15 @@ BEGIN
                     'time', at_ms))::text
                 WHERE org_id = p_org AND id = p_session;
             END IF;
-        WHEN 'attempt.started', 'attempt.ended' THEN
-            NULL; -- its row only says where it is in the log
+        WHEN 'attempt.started' THEN
+            -- Most often its session has named the list before.
+            list := CASE WHEN jsonb_typeof(p->'components') = 'string' THEN decode(p->>'components', 'hex') END;
+            IF list IS NULL OR NOT EXISTS
+                (SELECT FROM session_component s WHERE s.incarnation = number AND s.hash = list) THEN
+                PERFORM name_components(p_org, number, list, p->'components');
+            END IF;
+        WHEN 'attempt.ended' THEN
+            NULL; -- the row of its attempt only says where that is in the log
         WHEN 'turn.replied' THEN
             reply := p;
             IF p_payloads[i] LIKE '%"tool-call"%' THEN
@@ -342,6 +351,8 @@ BEGIN
         WHEN 'entry.removed' THEN
             DELETE FROM session_entry WHERE org_id = p_org AND incarnation = number AND key = p->>'key';
         WHEN 'session.moved' THEN
+            INSERT INTO left_location (org_id, incarnation, location_id, projector_version)
+            VALUES (p_org, number, p->>'from', projector) ON CONFLICT DO NOTHING;
             UPDATE session SET location_id = p->>'to', project_id = p->>'project', directory = p->>'directory'
             WHERE org_id = p_org AND id = p_session;
             touched_ms := at_ms;

@@ -45,7 +45,7 @@ impl Store {
     /// Compaction waits in a session.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] without the session; [`StoreError::Conflict`] when the id names something
+    /// [`StoreError::NotFound`] without the session, or the Location of a Move; [`StoreError::Conflict`] when the id names something
     /// else; [`StoreError::Busy`] when a Revert or its end finds a session that is not idle or in which prompts
     /// wait; [`StoreError::Feature`].
     pub async fn admit_control(
@@ -99,7 +99,7 @@ impl Store {
                             return Err(StoreError::Conflict { what: "a message with this id" });
                         }
                         "busy" => return Err(StoreError::Busy { session: new.session }),
-                        "missing" => return Err(StoreError::NotFound),
+                        "missing" | "nowhere" => return Err(StoreError::NotFound),
                         other => return Err(StoreError::Unreadable(format!("outcome {other}"))),
                     };
                     let (Some(seq), Some(location), Some(admitted_ms), Some(payload)) =

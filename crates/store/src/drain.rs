@@ -87,6 +87,8 @@ pub enum Written {
     Stale,
     /// A higher token has acted at the Location, and nothing was written: give it up.
     Superseded,
+    /// Components that it names are not stored any more, and nothing was written: look again, and bring them all.
+    Unstored,
     /// Postgres did not answer, so that nobody knows whether it is written. The claim is ours until another's is
     /// durable: find out with [`UnansweredWrite::again`].
     Unanswered(Box<UnansweredWrite>, StoreError),

@@ -30,7 +30,8 @@ impl Store {
     /// an exact retry; [`Creation::Orphan`] when the other has no log up to `forked.through`.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::Feature`].
+    /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::NotFound`] without the Location;
+    /// [`StoreError::Feature`].
     pub async fn fork(&self, org: OrgId, new: NewFork) -> Result<Creation, StoreError> {
         self.require(crate::cluster::SINCE_2).await?;
         self.lane()
@@ -79,6 +80,7 @@ impl Store {
                             "created" => return Ok(Creation::Created),
                             "exists" => return Ok(Creation::Exists),
                             "orphan" => return Ok(Creation::Orphan),
+                            "nowhere" => return Err(StoreError::NotFound),
                             "raced" => {} // found as it was made, the next time
                             _ => break,
                         }

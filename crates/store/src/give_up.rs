@@ -70,7 +70,8 @@ impl Store {
             let mut mint = write.mint(now);
             match write.commit(&mut mint, now, append).await? {
                 Written::Next(_) => return Ok(GivenUp::Parked(at)),
-                Written::Stale => {}
+                // It has no components.
+                Written::Stale | Written::Unstored => {}
                 Written::Superseded => return Ok(GivenUp::Superseded),
                 Written::Unanswered(_, error) => return Err(error),
             }

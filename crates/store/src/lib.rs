@@ -16,6 +16,7 @@ mod admission;
 mod batch;
 mod catalog_snapshot;
 mod cluster;
+mod collection;
 mod component;
 mod connections;
 mod control;
@@ -65,6 +66,7 @@ mod write;
 pub use admission::{Admission, AdmittedPrompt, NewPrompt};
 pub use catalog_snapshot::{CatalogSnapshot, LastCatalog};
 pub use cluster::{ClusterRow, FEATURES};
+pub use collection::Collected;
 pub use control::{AdmittedControl, ControlAdmission, NewControl};
 pub use counts::CountedChange;
 pub use credential::{

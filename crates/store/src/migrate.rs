@@ -11,10 +11,10 @@ use crate::{FEATURES, StoreError, functions, pooler};
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
 /// The schema that this build reads and writes: the number of its newest migration.
-pub const SCHEMA_VERSION: i64 = 18;
+pub const SCHEMA_VERSION: i64 = 19;
 
 /// The oldest schema that this build can migrate from: the number of its first migration, the baseline.
-pub const FIRST_SCHEMA: i64 = 18;
+pub const FIRST_SCHEMA: i64 = 19;
 
 /// How long a statement of a migration waits for a lock. While it waits, every statement that comes after it at the
 /// same table waits too, so this is how long the service may stand still.

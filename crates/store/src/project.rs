@@ -154,10 +154,13 @@ impl Store {
                     return Err(StoreError::NotFound);
                 }
                 let id = LocationId::mint(&mut IdMint::after(Stamp::default(), now));
+                // Most often it is there and in use: then nothing is locked. One that the collection has seen unused is
+                // locked, so that it is either made again or kept for another retention.
                 sqlx::query!(
                     "INSERT INTO location (org_id, id, project_id, kind, directory, created_ms)
-                     VALUES ($1, $2, $3, $4, $5, $6)
-                     ON CONFLICT (org_id, project_id, directory) DO NOTHING",
+                     SELECT $1, $2, $3, $4, $5, $6::bigint WHERE NOT EXISTS (SELECT FROM location
+                         WHERE org_id = $1 AND project_id = $3 AND directory = $5 AND unused_ms IS NULL)
+                     ON CONFLICT (org_id, project_id, directory) DO UPDATE SET unused_ms = NULL",
                     org.0,
                     id.as_str(),
                     project.as_str(),

@@ -178,7 +178,8 @@ impl Store {
     /// [`Creation::Created`] has changed anything.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::Feature`] for a variant of a model while
+    /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::NotFound`] without the Location;
+    /// [`StoreError::Feature`] for a variant of a model while
     /// builds may run that know none.
     pub async fn create_session(
         &self,
@@ -218,6 +219,7 @@ impl Store {
                             "orphan" => Ok(Creation::Orphan),
                             "deep" => Ok(Creation::TooDeep),
                             "crowded" => Ok(Creation::TooMany),
+                            "nowhere" => Err(StoreError::NotFound),
                             "raced" => continue, // found as it was made, the next time
                             _ => break,
                         };

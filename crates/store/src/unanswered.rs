@@ -90,6 +90,8 @@ impl UnansweredWrite {
             Ok(WriteOutcome::Written) => {}
             Ok(WriteOutcome::Stale) => return Ok(Written::Stale),
             Ok(WriteOutcome::Superseded) => return Ok(Written::Superseded),
+            // The head had not moved, so no earlier try was written.
+            Ok(WriteOutcome::Unstored) => return Ok(Written::Unstored),
             Ok(WriteOutcome::Fenced) => {
                 let (session, held) = (self.write.session.session.clone(), self.write.seen);
                 return Err(StoreError::Fenced { session, held });

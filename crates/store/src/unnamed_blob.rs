@@ -174,6 +174,6 @@ impl Store {
     }
 }
 
-fn milliseconds(length: Duration) -> i64 {
+pub(crate) fn milliseconds(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
 }

@@ -58,7 +58,7 @@ pub struct ChangeRow {
 
 impl Store {
     /// Every Workspace Snapshot of a Location, in the order in which they were captured: the last one is the
-    /// newest. They stay when sessions are deleted.
+    /// newest. They stay when sessions are deleted, and go with the Location.
     ///
     /// # Errors
     /// When the database fails.
@@ -137,7 +137,7 @@ impl Store {
     /// Says which files a new Location begins with. Saying so again changes nothing.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] without the Location; [`StoreError::Conflict`] when it has files of its own, or
+    /// [`StoreError::NotFound`] without one of the Locations; [`StoreError::Conflict`] when it has files of its own, or
     /// other ones to begin with.
     pub async fn seed_location(&self, at: LocationRef, seed: Seed) -> Result<(), StoreError> {
         self.lane()

@@ -41,6 +41,8 @@ pub(crate) enum WriteOutcome {
     Superseded,
     /// The claim has passed on.
     Fenced,
+    /// Components that it names are not stored.
+    Unstored,
 }
 
 impl Write {
@@ -72,7 +74,12 @@ impl Write {
             &bytes,
         )
         .fetch_one(connection)
-        .await?;
+        .await;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) if is_unstored(&error) => return Ok(WriteOutcome::Unstored),
+            Err(error) => return Err(error.into()),
+        };
         match outcome.as_str() {
             "written" => Ok(WriteOutcome::Written),
             "stale" => Ok(WriteOutcome::Stale),
@@ -82,6 +89,15 @@ impl Write {
         }
     }
 }
+
+/// Whether Postgres has refused a write that names a component without a row.
+fn is_unstored(error: &sqlx::Error) -> bool {
+    let constraint = error.as_database_error().and_then(|error| error.constraint());
+    constraint.is_some_and(|name| UNSTORED.contains(&name))
+}
+
+/// The foreign keys by which a component is named.
+const UNSTORED: [&str; 2] = ["session_component_named", "component_member_named"];
 
 impl Call for Arc<Write> {
     /// It is written. Why another was not, it finds out alone.

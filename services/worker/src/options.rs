@@ -30,7 +30,7 @@ pub struct WorkerOptions {
     pub idle_release: Duration,
     /// How often the worker looks for ready sessions, changed claims and interrupts without a hint.
     pub sweep: Duration,
-    /// How long a blob without a row is kept; `None` keeps it for ever.
+    /// How long a blob without a row is kept, and a Location without a use; `None` keeps them for ever.
     pub blob_retention: Option<Duration>,
 }
 

@@ -62,19 +62,11 @@ pub fn start(
         stop_heartbeat.clone(),
     )?;
     let signals = parts.runtime.signals.clone();
-    if let Some(retention) = options.blob_retention {
-        let (store, blobs) = (parts.runtime.store.clone(), parts.runtime.blobs.clone());
-        let clock = parts.runtime.clock.clone();
-        tasks.spawn(COLLECTION, Collector { store, blobs, clock, retention }.run());
-    }
-    let executor = Executor::new(
-        Arc::new(options),
-        parts,
-        pulse.clone(),
-        tasks.clone(),
-        drains.clone(),
-        inbox.clone(),
-    );
+    let options = Arc::new(options);
+    let collector = Collector { runtime: parts.runtime.clone(), options: options.clone() };
+    tasks.spawn(COLLECTION, collector.run());
+    let executor =
+        Executor::new(options, parts, pulse.clone(), tasks.clone(), drains.clone(), inbox.clone());
     tasks.spawn(EXECUTOR, async move {
         executor.run(messages).await;
         Ok::<(), std::convert::Infallible>(())

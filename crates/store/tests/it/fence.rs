@@ -173,7 +173,9 @@ async fn raised_beside_a_start(world: &Arc<World>, token: i64) -> Option<(Sessio
     match written {
         Written::Next(_) if waits => Some((session, claim)),
         Written::Next(_) | Written::Unanswered(..) => None,
-        Written::Stale | Written::Superseded => panic!("the fence did not wait"),
+        Written::Stale | Written::Superseded | Written::Unstored => {
+            panic!("the fence did not wait")
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod admission;
 mod batch;
 mod blobs;
 mod cancellation;
+mod collection;
 mod corners;
 mod drain_end;
 mod entries;

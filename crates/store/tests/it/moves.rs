@@ -52,6 +52,7 @@ async fn commit(
         Written::Next(_) => "written",
         Written::Stale => "stale",
         Written::Superseded => "superseded",
+        Written::Unstored => "unstored",
         Written::Unanswered(_, error) => panic!("{error:?}"),
     })
 }

@@ -450,6 +450,7 @@ async fn drain(
                 None
             }
             Ok(Written::Superseded) => return count(&run.counts.superseded),
+            Ok(Written::Unstored) => panic!("a component is not stored"),
             Ok(Written::Unanswered(_, error)) => panic!("{error:?}"),
             Err(StoreError::Fenced { .. }) => return count(&run.counts.fenced),
             Err(error) => panic!("{error:?}"),

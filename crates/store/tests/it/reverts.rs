@@ -346,6 +346,7 @@ async fn clear(world: &World, session: &SessionRef, asked: MessageId) {
         match world.try_write(write, &events, DrainEnd::Close).await.expect("an answer") {
             store::Written::Next(_) => return,
             store::Written::Stale | store::Written::Superseded => {}
+            store::Written::Unstored => panic!("a component is not stored"),
             store::Written::Unanswered(_, error) => panic!("{error:?}"),
         }
     }

@@ -49,14 +49,17 @@ const ANSWERS: [&str; 35] = [
 ];
 
 /// Tables, settings, and members of JSON.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 31] = [
     "attempt",
     "back",
     "context_epoch",
     "delivery",
     "enable_nestloop",
     "from",
+    "hex",
     "id",
+    "left_location",
+    "list",
     "message",
     "metadata",
     "mid_conversation_system_message",
@@ -69,9 +72,11 @@ const NAMES: [&str; 26] = [
     "provider_turn",
     "prt",
     "session",
+    "session_component",
     "session_entry",
     "session_incarnation",
     "session_input",
+    "string",
     "target",
     "time",
     "tool_result",

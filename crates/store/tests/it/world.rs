@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 
 use domain::{
-    Claim, Control, ControlAdmitted, Delivery, FencingToken, IdMint, LocationId, LocationRef,
-    MessageId, OrgId, PartId, ProjectId, PromptAdmitted, PromptPart, Seq, SessionCreated,
-    SessionEvent, SessionId, SessionRef, SideOutcome, Stamp, TimestampMs, TurnOutcome,
+    Claim, ComponentList, Control, ControlAdmitted, Delivery, FencingToken, IdMint, LocationId,
+    LocationRef, MessageId, OrgId, PartId, ProjectId, PromptAdmitted, PromptPart, Seq,
+    SessionCreated, SessionEvent, SessionId, SessionRef, SideOutcome, Stamp, TimestampMs,
+    TurnOutcome,
 };
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -246,6 +247,7 @@ impl World {
             Written::Next(_) => Ok(()),
             Written::Stale => panic!("the head has moved"),
             Written::Superseded => panic!("the token is not the fence"),
+            Written::Unstored => panic!("a component is not stored"),
             Written::Unanswered(_, error) => Err(error),
         }
     }
@@ -270,9 +272,8 @@ impl World {
         let promoted = i32::try_from(promoted).expect("few");
         let now = self.tick();
         let mut mint = write.mint(now);
-        write
-            .commit(&mut mint, now, Append { events, promoted, progress, end, components: &[] })
-            .await
+        let components = &components(events);
+        write.commit(&mut mint, now, Append { events, promoted, progress, end, components }).await
     }
 
     /// Starts a drain and commits `events` with its claim.
@@ -386,6 +387,20 @@ impl World {
             assert!(report.is_exact(), "{report:?}");
         }
     }
+}
+
+/// The components that attempts name inline, each with some bytes.
+pub(crate) fn components(events: &[SessionEvent]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut components = Vec::new();
+    for event in events {
+        if let SessionEvent::AttemptStarted(attempt) = event
+            && let ComponentList::Inline(names) = &attempt.components
+        {
+            let hash = |hash| (hex::decode(hash).expect("a hash"), b"a component".to_vec());
+            components.extend(names.values().map(hash));
+        }
+    }
+    components
 }
 
 /// A new organisation with a project and a Location.

@@ -42,7 +42,7 @@ impl Default for Setup {
 }
 
 impl World {
-    async fn new() -> Result<Self> {
+    pub(crate) async fn new() -> Result<Self> {
         Self::with(Setup::default(), |url| url).await
     }
 
@@ -119,7 +119,7 @@ impl World {
         Ok(SessionRef { org: ORG, location, session: id })
     }
 
-    async fn take_over(
+    pub(crate) async fn take_over(
         &self,
         worker: &WorkerOptions,
         session: &SessionRef,
@@ -149,7 +149,12 @@ impl World {
     }
 
     /// Captures a directory, and writes only that row, like a drain.
-    async fn capture(&self, session: &SessionRef, token: i64, root: &Path) -> Result<Captured> {
+    pub(crate) async fn capture(
+        &self,
+        session: &SessionRef,
+        token: i64,
+        root: &Path,
+    ) -> Result<Captured> {
         let Runtime { store, blobs, clock, .. } = &self.runtime;
         let shadow = Shadow::open(ShadowOptions {
             root: root.to_owned(),

@@ -82,9 +82,23 @@ CREATE TABLE location (
     seed_location text COLLATE "C",
     seed_tree text COLLATE "C",
     created_ms bigint NOT NULL,
+    -- When it was first seen unused: no session is or was there, and no other Location began with its files.
+    unused_ms bigint,
     PRIMARY KEY (org_id, id),
     UNIQUE (org_id, project_id, directory),
     FOREIGN KEY (org_id, project_id) REFERENCES project
+);
+-- Most Locations begin with no files, and pay nothing for it.
+CREATE INDEX location_seed ON location (org_id, seed_location) WHERE seed_location IS NOT NULL;
+
+-- Locations that were deleted because nothing used them: their packs go next, and then workers remove their folders.
+CREATE TABLE gone_location (
+    org_id uuid NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    gone_ms bigint NOT NULL,
+    -- Some rows of its packs may be left.
+    packs boolean NOT NULL DEFAULT true,
+    PRIMARY KEY (org_id, id)
 );
 
 -- ── Sessions: the head and the log are the truth ─────────────────────────────────────────────────
@@ -157,7 +171,8 @@ CREATE TABLE session_event (
     PRIMARY KEY (incarnation, seq)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);
 
--- The parts of requests besides history (System Context, tool descriptions), by content.
+-- The parts of requests besides history (System Context, tool descriptions), by content. A list of components, JSON of
+-- name and hash, is a component too.
 CREATE TABLE request_component (
     org_id uuid NOT NULL,
     hash bytea NOT NULL,
@@ -165,8 +180,19 @@ CREATE TABLE request_component (
     PRIMARY KEY (org_id, hash)
 );
 
+-- The components of each list. They stay as long as it does.
+CREATE TABLE component_member (
+    org_id uuid NOT NULL,
+    list bytea NOT NULL,
+    member bytea NOT NULL,
+    PRIMARY KEY (org_id, list, member),
+    FOREIGN KEY (org_id, list) REFERENCES request_component ON DELETE CASCADE,
+    CONSTRAINT component_member_named FOREIGN KEY (org_id, member) REFERENCES request_component
+);
+CREATE INDEX component_member_member ON component_member (org_id, member);
+
 -- The snapshots of a Location's files, in the order of (token, ordinal). No projection: packs are stored before
--- their rows, and outlive the session whose drain made them.
+-- their rows, and outlive the session whose drain made them. They go with their Location.
 CREATE TABLE workspace_pack (
     org_id uuid NOT NULL,
     location_id text COLLATE "C" NOT NULL,
@@ -245,6 +271,18 @@ CREATE INDEX session_project ON session (org_id, project_id, created_ms DESC, id
 CREATE INDEX session_directory ON session (org_id, left(directory, 512), created_ms DESC, id);
 -- Most sessions have no parent, and pay nothing for it.
 CREATE INDEX session_parent ON session (org_id, parent_id) WHERE parent_id IS NOT NULL;
+
+-- Locations that a session has left. They stay as long as it does: its log names them, and a Fork may begin with the
+-- files that it had there.
+CREATE TABLE left_location (
+    org_id uuid NOT NULL,
+    incarnation bigint NOT NULL,
+    location_id text COLLATE "C" NOT NULL,
+    projector_version smallint NOT NULL,
+    PRIMARY KEY (incarnation, location_id),
+    FOREIGN KEY (org_id, location_id) REFERENCES location
+);
+CREATE INDEX left_location_location ON left_location (org_id, location_id);
 
 CREATE TABLE session_entry (
     org_id uuid NOT NULL,
@@ -395,6 +433,18 @@ CREATE TABLE provider_attempt (
     PRIMARY KEY (org_id, id)
 );
 CREATE INDEX provider_attempt_session ON provider_attempt (incarnation, seq);
+
+-- The components that a session's attempts name: their lists, most often one of a session. A component that is named
+-- cannot be deleted: naming it locks it, and fails when it is gone.
+CREATE TABLE session_component (
+    incarnation integer NOT NULL,
+    projector_version smallint NOT NULL,
+    org_id uuid NOT NULL,
+    hash bytea NOT NULL,
+    PRIMARY KEY (incarnation, hash),
+    CONSTRAINT session_component_named FOREIGN KEY (org_id, hash) REFERENCES request_component
+);
+CREATE INDEX session_component_hash ON session_component (org_id, hash);
 
 CREATE TABLE tool_result (
     org_id uuid NOT NULL,
@@ -576,6 +626,8 @@ END $$;
 -- All of the head but its key and its incarnation.
 GRANT UPDATE (location_id, next_seq, claim, access_gen, pending, open, asleep, handed_over, recoveries, wake_seq,
     parked_seq, interrupt_seq, staged_seq, last_id) ON session_head TO oc_app;
+-- Nobody changes it: who deletes a component locks it first, and Postgres wants this right for the lock.
+GRANT UPDATE (hash) ON request_component TO oc_app;
 GRANT SELECT, INSERT, UPDATE, DELETE ON catalog_snapshot, chore TO oc_app, oc_migrate;
 GRANT SELECT ON cluster TO oc_app, oc_sched, oc_migrate;
 GRANT UPDATE ON cluster TO oc_migrate;
@@ -586,11 +638,14 @@ GRANT ALL ON SEQUENCE session_incarnation TO oc_migrate;
 CREATE POLICY sched ON session_head FOR SELECT TO oc_sched USING (true);
 CREATE POLICY sched ON location FOR SELECT TO oc_sched USING (true);
 CREATE POLICY sched ON api_key FOR SELECT TO oc_sched USING (true);
+-- A process that collects what nothing names goes through all organisations.
+CREATE POLICY sched ON organisation FOR SELECT TO oc_sched USING (true);
 -- A process that rewraps data keys asks which organisations still have one under another master key.
 CREATE POLICY sched ON organisation_secret FOR SELECT TO oc_sched USING (true);
 GRANT SELECT (org_id, id, incarnation, location_id, next_seq, claim, access_gen, interrupt_seq, ready)
     ON session_head TO oc_sched;
 GRANT SELECT (org_id, id, fence) ON location TO oc_sched;
+GRANT SELECT (org_id) ON organisation TO oc_sched;
 GRANT SELECT (org_id, id, hash, scopes, expires_ms, revoked_ms) ON api_key TO oc_sched;
 GRANT SELECT (org_id, id, key_id) ON organisation_secret TO oc_sched;
 RESET ROLE;
@@ -648,6 +703,11 @@ BEGIN
     SELECT o, row, session, row, seq, '', '', '', 1, 1, 'settled', seq, 0 FROM seed;
     INSERT INTO provider_attempt (org_id, id, incarnation, turn_id, seq, projector_version)
     SELECT o, row, session, row, seq, 0 FROM seed;
+    INSERT INTO request_component SELECT o, row::bytea, '' FROM seed;
+    INSERT INTO component_member SELECT o, ('r' || session || '-1')::bytea, row::bytea FROM seed;
+    INSERT INTO session_component (org_id, incarnation, hash, projector_version)
+    SELECT o, session, row::bytea, 0 FROM seed;
+    INSERT INTO left_location SELECT o, session, 'l' || session, 0 FROM seed ON CONFLICT DO NOTHING;
     INSERT INTO tool_result (org_id, id, incarnation, turn_id, message_id, part_id, provider_call, tool, class,
         state, bodies, arguments, called_seq, called_ms, projector_version)
     SELECT o, row, session, row, row, row, row, 'read', 'pure', 'settled', 1, '{}', seq, seq, 0 FROM seed;
@@ -659,16 +719,17 @@ END $$;
 SET LOCAL ROLE oc_owner;
 ANALYZE organisation, project, location, session_head, session, session_event, session_input, context_epoch,
     mid_conversation_system_message, message, part, provider_turn, provider_attempt, tool_result, workspace_change,
-    workspace_pack;
+    workspace_pack, request_component, component_member, session_component, left_location;
 RESET ROLE;
 DO $$
 DECLARE
     o CONSTANT uuid := 'ffffffff-0000-4000-8000-000000000000';
     name text;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['workspace_pack', 'workspace_change', 'tool_result', 'provider_attempt',
-        'provider_turn', 'part', 'message', 'mid_conversation_system_message', 'context_epoch', 'session_input',
-        'session_event', 'session', 'session_head', 'location', 'project', 'organisation']
+    FOREACH name IN ARRAY ARRAY['workspace_pack', 'workspace_change', 'tool_result', 'left_location',
+        'session_component', 'component_member', 'request_component', 'provider_attempt', 'provider_turn', 'part',
+        'message', 'mid_conversation_system_message', 'context_epoch', 'session_input', 'session_event',
+        'session', 'session_head', 'location', 'project', 'organisation']
     LOOP
         EXECUTE format('DELETE FROM %I WHERE org_id = $1', name) USING o;
     END LOOP;

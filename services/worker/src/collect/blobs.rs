@@ -7,7 +7,6 @@
 //! A blob is deleted only after it has been without a row for the whole retention, and was not stored again in that
 //! time. So a row that is restored from a backup of that time finds its blob.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,80 +14,42 @@ use blobs::{BlobError, BlobKey, Blobs};
 use domain::{Clock, OrgId};
 use futures::TryStreamExt;
 use store::{BlobUse, Store, StoreError};
-use tasks::{OnCancel, OnError, TaskKind};
-use tracing::{info, warn};
 
-pub(crate) const COLLECTION: TaskKind =
-    TaskKind::new("blob collection", OnError::Log, OnCancel::Abort);
-
-/// The name under which workers agree on who collects.
-const CHORE: &str = "collect blobs";
-/// The time between two looks of all workers together, unless the retention is shorter.
-const EVERY: Duration = Duration::from_hours(24);
 /// The most names in one query.
 const PAGE: usize = 1_000;
 
 const KINDS: [(&str, BlobUse); 2] =
     [(tools::BLOB_KIND, BlobUse::ToolOutput), (snapshots::BLOB_KIND, BlobUse::Snapshot)];
 
-/// The collector, with its retention.
-pub(crate) struct Collector {
-    pub(crate) store: Store,
-    pub(crate) blobs: Blobs,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) retention: Duration,
+/// The collector of blobs, with its retention.
+pub(super) struct BlobCollector {
+    pub(super) store: Store,
+    pub(super) blobs: Blobs,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) retention: Duration,
 }
 
 /// The result of a look.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Collected {
+pub(super) struct CollectedBlobs {
     /// The number of blobs found.
-    pub(crate) found: u64,
+    pub(super) found: u64,
     /// The number of blobs deleted.
-    pub(crate) deleted: u64,
+    pub(super) deleted: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CollectError {
+pub(super) enum CollectError {
     #[error(transparent)]
     Blob(#[from] BlobError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl Collector {
-    /// Looks from time to time, unless another worker does.
-    pub(crate) async fn run(self) -> Result<(), Infallible> {
-        let every = EVERY.min(self.retention);
-        loop {
-            match self.in_turn(every).await {
-                Ok(Some(Collected { found, deleted })) if deleted > 0 => {
-                    info!(found, deleted, "blobs that no row named any more are deleted");
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    warn!(
-                        error,
-                        "blobs that no row names could not all be deleted; the next look tries again"
-                    );
-                }
-            }
-            // The worker that began the last look may be gone.
-            tokio::time::sleep(every / 4).await;
-        }
-    }
-
-    async fn in_turn(&self, every: Duration) -> Result<Option<Collected>, CollectError> {
-        if !self.store.claim_chore(CHORE, every).await? {
-            return Ok(None);
-        }
-        self.collect().await.map(Some)
-    }
-
+impl BlobCollector {
     /// Looks at all blobs once.
-    pub(crate) async fn collect(&self) -> Result<Collected, CollectError> {
-        let mut all = Collected::default();
+    pub(super) async fn collect(&self) -> Result<CollectedBlobs, CollectError> {
+        let mut all = CollectedBlobs::default();
         for name in self.blobs.organisations().await? {
             // Anything else in the folder is not ours.
             let org = name.parse::<OrgId>().ok().filter(|org| org.to_string() == name);

@@ -1,0 +1,107 @@
+//! Deletes what outlives sessions and nothing uses any more: rows, blobs and folders.
+//!
+//! ```text
+//! rows     one worker, once a day   components of requests, Locations, and the packs of deleted Locations
+//! blobs    one worker, once a day   what no row has named for the retention
+//! folders  each worker, its own     what it has on disk of deleted Locations
+//! ```
+//!
+//! A blob is looked at after the rows that may name it, so each look is a step: a session's Location goes, then its
+//! packs, then their blobs.
+
+mod blobs;
+mod folders;
+mod rows;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use session::Runtime;
+use tasks::{OnCancel, OnError, TaskKind};
+use tracing::{info, warn};
+
+use self::blobs::{BlobCollector, CollectError, CollectedBlobs};
+use self::rows::{CollectedRows, RowCollector};
+use crate::options::WorkerOptions;
+
+pub(crate) const COLLECTION: TaskKind = TaskKind::new("collection", OnError::Log, OnCancel::Abort);
+
+/// The names under which workers agree on who collects.
+const ROWS: &str = "collect rows";
+const BLOBS: &str = "collect blobs";
+/// The time between two looks of all workers together, unless the retention is shorter.
+const EVERY: Duration = Duration::from_hours(24);
+
+/// The collections of a worker.
+pub(crate) struct Collector {
+    pub(crate) runtime: Runtime,
+    pub(crate) options: Arc<WorkerOptions>,
+}
+
+impl Collector {
+    /// Looks from time to time, unless another worker does.
+    pub(crate) async fn run(self) -> Result<(), Infallible> {
+        let every = self.options.blob_retention.map_or(EVERY, |retention| EVERY.min(retention));
+        loop {
+            self.rows(every).await;
+            self.blobs(every).await;
+            self.folders().await;
+            // The worker that began the last look may be gone.
+            tokio::time::sleep(every / 4).await;
+        }
+    }
+
+    async fn rows(&self, every: Duration) {
+        let store = self.runtime.store.clone();
+        let collector =
+            RowCollector { store: store.clone(), retention: self.options.blob_retention };
+        let looked = async {
+            if !store.claim_chore(ROWS, every).await? {
+                return Ok(CollectedRows::default());
+            }
+            collector.collect().await
+        };
+        match looked.await {
+            Ok(CollectedRows { components: 0, locations: 0, packs: 0 }) => {}
+            Ok(CollectedRows { components, locations, packs }) => {
+                info!(components, locations, packs, "rows that nothing used any more are deleted");
+            }
+            Err(error) => failed("rows", &error),
+        }
+    }
+
+    async fn blobs(&self, every: Duration) {
+        let Some(retention) = self.options.blob_retention else { return };
+        let Runtime { store, blobs, clock, .. } = self.runtime.clone();
+        let collector = BlobCollector { store: store.clone(), blobs, clock, retention };
+        let looked = async {
+            if !store.claim_chore(BLOBS, every).await? {
+                return Ok::<_, CollectError>(CollectedBlobs::default());
+            }
+            collector.collect().await
+        };
+        match looked.await {
+            Ok(CollectedBlobs { deleted: 0, .. }) => {}
+            Ok(CollectedBlobs { found, deleted }) => {
+                info!(found, deleted, "blobs that no row named any more are deleted");
+            }
+            Err(error) => failed("blobs", &error),
+        }
+    }
+
+    async fn folders(&self) {
+        match folders::collect(&self.runtime.store, &self.options).await {
+            Ok(0) => {}
+            Ok(deleted) => info!(deleted, "folders of deleted Locations are removed"),
+            Err(error) => failed("folders", &error),
+        }
+    }
+}
+
+fn failed(what: &'static str, error: &(dyn std::error::Error + 'static)) {
+    warn!(error, what, "not everything without a use could be deleted; the next look tries again");
+}
+
+#[cfg(test)]
+mod tests;
