@@ -28,7 +28,7 @@ BEGIN
     ELSIF EXISTS (SELECT FROM message m WHERE m.org_id = p_org AND m.id = p_message) THEN
         outcome := 'conflict';
     ELSIF p_kind IN ('revert', 'unrevert') AND (head.ready OR EXISTS (
-            -- What waits without a wake would be promoted first; what the staged Revert holds is not.
+            -- Input that waits without a wake would be promoted first. Input that the staged Revert holds is not.
             SELECT FROM session_input i WHERE i.org_id = p_org AND i.incarnation = head.incarnation
                 AND i.status = 'admitted'
                 AND NOT (i.kind = 'synthetic' AND i.wake_seq = 0

@@ -1,4 +1,4 @@
--- What a drain's start is based on: the head, and the events after `p_known` of the session `p_incarnation`, at most
+-- Looks at a session for a drain's start: the head, and the events after `p_known` of the session `p_incarnation`, at most
 -- `p_limit` and about page_bytes() bytes; from the first on, when the session with this id is another one now. Takes no lock and no
 -- transaction id; with `p_lock` it takes the Location's lock shared and then the head's.
 -- 'ready', 'idle' (nothing to do), 'superseded' (a higher token has been at the Location), 'missing'.

@@ -25,7 +25,7 @@ DECLARE
     at_seq bigint;
     at_ms bigint;
     is_other boolean;
-    -- What it says that was used: it goes into several rows.
+    -- The usage in it, which goes into several rows.
     u_input bigint;
     u_output bigint;
     u_reasoning bigint;

@@ -1,5 +1,5 @@
 -- How many milliseconds after p_now_ms slots whose first is the second p_at have room for p_want more; 0: they have.
--- What is more than the whole limit goes alone.
+-- A request above the whole limit goes alone.
 CREATE OR REPLACE FUNCTION rate_wait(p_slots bigint[], p_limit bigint, p_want bigint, p_at bigint, p_now_ms bigint)
 RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE SET search_path = public, pg_temp AS $$

@@ -23,7 +23,7 @@ BEGIN
             p_payloads, p_token || array_fill(NULL::bigint, ARRAY[n - 1]));
     END IF;
     IF p_end = 'close' AND head.left_over > 0 THEN
-        -- What was only stored does not start another drain. The head is locked: nobody admits meanwhile.
+        -- Input that was only stored does not start another drain. The head is locked: nobody admits meanwhile.
         PERFORM spend_wakes(p_org, p_session);
     END IF;
     RETURN 'written';

@@ -16,7 +16,7 @@ use crate::{Store, StoreError};
 pub struct NewPrompt {
     /// The session.
     pub session: SessionId,
-    /// What is admitted; its message id is fixed before the statement, and reused on a retry of it.
+    /// The prompt; its message id is fixed before the statement, and reused on a retry of it.
     pub prompt: PromptAdmitted,
     /// The gateway's time.
     pub now: TimestampMs,
@@ -35,7 +35,7 @@ pub struct AdmittedPrompt {
     pub location: LocationId,
     /// When it was first admitted.
     pub admitted_ms: TimestampMs,
-    /// What was first admitted.
+    /// The prompt as it was first admitted.
     pub prompt: PromptAdmitted,
 }
 
@@ -100,8 +100,8 @@ impl Store {
         }
     }
 
-    /// What a batch leaves out: a head that somebody has locked, an id that is taken, a staged Revert, no such
-    /// session.
+    /// Admits a prompt that a batch leaves out: somebody has locked the head, the id is taken, a Revert is staged, or
+    /// there is no such session.
     async fn admit_alone(&self, call: Admit) -> Result<AdmittedPrompt, StoreError> {
         self.lane()
             .run(move |connection| {

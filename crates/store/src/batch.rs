@@ -29,13 +29,13 @@ const MOST: usize = 64;
 /// Calls that wait; what comes beyond goes alone, and waits for a connection.
 const WAITING: usize = 4_096;
 
-/// What a statement for several calls gives: an answer each, or none for one that has to go alone.
+/// The answers of a statement for several calls: one each, or none for one that has to go alone.
 pub(crate) type Answers<'c, T> =
     Pin<Box<dyn Future<Output = Result<Vec<Option<T>>, StoreError>> + Send + 'c>>;
 
 /// A call that can share a statement.
 pub(crate) trait Call: Sized + Send + Sync + 'static {
-    /// What its caller is told.
+    /// The answer to its caller.
     type Answer: Send + 'static;
 
     /// Whether a call that may have been made can be made again, and its caller is told the same. Where it cannot,

@@ -13,7 +13,7 @@ use crate::{Store, StoreError, pooler};
 pub struct ClusterRow {
     /// The high bits of every fencing token.
     pub generation: Generation,
-    /// What every running build understands.
+    /// The level that every running build understands.
     pub feature_level: i32,
 }
 
@@ -123,7 +123,7 @@ impl Features {
 }
 
 impl Store {
-    /// What every running build understands, as it was within the last minute.
+    /// The level that every running build understands, as it was within the last minute.
     ///
     /// # Errors
     /// When the database fails or was never migrated.

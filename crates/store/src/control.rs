@@ -8,7 +8,7 @@ use crate::{Store, StoreError};
 pub struct NewControl {
     /// The session.
     pub session: SessionId,
-    /// What is admitted; its id is fixed before the statement, and reused on a retry of it.
+    /// The control; its id is fixed before the statement, and reused on a retry of it.
     pub control: ControlAdmitted,
     /// The gateway's time.
     pub now: TimestampMs,
@@ -25,7 +25,7 @@ pub struct AdmittedControl {
     pub location: LocationId,
     /// When it was first admitted.
     pub admitted_ms: TimestampMs,
-    /// What was first admitted.
+    /// The control as it was first admitted.
     pub control: ControlAdmitted,
 }
 

@@ -4,7 +4,7 @@ use domain::{FileChange, OrgId, Seq, SessionId};
 
 use crate::{Store, StoreError};
 
-/// What one step of a session changed in files, counted.
+/// The changes of one step of a session in files, counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountedChange {
     /// The session.
@@ -18,8 +18,8 @@ pub struct CountedChange {
 }
 
 impl Store {
-    /// What sessions changed in files, without what was reverted for good: session by session, oldest first, in one
-    /// statement. Nothing of one that is not there, or that changed nothing.
+    /// The changes of sessions in files, without those that were reverted for good: session by session, oldest first, in
+    /// one statement. A session that does not exist, or changed nothing, has none.
     ///
     /// # Errors
     /// When the database fails.

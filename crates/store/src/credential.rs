@@ -22,9 +22,9 @@ pub struct CredentialRow {
     pub owner: String,
     /// The provider it is for.
     pub provider: String,
-    /// What people call it; one of its kind for an owner and a provider.
+    /// Its name for people; one of its kind for an owner and a provider.
     pub label: String,
-    /// What it is.
+    /// Its kind.
     pub kind: CredentialKind,
     /// Its last characters; empty when so much must not be shown.
     pub hint: String,
@@ -45,11 +45,11 @@ pub struct CredentialRow {
 /// A credential with its secret, sealed, and the wrapped key that opens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealedCredential {
-    /// What people see of it.
+    /// The part that people see.
     pub row: CredentialRow,
     /// Its secret.
     pub sealed: Sealed,
-    /// What its secret is sealed with.
+    /// The data key that seals its secret.
     pub key: WrappedKey,
 }
 
@@ -62,9 +62,9 @@ pub struct NewCredential {
     pub owner: String,
     /// The provider.
     pub provider: String,
-    /// What people call it.
+    /// Its name for people.
     pub label: String,
-    /// What it is.
+    /// Its kind.
     pub kind: CredentialKind,
     /// Its last characters.
     pub hint: String,
@@ -76,7 +76,7 @@ pub struct NewCredential {
     pub expires_ms: Option<TimestampMs>,
 }
 
-/// What became of a [`NewCredential`].
+/// The outcome for a [`NewCredential`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// It is kept.
@@ -228,7 +228,7 @@ impl Store {
         .await
     }
 
-    /// What people see of an organisation's credentials, by provider, owner and label.
+    /// An organisation's credentials as people see them, by provider, owner and label.
     ///
     /// # Errors
     /// When the database fails.

@@ -1,4 +1,4 @@
-//! What a Session Drain writes: one statement per durable transition, the first of which starts it.
+//! Writes of a Session Drain: one statement per durable transition, the first of which starts it.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl KnownLog {
     pub const NOTHING: Self = Self { incarnation: SessionIncarnation(0), seq: Seq(0) };
 }
 
-/// What a drain's write is based on.
+/// The head that a drain's write is based on.
 #[derive(Debug, Clone)]
 pub struct Head {
     /// The number that the next event gets.
@@ -79,7 +79,7 @@ pub struct DrainWrite {
     pub(crate) head: Head,
 }
 
-/// What came of a drain's write.
+/// The outcome of a drain's write.
 pub enum Written {
     /// It is durable; the drain's next write can be based on this.
     Next(Box<DrainWrite>),
@@ -94,7 +94,7 @@ pub enum Written {
     Unanswered(Box<UnansweredWrite>, StoreError),
 }
 
-/// What one write of a drain adds.
+/// The additions of one write of a drain.
 pub struct Append<'a> {
     /// The events, in order; they get the head's next numbers.
     pub events: &'a [SessionEvent],

@@ -13,7 +13,7 @@ pub enum StoreError {
     /// The id is already used for something else. Choose another, or ask for what is there.
     #[error("{what} already exists and differs")]
     Conflict {
-        /// What the id names.
+        /// The thing that the id names.
         what: &'static str,
     },
     /// The session has work, and what was asked for wants it idle. Interrupt it, or ask again later.
@@ -160,7 +160,7 @@ pub(crate) fn copied(error: &sqlx::Error) -> StoreError {
     })
 }
 
-/// What Postgres answered, as much of it as anybody asks for.
+/// An answer of Postgres, as much of it as anybody asks for.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Copied {

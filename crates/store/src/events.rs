@@ -95,7 +95,7 @@ impl Store {
         }
     }
 
-    /// What a batch leaves out: a log without news, which may not be there at all.
+    /// Reads a log that a batch leaves out: one without news, which may not exist at all.
     async fn events_alone(&self, call: Read) -> Result<Page<RecordedEvent>, StoreError> {
         self.lane()
             .run(move |connection| {

@@ -12,11 +12,11 @@ use crate::{Creation, Store, StoreError};
 pub struct NewFork {
     /// Its id.
     pub id: SessionId,
-    /// What its first event says.
+    /// Its first event.
     pub created: SessionCreated,
-    /// What its second says. `copied` is how many `events` there are.
+    /// Its second event. `copied` is the number of `events`.
     pub forked: SessionForked,
-    /// What is copied, with new ids and the times that it had.
+    /// The copied events, with new ids and their own times.
     pub events: Vec<(TimestampMs, SessionEvent)>,
     /// The highest stamp of those ids.
     pub last_id: Stamp,

@@ -19,7 +19,7 @@ const TRIES: usize = 20;
 /// How an attempt to give a session's work up went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivenUp {
-    /// What is pending waits for a new wake, and the log says why at this number.
+    /// Pending input waits for a new wake, and the log says why at this number.
     Parked(Seq),
     /// A higher token has acted at the Location: give it up.
     Superseded,

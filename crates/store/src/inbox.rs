@@ -1,4 +1,4 @@
-//! What waits in a session's inbox, and what may be done with it there.
+//! Inputs that wait in a session's inbox, and the changes that are possible there.
 
 use domain::{
     Control, ControlAdmitted, Delivery, LocationId, MessageId, OrgId, PromptAdmitted, Seq,
@@ -19,11 +19,11 @@ pub struct InboxRow {
     pub seq: Seq,
     /// When it was admitted.
     pub admitted_ms: TimestampMs,
-    /// What it is.
+    /// Its kind.
     pub item: InboxItem,
 }
 
-/// What waits.
+/// An input that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InboxItem {
     /// A prompt, of a user or synthetic.
@@ -32,7 +32,7 @@ pub enum InboxItem {
     Control(ControlAdmitted),
 }
 
-/// What a change of the inbox did.
+/// The outcome of a change of the inbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InboxChange {
     /// It is durable.
@@ -46,7 +46,7 @@ pub enum InboxChange {
     Unchanged,
 }
 
-/// What `session_input.kind` says of a control.
+/// The word for a control in `session_input.kind`.
 pub(crate) fn control_kind(control: &Control) -> &'static str {
     match control {
         Control::Compaction => "compaction",
@@ -56,13 +56,13 @@ pub(crate) fn control_kind(control: &Control) -> &'static str {
     }
 }
 
-/// What `session_input.kind` says of a prompt.
+/// The word for a prompt in `session_input.kind`.
 pub(crate) fn prompt_kind(prompt: &PromptAdmitted) -> &'static str {
     if prompt.synthetic.is_some() { "synthetic" } else { "prompt" }
 }
 
 impl Store {
-    /// What waits in a session's inbox after `after`, in the order of admission: a page of at most `limit` inputs and
+    /// The inputs that wait in a session's inbox after `after`, in the order of admission: a page of at most `limit` inputs and
     /// about 8 MiB.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Store {
     }
 }
 
-/// What a function that changes an inbox has said.
+/// The answer of a function that changes an inbox.
 fn change(
     outcome: &str,
     seq: Option<i64>,

@@ -2,7 +2,7 @@ use domain::{OrgId, TimestampMs};
 
 use crate::{Store, StoreError};
 
-/// What an organisation tells the models of all its sessions.
+/// Instructions of an organisation to the models of all its sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrganisationInstructions {
     /// The text.

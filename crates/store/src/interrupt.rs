@@ -2,7 +2,7 @@ use domain::{EventId, IdMint, LocationId, OrgId, Seq, SessionId, Stamp, Timestam
 
 use crate::{Store, StoreError};
 
-/// What an interrupt did.
+/// The effect of an interrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Interrupted {
     /// It is durable: the open turn or drain will end, or the wakes before it stay parked.
@@ -16,7 +16,7 @@ pub enum Interrupted {
     Idle,
 }
 
-/// What an interrupt did that lets the session go on.
+/// The effect of an interrupt that lets the session go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
     /// Where the session runs.

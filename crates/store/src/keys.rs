@@ -12,20 +12,20 @@ pub struct NewKey {
     pub hash: Vec<u8>,
     /// For people.
     pub name: String,
-    /// What it may do.
+    /// Its permissions.
     pub scopes: Vec<String>,
     /// When it stops working.
     pub expires_ms: Option<TimestampMs>,
 }
 
-/// What a key proves.
+/// The identity and permissions that a key proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyGrant {
     /// Whose it is.
     pub org: OrgId,
     /// Its id.
     pub id: String,
-    /// What it may do.
+    /// Its permissions.
     pub scopes: Vec<String>,
     /// When it stops working.
     pub expires_ms: Option<TimestampMs>,

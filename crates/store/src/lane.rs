@@ -19,7 +19,7 @@ use crate::pooler;
 /// A statement that takes longer is named in the log.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// What is done with a connection.
+/// Work on a connection.
 pub(crate) type OnConnection<'c, T> =
     Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'c>>;
 

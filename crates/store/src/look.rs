@@ -17,7 +17,7 @@ pub(crate) struct Look {
     pub(crate) known: KnownLog,
 }
 
-/// What it found.
+/// The result of a look.
 pub(crate) enum Seen {
     Ready(Box<Sight>),
     /// A higher token has acted at the Location.

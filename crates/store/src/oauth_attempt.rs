@@ -88,19 +88,19 @@ pub struct SignIn {
     pub provider: String,
     /// Whose credential it makes; empty for the organisation's.
     pub owner: String,
-    /// What the credential will be called.
+    /// The label of the credential to come.
     pub label: String,
     /// How it goes.
     pub method: SignInMethod,
     /// How far it is.
     pub status: SignInStatus,
-    /// What went wrong.
+    /// The reason of its failure.
     pub message: Option<String>,
     /// The credential that came of it.
     pub credential: Option<String>,
     /// When the provider gives up.
     pub expires_ms: TimestampMs,
-    /// What it needs to go on; empty once it has ended.
+    /// The data that it needs to go on; empty once it has ended.
     pub sealed: Sealed,
 }
 
@@ -113,11 +113,11 @@ pub struct NewSignIn {
     pub provider: String,
     /// Whose credential it makes.
     pub owner: String,
-    /// What the credential will be called.
+    /// The label of the credential to come.
     pub label: String,
     /// How it goes.
     pub method: SignInMethod,
-    /// What it needs to go on.
+    /// The data that it needs to go on.
     pub sealed: Sealed,
     /// When the provider gives up.
     pub expires_ms: TimestampMs,

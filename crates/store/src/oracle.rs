@@ -23,7 +23,7 @@ pub struct Violation {
     pub invariant: String,
     /// The session.
     pub session: String,
-    /// What was found.
+    /// The finding.
     pub found: String,
 }
 

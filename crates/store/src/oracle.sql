@@ -12,7 +12,7 @@ event AS MATERIALIZED (
     WHERE e.incarnation = ANY (ARRAY(SELECT incarnation FROM log))
 ),
 fork AS MATERIALIZED (
-    -- What a Fork begins with was admitted, sent and interrupted elsewhere.
+    -- The copied part of a Fork was admitted, sent and interrupted elsewhere.
     SELECT e.session_id, e.seq + (e.payload::json->>'copied')::bigint AS copied_to
     FROM event e WHERE e.kind = 'session.forked'
 ),
@@ -27,7 +27,7 @@ fact AS MATERIALIZED (
         e.payload::json#>>'{error,code}' AS code,
         -- Whether it wakes the session.
         e.kind = 'wake.requested' OR coalesce((e.payload::json->>'wake')::boolean, false) AS wake,
-        -- What a turn does, a compaction and a title do too; a title runs beside the others.
+        -- Compactions and titles begin and end as turns do; a title runs beside the others.
         CASE WHEN e.kind IN ('turn.started', 'compaction.started', 'title.started') THEN 'begins'
             WHEN e.kind IN ('turn.settled', 'compaction.ended', 'title.ended') THEN 'ends' END AS edge,
         e.kind LIKE 'title.%' AS beside,
@@ -238,7 +238,7 @@ WHERE h.org_id = $1 AND h.id = ANY($3) AND NOT h.open AND s.seq IS NULL AND NOT 
     SELECT FROM fact g WHERE g.session_id = h.id AND g.seq > b.seq AND g.kind = 'drain.ended'
         AND g.code = 'session.drain_failed')
 UNION ALL
--- What a turn's calls changed is captured before a later turn's calls may change it again.
+-- Changes of a turn's calls are captured before a later turn's calls may change the files again.
 SELECT 'I8', s.session_id, 'call ' || c.call || ' came at seq ' || c.seq || ', and the files before it were captured at '
     || s.seq
 FROM fact s JOIN fact b ON b.session_id = s.session_id AND b.kind = 'turn.started' AND b.turn = s.turn

@@ -1,4 +1,4 @@
-//! What a feed of a whole organisation asks: which of its sessions have moved.
+//! Queries of the feed of a whole organisation: how far its sessions have come.
 
 use domain::{OrgId, Seq, SessionId, SessionRef, TimestampMs};
 

@@ -22,7 +22,7 @@ pub struct WrappedKey {
 pub struct Sealed {
     /// The data key's number.
     pub secret: i32,
-    /// What only that key opens.
+    /// The bytes that only that key opens.
     pub bytes: Vec<u8>,
 }
 
@@ -147,7 +147,7 @@ impl Store {
     pub async fn remove_unused_secret(&self, org: OrgId, id: i32) -> Result<bool, StoreError> {
         self.in_tenant(org, move |tx| {
             Box::pin(async move {
-                // What is sealed meanwhile is referred to: then this fails, or that.
+                // A secret that is sealed meanwhile refers to it: then this fails, or the sealing.
                 let removed = sqlx::query!(
                     "DELETE FROM organisation_secret s WHERE s.org_id = $1 AND s.id = $2
                          AND EXISTS (SELECT FROM organisation_secret n WHERE n.org_id = $1 AND n.id > $2)

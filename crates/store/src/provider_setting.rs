@@ -1,4 +1,4 @@
-//! What an organisation has set up about a provider, as a text that the store does not read.
+//! An organisation's settings of a provider, as a text that the store does not read.
 
 use domain::{OrgId, TimestampMs};
 

@@ -6,7 +6,7 @@ use crate::connections::{Limit, bounded};
 use crate::events::read_events;
 use crate::{Store, StoreError};
 
-/// What a rebuild of one session's projections found.
+/// The findings of a rebuild of one session's projections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebuildReport {
     /// The session.

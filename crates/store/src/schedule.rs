@@ -1,4 +1,4 @@
-//! What sweeps ask, across tenants, through the role that can read ids and nothing else.
+//! Queries of sweeps, across tenants, through the role that can read ids and nothing else.
 
 use domain::{
     Claim, FencingToken, LocationRef, OrgId, Seq, SessionId, SessionIncarnation, SessionRef,
@@ -14,7 +14,7 @@ pub struct ReadySession {
     pub session: SessionRef,
 }
 
-/// What a worker or a gateway compares with what it knows.
+/// The head of a session, which a worker or a gateway compares with its own knowledge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeadState {
     /// The organisation.

@@ -18,7 +18,7 @@ pub(crate) const TRIES: usize = 5;
 pub struct NewSession {
     /// Its id.
     pub id: SessionId,
-    /// What its first event says.
+    /// Its first event.
     pub created: SessionCreated,
     /// The gateway's time.
     pub now: TimestampMs,
@@ -68,9 +68,9 @@ pub struct SessionRow {
     pub revert: Option<RevertStaged>,
     /// When the compaction that runs began.
     pub compacting_ms: Option<TimestampMs>,
-    /// What whoever uses it should know of its models, in the order in which they were first used.
+    /// Notices of its models for its user, in the order in which the models were first used.
     pub notices: Vec<ModelNotice>,
-    /// What it has used, without its children.
+    /// Its usage, without its children.
     pub usage: TurnUsage,
     /// Whether it has work or a drain has it.
     pub busy: bool,
@@ -78,7 +78,7 @@ pub struct SessionRow {
     pub seq: Seq,
 }
 
-/// What whoever uses a session should know of a model: that it is deprecated, say. Told once for each model.
+/// A notice of a model for a session's user: that it is deprecated, say. Shown once for each model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ModelNotice {
     /// The model's provider.

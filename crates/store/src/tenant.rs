@@ -12,7 +12,7 @@ use crate::lane::OnConnection;
 use crate::pool::Tx;
 use crate::{Store, StoreError};
 
-/// What happens in a transaction: it borrows it, and neither begins nor ends it.
+/// Work in a transaction: it borrows it, and neither begins nor ends it.
 pub(crate) type InTx<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
 
 impl Store {
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// What a gateway's one statement writes its event with.
+/// The id and the stamp with which a gateway's one statement writes its event.
 pub(crate) struct Minted {
     /// The event's id.
     pub(crate) event: EventId,

@@ -100,7 +100,7 @@ impl Drop for Tx {
     }
 }
 
-/// What a transaction says that is used after its end: it is dropped by its end, so nobody can.
+/// The panic message of a transaction that is used after its end. Its end drops it, so nobody can.
 const ENDED: &str = "a transaction is not used after its end";
 
 impl Deref for Tx {

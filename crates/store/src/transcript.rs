@@ -33,7 +33,7 @@ pub struct MessageRow {
     pub finish: Option<String>,
     /// Why it failed.
     pub error: Option<SessionError>,
-    /// What it used.
+    /// Its usage.
     pub usage: TurnUsage,
     /// Set when no user wrote it: what it is, for people.
     pub synthetic: Option<String>,
@@ -73,7 +73,7 @@ pub struct CallRow {
     pub outcome: Option<String>,
     /// One line for people.
     pub title: Option<String>,
-    /// What the model was told.
+    /// The text for the model.
     pub output: Option<String>,
     /// The validated structured result, as JSON text.
     pub structured: Option<String>,
@@ -141,7 +141,7 @@ struct HostedCall {
     input: String,
 }
 
-/// What came of one, as the text of its part.
+/// The outcome of one, as the text of its part.
 #[derive(Deserialize)]
 struct HostedResult {
     call: String,

@@ -13,7 +13,7 @@ pub const MAX_DEPTH: i32 = 5;
 /// Children of one session.
 pub const MAX_CHILDREN: i32 = 100;
 
-/// What a session and the sessions below it have used.
+/// The usage of a session and of the sessions below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeUsage {
     /// The session alone.
@@ -22,13 +22,13 @@ pub struct TreeUsage {
     pub tree: TurnUsage,
     /// How many sessions that are.
     pub sessions: i64,
-    /// What the requests of the session alone were expected to cost.
+    /// The expected costs of the session's own requests.
     pub session_expected: Expected,
     /// With those of all its descendants.
     pub tree_expected: Expected,
 }
 
-/// What requests were expected to cost at most, before they were sent: those whose models have prices.
+/// The most that requests were expected to cost before they were sent: those whose models have prices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Expected {
     /// In nano-USD.
@@ -106,7 +106,7 @@ impl Store {
         .await
     }
 
-    /// What a session has used, alone and with all below it.
+    /// The usage of a session, alone and with all below it.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.

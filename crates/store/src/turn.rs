@@ -34,7 +34,7 @@ pub struct AttemptRow {
     pub estimate: Option<(String, i64)>,
     /// Tokens of input and output, as far as the provider counted them.
     pub tokens: Option<(i64, i64)>,
-    /// What it cost in nano-USD.
+    /// Its cost in nano-USD.
     pub cost: Option<i64>,
 }
 
@@ -49,13 +49,13 @@ pub struct TurnRow {
     pub status: String,
     /// How it ended.
     pub outcome: Option<String>,
-    /// What its requests are for.
+    /// The purpose of its requests.
     pub kind: TurnKind,
-    /// What its attempts used.
+    /// The usage of its attempts.
     pub usage: TurnUsage,
 }
 
-/// What the requests of a turn are for.
+/// The purpose of a turn's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnKind {
     /// A turn of the conversation.

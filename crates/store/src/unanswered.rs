@@ -81,7 +81,7 @@ impl UnansweredWrite {
         }
     }
 
-    /// What the drain is told of `answer`.
+    /// Tells the drain of `answer`.
     pub(crate) fn told(
         self,
         answer: Result<WriteOutcome, StoreError>,

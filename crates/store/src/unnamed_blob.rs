@@ -10,7 +10,7 @@ use domain::OrgId;
 use crate::connections::{Limit, bounded};
 use crate::{Store, StoreError};
 
-/// What a blob is for: which rows may name it.
+/// The use of a blob: it says which rows may name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlobUse {
     /// A Managed Tool Output File: results of tools name it.

@@ -1,5 +1,4 @@
-//! What is known of a Location's files: the packs of its snapshots, what it began with, and what sessions
-//! changed.
+//! Rows of a Location's files: the packs of its snapshots, the files that it began with, and the changes of sessions.
 
 use domain::{
     FencingToken, FileChange, LocationId, LocationRef, MessageId, OrgId, Seq, SessionId,
@@ -28,7 +27,7 @@ pub struct PackRow {
     pub created_ms: TimestampMs,
 }
 
-/// What a Location began with: a Fork's or a Move's own copy of another's files.
+/// The files that a Location began with: a Fork's or a Move's own copy of another's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seed {
     /// Whose files; its packs have them.
@@ -37,7 +36,7 @@ pub struct Seed {
     pub tree: SnapshotTree,
 }
 
-/// What changed in a session's files between two snapshots.
+/// The changes of a session's files between two snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeRow {
     /// Its place in the log.
@@ -50,7 +49,7 @@ pub struct ChangeRow {
     pub tree: SnapshotTree,
     /// The files before it; `None` for the Location's first.
     pub parent: Option<SnapshotTree>,
-    /// What differs, as its event has it.
+    /// The files that differ, as its event has them.
     pub files: Vec<FileChange>,
     /// How many more files do.
     pub more: i64,
@@ -91,8 +90,8 @@ impl Store {
         .await
     }
 
-    /// What changed in a session's files, oldest first, without what was reverted for good: all of it, or what the
-    /// turns of one message changed (an answer's own, or those of all answers to a prompt). One round trip.
+    /// The changes of a session's files, oldest first, without those that were reverted for good: all of them, or those
+    /// of one message's turns (an answer's own, or those of all answers to a prompt). One round trip.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.

@@ -31,7 +31,7 @@ pub(crate) struct Write {
     pub(crate) components: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What came of it.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
     Written,

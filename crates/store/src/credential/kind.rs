@@ -1,10 +1,10 @@
-//! What a credential is, as it is stored.
+//! Kinds of credentials, as they are stored.
 
 use std::str::FromStr;
 
 use crate::StoreError;
 
-/// What a credential is.
+/// The kind of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialKind {
     /// A provider's API key.

@@ -36,7 +36,7 @@ async fn what_a_row_names_stays_and_the_rest_waits_for_its_time() {
         assert_eq!(unnamed(ours, of, &all, Duration::ZERO).await, ["none"]);
         assert_eq!(unnamed(ours, of, &[named], Duration::ZERO).await, [""; 0]);
     }
-    // What is named for one use is not for the other; an organisation's rows name nobody else's blobs.
+    // A blob that is named for one use is not for the other; an organisation's rows name nobody else's blobs.
     assert_eq!(unnamed(ours, Snapshot, &[output], Duration::ZERO).await, [output]);
     let other = (&world, OrgId::random());
     assert_eq!(unnamed(other, ToolOutput, &[output], Duration::ZERO).await, [output]);

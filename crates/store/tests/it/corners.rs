@@ -1,4 +1,4 @@
-//! What sequences of operations hardly ever come to, or only after long: each corner with the one thing that must
+//! Corners that sequences of operations hardly ever reach, or only after long: each with the one thing that must
 //! hold in it, for every statement that may decide it. `mutants` proves of each that it fails where it should.
 
 use domain::{

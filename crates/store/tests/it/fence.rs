@@ -84,7 +84,7 @@ async fn only_the_token_that_is_the_fence_starts_drains() {
     assert_eq!(world.rows(&session).await, before);
     let (tx, _) = world.start(&session, 5).await;
     tx.release().await.expect("rolled back");
-    // What was rolled back was not claimed.
+    // A write that was rolled back claims nothing.
     assert_eq!(world.rows(&session).await, before);
 }
 

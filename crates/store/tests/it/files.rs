@@ -1,4 +1,4 @@
-//! What a drain writes of files, Reverts and Moves, and a session that has one of each.
+//! A drain's events of files, Reverts and Moves, and a session that has one of each.
 
 use domain::{
     CallId, Control, ControlAdmitted, ControlDelivered, DrainOutcome, EpochReason, EpochStarted,

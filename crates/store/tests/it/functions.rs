@@ -23,7 +23,7 @@ fn files() -> BTreeMap<String, String> {
     folder.map(|entry| text(entry.expect("an entry").path())).collect()
 }
 
-/// What Postgres has of each function: the transaction that wrote its row, and its definition.
+/// The state of each function in Postgres: the transaction that wrote its row, and its definition.
 async fn definitions(root: &mut PgConnection) -> BTreeMap<String, (i64, String)> {
     let rows: Vec<(String, i64, String)> = sqlx::query_as(
         "SELECT proname::text, xmin::text::bigint, pg_get_functiondef(oid) FROM pg_proc

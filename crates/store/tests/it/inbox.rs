@@ -1,4 +1,4 @@
-//! What happens to an input between its admission and its promotion.
+//! Changes of an input between its admission and its promotion.
 
 use std::sync::Arc;
 

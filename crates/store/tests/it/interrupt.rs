@@ -13,7 +13,7 @@ async fn interrupt(world: &World, session: &SessionRef) -> Interrupted {
     asked.await.expect("an answer")
 }
 
-/// What the log says that the interrupt at `seq` was for.
+/// The target of the interrupt at `seq`, from the log.
 async fn target(world: &World, session: &SessionRef, seq: Seq) -> InterruptTarget {
     let id = session.session.clone();
     let log = world.store.events(world.org, id, Seq(seq.0 - 1), 1).await.expect("a log").items;
@@ -99,7 +99,7 @@ async fn an_interrupt_names_the_open_turn_and_its_drain_sees_it_in_its_next_writ
     let mut events = turn.stop(TurnOutcome::Interrupted).to_vec();
     events.push(ended(DrainOutcome::Interrupted));
     world.write(tx, &events, DrainEnd::Close).await.expect("ours");
-    // What had been sent before the interrupt stays parked with it.
+    // Prompts that had been sent before the interrupt stay parked with it.
     let head = world.head(&session).await;
     assert_eq!((head.pending, head.ready), (1, false));
     let turns = world.store.turns(world.org, session.session.clone()).await.expect("turns");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What a migration must not say, what it must say instead, and why.
+/// Words that a migration must not have, the words that make them right, and why.
 struct Rule {
     /// Words in this order, any number of spaces between them; `*` is one word.
     words: &'static [&'static str],
@@ -67,7 +67,7 @@ const fn rule(
     Rule { words, unless, why }
 }
 
-/// What takes something away that the build before may use. The file says since when nothing uses it.
+/// Statements that take something away that the build before may use. The file says since when nothing uses it.
 const CONTRACTIONS: &[&[&str]] =
     &[&["DROP", "TABLE"], &["DROP", "COLUMN"], &["RENAME"], &["REVOKE"], &["DROP", "CONSTRAINT"]];
 

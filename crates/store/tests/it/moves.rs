@@ -93,7 +93,7 @@ async fn work_that_goes_on_elsewhere_is_fenced_here_and_no_recovery_there() {
     world.assert_sound(true).await;
 }
 
-/// What had already been looked at is not written after a Move, whoever looked.
+/// A decision on an earlier look is not written after a Move, whoever looked.
 #[tokio::test]
 async fn a_write_that_was_based_on_the_old_location_is_refused() {
     let world = World::new().await;

@@ -12,7 +12,7 @@ async fn violations(world: &World, settled: bool) -> Vec<Violation> {
     world.store.violations(world.org, settled).await.expect("the oracle's answer")
 }
 
-/// What the oracle must say of one session: the invariants, and nothing of any other session.
+/// The oracle's finding of one session: the invariants, and nothing of any other session.
 async fn assert_reports(world: &World, session: &SessionRef, what: &str, invariants: &[&str]) {
     let found = violations(world, true).await;
     // A log without a head is named by its incarnation: nothing else is left to name it by.
@@ -463,7 +463,7 @@ async fn the_oracle_finds_nothing_in_good_histories_and_every_tampering() {
     assert!(world.rows(&untouched).await.len() > 30);
 }
 
-/// What a Fork copies was admitted and interrupted elsewhere; what comes after it was not.
+/// The copied part of a Fork was admitted and interrupted elsewhere. The rest was not.
 #[tokio::test]
 async fn only_what_a_fork_copied_needs_no_beginning() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! What organisations set up about providers, and the rate that their workers share.
+//! Settings of organisations for providers, and the rate that their workers share.
 
 use std::time::Duration;
 
@@ -326,7 +326,7 @@ async fn a_data_key_is_made_once_and_rewrapped_once() {
     assert!(remove(1).await);
     assert!(!remove(1).await);
     assert!(!remove(2).await);
-    // What asks across organisations sees no key.
+    // A query across organisations sees no key.
     let mut sched =
         PgConnection::connect(&world.database.url("oc_sched")).await.expect("a connection");
     for sql in [

@@ -28,7 +28,7 @@ const RUN: Duration = Duration::from_secs(3);
 /// How much longer it goes on on a busy machine, until everything has happened.
 const GRACE: Duration = Duration::from_secs(100);
 
-/// What happened, so that a run in which nothing did is rejected.
+/// Counts of what happened, so that a run in which nothing did is rejected.
 #[derive(Debug, Default)]
 struct Counts {
     admitted: AtomicUsize,
@@ -84,7 +84,7 @@ impl Run {
     }
 }
 
-/// What a drain knows of its session from the log.
+/// A drain's knowledge of its session, from the log.
 #[derive(Clone)]
 struct Known {
     seq: Seq,
@@ -310,7 +310,7 @@ async fn client(run: &Run, mut random: StdRng) {
                     count(&run.counts.woken);
                 }
             }
-            // What was sent last is what may still wait.
+            // The input that was sent last may still wait.
             3 if !sent.is_empty() => {
                 let (session, prompt): &(SessionRef, PromptAdmitted) = &sent[sent.len() - 1];
                 let (id, input) = (session.session.clone(), prompt.message.clone());
@@ -473,7 +473,7 @@ async fn drain(
     }
 }
 
-/// What a Session Drain would write next, given what it knows.
+/// The next write of a Session Drain, given its knowledge.
 fn next_write(
     run: &Run,
     session: &SessionRef,
@@ -513,7 +513,7 @@ fn next_write(
     if !pending.is_empty() && random.random_bool(0.05) {
         return (vec![ended(DrainOutcome::Failed)], DrainEnd::Park);
     }
-    // What a staged Revert holds waits, unless a prompt commits it.
+    // Input that a staged Revert holds waits, unless a prompt commits it.
     let wakes = |input: &&Pending| input.prompt.as_ref().is_some_and(|prompt| prompt.wake);
     let commits = known.staged.is_some() && pending.iter().any(wakes);
     let holds = known.staged.is_some() && !commits;
@@ -548,7 +548,7 @@ fn next_write(
 /// Where a Revert begins that takes nothing away.
 const NOTHING: Seq = Seq(i64::MAX);
 
-/// What a control asks for, and what its Session Drain writes then.
+/// The control of an input, and the events that its Session Drain then writes.
 fn act(
     run: &Run,
     session: &SessionRef,

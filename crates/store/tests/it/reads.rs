@@ -1,4 +1,4 @@
-//! What gateways read: in one statement, or in a transaction that may take its time.
+//! Reads of gateways: in one statement, or in a transaction that may take its time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -202,7 +202,7 @@ async fn the_round_trips_of_reads_are_counted() {
         way.trips_of(async |store| store.project(org, world.project.clone()).await).await,
         3
     );
-    // What it does not find leaves the connection as it was.
+    // A row that it does not find leaves the connection as it was.
     let nobody: domain::SessionId = "ses_nobody".parse().expect("an id");
     let missing = way.store.entries(org, nobody).await;
     assert!(matches!(missing, Err(StoreError::NotFound)), "{missing:?}");

@@ -126,7 +126,7 @@ async fn an_idle_session_goes_on_with_what_steers_it() {
     let resumed = resume(&world, &session).await;
     assert_eq!((resumed.interrupt, resumed.wake.is_some()), (None, true));
     assert!(world.head(&session).await.ready);
-    // What was woken and nobody has taken up is parked first, then woken again.
+    // Input that was woken and not taken up is parked first, then woken again.
     let again = resume(&world, &session).await;
     assert!(again.interrupt.is_some() && again.wake > again.interrupt);
     assert!(world.head(&session).await.ready);

@@ -104,7 +104,7 @@ async fn a_users_prompt_commits_what_is_staged_and_synthetic_input_waits() {
     world.assert_sound(false).await;
 }
 
-/// What is stored without a wake is a user's word too; what is no new prompt commits nothing.
+/// A prompt that is stored without a wake is a user's word too. Input that is no new prompt commits nothing.
 #[tokio::test]
 async fn only_a_new_prompt_commits() {
     let world = World::new().await;
@@ -158,7 +158,7 @@ async fn a_revert_and_its_end_want_an_idle_session() {
     let (session, _, gone) = with_staged(&world).await;
     let revert = Control::Revert { message: gone.message.clone(), files: true };
     let ask = |control: Control| ControlAdmitted { control, ..world.compaction() };
-    // What the staged Revert holds is not in the way of its end.
+    // Input that the staged Revert holds is not in the way of its end.
     world.try_admit(&session, &synthetic(&world)).await.expect("admitted");
     let end = ask(Control::Unrevert);
     world.try_control(&session, &end).await.expect("admitted");
@@ -200,8 +200,8 @@ pub(crate) async fn staged_again(world: &World) {
     world.assert_sound(true).await;
 }
 
-/// What was stored while nothing was staged, or while a Revert was that has ended, is not about what a later one takes
-/// away.
+/// Input that was stored while nothing was staged, or while a Revert was that has ended, is not about the part that a
+/// later one takes away.
 pub(crate) async fn staged_anew(world: &World) {
     world.fence(1).await;
     let (session, _, gone) = with_staged(world).await;
@@ -335,7 +335,7 @@ async fn of_all_that_end_a_staged_revert_one_does() {
 /// A drain that brings back what was reverted, if nobody has committed it meanwhile.
 async fn clear(world: &World, session: &SessionRef, asked: MessageId) {
     loop {
-        // What changes after the look refuses the write.
+        // A change after the look refuses the write.
         let (write, _) = world.look(session, 1, Hold::Look).await;
         let staged = is_staged(world, session).await;
         let mut events = vec![ControlDelivered { message: asked.clone(), error: None }.into()];

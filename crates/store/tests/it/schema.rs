@@ -185,7 +185,7 @@ async fn every_table_of_a_tenant_is_closed_to_the_others() {
     .fetch_all(&world.root)
     .await
     .expect("the catalog");
-    // What belongs to no tenant; a table that joins them must hold nothing of one.
+    // The tables of no tenant. A table that joins them must hold nothing of one.
     assert_eq!(shared, ["_sqlx_migrations", "catalog_snapshot", "chore", "cluster"]);
 }
 

@@ -119,7 +119,7 @@ impl TestTurn {
         TurnSettled { turn, message, outcome, usage, error }.into()
     }
 
-    /// What ends a turn that has one open attempt and no reply.
+    /// The end of a turn that has one open attempt and no reply.
     pub(crate) fn stop(&self, outcome: TurnOutcome) -> [SessionEvent; 2] {
         let how = match outcome {
             TurnOutcome::Interrupted => AttemptOutcome::Interrupted,
@@ -132,7 +132,7 @@ impl TestTurn {
         [self.attempt_ended(&self.attempt, how), self.settled(outcome, TurnUsage::default())]
     }
 
-    /// What ends a turn whose reply is one text.
+    /// The end of a turn whose reply is one text.
     pub(crate) fn reply(&self, mint: &mut IdMint) -> [SessionEvent; 3] {
         let replied = TurnReplied {
             turn: self.turn.clone(),

@@ -77,7 +77,7 @@ async fn a_connection_sees_only_the_tenant_that_its_transaction_names() {
         let mut tx = app.begin_with(sqlx::AssertSqlSafe(begin)).await.expect("a transaction");
         assert_eq!(seen(&mut tx).await > 0, sees);
         tx.commit().await.expect("committed");
-        // What a pool hands out next: the setting is '' now, and no longer NULL.
+        // A pool hands this connection out next: the setting is '' now, and no longer NULL.
         let left = sqlx::query("SELECT current_setting('oc.org', true)").fetch_one(&mut app).await;
         assert_eq!(left.expect("a row").get::<Option<String>, _>(0), Some(String::new()));
         assert_eq!(seen(&mut app).await, 0, "after a tenant's transaction");

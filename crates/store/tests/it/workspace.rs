@@ -1,4 +1,4 @@
-//! What is known of a Location's files, and of what sessions changed in them.
+//! Rows of a Location's files, and of the changes that sessions made in them.
 
 use domain::{DrainOutcome, FencingToken, FileChange, LocationRef};
 use store::{CountedChange, DrainEnd, PackRow, Seed, StoreError};

@@ -1,4 +1,4 @@
-//! What every test starts from, and what it compares: whole rows, before and after.
+//! The world that every test starts from, and the whole rows that it compares, before and after.
 
 use std::future::Future;
 use std::pin::pin;

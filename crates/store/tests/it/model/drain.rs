@@ -1,4 +1,4 @@
-//! What workers do, on both sides.
+//! Operations of workers, on both sides.
 
 use domain::{
     Claim, ControlDelivered, DrainOutcome, FencingToken, MessageId, RevertCleared, RevertPaths,
@@ -60,7 +60,7 @@ impl Pair<'_> {
         SessionRef { location, ..self.sessions[session].clone() }
     }
 
-    /// What a drain at `place` would write now.
+    /// The next write of a drain at `place`.
     fn events(&mut self, session: usize, place: usize) -> (Vec<SessionEvent>, DrainEnd) {
         let row = &self.model.sessions[session];
         let waits = |input: &&sim::Input| input.status == sim::InputStatus::Admitted;

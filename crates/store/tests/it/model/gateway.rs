@@ -1,4 +1,4 @@
-//! What gateways ask for, on both sides.
+//! Operations of gateways, on both sides.
 
 use domain::{
     Control, ControlAdmitted, Delivery, EntrySet, MessageId, PromptAdmitted, SessionRef,
