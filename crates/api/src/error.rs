@@ -196,7 +196,7 @@ impl From<StoreError> for ApiError {
     /// There is no wildcard arm, so a new store error does not compile until it has a status here.
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::NotFound => Self::NotFound("what the path names was"),
+            StoreError::NotFound => Self::NotFound("the resource was"),
             StoreError::Conflict { what } => {
                 Self::Conflict(format!("{what} already exists and differs; choose another id"))
             }

@@ -12,7 +12,7 @@ mod stock_tool;
 mod tokens;
 
 pub(crate) use draft::{Draft, called_row, settle};
-pub(crate) use files::{DiffView, FileView, SummaryView};
+pub(crate) use files::{AddedSteps, DiffView, FileView, SummaryView};
 pub(crate) use message::{
     MessageInfo, MessageView, PartBody, PartView, SessionContext, error_view, message,
 };

@@ -5,8 +5,9 @@ use domain::{
     SnapshotTree, TimestampMs, TurnId,
 };
 
+use crate::page::{MAX_ROWS, PAGE_BYTES};
 use crate::tenant::missing;
-use crate::{Store, StoreError};
+use crate::{Page, Store, StoreError};
 
 /// A Workspace Snapshot of a Location, whose pack is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,8 +91,9 @@ impl Store {
         .await
     }
 
-    /// The changes of a session's files, oldest first, without those that were reverted for good: all of them, or those
-    /// of one message's turns (an answer's own, or those of all answers to a prompt). One round trip.
+    /// The changes of a session's files after `after`, oldest first, without those that were reverted for good: all of
+    /// them, or those of one message's turns (an answer's own, or those of all answers to a prompt). A page of at most
+    /// `limit` changes and about 8 MiB. One round trip.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] without the session.
@@ -100,34 +102,40 @@ impl Store {
         org: OrgId,
         session: SessionId,
         message: Option<MessageId>,
-    ) -> Result<Vec<ChangeRow>, StoreError> {
+        after: Seq,
+        limit: i64,
+    ) -> Result<Page<ChangeRow>, StoreError> {
+        let limit = limit.clamp(1, MAX_ROWS);
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
                     let rows = sqlx::query!(
                         r#"SELECT seq AS "seq!", turn_id, base AS "base!", tree AS "tree!", parent,
-                               files AS "files!", more AS "more!" FROM read_changes($1, $2, $3)"#,
+                               files AS "files!", more AS "more!" FROM read_changes($1, $2, $3, $4, $5)"#,
                         org.0,
                         session.as_str(),
                         message.as_ref().map(MessageId::as_str),
+                        after.0,
+                        limit,
                     )
                     .fetch_all(&mut *connection)
                     .await
                     .map_err(missing)?;
-                    rows.into_iter()
-                        .map(|row| {
-                            Ok(ChangeRow {
-                                seq: Seq(row.seq),
-                                turn: row.turn_id.map(|id| id.parse()).transpose()?,
-                                base: row.base,
-                                tree: tree(&row.tree)?,
-                                parent: row.parent.as_deref().map(tree).transpose()?,
-                                files: serde_json::from_str(&row.files)
-                                    .map_err(|error| StoreError::Unreadable(error.to_string()))?,
-                                more: row.more,
-                            })
+                    let bytes = rows.iter().map(|row| row.files.len()).sum();
+                    let changes = rows.into_iter().map(|row| {
+                        Ok(ChangeRow {
+                            seq: Seq(row.seq),
+                            turn: row.turn_id.map(|id| id.parse()).transpose()?,
+                            base: row.base,
+                            tree: tree(&row.tree)?,
+                            parent: row.parent.as_deref().map(tree).transpose()?,
+                            files: serde_json::from_str(&row.files)
+                                .map_err(|error| StoreError::Unreadable(error.to_string()))?,
+                            more: row.more,
                         })
-                        .collect()
+                    });
+                    let changes: Result<Vec<_>, StoreError> = changes.collect();
+                    Ok(Page::of(changes?, limit, bytes, PAGE_BYTES))
                 })
             })
             .await

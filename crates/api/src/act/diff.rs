@@ -3,15 +3,13 @@
 //! The rows only count a file that several steps changed. If this gateway can read the blobs, it compares the trees
 //! before and after instead.
 
-use std::collections::BTreeSet;
-
 use domain::{FileStatus, LocationId, LocationRef, MessageId, OrgId, SnapshotTree};
 use serde::Deserialize;
 use snapshots::{ChangeStatus, FileChanges, PackRef, SnapshotLimits, TreeId};
-use store::{ChangeRow, SessionRow};
+use store::SessionRow;
 
 use crate::ApiState;
-use crate::changes::changes;
+use crate::changes::{SessionChanges, changes};
 use crate::error::ApiError;
 use crate::text::id;
 use crate::view::{DiffView, FileView};
@@ -33,9 +31,9 @@ pub(crate) async fn diff(
 ) -> Result<DiffView, ApiError> {
     let message = query.message_id.as_deref().map(id::<MessageId>).transpose()?;
     let changes = changes(state.store(), row, message).await?;
-    let several = DiffView::of_changes(&changes);
-    let Some(blobs) = state.blobs().filter(|_| several.is_partial()) else { return Ok(several) };
-    let Some((from, to)) = ends(&changes) else { return Ok(several) };
+    let is_partial = changes.diff.is_partial();
+    let Some(blobs) = state.blobs().filter(|_| is_partial) else { return Ok(changes.diff) };
+    let Some((from, to)) = ends(&changes) else { return Ok(changes.diff) };
     let packs = packs(state, row.at.org, &row.at.location).await?;
     let org = row.at.org.to_string();
     let limits = SnapshotLimits::default();
@@ -43,15 +41,14 @@ pub(crate) async fn diff(
         Ok(whole) => Ok(only(&changes, whole)),
         Err(error) => {
             tracing::warn!(%error, session.id = %row.at.session, "a diff is made of its steps");
-            Ok(several)
+            Ok(changes.diff)
         }
     }
 }
 
 /// Returns the trees before the first change and after the last.
-fn ends(changes: &[ChangeRow]) -> Option<(TreeId, TreeId)> {
-    let (first, last) = (changes.first()?, changes.last()?);
-    Some((tree(first.parent.as_ref()?)?, tree(&last.tree)?))
+fn ends(changes: &SessionChanges) -> Option<(TreeId, TreeId)> {
+    Some((tree(changes.from.as_ref()?)?, tree(changes.to.as_ref()?)?))
 }
 
 fn tree(tree: &SnapshotTree) -> Option<TreeId> {
@@ -59,11 +56,9 @@ fn tree(tree: &SnapshotTree) -> Option<TreeId> {
 }
 
 /// Keeps the session's own files of a comparison of the whole Location, because other sessions work there too.
-fn only(changes: &[ChangeRow], whole: FileChanges) -> DiffView {
-    let all = changes.iter().any(|change| change.more > 0);
-    let paths: BTreeSet<&str> =
-        changes.iter().flat_map(|change| &change.files).map(|file| file.path.as_str()).collect();
-    let ours = |file: &FileView| all || paths.contains(file.file.as_str());
+fn only(changes: &SessionChanges, whole: FileChanges) -> DiffView {
+    let all = changes.unlisted;
+    let ours = |file: &FileView| all || changes.paths.contains(&file.file);
     let files = whole.files.into_iter().map(|file| FileView {
         file: file.path,
         patch: file.patch,

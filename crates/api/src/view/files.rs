@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use domain::{FileChange, FileStatus};
 use serde::Serialize;
-use store::ChangeRow;
 
 /// The change of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,12 +54,35 @@ impl From<FileChange> for FileView {
     }
 }
 
-impl DiffView {
-    /// Adds up changes of a session that follow one another.
-    pub(crate) fn of_changes(changes: &[ChangeRow]) -> Self {
-        Self::of_steps(changes.iter().map(|change| (change.files.clone(), change.more)))
+/// Steps that follow one another, added up as they come.
+#[derive(Debug, Default)]
+pub(crate) struct AddedSteps {
+    /// `None`: the file was added and deleted again.
+    files: BTreeMap<String, Option<FileView>>,
+    more: i64,
+}
+
+impl AddedSteps {
+    /// Adds the next step, with the number of files that it does not list.
+    pub(crate) fn add(&mut self, changes: Vec<FileChange>, unlisted: i64) {
+        self.more = self.more.max(unlisted);
+        for change in changes {
+            let path = change.path.clone();
+            // A file that was added and deleted starts afresh.
+            let now = match self.files.remove(&path).flatten() {
+                Some(before) => after(&before, change),
+                None => Some(change.into()),
+            };
+            self.files.insert(path, now);
+        }
     }
 
+    pub(crate) fn into_diff(self) -> DiffView {
+        DiffView { files: self.files.into_values().flatten().collect(), more: self.more }
+    }
+}
+
+impl DiffView {
     /// Returns whether a file's counts were added up over several steps, or files are missing.
     pub(crate) fn is_partial(&self) -> bool {
         self.more > 0 || self.files.iter().any(|file| file.partial)
@@ -69,21 +91,11 @@ impl DiffView {
     /// Adds up steps that follow one another. A file that several steps changed is only counted and has no patch. A
     /// file that was added and deleted again is left out.
     pub(crate) fn of_steps(steps: impl IntoIterator<Item = (Vec<FileChange>, i64)>) -> Self {
-        let mut files: BTreeMap<String, Option<FileView>> = BTreeMap::new();
-        let mut more = 0_i64;
+        let mut added = AddedSteps::default();
         for (changes, unlisted) in steps {
-            more = more.max(unlisted);
-            for change in changes {
-                let path = change.path.clone();
-                // A file that was added and deleted starts afresh.
-                let now = match files.remove(&path).flatten() {
-                    Some(before) => after(&before, change),
-                    None => Some(change.into()),
-                };
-                files.insert(path, now);
-            }
+            added.add(changes, unlisted);
         }
-        Self { files: files.into_values().flatten().collect(), more }
+        added.into_diff()
     }
 
     pub(crate) fn summary(&self) -> SummaryView {

@@ -173,7 +173,7 @@ async fn errors_have_their_dialects_shape_and_the_request_id() -> Result<()> {
     let response = send(&gateway, native).await;
     assert_eq!(response.headers()["x-request-id"], "abc-1");
     let expected = json!({
-        "error": { "code": "NOT_FOUND", "message": "what the path names was not found" },
+        "error": { "code": "NOT_FOUND", "message": "the resource was not found" },
         "request_id": "abc-1",
     });
     assert_eq!(crate::world::json(response).await, expected);
@@ -184,7 +184,7 @@ async fn errors_have_their_dialects_shape_and_the_request_id() -> Result<()> {
     assert_eq!(id.len(), 32);
     let expected = json!({
         "name": "NotFoundError",
-        "data": { "message": "what the path names was not found" },
+        "data": { "message": "the resource was not found" },
         "request_id": id,
     });
     assert_eq!(crate::world::json(response).await, expected);

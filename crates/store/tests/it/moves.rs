@@ -1,6 +1,7 @@
 //! Sessions that go to another Location, and whoever is there or still comes to the old one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{
     Control, ControlDelivered, DrainOutcome, EpochReason, EpochStarted, FencingToken, LocationId,
@@ -42,19 +43,32 @@ async fn ask(world: &World, session: &SessionRef, to: &LocationId) -> SessionEve
     ControlDelivered { message: control(world, session, asked).await, error: None }.into()
 }
 
+/// Commits, however long Postgres takes to answer.
 async fn commit(
     world: &World,
     write: DrainWrite,
     events: &[SessionEvent],
     end: DrainEnd,
 ) -> Result<&'static str, StoreError> {
-    Ok(match world.try_write(write, events, end).await? {
-        Written::Next(_) => "written",
-        Written::Stale => "stale",
-        Written::Superseded => "superseded",
-        Written::Unstored => "unstored",
-        Written::Unanswered(_, error) => panic!("{error:?}"),
-    })
+    let mut written = world.try_write(write, events, end).await?;
+    loop {
+        return Ok(match written {
+            Written::Next(_) => "written",
+            Written::Stale => "stale",
+            Written::Superseded => "superseded",
+            Written::Unstored => "unstored",
+            Written::Unanswered(unanswered, error) => {
+                assert!(is_late(&error), "{error:?}");
+                written = unanswered.again().await?;
+                continue;
+            }
+        });
+    }
+}
+
+/// Whether an error says that the machine is busy, and nothing else.
+fn is_late(error: &StoreError) -> bool {
+    matches!(error, StoreError::Database(cause) if cause.as_database_error().is_none())
 }
 
 #[tokio::test]
@@ -183,60 +197,71 @@ async fn a_move_that_cannot_be_written_changes_nothing() {
     assert_eq!(world.rows(&session).await, before);
 }
 
+/// Whether a Move was seen to wait for a drain that is just starting at `blocked`, and another start to wait for the Move.
+/// False when the machine is so busy that one of them gave up: nothing was seen then.
+async fn waits_for_a_start(world: &Arc<World>, to: &LocationId, blocked: &LocationId) -> bool {
+    let (session, other) = (world.session().await, world.session_at(blocked).await);
+    world.admit(&other, "hello").await;
+    let delivered = ask(world, &session, to).await;
+    let before = world.rows(&session).await;
+    // The lock of a start, held by a connection that no time-out ends.
+    let mut starting = world.root.begin().await.expect("a transaction");
+    sqlx::query("SELECT pg_advisory_xact_lock_shared(location_lock($1, $2))")
+        .bind(world.org.0)
+        .bind(blocked.as_str())
+        .execute(&mut *starting)
+        .await
+        .expect("the Location's lock");
+    let is_written = Arc::new(AtomicBool::new(false));
+    let mut tasks = JoinSet::new();
+    tasks.spawn({
+        let (world, session, is_written) = (world.clone(), session.clone(), is_written.clone());
+        let events =
+            [delivered, moved(&world, &session, to, false), ended(DrainOutcome::Completed)];
+        async move {
+            let (write, _) = world.look(&session, 1, Hold::Look).await;
+            match world.try_write(write, &events, DrainEnd::Moved).await {
+                Ok(Written::Next(_)) => is_written.store(true, Ordering::SeqCst),
+                Ok(Written::Unanswered(_, error)) => assert!(is_late(&error), "{error:?}"),
+                Ok(_) => panic!("nobody else is there"),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    });
+    let mut waits = world.waits_beside(&mut tasks, 1).await;
+    assert!(!is_written.load(Ordering::SeqCst), "it did not wait");
+    assert_eq!(world.rows(&session).await, before);
+    let started = Arc::new(AtomicBool::new(false));
+    tasks.spawn({
+        let (world, started) = (world.clone(), started.clone());
+        async move {
+            let (token, known) = (FencingToken(1), store::KnownLog::NOTHING);
+            match world.store.start_drain(other, token, known, Hold::Lock).await {
+                Ok(Started::Ready(..)) => started.store(true, Ordering::SeqCst),
+                Ok(_) => panic!("it has work"),
+                Err(error) => assert!(is_late(&error), "{error:?}"),
+            }
+        }
+    });
+    waits = waits && world.waits_beside(&mut tasks, 2).await;
+    assert!(!waits || !started.load(Ordering::SeqCst));
+    starting.rollback().await.expect("released");
+    tasks.join_all().await;
+    let both = is_written.load(Ordering::SeqCst) && started.load(Ordering::SeqCst);
+    if both {
+        assert_eq!(world.refused(&session, 1).await, "idle");
+    }
+    waits && both
+}
+
 /// Both Locations are locked while it is written: nobody starts a drain at either.
 #[tokio::test]
 async fn a_move_waits_for_both_locations_and_starts_wait_for_it() {
     let world = Arc::new(World::new().await);
-    let (session, to) = (world.session().await, elsewhere(&world, 1).await);
+    let to = elsewhere(&world, 1).await;
     world.fence(1).await;
-    let (here, there) = (world.session().await, world.session_at(&to).await);
-    for other in [&here, &there] {
-        world.admit(other, "hello").await;
-    }
-    for blocked in [&here, &there] {
-        let delivered = ask(&world, &session, &to).await;
-        let before = world.rows(&session).await;
-        // A drain that is just starting at one of them.
-        let (starting, _) = world.start(blocked, 1).await;
-        let mut moving = JoinSet::new();
-        moving.spawn({
-            let (world, session) = (world.clone(), session.clone());
-            let events = vec![
-                delivered,
-                moved(&world, &session, &to, false),
-                ended(DrainOutcome::Completed),
-            ];
-            async move {
-                let (write, _) = world.look(&session, 1, Hold::Look).await;
-                let answer = commit(&world, write, &events, DrainEnd::Moved).await;
-                assert_eq!(answer.expect("an answer"), "written");
-            }
-        });
-        world.until_waiting(1).await;
-        assert_eq!(world.rows(&session).await, before);
-        let other = if blocked == &here { here.clone() } else { there.clone() };
-        moving.spawn({
-            let world = world.clone();
-            async move {
-                let started = world
-                    .store
-                    .start_drain(other, FencingToken(1), store::KnownLog::NOTHING, Hold::Lock)
-                    .await;
-                assert!(matches!(started, Ok(Started::Ready(..))));
-            }
-        });
-        world.until_waiting(2).await;
-        drop(starting);
-        moving.join_all().await;
-        assert_eq!(world.refused(&session, 1).await, "idle");
-        // And back, for the next round.
-        let there = at(&session, &to);
-        let delivered = ask(&world, &there, &session.location).await;
-        let back = moved(&world, &there, &session.location, false);
-        let events = [delivered, back, ended(DrainOutcome::Completed)];
-        let (write, _) = world.look(&there, 1, Hold::Look).await;
-        let answer = commit(&world, write, &events, DrainEnd::Moved).await;
-        assert_eq!(answer.expect("an answer"), "written");
+    for blocked in [&world.location, &to] {
+        while !waits_for_a_start(&world, &to, blocked).await {}
     }
     world.assert_sound(false).await;
 }
@@ -263,7 +288,8 @@ async fn moves_in_opposite_directions_do_not_block_each_other() {
         for (session, events) in sessions {
             let (world, together) = (world.clone(), together.clone());
             calls.spawn(async move {
-                let (write, _) = world.look(&session, 1, Hold::Lock).await;
+                // Without a lock: Postgres ends a transaction that waits for others.
+                let (write, _) = world.look(&session, 1, Hold::Look).await;
                 together.wait().await;
                 let answer = commit(&world, write, &events, DrainEnd::Moved).await;
                 assert_eq!(answer.expect("no deadlock"), "written");

@@ -163,6 +163,44 @@ async fn inbox_and_messages_come_in_pages_of_bytes() {
     assert!(matches!(missing, Err(store::StoreError::NotFound)), "{missing:?}");
 }
 
+// Finding security 11: the changes of a session were read at once, with all their patches.
+#[tokio::test]
+async fn changes_of_files_come_in_pages_of_bytes() {
+    let world = World::new().await;
+    let session = world.session().await;
+    sqlx::query(
+        "INSERT INTO workspace_change (org_id, incarnation, seq, base, tree, files, more, projector_version)
+         SELECT $1, (SELECT incarnation FROM session_head WHERE id = $2), n, false, repeat('a', 64), json_build_array(
+             json_build_object('path', 'f', 'status', 'modified', 'additions', 1, 'deletions', 0,
+                 'patch', repeat('x', 3000000)))::text, 0, 6
+         FROM generate_series(10, 16) AS n",
+    )
+    .bind(session.org.0)
+    .bind(session.session.as_str())
+    .execute(&world.root)
+    .await
+    .expect("changes");
+    let read = async |after, limit| {
+        let id = session.session.clone();
+        world.store.changes(world.org, id, None, Seq(after), limit).await.expect("a page")
+    };
+    let (mut seen, mut after) = (Vec::new(), 0);
+    loop {
+        let page = read(after, 1_000).await;
+        assert!(page.items.len() <= 3, "{} changes of 3 MB", page.items.len());
+        seen.extend(page.items.iter().map(|change| change.seq.0));
+        if !page.more {
+            break;
+        }
+        after = *seen.last().expect("a page with more has a change");
+    }
+    assert_eq!(seen, (10..=16).collect::<Vec<_>>());
+    let two = read(0, 2).await;
+    assert_eq!((two.items.len(), two.more), (2, true));
+    let none = read(16, 2).await;
+    assert_eq!((none.items.len(), none.more), (0, false));
+}
+
 // Finding store 6: what always fails is parked, and whoever asks next gets another try.
 #[tokio::test]
 async fn work_that_is_given_up_waits_for_a_new_wake() {

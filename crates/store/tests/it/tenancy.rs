@@ -37,7 +37,7 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
         store.delete_session(stranger, id()).await,
         store.commit_revert(stranger, id(), world.tick()).await.map(drop),
         store.interrupt_and_resume(stranger, id(), world.tick()).await.map(drop),
-        store.changes(stranger, id(), None).await.map(drop),
+        store.changes(stranger, id(), None, domain::Seq(0), 10).await.map(drop),
         store.seed_location(theirs.clone(), seed).await,
     ];
     for (n, answer) in answers.iter().enumerate() {

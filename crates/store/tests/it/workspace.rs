@@ -1,6 +1,6 @@
 //! Rows of a Location's files, and of the changes that sessions made in them.
 
-use domain::{DrainOutcome, FencingToken, FileChange, LocationRef};
+use domain::{DrainOutcome, FencingToken, FileChange, LocationRef, Seq};
 use store::{CountedChange, DrainEnd, PackRow, Seed, StoreError};
 
 use crate::files::{snapshotted, tree};
@@ -86,7 +86,11 @@ async fn changes_are_found_by_the_prompt_and_by_the_answer_that_they_belong_to()
         messages.push((prompt.message, turn.message, turn.turn));
     }
     let id = || session.session.clone();
-    let changes = |message| world.store.changes(world.org, id(), message);
+    let changes = async |message| {
+        let page = world.store.changes(world.org, id(), message, Seq(0), 100).await?;
+        assert!(!page.more);
+        Ok::<_, StoreError>(page.items)
+    };
     let all = changes(None).await.expect("changes");
     let trees: Vec<_> = all.iter().map(|row| row.tree.clone()).collect();
     assert_eq!(trees, ['a', 'b', 'c', 'd'].map(tree));
@@ -117,7 +121,8 @@ async fn changes_are_found_by_the_prompt_and_by_the_answer_that_they_belong_to()
     assert_eq!(world.store.counted_changes(others, vec![id()]).await.expect("none"), []);
     let nobody = domain::MessageId::mint(&mut world.mint());
     assert_eq!(changes(Some(nobody)).await.expect("none"), []);
-    let nowhere = world.store.changes(world.org, "ses_nobody".parse().expect("an id"), None).await;
+    let nobody = "ses_nobody".parse().expect("an id");
+    let nowhere = world.store.changes(world.org, nobody, None, Seq(0), 100).await;
     assert!(matches!(nowhere, Err(StoreError::NotFound)), "{nowhere:?}");
     world.assert_sound(true).await;
 }

@@ -340,20 +340,6 @@ impl World {
         .expect("a log")
     }
 
-    /// Waits until `count` backends of this database wait for a lock.
-    pub(crate) async fn until_waiting(&self, count: i64) {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-            WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        for _ in 0..20_000 {
-            let now: i64 =
-                sqlx::query_scalar(waiting).fetch_one(&self.root).await.expect("a count");
-            if now >= count {
-                return;
-            }
-        }
-        panic!("nobody came to wait for a lock");
-    }
-
     /// Waits until `count` backends of this database wait for a lock. False: one of `tasks`, which were to wait, is over.
     pub(crate) async fn waits_beside(&self, tasks: &mut JoinSet<()>, count: i64) -> bool {
         let waiting = "SELECT count(*) FROM pg_stat_activity

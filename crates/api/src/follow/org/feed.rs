@@ -29,7 +29,7 @@ use crate::changes::{changes, summaries};
 use crate::error::ApiError;
 use crate::follow::{Cursor, Hub, Step, Want};
 use crate::settings::ApiSettings;
-use crate::view::{DiffView, SessionContext};
+use crate::view::SessionContext;
 
 const FEED: TaskKind = TaskKind::new("feed an organisation", OnError::Log, OnCancel::Abort);
 /// How many frames a client may be behind before its stream ends.
@@ -423,7 +423,7 @@ impl Feed {
             }
             None => Vec::new(),
         };
-        let diff = DiffView::of_changes(&changes(store, &row, None).await?);
+        let diff = changes(store, &row, None).await?.diff;
         events.extend(followed.translator.changed(&diff, event.time));
         let Some(followed) = self.followed.get(session) else { return Ok(()) };
         self.send(followed, &followed.directory, &events);
