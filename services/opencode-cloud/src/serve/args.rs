@@ -29,7 +29,7 @@ pub struct ListenArgs {
     /// Let sessions work in any directory of this machine. Only on loopback, where it is the default of `up`
     #[arg(long, env = "OPENCODE_CLOUD_ALLOW_LOCAL_PATHS")]
     pub allow_local_paths: bool,
-    /// Origin of a web client that may call the service, such as https://code.example.com; repeat it for more. The
+    /// Origin of a web client that may call the service, such as `https://code.example.com`; repeat it for more. The
     /// released desktop apps may in any case
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', env = "OPENCODE_CLOUD_CORS_ORIGIN")]
     pub cors_origin: Vec<Origin>,
