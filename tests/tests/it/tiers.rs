@@ -12,8 +12,8 @@ use journeys::{KEY, Up, World, another_organisation, events_of, executable, orac
 use serde_json::{Value, json};
 use simulated_model::{Script, ScriptedCall};
 
-/// A user who has nothing on any machine.
-const SOMEBODY: u32 = 4243;
+/// A user whom each system has, with a name, and with nothing of ours.
+const SOMEBODY: u32 = 1;
 
 /// Takes user namespaces away from an ordinary user, in one that is thrown away.
 const WITHOUT_NAMESPACES: &str = "echo 0 >/proc/sys/user/max_user_namespaces && \
