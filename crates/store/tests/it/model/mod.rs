@@ -16,7 +16,7 @@ use store::DrainWrite;
 use crate::script::TestTurn;
 use crate::world::{HeadRow, World};
 
-const SEQUENCES: u64 = 60;
+const SEQUENCES: u64 = 100;
 const OPERATIONS: usize = 60;
 const SESSIONS: usize = 3;
 
@@ -110,8 +110,8 @@ impl<'w> Pair<'w> {
             36..=39 => self.interrupt_and_resume(session).await,
             40..=43 => self.wake(session).await,
             44..=47 => self.cancel(session).await,
-            48..=51 => self.change(session).await,
-            52..=54 => self.commit_revert(session).await,
+            48..=49 => self.change(session).await,
+            50..=54 => self.commit_revert(session).await,
             55 => self.rename(session).await,
             56..=57 => self.change_entry(session).await,
             58 => self.make_again(session).await,
