@@ -50,6 +50,19 @@ impl Domains {
     }
 }
 
+/// Returns whether an option of this name is a key for the provider.
+#[must_use]
+pub fn is_key_name(name: &str) -> bool {
+    let keys = ["apikey", "api_key", "authtoken", "auth_token", "accesstoken", "access_token"];
+    keys.iter().any(|key| name.eq_ignore_ascii_case(key))
+}
+
+/// Removes keys at any depth: a body is stored, and never has any.
+pub(crate) fn drop_keys(options: &mut Map<String, Value>) {
+    options.retain(|name, value| !(value.is_string() && is_key_name(name)));
+    options.values_mut().filter_map(Value::as_object_mut).for_each(drop_keys);
+}
+
 /// Lays `over` on `below`; objects are merged member by member.
 pub(crate) fn merge(below: &mut Map<String, Value>, over: &Map<String, Value>) {
     for (name, value) in over {

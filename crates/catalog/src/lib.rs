@@ -32,7 +32,7 @@ mod snapshot;
 mod view;
 
 pub use destination::{Destination, destination_urls, origin, route_origins, route_urls};
-pub use domains::Domains;
+pub use domains::{Domains, is_key_name};
 pub use env::may_read;
 pub use ingest::{IngestError, MAX_BYTES, Skipped, ingest};
 pub use model::{

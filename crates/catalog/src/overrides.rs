@@ -39,7 +39,7 @@ pub struct ProviderOverride {
     /// The environment variables that configure it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<String>>,
-    /// Headers for every request. No credentials, because these are shown.
+    /// Headers for every request. Their values may be secrets, and are not shown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Options for all requests to its models, in any form that [`crate::partition`] accepts.

@@ -8,7 +8,7 @@ use llm_client::{Auth, Route, Secret};
 use llm_protocol::{Dialect, Generation, Protocol};
 use sha2::{Digest, Sha256};
 
-use crate::domains::{Domains, merge};
+use crate::domains::{Domains, drop_keys, merge};
 use crate::model::{Catalog, CatalogModel, ModelStatus};
 use crate::overrides::{Overrides, RateLimits};
 use crate::prices::Prices;
@@ -173,6 +173,8 @@ pub fn resolve(
     let mut headers = view.headers();
     headers.append(&mut domains.headers);
     domains.headers = headers;
+    drop_keys(&mut domains.body);
+    drop_keys(&mut domains.request_options);
     let speaker = speaker(&view, &found);
     let Spoken { protocol, mut dialect } = (speaker.speaks)(&spoken_to(&found));
     keep_state_apart(provider, protocol, &mut dialect, &mut domains);

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::overrides::{Overrides, ProviderOverride, RateLimits};
+use crate::patch::ModelPatch;
 
 /// The provider name of the row for all providers: the allow and deny lists.
 pub const ALL_PROVIDERS: &str = "*";
@@ -66,6 +67,21 @@ impl OrgSettings {
         over.is_some_and(|over| over.own_api().is_some())
     }
 
+    /// Returns whether the organisation sets any part of the address of requests to the provider. Unlike
+    /// [`OrgSettings::redirects`], headers and options do not count.
+    #[must_use]
+    pub fn moves(&self, provider: &str) -> bool {
+        let own = self.env.get(provider).is_some_and(|env| !env.is_empty());
+        let over = self.overrides.providers.get(provider);
+        let patched = |patch: &ModelPatch| patch.provider.is_some() || patch.experimental.is_some();
+        own || over.is_some_and(|over| {
+            over.own_api().is_some()
+                || over.npm.is_some()
+                || over.env.is_some()
+                || over.models.values().any(patched)
+        })
+    }
+
     fn add(&mut self, provider: &str, text: &str) -> Result<(), serde_json::Error> {
         let row: Row = serde_json::from_str(text)?;
         let overrides = Value::Object(row.overrides);
@@ -113,6 +129,8 @@ mod tests {
         assert!(!settings.redirects("c") && !settings.has_address("c"));
         let (limited, _) = OrgSettings::read([("a", r#"{"limits":{"requestsPerMinute":1}}"#)]);
         assert!(!limited.redirects("a"));
+        let (headers, _) = OrgSettings::read([("a", r#"{"overrides":{"headers":{"x":"y"}}}"#)]);
+        assert!(headers.redirects("a") && !headers.moves("a") && settings.moves("a"));
         let (nothing, _) = OrgSettings::read([("*", "{")]);
         assert!(!nothing.overrides.allows("any", "model"));
     }

@@ -9,7 +9,7 @@ use domain::{Clock, CredentialId, IdMint, OrgId, Stamp, TimestampMs};
 use egress::Egress;
 use llm_client::Auth;
 use store::{
-    CredentialChange, CredentialKind, CredentialRow, Kept, NewCredential, Renewed,
+    CredentialChange, CredentialKind, CredentialRow, Kept, NewCredential, ProviderSetting, Renewed,
     SealedCredential, Store,
 };
 
@@ -21,6 +21,7 @@ use crate::service_account::{AccountSource, ServiceAccount};
 use crate::settings::{OAuthSettings, ProviderSettings, check_address};
 use crate::setup::{ClientSecret, ProviderSetup, Setups, oauth_of};
 use crate::source::OAuthSource;
+use crate::stored::{self, OpenedSettings};
 use crate::vault::{Rewrapped, Vault};
 use crate::{CredentialsError, MasterKeys};
 
@@ -286,11 +287,25 @@ impl Credentials {
         self.setups().all(org).await
     }
 
+    /// Opens the hidden values in a row of provider settings, for one request. `None`: it has none sealed.
+    /// At most one round trip.
+    ///
+    /// # Errors
+    /// The store fails, or the values cannot be opened; the error says what to do.
+    pub async fn opened_settings(
+        &self,
+        org: OrgId,
+        row: &ProviderSetting,
+    ) -> Result<Option<OpenedSettings>, CredentialsError> {
+        stored::opened(self.vault(), &self.setups().catalog(), org, row).await
+    }
+
     /// Sets up a provider; [`ALL_PROVIDERS`] sets the values for all.
     ///
     /// # Errors
-    /// A member is invalid (the error names it), someone else changes the settings at the same time, or the
-    /// client's secret cannot be sealed without a secrets key.
+    /// A member is invalid (the error names it), someone else changes the settings at the same time, or a
+    /// secret cannot be sealed without a secrets key. A value [`crate::HIDDEN`] of a header or key keeps the
+    /// stored one.
     pub async fn set_provider(
         &self,
         org: OrgId,

@@ -1,4 +1,4 @@
-use domain::OrgId;
+use domain::{ErrorCode, OrgId};
 use store::StoreError;
 
 use crate::{EnvelopeError, StoredSecret};
@@ -72,14 +72,14 @@ pub enum CredentialsError {
 impl CredentialsError {
     /// Returns the code of the error's page in `docs/errors/`, if it has one.
     #[must_use]
-    pub fn code(&self) -> Option<&'static str> {
+    pub fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::NoSecretsKey => Some("provider.secrets-key-missing"),
+            Self::NoSecretsKey => Some(ErrorCode::ProviderSecretsKeyMissing),
             Self::Envelope(_) | Self::Unreadable { .. } | Self::CannotSeal { .. } => {
-                Some("provider.secret-unreadable")
+                Some(ErrorCode::ProviderSecretUnreadable)
             }
-            Self::NotConfigured { .. } => Some("provider.sign-in-not-set-up"),
-            Self::SignIn(_) | Self::Ended(_) => Some("provider.sign-in-failed"),
+            Self::NotConfigured { .. } => Some(ErrorCode::ProviderSignInNotSetUp),
+            Self::SignIn(_) | Self::Ended(_) => Some(ErrorCode::ProviderSignInFailed),
             Self::NotFound(_)
             | Self::Invalid(_)
             | Self::Conflict(_)

@@ -18,6 +18,7 @@ mod credentials;
 mod envelope;
 mod error;
 mod flow;
+mod hidden;
 mod lost;
 mod material;
 mod service_account;
@@ -25,6 +26,7 @@ mod settings;
 mod setup;
 mod sign_in;
 mod source;
+mod stored;
 mod vault;
 
 use std::time::Duration;
@@ -35,6 +37,7 @@ pub use credentials::{
 };
 pub use envelope::{EnvelopeError, MasterKeys};
 pub use error::{CredentialsError, OTHER_HOST};
+pub use hidden::{HIDDEN, hide};
 pub use lost::{SecretsState, StoredSecret};
 pub use material::{Material, SessionToken, Tokens};
 pub use service_account::ServiceAccount;
@@ -42,6 +45,7 @@ pub use settings::{ClientAuth, ExchangeSettings, OAuthSettings, ProviderSettings
 pub use setup::{ClientSecret, ProviderSetup};
 pub use sign_in::{NewSignInRequest, NextStep, SignInProgress, SignInState};
 pub use store::{CredentialKind, CredentialRow, SignInMethod};
+pub use stored::OpenedSettings;
 pub use vault::Rewrapped;
 
 /// The longest time that one process has the lease for a refresh or a poll.

@@ -30,6 +30,11 @@ pub enum StoredSecret {
         /// The provider.
         provider: String,
     },
+    /// The values of headers and keys in the settings of a provider, with its OAuth client's secret.
+    Settings {
+        /// The provider.
+        provider: String,
+    },
 }
 
 impl StoredSecret {
@@ -43,7 +48,7 @@ impl StoredSecret {
     pub fn label(&self) -> Option<&str> {
         match self {
             Self::Credential { label, .. } => Some(label),
-            Self::Client { .. } => None,
+            Self::Client { .. } | Self::Settings { .. } => None,
         }
     }
 
@@ -57,7 +62,7 @@ impl StoredSecret {
             Self::Credential { id, kind: CredentialKind::ApiKey | CredentialKind::Aws, .. } => {
                 format!("set it again (PATCH /platform/credential/{id})")
             }
-            Self::Client { provider } => {
+            Self::Client { provider } | Self::Settings { provider } => {
                 format!("set it again (PUT /platform/provider/{provider})")
             }
         }
@@ -89,6 +94,9 @@ impl fmt::Display for StoredSecret {
             }
             Self::Client { provider } => {
                 write!(f, "the secret of the OAuth client at `{provider}`")
+            }
+            Self::Settings { provider } => {
+                write!(f, "what is hidden in the settings of `{provider}` (headers, keys)")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! An organisation's provider settings, with the secrets of its OAuth clients.
+//! An organisation's provider settings, with the secrets of its OAuth clients and in its headers.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use llm_client::Secret;
 use store::ProviderSetting;
 
 use crate::binding::sign_in_origins;
-use crate::envelope::Row;
 use crate::flow::{OAuthClient, Transport};
+use crate::hidden::{self, HIDDEN};
 use crate::settings::{OAuthSettings, ProviderSettings, check_address};
+use crate::stored::{self, Secrets, Shown};
 use crate::vault::Vault;
 use crate::{CredentialsError, EnvelopeError, StoredSecret};
 
@@ -24,7 +25,7 @@ const MAX_BYTES: usize = 256 * 1024;
 pub struct ProviderSetup {
     /// The provider.
     pub provider: String,
-    /// The settings.
+    /// The settings, with [`HIDDEN`] for values of headers and for keys.
     pub settings: ProviderSettings,
     /// Its OAuth client has a secret.
     pub has_client_secret: bool,
@@ -74,35 +75,38 @@ impl Setups {
             return Err(CredentialsError::Invalid(message));
         }
         self.check_destination(provider, &text)?;
+        let binding = stored::binding(&self.catalog(), provider, &text);
+        let mut shown = settings.clone();
+        let values = hidden::take(&mut shown.overrides);
+        let keeps_values = values.values().any(|value| value == HIDDEN);
         for _ in 0..TRIES {
             let before = self.find(org, provider).await?;
             let version = before.as_ref().map_or(0, |before| before.version) + 1;
-            let secret = match secret {
+            let has_client = match &before {
+                Some(before) => Shown::of(before)?.has_client_secret,
+                None => false,
+            };
+            let keeps_client = *secret == ClientSecret::Keep && has_client;
+            let old = match &before {
+                Some(before) if keeps_client || keeps_values => self.secrets(org, before).await?,
+                Some(_) | None => Secrets::default(),
+            };
+            if let Some(before) = before.as_ref().filter(|_| keeps_client) {
+                same_client(before, settings)?;
+            }
+            let hidden = stored::kept(values.clone(), &old, &binding)?;
+            let client = match secret {
                 ClientSecret::Remove => None,
                 ClientSecret::Set(secret) => Some(secret.clone()),
-                ClientSecret::Keep => match &before {
-                    Some(before) => {
-                        let kept = self.secret(org, before).await?;
-                        if kept.is_some() {
-                            same_client(before, settings)?;
-                        }
-                        kept
-                    }
-                    None => None,
-                },
+                ClientSecret::Keep => old.client,
             };
-            let sealed = match secret.filter(|_| settings.oauth.is_some()) {
-                Some(secret) => {
-                    let key = self.vault.data_key(org).await?;
-                    let id = row_id(provider, settings);
-                    let row = Row { org, id: &id, version };
-                    Some(key.seal(&row, secret.expose().as_bytes()))
-                }
-                None => None,
-            };
+            let client = client.filter(|_| settings.oauth.is_some());
+            let secrets = Secrets { client, hidden, binding: binding.clone() };
+            let row = (provider, version);
+            let (text, sealed) = stored::seal(&self.vault, org, row, &shown, &secrets).await?;
             let new = ProviderSetting {
                 provider: provider.to_owned(),
-                settings: text.clone(),
+                settings: text,
                 sealed,
                 version,
                 updated_ms: self.vault.clock.now_ms(),
@@ -132,7 +136,7 @@ impl Setups {
         };
         let found = self.find(org, provider).await?.ok_or_else(missing)?;
         let settings = read(&found)?.settings.oauth.ok_or_else(missing)?;
-        let secret = self.secret(org, &found).await?;
+        let secret = self.secrets(org, &found).await?.client;
         Ok(OAuthClient { settings, secret, transport: self.transport.clone() })
     }
 
@@ -164,31 +168,23 @@ impl Setups {
         Ok(all.into_iter().find(|setting| setting.provider == provider))
     }
 
-    async fn secret(
+    /// Opens the secrets of a row.
+    async fn secrets(
         &self,
         org: OrgId,
         setting: &ProviderSetting,
-    ) -> Result<Option<Secret>, CredentialsError> {
-        let Some(sealed) = &setting.sealed else { return Ok(None) };
-        let id = row_id(&setting.provider, &read(setting)?.settings);
-        let row = Row { org, id: &id, version: setting.version };
-        let opened =
-            self.vault.open(&row, sealed).await.and_then(|bytes| {
-                Ok(String::from_utf8(bytes).map_err(|_| EnvelopeError::Refused)?)
-            });
-        let client = || StoredSecret::Client { provider: setting.provider.clone() };
-        let text = opened.map_err(|error| error.about(client))?;
-        Ok(Some(Secret::new(&text)))
+    ) -> Result<Secrets, CredentialsError> {
+        stored::open(&self.vault, &self.catalog(), org, setting).await
     }
 
-    /// Returns the providers whose client secret does not open, with the reasons.
+    /// Returns the providers whose secrets do not open, with the reasons.
     pub(crate) async fn unreadable(
         &self,
         org: OrgId,
     ) -> Result<Vec<(StoredSecret, EnvelopeError)>, CredentialsError> {
         let mut found = Vec::new();
         for setting in self.vault.store.provider_settings(org).await? {
-            match self.secret(org, &setting).await {
+            match self.secrets(org, &setting).await {
                 Ok(_) => {}
                 Err(CredentialsError::Unreadable { secret, why }) => found.push((*secret, why)),
                 Err(error) => return Err(error),
@@ -196,14 +192,6 @@ impl Setups {
         }
         Ok(found)
     }
-}
-
-/// Returns the row id that a client's secret is sealed for. It contains the hosts, so the secret opens only
-/// for those.
-fn row_id(provider: &str, settings: &ProviderSettings) -> String {
-    let origins = settings.oauth.as_ref().map(sign_in_origins).unwrap_or_default();
-    let origins = Vec::from_iter(origins).join(" ");
-    format!("provider_setting/{provider} {origins}")
 }
 
 /// Checks that a kept client secret goes only to the hosts that it was entered for.
@@ -224,13 +212,8 @@ pub(crate) fn oauth_of(row: &ProviderSetting) -> Result<Option<OAuthSettings>, C
 }
 
 fn read(setting: &ProviderSetting) -> Result<ProviderSetup, CredentialsError> {
-    let settings = serde_json::from_str(&setting.settings).map_err(|error| {
-        store::StoreError::Unreadable(format!("the settings of {}: {error}", setting.provider))
-    })?;
-    Ok(ProviderSetup {
-        provider: setting.provider.clone(),
-        settings,
-        has_client_secret: setting.sealed.is_some(),
-        updated_ms: setting.updated_ms,
-    })
+    let Shown { mut settings, has_client_secret, .. } = Shown::of(setting)?;
+    hidden::hide(&mut settings.overrides);
+    let (provider, updated_ms) = (setting.provider.clone(), setting.updated_ms);
+    Ok(ProviderSetup { provider, settings, has_client_secret, updated_ms })
 }

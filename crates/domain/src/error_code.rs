@@ -8,7 +8,7 @@ words! {
         ContextDuplicateKey = "context.duplicate_key",
         /// The next request does not fit into the model's context.
         ContextTooLarge = "context.too_large",
-        /// What the model must be told first could not be found out.
+        /// The facts that the model must be told first could not be found out.
         ContextUnavailable = "context.unavailable",
         /// The organisation does not allow the model.
         ModelNotAllowed = "model.not_allowed",

@@ -3,8 +3,8 @@ use std::fmt;
 use crate::words;
 
 words! {
-    /// What builds before some level do not read. It is written once every running build does. What writes something new
-    /// gets a feature of its own, with the next level.
+    /// Something that builds before some level do not read. It is written once every running build reads it. A change that
+    /// writes something new gets a feature of its own, with the next level.
     #[derive(PartialOrd, Ord)]
     pub enum Feature {
         /// Controls and other changes of the inbox, context entries, names and titles, Compactions, Workspace Snapshots,
@@ -12,6 +12,10 @@ words! {
         Controls = "controls",
         /// Provider state, calls that a provider ran, and variants of models.
         ProviderState = "provider-state",
+        /// Rules of sessions about tool calls: an older build would let the calls run.
+        ToolRules = "tool-rules",
+        /// Sessions that are archived, and metadata of sessions.
+        Archive = "archive",
     }
 }
 
@@ -22,11 +26,13 @@ impl Feature {
         match self {
             Self::Controls => FeatureLevel(2),
             Self::ProviderState => FeatureLevel(3),
+            Self::ToolRules => FeatureLevel(4),
+            Self::Archive => FeatureLevel(5),
         }
     }
 }
 
-/// What every running build of a cluster reads: the features of this level and of those below. It only grows. Code asks
+/// The level that every running build of a cluster reads: the features of this level and of those below. It only grows. Code asks
 /// for the feature that it needs, and never for a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FeatureLevel(pub i32);

@@ -9,6 +9,7 @@
 //! Invariant: nothing here does I/O or reads a clock; time comes in through [`Clock`].
 //! Absent on purpose: SQL types (the store converts), HTTP shapes (`api`), wire formats (`llm-protocol`).
 
+mod author;
 mod clock;
 mod drain_end;
 mod error_code;
@@ -22,9 +23,14 @@ mod prompt;
 mod reference;
 mod token;
 mod tool;
+mod tool_rule;
 mod tree;
 mod word;
 
+#[doc(hidden)]
+pub use ::schemars; // for `words!`
+
+pub use author::Author;
 pub use clock::{Clock, SystemClock, TimestampMs};
 pub use drain_end::{DrainEnd, Taken};
 pub use error_code::ErrorCode;
@@ -35,11 +41,12 @@ pub use event::{
     EpochReason, EpochStarted, FileChange, FileStatus, InputCancelled, InterruptRequested,
     InterruptTarget, LeftFile, LeftReason, NoticeKind, NoticeRecorded, PromptAdmitted,
     PromptPromoted, RecordedEvent, ReplyPart, RetryScheduled, RevertCleared, RevertCommitted,
-    RevertPaths, RevertStaged, RevertStaging, RevertedTo, SessionCreated, SessionError,
-    SessionEvent, SessionForked, SessionMoved, SessionRenamed, SideOutcome, SummaryCut,
-    SummaryScope, TextCheckpointed, TitleEnded, TitleStarted, TitledBy, ToolCalled, ToolIntent,
-    ToolSettled, ToolStarted, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
-    UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored, WorkspaceSnapshotted,
+    RevertPaths, RevertStaged, RevertStaging, RevertedTo, SessionArchived, SessionCreated,
+    SessionDescribed, SessionError, SessionEvent, SessionForked, SessionMoved, SessionRenamed,
+    SideOutcome, SummaryCut, SummaryScope, TextCheckpointed, TitleEnded, TitleStarted, TitledBy,
+    ToolCalled, ToolIntent, ToolSettled, ToolStarted, TurnOutcome, TurnReplied, TurnSettled,
+    TurnStarted, TurnUsage, UnknownEvent, WakeRequested, WakeScope, WorkspaceRestored,
+    WorkspaceSnapshotted,
 };
 pub use feature::{Feature, FeatureLevel};
 pub use id::{
@@ -53,5 +60,6 @@ pub use prompt::{Delivery, ModelRef, PromptPart};
 pub use reference::{LocationRef, SessionRef};
 pub use token::{Claim, FencingToken, Generation, Incarnation, Seq, SessionIncarnation};
 pub use tool::{ToolClass, ToolOutcomeKind, ToolState};
+pub use tool_rule::{RuleAction, ToolRule, rule_names};
 pub use tree::{BadTree, SnapshotTree};
 pub use word::{NewerWord, Stored, Word};

@@ -18,7 +18,7 @@ words! {
 }
 
 words! {
-    /// What a part of a message is.
+    /// The kind of a part of a message.
     pub enum PartKind {
         /// Text.
         Text = "text",
@@ -28,13 +28,13 @@ words! {
         Tool = "tool",
         /// A call that the provider ran; its text is JSON.
         HostedCall = "hosted-call",
-        /// What came of one; its text is JSON.
+        /// The outcome of one; its text is JSON.
         HostedResult = "hosted-result",
     }
 }
 
 words! {
-    /// What an input is.
+    /// The kind of an input.
     pub enum InputKind {
         /// A user's prompt.
         Prompt = "prompt",
@@ -92,7 +92,7 @@ words! {
 }
 
 words! {
-    /// What the requests of a turn are for.
+    /// The purpose of the requests of a turn.
     pub enum TurnKind {
         /// A turn of the conversation.
         Turn = "turn",

@@ -123,6 +123,17 @@ macro_rules! words {
             }
         }
 
+        impl $crate::schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut $crate::schemars::SchemaGenerator) -> $crate::schemars::Schema {
+                let words: Vec<&str> = Self::ALL.iter().map(|word| word.as_str()).collect();
+                $crate::schemars::json_schema!({ "type": "string", "enum": words })
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.as_str())

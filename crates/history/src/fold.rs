@@ -4,7 +4,7 @@ use std::sync::Arc;
 use domain::{
     Control, Delivery, InterruptTarget, MessageId, ModelRef, NoticeKind, PromptAdmitted,
     RecordedEvent, RevertCommitted, Seq, SessionEvent, SessionId, SessionIncarnation, SideOutcome,
-    TimestampMs, TurnId, TurnOutcome, TurnUsage, WakeScope,
+    TimestampMs, ToolRule, TurnId, TurnOutcome, TurnUsage, WakeScope,
 };
 use llm_protocol::{CachePolicy, LlmRequest, Message, Part, SystemPart};
 
@@ -48,6 +48,8 @@ struct State {
     titling: Option<OpenTitle>,
     model: Option<ModelRef>,
     agent: String,
+    rules: Arc<[ToolRule]>,
+    directory: Arc<str>,
     titled: bool,
     /// Whether the newest wake was only for steering inputs.
     narrow: bool,
@@ -133,6 +135,18 @@ impl History {
     #[must_use]
     pub fn incarnation(&self) -> SessionIncarnation {
         self.incarnation
+    }
+
+    /// Returns the session's rules about tool calls, in order.
+    #[must_use]
+    pub fn tool_rules(&self) -> &[ToolRule] {
+        &self.state.rules
+    }
+
+    /// Returns the directory of the session's Location, as the model sees it.
+    #[must_use]
+    pub fn directory(&self) -> &str {
+        &self.state.directory
     }
 
     /// Sets the incarnation of the log, before its first event is folded.
@@ -242,6 +256,8 @@ impl History {
                 state.agent.clone_from(&created.agent);
                 state.model.clone_from(&created.model);
                 state.parent.clone_from(&created.parent);
+                state.rules = created.rules.as_slice().into();
+                state.directory = created.directory.as_str().into();
                 state.titled = created.named;
             }
             SessionEvent::PromptPromoted(promoted) => {
@@ -357,6 +373,8 @@ impl History {
                 }
             }
             SessionEvent::SessionRenamed(_) => state.titled = true,
+            // Said to people and clients: no request shows it.
+            SessionEvent::SessionArchived(_) | SessionEvent::SessionDescribed(_) => {}
             SessionEvent::EntrySet(entry) => {
                 Arc::make_mut(&mut state.entries).insert(entry.key.clone(), entry.value.clone());
             }
@@ -388,7 +406,8 @@ impl History {
             }
             SessionEvent::TitleStarted(started) => state.titling = Some(Side::new(started.clone())),
             SessionEvent::TitleEnded(_) => state.titling = None,
-            SessionEvent::SessionMoved(_) => {
+            SessionEvent::SessionMoved(moved) => {
+                state.directory = moved.directory.as_str().into();
                 state.epoch = None;
                 state.read_paths = Arc::default();
                 state.revert = None;

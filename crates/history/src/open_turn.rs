@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::{
-    AttemptId, AttemptOutcome, CallId, MessageId, PartId, Pricing, ReplyPart, SessionEvent,
-    ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
+    AttemptId, AttemptOutcome, CallId, Finish, MessageId, PartId, Pricing, ReplyPart, SessionEvent,
+    Stored, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnUsage,
 };
 use llm_protocol::{Message, Part, RawJson, TextPart, ToolCall, ToolContent, ToolResult};
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub struct OpenTurn {
     /// The reply, once it is committed.
     pub reply: Option<Vec<ReplyPart>>,
     /// The finish reason of the reply.
-    pub finish: Option<String>,
+    pub finish: Option<Stored<Finish>>,
     /// Text kept before the reply was complete, in the order of the first checkpoints.
     pub checkpoints: Vec<(PartId, String)>,
     /// Its calls, in the order of their intents.

@@ -4,7 +4,7 @@
 use domain::{
     CallId, CompactionEnded, CompactionReason, CompactionStarted, ContextUpdated, Delivery,
     DeliveryChanged, DrainEnded, DrainOutcome, EpochStarted, FencingToken, FileChange, FileStatus,
-    IdMint, LocationId, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, ProjectId,
+    Finish, IdMint, LocationId, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, ProjectId,
     PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, ReplyPart, RevertCleared,
     RevertCommitted, RevertPaths, RevertStaged, Seq, SessionEvent, SessionMoved, SideOutcome,
     SnapshotTree, Stamp, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled,
@@ -126,7 +126,7 @@ impl Told {
         let mut parts = vec![ReplyPart::text(PartId::mint(&mut self.mint), text)];
         parts.extend(calls.iter().map(|call| ReplyPart::ToolCall { call: call.clone() }));
         let (of, at) = (turn.clone(), message.clone());
-        self.push(TurnReplied { turn: of, message: at, parts, finish: "stop".into() });
+        self.push(TurnReplied { turn: of, message: at, parts, finish: Finish::Stop.into() });
         let (outcome, usage) = (TurnOutcome::Completed, TurnUsage::default());
         self.push(TurnSettled { turn, message, outcome, usage, error: None });
     }
@@ -201,6 +201,7 @@ impl Told {
     fn notes(&mut self, wake: bool) -> MessageId {
         let message = MessageId::mint(&mut self.mint);
         self.push(PromptAdmitted {
+            by: None,
             message: message.clone(),
             delivery: Delivery::Steer,
             parts: Vec::new(),

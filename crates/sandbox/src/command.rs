@@ -1,4 +1,4 @@
-//! What is run and how it ended: the words of the [`Sandbox`] seam.
+//! A command, and how it ended: the words of the [`Sandbox`] seam.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -249,7 +249,7 @@ pub enum SandboxError {
     /// The sandbox could not be made, so nothing was started. No command runs without it.
     #[error("the sandbox could not be made: {0}")]
     NotMade(String),
-    /// The supervisor went away without a report. What could be found of the command was killed, but how far it
+    /// The supervisor went away without a report. All that was found of the command was killed, but how far it
     /// had come is not known.
     #[error("the tool's supervisor ended without a report; its processes were killed")]
     SupervisorLost,

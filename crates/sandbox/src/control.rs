@@ -1,4 +1,4 @@
-//! What a supervisor tells its worker: one line each, over the socket that is its stdin.
+//! The reports of a supervisor to its worker: one line each, over the socket that is its stdin.
 
 use crate::command::{End, Limit};
 

@@ -8,7 +8,7 @@ use crate::exit::EXIT_PORT;
 use crate::toolchain::Toolchains;
 use crate::{root, wire};
 
-/// What is passed on from the worker. All else stays: provider credentials never reach a tool this way.
+/// The variables that are passed on from the worker. All others stay: provider credentials never reach a tool this way.
 const PASSED_ON: [&str; 10] = [
     "PATH",
     "HOME",

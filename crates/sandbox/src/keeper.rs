@@ -293,7 +293,7 @@ impl Keeper<'_> {
             Look::Next(pause) => pause,
             Look::Beyond(index) => {
                 self.commands[index].kill(End::OverLimit);
-                // What is killed has its memory for a moment longer.
+                // A killed process has its memory for a moment longer.
                 Duration::from_millis(200)
             }
         };

@@ -6,7 +6,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-/// What `/proc/PID/stat` says of a process.
+/// The facts of `/proc/PID/stat` about a process.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: i32,

@@ -20,7 +20,7 @@ pub(crate) struct Bounds {
     pub(crate) directory: PathBuf,
 }
 
-/// What a command wrote, as text: bytes that are not UTF-8, and NUL, are U+FFFD.
+/// The output of a command, as text: bytes that are not UTF-8, and NUL, are U+FFFD.
 #[derive(Debug)]
 pub struct Output {
     /// The beginning.

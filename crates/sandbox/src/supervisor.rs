@@ -35,13 +35,13 @@ use crate::walls::{self, Grant};
 pub(crate) struct Walls {
     /// No newer ABI of landlock is asked for.
     pub(crate) newest: i32,
-    /// What it may take.
+    /// Its limits.
     pub(crate) limits: Limits,
     /// The paths that the command may reach.
     pub(crate) paths: Vec<(Grant, PathBuf)>,
 }
 
-/// What a worker asks of its supervisor, as its command line.
+/// The request of a worker to its supervisor, as its command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) timeout: Duration,

@@ -39,7 +39,7 @@ impl TextDecoder {
         }
     }
 
-    /// What is left of an unfinished code point at the end.
+    /// The bytes of an unfinished code point at the end.
     #[must_use]
     pub fn finish(self) -> &'static str {
         if self.pending.is_empty() { "" } else { "\u{FFFD}" }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::{Permitted, SessionError};
+use domain::{ErrorCode, Permitted, SessionError};
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Agents {
         self.iter().find(|agent| agent.name == name).ok_or_else(|| {
             let known: Vec<_> = self.iter().map(|agent| agent.name.as_str()).collect();
             SessionError {
-                code: "session.agent_unknown".into(),
+                code: ErrorCode::SessionAgentUnknown.into(),
                 message: format!(
                     "there is no agent `{name}` (there is {}): send a prompt that chooses one of them",
                     known.join(", ")
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn an_unknown_one_is_an_error_that_names_those_there_are() {
         let error = Agents::default().get("review").expect_err("unknown");
-        assert_eq!(error.code, "session.agent_unknown");
+        assert_eq!(error.code, ErrorCode::SessionAgentUnknown);
         assert!(error.message.contains("`review` (there is build, plan)"), "{error:?}");
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use domain::{
-    AttemptId, AttemptStarted, ComponentList, DrainEnd, DrainOutcome, MessageId, NoticeKind,
-    NoticeRecorded, Permitted, Pricing, SessionError, TurnId, TurnStarted,
+    AttemptId, AttemptStarted, ComponentList, DrainEnd, DrainOutcome, ErrorCode, MessageId,
+    NoticeKind, NoticeRecorded, Permitted, Pricing, SessionError, TurnId, TurnStarted,
 };
 use history::{Components, History, hash_hex};
 use llm_protocol::ToolChoice;
@@ -156,13 +156,13 @@ impl Rules<'_> {
         let Sampled { agent, model: resolved } = sampled;
         let max_steps = self.steps(Some(agent));
         let parent = draft.history().last_prompt().cloned().ok_or_else(|| SessionError {
-            code: "session.no_prompt".into(),
+            code: ErrorCode::SessionNoPrompt.into(),
             message: "the session has no prompt to answer; send one".into(),
         })?;
         let step = if mutated!(StepsNotCounted) { 1 } else { draft.history().steps() + 1 };
         if step > max_steps {
             return Err(SessionError {
-                code: "turn.step_limit".into(),
+                code: ErrorCode::TurnStepLimit.into(),
                 message: format!(
                     "the model went on for {max_steps} steps without new input; send a prompt to let it continue"
                 ),
@@ -193,7 +193,7 @@ impl Rules<'_> {
         });
         let tool_choice = if last { ToolChoice::None } else { ToolChoice::Auto };
         let pricing = resolved.pricing(|| self.size(draft.history(), agent));
-        let components = self.components(agent, &resolved, tool_choice);
+        let components = self.components(draft.history(), agent, &resolved, tool_choice);
         let (started, body) = first_attempt(draft, &turn, &components, pricing);
         Ok(TurnPlan {
             turn,
@@ -209,11 +209,13 @@ impl Rules<'_> {
     /// Returns the parts of the conversation's requests besides the conversation.
     pub(crate) fn components(
         &self,
+        history: &History,
         agent: &Agent,
         model: &ResolvedModel,
         tool_choice: ToolChoice,
     ) -> Components {
-        let offered = model.takes_tools.then(|| self.tools.offered(&agent.tools).cloned());
+        let offered = || self.tools.offered(&agent.tools, history.tool_rules()).cloned();
+        let offered = model.takes_tools.then(offered);
         Components {
             agent: agent.instructions.clone(),
             tools: offered.into_iter().flatten().collect(),
@@ -241,17 +243,29 @@ impl Rules<'_> {
 
     /// Returns about how many tokens the conversation's next request has besides its messages.
     fn fixed(&self, history: &History, agent: &Agent) -> u64 {
-        estimate::fixed(history, &agent.instructions, self.tools.offered(&agent.tools))
+        estimate::fixed(
+            history,
+            &agent.instructions,
+            self.tools.offered(&agent.tools, history.tool_rules()),
+        )
     }
 
     /// Returns the size of the conversation's next request, by our own estimate alone.
     fn estimated(&self, history: &History, agent: &Agent) -> u64 {
-        estimate::whole(history, &agent.instructions, self.tools.offered(&agent.tools))
+        estimate::whole(
+            history,
+            &agent.instructions,
+            self.tools.offered(&agent.tools, history.tool_rules()),
+        )
     }
 
     /// Returns about how many tokens the conversation's next request has.
     pub(crate) fn size(&self, history: &History, agent: &Agent) -> u64 {
-        estimate::request(history, &agent.instructions, self.tools.offered(&agent.tools))
+        estimate::request(
+            history,
+            &agent.instructions,
+            self.tools.offered(&agent.tools, history.tool_rules()),
+        )
     }
 }
 
@@ -304,7 +318,7 @@ pub(crate) fn boundary_failed(draft: &mut Draft<'_>, error: SessionError) -> Ver
 
 fn too_large(size: u64, context: u64) -> SessionError {
     SessionError {
-        code: "context.too_large".into(),
+        code: ErrorCode::ContextTooLarge.into(),
         message: format!(
             "the next request has about {size} tokens, and the model's context {context}, and there is nothing left \
              to summarise: choose a model with a larger context, or start a new session with a shorter prompt"

@@ -13,7 +13,7 @@ use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CompactionEnded, CompactionReason,
     CompactionReminded, CompactionStarted, DrainEnd, DrainOutcome, EpochReason, EpochStarted,
     ErrorCode, MessageId, ModelRef, NoticeKind, Seq, SessionError, SideOutcome, SummaryScope,
-    TurnId, Word,
+    TurnId,
 };
 use history::{Components, History, OpenCompaction, PendingControl, hash_hex};
 use llm_protocol::{FinishReason, ToolChoice};
@@ -124,7 +124,7 @@ fn judge(finish: FinishReason, text: &str) -> Answer {
 
 fn failed(why: &str) -> SessionError {
     SessionError {
-        code: "session.compaction_failed".into(),
+        code: ErrorCode::SessionCompactionFailed.into(),
         message: format!(
             "the model did not summarise the conversation: {why}; try again, or choose another model"
         ),
@@ -133,14 +133,14 @@ fn failed(why: &str) -> SessionError {
 
 fn nothing_to_compact() -> SessionError {
     SessionError {
-        code: "session.nothing_to_compact".into(),
+        code: ErrorCode::SessionNothingToCompact.into(),
         message: "there is nothing to compact yet: send a prompt first".into(),
     }
 }
 
 /// Returns the error of a Compaction that was interrupted or lost its worker.
 fn interrupted(message: &str) -> SessionError {
-    SessionError { code: "session.compaction_interrupted".into(), message: message.into() }
+    SessionError { code: ErrorCode::SessionCompactionInterrupted.into(), message: message.into() }
 }
 
 impl Rules<'_> {
@@ -225,7 +225,7 @@ impl Rules<'_> {
         let reference = resolved.reference.clone();
         let (turn, message) = push_started(draft, wanted, reference, prompt, (keep_from, scope));
         let pricing = resolved.pricing(|| tokens);
-        let components = self.summary_components(agent, &resolved, limits, is_cut);
+        let components = self.summary_components(draft.history(), agent, &resolved, limits, is_cut);
         let (started, body) = first_attempt(draft, &turn, &components, pricing);
         TurnPlan {
             turn,
@@ -264,12 +264,13 @@ impl Rules<'_> {
     /// which needs neither tools nor the agent's instructions.
     fn summary_components(
         &self,
+        history: &History,
         agent: &Agent,
         model: &ResolvedModel,
         limits: Option<Limits>,
         is_cut: bool,
     ) -> Components {
-        let mut components = self.components(agent, model, ToolChoice::Auto);
+        let mut components = self.components(history, agent, model, ToolChoice::Auto);
         // Providers count the allowed answer as part of the request.
         let free = limits.map_or(u64::MAX, |limits| limits.hard - limits.summary.min(limits.hard));
         let most = &mut components.generation.max_tokens;
@@ -453,7 +454,7 @@ impl Rules<'_> {
             usage: used(plan.started.pricing.as_ref(), said.usage),
             error: Some(error.clone()),
         });
-        if ErrorCode::read(&error.code) == Some(ErrorCode::ProviderContextOverflow)
+        if error.code == ErrorCode::ProviderContextOverflow
             && let Some(plan) = self.shrink(draft, &open, error)
         {
             return Verdict::Write(plan, DrainEnd::Keep, Site::CompactionShrunk);
@@ -580,7 +581,7 @@ impl Rules<'_> {
             let limits = self.limits(draft.history(), model, None);
             (limits, scope.is_some_and(|scope| scope.cut.is_some()))
         };
-        let components = self.summary_components(agent, model, limits, is_cut);
+        let components = self.summary_components(draft.history(), agent, model, limits, is_cut);
         let through = draft.history().seq();
         let body = draft.history_mut().encode(&components, &plan.turn);
         let started = AttemptStarted {
@@ -661,6 +662,8 @@ mod tests {
         assert_eq!(judge(FinishReason::ToolCalls, ""), Answer::Other, "calls are ignored");
         assert_eq!(judge(FinishReason::ToolCalls, "## Objective"), Answer::Summary);
         let cut = judge(FinishReason::Length, "## Objective\nx");
-        assert!(matches!(cut, Answer::Refused(error) if error.code == "session.compaction_failed"));
+        assert!(
+            matches!(cut, Answer::Refused(error) if error.code == ErrorCode::SessionCompactionFailed)
+        );
     }
 }

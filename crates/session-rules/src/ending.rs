@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, DrainEnd, DrainOutcome, NoticeKind,
-    PartId, Permitted, RetryScheduled, SessionError, TextCheckpointed, ToolCalled, ToolClass,
-    ToolIntent, ToolOutcomeKind, ToolState, TurnId, TurnOutcome, TurnReplied,
+    AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, DrainEnd, DrainOutcome, ErrorCode,
+    Finish, NoticeKind, PartId, Permitted, RetryScheduled, SessionError, TextCheckpointed,
+    ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolState, TurnId, TurnOutcome,
+    TurnReplied,
 };
 use history::History;
 use llm_protocol::{FinishReason, Usage};
@@ -14,6 +15,7 @@ use crate::boundary::{Next, end};
 use crate::draft::{Draft, Verdict};
 use crate::inbox::waits;
 use crate::observed::Observation;
+use crate::permission;
 use crate::rules::Rules;
 use crate::said::Said;
 use crate::settle::{notice, push_done, settle_open_calls, settle_turn, turn_used, used};
@@ -43,15 +45,27 @@ pub enum Replied {
     Crossed(Next),
 }
 
+/// The provider's reason as our word.
+fn stored(finish: FinishReason) -> Finish {
+    match finish {
+        FinishReason::Stop => Finish::Stop,
+        FinishReason::Length => Finish::Length,
+        FinishReason::ToolCalls => Finish::ToolCalls,
+        FinishReason::ContentFilter => Finish::ContentFilter,
+        FinishReason::Error => Finish::Error,
+        FinishReason::Unknown => Finish::Unknown,
+    }
+}
+
 /// Returns the error for a complete stream without a usable answer.
 fn refusal(finish: FinishReason) -> Option<SessionError> {
     let (code, message) = match finish {
         FinishReason::ContentFilter => (
-            "provider.content-filter",
+            ErrorCode::ProviderContentFilter,
             "the provider withheld the answer because of its content policy; rephrase the prompt",
         ),
         FinishReason::Error => {
-            ("provider.unknown", "the provider ended the answer with an error; try again")
+            (ErrorCode::ProviderUnknown, "the provider ended the answer with an error; try again")
         }
         FinishReason::Stop
         | FinishReason::Length
@@ -96,7 +110,7 @@ impl Rules<'_> {
             turn: said.turn.clone(),
             message: said.message.clone(),
             parts: self.parts(said, |_| true),
-            finish: finish.as_str().to_owned(),
+            finish: stored(finish).into(),
         });
         let calls = draft.history().open_turn().is_some_and(|open| !open.calls.is_empty());
         if calls && last {
@@ -136,7 +150,7 @@ impl Rules<'_> {
     /// Handles an interrupt of the turn: the stream is gone, its tools are stopped, and everything is settled.
     pub fn interrupted(&self, draft: &mut Draft<'_>, said: &Said) -> Verdict<Next> {
         self.end_attempt(draft, said, AttemptOutcome::Interrupted);
-        self.close_reply(draft, said, "interrupted");
+        self.close_reply(draft, said, Finish::Interrupted);
         push_done(draft, said);
         let interrupted = ToolOutcomeKind::Interrupted;
         settle_open_calls(draft, &said.turn, interrupted, "interrupted by the user");
@@ -161,7 +175,7 @@ impl Rules<'_> {
             usage: turn_used(draft, said.usage),
             error: Some(error.clone()),
         });
-        self.close_reply(draft, said, "error");
+        self.close_reply(draft, said, Finish::Error);
         push_done(draft, said);
         settle_turn(draft, said, TurnOutcome::Failed, Some(error.clone()));
         let next = end(draft, DrainOutcome::Failed, Some(error.clone()));
@@ -184,7 +198,7 @@ impl Rules<'_> {
             usage: if mutated!(UsageForgotten) { None } else { turn_used(draft, said.usage) },
             error: Some(error.clone()),
         });
-        self.close_reply(draft, said, "cut");
+        self.close_reply(draft, said, Finish::Cut);
         Verdict::Write((), DrainEnd::Keep, Site::Cut)
     }
 
@@ -259,7 +273,7 @@ impl Rules<'_> {
     fn push_intents(&self, draft: &mut Draft<'_>, said: &Said, state: ToolState) {
         for intent in &said.unintended {
             let metadata = intent.metadata.clone().filter(|_| self.settings.provider_state);
-            let refused = self.refusal(draft.history(), &intent.tool).is_some();
+            let refused = self.refusal(draft.history(), intent).is_some();
             draft.push(ToolCalled {
                 turn: said.turn.clone(),
                 message: said.message.clone(),
@@ -279,16 +293,21 @@ impl Rules<'_> {
         self.turn_agent(history).1.map_or(Permitted::NOTHING, |agent| &agent.skills)
     }
 
-    /// Returns why a call of the open turn may not run: its agent, which the turn keeps, may not use the tool. An
-    /// unknown tool is not refused, because it has no body.
+    /// Returns why a call of the open turn may not run: its agent, which the turn keeps, may not use the tool, or a rule
+    /// of the session refuses the call. An unknown tool is not refused, because it has no body.
     #[must_use]
-    pub fn refusal(&self, history: &History, tool: &str) -> Option<String> {
-        let (name, agent) = self.turn_agent(history);
-        let may = agent.map_or(Permitted::NOTHING, |agent| &agent.tools);
-        if may.allows(tool) || !self.tools.classes.contains_key(tool) {
+    pub fn refusal(&self, history: &History, intent: &ToolIntent) -> Option<String> {
+        let ToolIntent { tool, arguments, .. } = intent;
+        if !self.tools.classes.contains_key(tool) {
             return None;
         }
-        let tools: Vec<_> = self.tools.offered(may).map(|tool| tool.name.as_str()).collect();
+        let (name, agent) = self.turn_agent(history);
+        let may = agent.map_or(Permitted::NOTHING, |agent| &agent.tools);
+        let rules = history.tool_rules();
+        if may.allows(tool) {
+            return permission::refusal(rules, tool, arguments, history.directory());
+        }
+        let tools: Vec<_> = self.tools.offered(may, rules).map(|tool| tool.name.as_str()).collect();
         let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
         Some(format!("the agent {name} may not use {tool}; the tools that it may use: {tools}"))
     }

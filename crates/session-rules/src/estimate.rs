@@ -180,7 +180,7 @@ mod tests {
             },
         );
         let parts = vec![ReplyPart::text(PartId::mint(&mut mint), "y".repeat(8_000))];
-        let finish = "stop".to_owned();
+        let finish = domain::Finish::Stop.into();
         push(
             &mut history,
             TurnReplied { turn: turn.clone(), message: message.clone(), parts, finish },

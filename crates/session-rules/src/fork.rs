@@ -269,6 +269,8 @@ impl Copy<'_> {
             | SessionEvent::SessionForked(_)
             | SessionEvent::SessionMoved(_)
             | SessionEvent::SessionRenamed(_)
+            | SessionEvent::SessionArchived(_)
+            | SessionEvent::SessionDescribed(_)
             | SessionEvent::WorkspaceSnapshotted(_)
             | SessionEvent::WorkspaceRestored(_)
             | SessionEvent::RevertStaging(_)

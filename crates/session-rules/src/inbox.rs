@@ -84,6 +84,7 @@ mod tests {
             let digest = String::new();
             let event: SessionEvent = if item.is_ascii_lowercase() {
                 PromptAdmitted {
+                    by: None,
                     message,
                     delivery,
                     parts: Vec::new(),

@@ -47,6 +47,7 @@ mod models;
 mod mutants;
 mod observed;
 mod open;
+mod permission;
 mod recover;
 mod reply;
 mod revert;

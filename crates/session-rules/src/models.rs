@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use domain::{ModelRef, Prices, Pricing, SessionError};
+use domain::{ErrorCode, ModelRef, Prices, Pricing, SessionError};
 use history::ModelEntry;
 use llm_protocol::{Dialect, Generation, Protocol};
 use serde_json::{Map, Value};
@@ -131,7 +131,7 @@ impl ModelSource for FixedModels {
         let Some(provider) = self.providers.get(&choice.provider) else {
             let known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
             return Err(SessionError {
-                code: "model.unknown".into(),
+                code: ErrorCode::ModelUnknown.into(),
                 message: format!(
                     "no provider `{}` is configured (there is {}); choose one of them, or start the \
                      service with --model-url or a provider's key",
@@ -181,7 +181,7 @@ fn no_such_variant<'a>(
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     let ModelRef { provider, model, .. } = choice;
     SessionError {
-        code: "model.variant_unknown".into(),
+        code: ErrorCode::ModelVariantUnknown.into(),
         message: format!("`{provider}/{model}` has no variant `{variant}`; it has: {known}"),
     }
 }
@@ -213,10 +213,10 @@ mod tests {
         let source = own();
         let refused = |choice: ModelRef| source.resolve(&choice).expect_err("refused");
         let error = refused(ModelRef::new("other", "m"));
-        assert_eq!(error.code, "model.unknown");
+        assert_eq!(error.code, ErrorCode::ModelUnknown);
         assert!(error.message.contains("`other`") && error.message.contains("there is own"));
         let error = refused(ModelRef { variant: Some("high".into()), ..ModelRef::new("own", "m") });
-        assert_eq!(error.code, "model.variant_unknown");
+        assert_eq!(error.code, ErrorCode::ModelVariantUnknown);
         assert_eq!(error.message, "`own/m` has no variant `high`; it has: none");
     }
 

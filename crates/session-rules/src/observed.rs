@@ -7,7 +7,9 @@ use context::{
     Blocked, ContextSnapshot, DuplicateKey, Initialized, Loaded, NESTED_KEY, Reconciled, Skill,
     SystemContext, entries, skill_guidance,
 };
-use domain::{ContextUpdated, EpochReason, EpochStarted, MessageId, Permitted, SessionError};
+use domain::{
+    ContextUpdated, EpochReason, EpochStarted, ErrorCode, MessageId, Permitted, SessionError,
+};
 use history::History;
 
 use crate::draft::Draft;
@@ -138,14 +140,14 @@ fn told(history: &History) -> Option<ContextSnapshot> {
 
 fn unavailable(blocked: &Blocked) -> SessionError {
     SessionError {
-        code: "context.unavailable".into(),
+        code: ErrorCode::ContextUnavailable.into(),
         message: format!("{blocked}; send another prompt to try again"),
     }
 }
 
 fn duplicate(error: &DuplicateKey) -> SessionError {
     SessionError {
-        code: "context.duplicate_key".into(),
+        code: ErrorCode::ContextDuplicateKey.into(),
         message: format!(
             "{error}; take away one of the plugins that contribute it, then send another prompt"
         ),
@@ -291,7 +293,7 @@ mod tests {
             assert_eq!(message(&observed, &mut history), None);
             assert_eq!(history.epoch().map(|epoch| epoch.number), Some(1));
             let error = observed.replace(&history, &Permitted::All).expect_err("blocked");
-            assert_eq!(error.code, "context.unavailable");
+            assert_eq!(error.code, ErrorCode::ContextUnavailable);
             assert!(error.message.contains("core/environment (the disk is asleep)"), "{error:?}");
         }
     }
@@ -335,7 +337,7 @@ mod tests {
     fn sources_that_do_not_compose_are_an_error_that_names_them() {
         let twice = seen([date(NOON, &TimeZone::UTC), date(NOON, &TimeZone::UTC)]);
         let error = twice.initialize(&History::new(), &Permitted::All).expect_err("twice");
-        assert_eq!(error.code, "context.duplicate_key");
+        assert_eq!(error.code, ErrorCode::ContextDuplicateKey);
         assert!(error.message.contains(DATE_KEY.as_str()), "{error:?}");
         let entry = SourceKey::new("entry/ticket").expect("a key");
         let mut history = History::new();

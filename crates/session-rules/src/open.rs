@@ -1,8 +1,8 @@
 //! The first write of a drain.
 
 use domain::{
-    AttemptOutcome, DrainEnd, DrainOutcome, SessionError, Taken, ToolOutcomeKind, TurnOutcome,
-    TurnReplied,
+    AttemptOutcome, DrainEnd, DrainOutcome, ErrorCode, Finish, SessionError, Taken,
+    ToolOutcomeKind, TurnOutcome, TurnReplied,
 };
 
 use history::Reverting;
@@ -84,7 +84,7 @@ impl Rules<'_> {
             self.end_attempt(draft, &said, AttemptOutcome::Lost);
             let parts = kept_reply(&open);
             if open.reply.is_none() && !parts.is_empty() {
-                let finish = "cut".to_owned();
+                let finish = Finish::Cut.into();
                 let (turn, message) = (open.turn.clone(), open.message.clone());
                 draft.push(TurnReplied { turn, message, parts, finish });
             }
@@ -99,7 +99,7 @@ impl Rules<'_> {
 /// Returns the error for a session that keeps losing its workers.
 fn exhausted(recoveries: i16) -> SessionError {
     SessionError {
-        code: "session.recovery_exhausted".into(),
+        code: ErrorCode::SessionRecoveryExhausted.into(),
         message: format!(
             "its worker died {recoveries} times in a row without any progress; what it was doing may be what \
              kills it: look at the last tool calls and at the files of the workspace, then send a prompt to go on"

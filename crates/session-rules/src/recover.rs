@@ -1,8 +1,9 @@
 //! Continues a turn that an earlier owner left open.
 
 use domain::{
-    AttemptOutcome, CallId, DrainEnd, DrainOutcome, ReplyPart, TimestampMs, ToolClass, ToolIntent,
-    ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId, TurnOutcome, TurnReplied,
+    AttemptOutcome, CallId, DrainEnd, DrainOutcome, Finish, ReplyPart, TimestampMs, ToolClass,
+    ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState, TurnId, TurnOutcome,
+    TurnReplied,
 };
 use history::{CallState, OpenTurn};
 
@@ -98,7 +99,7 @@ impl Rules<'_> {
                     turn: open.turn.clone(),
                     message: open.message.clone(),
                     parts,
-                    finish: "cut".into(),
+                    finish: Finish::Cut.into(),
                 });
             }
         }
@@ -111,7 +112,7 @@ impl Rules<'_> {
             let next = end(draft, DrainOutcome::Interrupted, None);
             return Verdict::Write(next, how, Site::TakenOverInterrupted);
         }
-        let cut = !replied || open.finish.as_deref() == Some("cut");
+        let cut = !replied || open.finish.as_ref().is_some_and(|finish| *finish == Finish::Cut);
         let (run, probe) = self.judge(draft, &open);
         self.note_restored(draft);
         let outcome = if cut { TurnOutcome::Cut } else { TurnOutcome::Completed };

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
-    Control, DrainEnd, FileChange, InputCancelled, LeftFile, LeftReason, MessageId, RevertCleared,
-    RevertCommitted, RevertPaths, RevertStaged, RevertStaging, RevertedTo, Seq, SessionError,
-    SnapshotTree,
+    Control, DrainEnd, ErrorCode, FileChange, InputCancelled, LeftFile, LeftReason, MessageId,
+    RevertCleared, RevertCommitted, RevertPaths, RevertStaged, RevertStaging, RevertedTo, Seq,
+    SessionError, SnapshotTree,
 };
 use history::{History, Reverting};
 
@@ -69,14 +69,14 @@ impl Wanted {
     /// `session.message_unknown` or `session.revert_across_move`.
     fn new(history: &History, message: &MessageId, files: bool) -> Result<Self, SessionError> {
         let to = history.savepoint(message).ok_or_else(|| SessionError {
-            code: "session.message_unknown".into(),
+            code: ErrorCode::SessionMessageUnknown.into(),
             message: "the session has no such message to go back to; list its messages, and choose a prompt or an \
                       answer"
                 .into(),
         })?;
         if to.seq <= history.moved() {
             return Err(SessionError {
-                code: "session.revert_across_move".into(),
+                code: ErrorCode::SessionRevertAcrossMove.into(),
                 message: "the session has moved to another workspace since that message; fork it there instead"
                     .into(),
             });
@@ -316,7 +316,7 @@ pub(crate) fn commit_revert(draft: &mut Draft<'_>) {
 
 fn busy() -> SessionError {
     SessionError {
-        code: "session.busy".into(),
+        code: ErrorCode::SessionBusy.into(),
         message: "the session is at work; interrupt it or wait for its end, then revert".into(),
     }
 }

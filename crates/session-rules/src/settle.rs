@@ -1,7 +1,7 @@
 //! The events that close open attempts, replies, calls and turns.
 
 use domain::{
-    AttemptEnded, AttemptOutcome, CallId, MessageId, NoticeKind, NoticeRecorded, Pricing,
+    AttemptEnded, AttemptOutcome, CallId, Finish, MessageId, NoticeKind, NoticeRecorded, Pricing,
     ReplyPart, SessionError, TimestampMs, ToolOutcomeKind, ToolSettled, TurnId, TurnOutcome,
     TurnReplied, TurnSettled, TurnUsage,
 };
@@ -51,7 +51,7 @@ impl Rules<'_> {
     }
 
     /// Writes an incomplete reply, without the calls that have no intent.
-    pub(crate) fn close_reply(&self, draft: &mut Draft<'_>, said: &Said, finish: &str) {
+    pub(crate) fn close_reply(&self, draft: &mut Draft<'_>, said: &Said, finish: Finish) {
         let Some(open) = draft.history().open_turn() else { return };
         if open.reply.is_some() {
             return;
@@ -62,7 +62,7 @@ impl Rules<'_> {
                 turn: said.turn.clone(),
                 message: said.message.clone(),
                 parts,
-                finish: finish.to_owned(),
+                finish: finish.into(),
             });
         }
     }

@@ -189,7 +189,12 @@ mod tests {
                 self.push(settled_as(turn.clone(), call, done, &output, 1));
             }
             let (of, at) = (turn.clone(), message.clone());
-            self.push(TurnReplied { turn: of, message: at, parts, finish: "stop".into() });
+            self.push(TurnReplied {
+                turn: of,
+                message: at,
+                parts,
+                finish: domain::Finish::Stop.into(),
+            });
             let usage = TurnUsage::default();
             let outcome = TurnOutcome::Completed;
             self.push(TurnSettled { turn, message, outcome, usage, error: None });

@@ -3,8 +3,8 @@
 //! It may fail, and is tried again at the next promotion. A title that somebody gives wins, however late it comes.
 
 use domain::{
-    AttemptEnded, AttemptId, AttemptOutcome, ModelRef, SessionError, SessionRenamed, SideOutcome,
-    TitleEnded, TitleStarted, TitledBy, TurnId,
+    AttemptEnded, AttemptId, AttemptOutcome, ErrorCode, ModelRef, SessionError, SessionRenamed,
+    SideOutcome, TitleEnded, TitleStarted, TitledBy, TurnId,
 };
 use history::Components;
 use llm_protocol::{Part, ToolChoice};
@@ -99,7 +99,7 @@ impl Rules<'_> {
         let title = first_line(&done.said.reply.text_so_far());
         let error = done.error.clone().or_else(|| {
             title.is_none().then(|| SessionError {
-                code: "provider.invalid-output".into(),
+                code: ErrorCode::ProviderInvalidOutput.into(),
                 message: "the model answered without a title".into(),
             })
         });

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 
-use domain::{Permitted, ToolClass};
+use domain::{Permitted, ToolClass, ToolRule};
 use llm_protocol::ToolDefinition;
+
+use crate::permission;
 
 /// The tools of a drain, as far as decisions need them.
 #[derive(Debug, Clone, Default)]
@@ -13,12 +15,14 @@ pub struct ToolFacts {
 }
 
 impl ToolFacts {
-    /// Returns the tools for an agent that may use `permitted`.
+    /// Returns the tools for an agent that may use `permitted`, less those that the session's rules refuse altogether.
     pub(crate) fn offered<'a>(
         &'a self,
         permitted: &'a Permitted,
+        rules: &'a [ToolRule],
     ) -> impl Iterator<Item = &'a ToolDefinition> {
-        self.definitions.iter().filter(|tool| permitted.allows(&tool.name))
+        let may = |tool: &str| permitted.allows(tool) && !permission::is_shut(rules, tool);
+        self.definitions.iter().filter(move |tool| may(&tool.name))
     }
 
     /// Returns the class of a tool. An unknown tool has no body, so it is *pure*.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use context::{EnvironmentFacts, Loaded, SystemContext, environment};
 use domain::{
     CallId, Control, ControlAdmitted, Delivery, DrainEnd, DrainOutcome, EpochReason, FencingToken,
-    FileChange, FileStatus, IdMint, InputCancelled, InterruptRequested, InterruptTarget,
+    FileChange, FileStatus, Finish, IdMint, InputCancelled, InterruptRequested, InterruptTarget,
     LocationId, MessageId, ModelRef, NoticeKind, OrgId, PartId, PromptAdmitted, PromptPart,
     ReplyPart, RevertPaths, Seq, SessionCreated, SessionError, SessionEvent, SessionRef,
     SnapshotTree, Stamp, Taken, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled,
@@ -58,7 +58,7 @@ fn tree(n: usize) -> SnapshotTree {
 }
 
 fn error(code: &str) -> SessionError {
-    SessionError { code: code.into(), message: "no".into() }
+    SessionError { code: code.to_owned().into(), message: "no".into() }
 }
 
 /// Returns an observation of a Location without any context.
@@ -100,6 +100,7 @@ impl Desk {
             restored: None,
         };
         desk.push(SessionCreated {
+            by: None,
             project: "prj_1".parse().expect("an id"),
             location: location("a"),
             directory: "/workspace".into(),
@@ -108,6 +109,8 @@ impl Desk {
             model: None,
             parent: None,
             named: true,
+            rules: Vec::new(),
+            metadata: None,
         });
         desk
     }
@@ -131,6 +134,7 @@ impl Desk {
         let message = MessageId::mint(&mut self.mint);
         let parts = vec![PromptPart::Text { id: PartId::mint(&mut self.mint), text: "hi".into() }];
         self.push(PromptAdmitted {
+            by: None,
             message: message.clone(),
             delivery,
             parts,
@@ -164,7 +168,7 @@ impl Desk {
     }
 
     fn interrupt(&mut self) {
-        self.push(InterruptRequested { target: InterruptTarget::Drain });
+        self.push(InterruptRequested { by: None, target: InterruptTarget::Drain });
     }
 
     fn decide(
@@ -235,7 +239,7 @@ impl Desk {
         let at = message.clone();
         self.push(ToolCalled { turn: of, message: at, intent, class, state });
         let (of, parts) = (turn.clone(), vec![ReplyPart::ToolCall { call: call.clone() }]);
-        self.push(TurnReplied { turn: of, message, parts, finish: "tool-calls".into() });
+        self.push(TurnReplied { turn: of, message, parts, finish: Finish::ToolCalls.into() });
         if settles {
             let done = self.done(turn, &call);
             self.push(done);
@@ -276,7 +280,7 @@ impl Desk {
         let text = "well".to_owned();
         let parts = vec![ReplyPart::text(PartId::mint(&mut self.mint), text)];
         let (of, at) = (turn.clone(), message.clone());
-        self.push(TurnReplied { turn: of, message: at, parts, finish: "stop".into() });
+        self.push(TurnReplied { turn: of, message: at, parts, finish: Finish::Stop.into() });
         let (outcome, usage) = (TurnOutcome::Completed, domain::TurnUsage::default());
         let at = message.clone();
         self.push(domain::TurnSettled { turn, message: at, outcome, usage, error: None });

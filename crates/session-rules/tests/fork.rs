@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, CallId, CompactionEnded, CompactionReason,
     CompactionStarted, ContextUpdated, Delivery, DrainEnded, DrainOutcome, EntryRemoved, EntrySet,
-    EpochStarted, IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptAdmitted,
-    PromptPart, PromptPromoted, RecordedEvent, ReplyPart, RevertCleared, RevertCommitted,
-    RevertStaged, Seq, SessionCreated, SessionEvent, SessionForked, SessionMoved, SideOutcome,
-    Stamp, TitleEnded, TitleStarted, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind,
-    ToolSettled, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    EpochStarted, Finish, IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId,
+    PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, ReplyPart, RevertCleared,
+    RevertCommitted, RevertStaged, Seq, SessionCreated, SessionEvent, SessionForked, SessionMoved,
+    SideOutcome, Stamp, TitleEnded, TitleStarted, ToolCalled, ToolClass, ToolIntent,
+    ToolOutcomeKind, ToolSettled, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled,
+    TurnStarted, TurnUsage,
 };
 use history::{Components, History, ModelEntry};
 use proptest::prelude::*;
@@ -154,6 +155,7 @@ impl Log {
         let parts: Vec<PromptPart> = texts.into_iter().map(part).collect();
         let synthetic = synthetic.then(|| "CI".to_owned());
         self.push(PromptAdmitted {
+            by: None,
             message: message.clone(),
             delivery: Delivery::Steer,
             parts: parts.clone(),
@@ -202,7 +204,7 @@ impl Log {
                 usage: Some(usage),
                 error: None,
             });
-            let finish = "stop".into();
+            let finish = Finish::Stop.into();
             self.push(TurnReplied { turn: turn.clone(), message: message.clone(), parts, finish });
         }
         self.push(TurnSettled { turn, message, outcome, usage, error: None });
@@ -334,6 +336,7 @@ impl Log {
 
 fn created() -> SessionCreated {
     SessionCreated {
+        by: None,
         project: "prj_a".parse().expect("an id"),
         location: "loc_a".parse().expect("an id"),
         directory: "/workspace".into(),
@@ -342,6 +345,8 @@ fn created() -> SessionCreated {
         model: None,
         parent: None,
         named: false,
+        rules: Vec::new(),
+        metadata: None,
     }
 }
 

@@ -39,6 +39,7 @@ fn body(dialect: Dialect, takes_tools: bool) -> Value {
         session: "ses_1".parse().expect("an id"),
     };
     let created = SessionCreated {
+        by: None,
         project: "prj_1".parse().expect("an id"),
         location: session.location.clone(),
         directory: "/workspace".into(),
@@ -47,8 +48,11 @@ fn body(dialect: Dialect, takes_tools: bool) -> Value {
         model: None,
         parent: None,
         named: true,
+        rules: Vec::new(),
+        metadata: None,
     };
     let prompt = PromptAdmitted {
+        by: None,
         message: MessageId::mint(&mut mint),
         delivery: Delivery::Steer,
         parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: "hi".into() }],

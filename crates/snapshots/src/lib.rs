@@ -36,6 +36,7 @@ mod scan;
 mod shadow;
 mod steps;
 mod touched;
+mod travel;
 
 pub use change::{ChangeStatus, FileChange, FileChanges, diff};
 pub use error::SnapshotError;
@@ -47,6 +48,7 @@ pub use rules::{IgnoreFiles, IgnoreRules};
 pub use scan::{Skipped, Why};
 pub use shadow::{Captured, PackRef, Shadow, ShadowOptions};
 pub use touched::Touched;
+pub use travel::{Intake, IntakeError, Object, ObjectKind, ObjectWalk};
 
 #[cfg(test)]
 mod tests;

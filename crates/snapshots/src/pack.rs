@@ -156,6 +156,11 @@ impl PackWriter {
         self.spans.contains_key(&id)
     }
 
+    /// Returns the size of an object in bytes; `None` if it is not there.
+    pub(crate) fn size(&self, id: ObjectId) -> Option<u64> {
+        self.spans.get(&id).map(|span| u64::from(span.bytes))
+    }
+
     /// Adds an object unless it is already there.
     pub(crate) fn add(&mut self, id: ObjectId, bytes: &[u8]) -> Result<(), SnapshotError> {
         if self.has(id) {

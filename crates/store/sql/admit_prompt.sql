@@ -33,6 +33,8 @@ BEGIN
         IF FOUND THEN
             INSERT INTO session_event (org_id, incarnation, seq, id, kind, version, time_ms, payload)
             VALUES (p_org, number, seq, p_event, 'prompt.admitted', 1, p_now, p_payload);
+            INSERT INTO session_change (org_id, incarnation, session_id, first, last)
+            VALUES (p_org, number, p_session, seq, seq);
             -- As project_events does it, without reading the payload. A racing admission of the same id fails
             -- here on the key, whole; the caller asks again and finds the other.
             INSERT INTO session_input (org_id, id, incarnation, kind, delivery, status, admitted_seq,

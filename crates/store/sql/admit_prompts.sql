@@ -35,6 +35,9 @@ BEGIN
     INSERT INTO session_event (org_id, incarnation, seq, id, kind, version, time_ms, payload)
     SELECT p_org, t.number, t.n, p_events[t.i], 'prompt.admitted', 1, p_times[t.i], p_payloads[t.i]
     FROM unnest(places, numbers, seqs) AS t (i, number, n);
+    INSERT INTO session_change (org_id, incarnation, session_id, first, last)
+    SELECT p_org, t.number, p_sessions[t.i], min(t.n), max(t.n)
+    FROM unnest(places, numbers, seqs) AS t (i, number, n) GROUP BY t.number, p_sessions[t.i];
     INSERT INTO session_input (org_id, id, incarnation, kind, delivery, status, admitted_seq, admitted_ms, wake_seq,
         projector_version)
     SELECT p_org, p_messages[t.i], t.number, p_kinds[t.i], p_deliveries[t.i], 'admitted', t.n, p_times[t.i],

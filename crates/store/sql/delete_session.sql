@@ -14,9 +14,12 @@ BEGIN
     IF EXISTS (SELECT FROM session_tree(p_org, p_session) AS t WHERE t <> ALL (ids)) THEN
         RETURN NULL;
     END IF;
-    WITH gone AS (DELETE FROM session_head h WHERE h.org_id = p_org AND h.id = ANY (ids) RETURNING h.incarnation)
-    SELECT array_agg(g.incarnation), count(*) INTO numbers, deleted FROM gone g;
+    WITH gone AS (DELETE FROM session_head h WHERE h.org_id = p_org AND h.id = ANY (ids) 
+        RETURNING h.id, h.incarnation)
+    SELECT array_agg(g.id), array_agg(g.incarnation), count(*) INTO ids, numbers, deleted FROM gone g;
     IF deleted > 0 THEN
+        INSERT INTO session_change (org_id, incarnation, session_id, first, last, gone)
+        SELECT p_org, t.number, t.id, 0, 0, true FROM unnest(ids, numbers) AS t (id, number);
         PERFORM drop_projections(p_org, t.id, t.number) FROM unnest(ids, numbers) AS t (id, number);
         DELETE FROM session_event e WHERE e.org_id = p_org AND e.incarnation = ANY (numbers);
     END IF;

@@ -2,14 +2,14 @@
 -- queued stays parked. `outcome` and `seq` are interrupt_session's; `wake` is the number of the wake, NULL when
 -- nothing is to go on.
 CREATE OR REPLACE FUNCTION interrupt_and_resume(
-    p_org uuid, p_session text, p_event text, p_wake_event text, p_stamp bigint, p_now bigint,
+    p_org uuid, p_session text, p_event text, p_wake_event text, p_stamp bigint, p_now bigint, p_by text DEFAULT NULL,
     OUT outcome text, OUT seq bigint, OUT location text, OUT wake bigint)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
     next record;
 BEGIN
     SELECT i.outcome, i.seq, i.location INTO outcome, seq, location
-    FROM interrupt_session(p_org, p_session, p_event, p_stamp, p_now) AS i;
+    FROM interrupt_session(p_org, p_session, p_event, p_stamp, p_now, p_by) AS i;
     IF outcome = 'missing' THEN
         RETURN;
     END IF;

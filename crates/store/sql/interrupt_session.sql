@@ -2,7 +2,7 @@
 -- with none of them is left as it is ('idle'). One that was asked already and has not stopped yet keeps that interrupt,
 -- unless somebody has woken it since. 'missing' when there is none.
 CREATE OR REPLACE FUNCTION interrupt_session(
-    p_org uuid, p_session text, p_event text, p_stamp bigint, p_now bigint,
+    p_org uuid, p_session text, p_event text, p_stamp bigint, p_now bigint, p_by text DEFAULT NULL,
     OUT outcome text, OUT seq bigint, OUT location text)
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 DECLARE
@@ -40,7 +40,7 @@ BEGIN
         target := json_build_object('type', 'turn', 'turn', open_turn);
     END IF;
     seq := log_event(p_org, p_session, 'interrupt.requested', p_event, p_stamp, p_now,
-        json_build_object('target', target)::text);
+        json_strip_nulls(json_build_object('target', target, 'by', p_by::json))::text);
     UPDATE session_head h SET interrupt_seq = seq, parked_seq = seq WHERE h.org_id = p_org AND h.id = p_session;
     outcome := 'applied';
 END $$;

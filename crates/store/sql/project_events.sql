@@ -240,10 +240,10 @@ BEGIN
             ON CONFLICT (incarnation, message_id, id) DO UPDATE SET text = part.text || excluded.text;
         WHEN 'session.created' THEN
             INSERT INTO session (org_id, id, project_id, location_id, directory, title, titled, parent_id, agent,
-                provider, model, variant, created_ms, updated_ms, projector_version, incarnation)
+                provider, model, variant, metadata, created_ms, updated_ms, projector_version, incarnation)
             VALUES (p_org, p_session, p->>'project', p->>'location', p->>'directory', p->>'title',
                 coalesce((p->>'named')::boolean, false), p->>'parent', p->>'agent', p#>>'{model,provider}',
-                p#>>'{model,model}', p#>>'{model,variant}', at_ms, at_ms, projector, number);
+                p#>>'{model,model}', p#>>'{model,variant}', p->>'metadata', at_ms, at_ms, projector, number);
         WHEN 'prompt.admitted' THEN
             INSERT INTO session_input (org_id, id, incarnation, kind, delivery, status, admitted_seq,
                 admitted_ms, wake_seq, projector_version)
@@ -282,6 +282,11 @@ BEGIN
             ON CONFLICT DO NOTHING;
         WHEN 'session.renamed' THEN
             UPDATE session SET title = p->>'title', titled = true WHERE org_id = p_org AND id = p_session;
+            touched_ms := at_ms;
+        WHEN 'session.archived' THEN
+            UPDATE session SET archived_ms = (p->>'archived')::bigint WHERE org_id = p_org AND id = p_session;
+        WHEN 'session.described' THEN
+            UPDATE session SET metadata = p->>'metadata' WHERE org_id = p_org AND id = p_session;
             touched_ms := at_ms;
         WHEN 'title.started' THEN
             INSERT INTO provider_turn (org_id, id, incarnation, message_id, seq, kind, agent, provider, model,

@@ -1,4 +1,5 @@
 -- A session's children, newest first.
+-- For the build before: list_children takes its place.
 CREATE OR REPLACE FUNCTION read_children(p_org uuid, p_session text)
 RETURNS TABLE (id text, location_id text, project_id text, directory text, title text, agent text, provider text,
     model text, created_ms bigint, updated_ms bigint, outcome text, input_tokens bigint, output_tokens bigint,

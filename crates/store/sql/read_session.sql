@@ -1,4 +1,5 @@
 -- A session with how far it has come and whether it has work.
+-- For the build before: show_session takes its place.
 CREATE OR REPLACE FUNCTION read_session(p_org uuid, p_session text)
 RETURNS TABLE (location_id text, project_id text, directory text, title text, agent text, provider text,
     model text, created_ms bigint, updated_ms bigint, outcome text, input_tokens bigint, output_tokens bigint,

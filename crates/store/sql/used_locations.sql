@@ -6,7 +6,7 @@ BEGIN
     RETURN QUERY SELECT asked.place FROM unnest(p_ids) AS asked (place)
     WHERE EXISTS (SELECT FROM session s WHERE s.org_id = p_org AND s.location_id = asked.place)
         OR EXISTS (SELECT FROM left_location l WHERE l.org_id = p_org AND l.location_id = asked.place)
-        OR EXISTS (SELECT FROM location l WHERE l.org_id = p_org AND l.seed_location = asked.place);
+        OR EXISTS (SELECT FROM location l WHERE l.org_id = p_org AND l.seed_location = asked.place AND l.id <> asked.place);
     RETURN QUERY SELECT e.payload::json#>>'{control,location}'
     FROM session_head h
         JOIN session_input i ON i.incarnation = h.incarnation AND i.kind = 'move' AND i.status = 'admitted'

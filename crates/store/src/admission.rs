@@ -1,12 +1,12 @@
 use domain::{
-    EventId, IdMint, LocationId, OrgId, PromptAdmitted, RecordedEvent, Seq, SessionId, Stamp,
-    TimestampMs,
+    EventId, Feature, IdMint, LocationId, OrgId, PromptAdmitted, RecordedEvent, Seq, SessionId,
+    Stamp, TimestampMs,
 };
 
 use sqlx::PgConnection;
 
 use crate::batch::{Answers, Call, in_place};
-use crate::cluster::{SINCE_3, varies};
+use crate::cluster::varies;
 use crate::inbox::prompt_kind;
 use crate::revert::spare;
 use crate::{Store, StoreError};
@@ -75,7 +75,7 @@ impl Store {
         new: NewPrompt,
     ) -> Result<AdmittedPrompt, StoreError> {
         if varies(new.prompt.model.as_ref()) {
-            self.require(SINCE_3).await?;
+            self.require(Feature::ProviderState).await?;
         }
         let stamp = new.prompt.message.stamp(new.now).unwrap_or(Stamp::at(new.now));
         let mut mint = IdMint::after(stamp, new.now);

@@ -1,7 +1,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::{Feature, FeatureLevel, FencingToken, Generation, ModelRef, ReplyPart, SessionEvent};
+use domain::{
+    Feature, FeatureLevel, FencingToken, Generation, ModelRef, ReplyPart, SessionCreated,
+    SessionEvent,
+};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgExecutor};
 use tokio::time::Instant;
@@ -14,27 +17,32 @@ pub struct ClusterRow {
     /// The high bits of every fencing token.
     pub generation: Generation,
     /// The level that every running build understands.
-    pub feature_level: i32,
+    pub feature_level: FeatureLevel,
 }
 
 /// The most sessions that were made between a backup and the fault that made it necessary.
 const FORGOTTEN_SESSIONS: i64 = 1 << 20;
 
-/// The feature level of what this build writes. Builds of level 1 read no controls, other changes of the
-/// inbox, context entries, titles, compactions, Workspace Snapshots, Reverts, Moves and Forks; builds of level 2
-/// no provider state, no calls that a provider ran, and no variants of models.
-pub const FEATURES: i32 = FeatureLevel::OF_THIS_BUILD.0;
+/// Returns the feature of this event that older builds do not read.
+pub(crate) fn feature(event: &SessionEvent) -> Option<Feature> {
+    if let SessionEvent::SessionCreated(created) = event {
+        created_with(created)
+    } else if needs_state(event) {
+        Some(Feature::ProviderState)
+    } else {
+        feature_of_kind(event)
+    }
+}
 
-/// The level from which on every running build reads what is admitted, set, named or forked: the kinds that builds of
-/// level 1 do not know.
-pub(crate) const SINCE_2: i32 = Feature::Controls.level().0;
-
-/// The same of variants of models, of provider state and of calls that a provider ran.
-pub(crate) const SINCE_3: i32 = Feature::ProviderState.level().0;
-
-/// The level from which on every running build reads this event.
-pub(crate) fn level(event: &SessionEvent) -> i32 {
-    if needs_state(event) { SINCE_3 } else { level_of_kind(event) }
+/// Returns the highest feature that a session begins with.
+pub(crate) fn created_with(created: &SessionCreated) -> Option<Feature> {
+    if created.metadata.is_some() {
+        Some(Feature::Archive)
+    } else if !created.rules.is_empty() {
+        Some(Feature::ToolRules)
+    } else {
+        varies(created.model.as_ref()).then_some(Feature::ProviderState)
+    }
 }
 
 /// Whether a build that knows the event's kind alone would show the model something else.
@@ -43,7 +51,6 @@ fn needs_state(event: &SessionEvent) -> bool {
     match event {
         SessionEvent::TurnReplied(replied) => replied.parts.iter().any(ReplyPart::has_state),
         SessionEvent::ToolCalled(called) => called.intent.metadata.is_some(),
-        SessionEvent::SessionCreated(created) => varies(created.model.as_ref()),
         SessionEvent::PromptAdmitted(prompt) => varies(prompt.model.as_ref()),
         SessionEvent::PromptPromoted(promoted) => varies(Some(&promoted.model)),
         SessionEvent::TurnStarted(started) => varies(Some(&started.model)),
@@ -56,7 +63,7 @@ pub(crate) fn varies(model: Option<&ModelRef>) -> bool {
     model.is_some_and(|model| model.variant.is_some())
 }
 
-fn level_of_kind(event: &SessionEvent) -> i32 {
+fn feature_of_kind(event: &SessionEvent) -> Option<Feature> {
     match event {
         SessionEvent::SessionCreated(_)
         | SessionEvent::PromptAdmitted(_)
@@ -75,7 +82,10 @@ fn level_of_kind(event: &SessionEvent) -> i32 {
         | SessionEvent::TurnSettled(_)
         | SessionEvent::NoticeRecorded(_)
         | SessionEvent::InterruptRequested(_)
-        | SessionEvent::DrainEnded(_) => 1,
+        | SessionEvent::DrainEnded(_) => None,
+        SessionEvent::SessionArchived(_) | SessionEvent::SessionDescribed(_) => {
+            Some(Feature::Archive)
+        }
         SessionEvent::SessionRenamed(_)
         | SessionEvent::EntrySet(_)
         | SessionEvent::EntryRemoved(_)
@@ -96,28 +106,28 @@ fn level_of_kind(event: &SessionEvent) -> i32 {
         | SessionEvent::RevertStaging(_)
         | SessionEvent::RevertStaged(_)
         | SessionEvent::RevertCleared(_)
-        | SessionEvent::RevertCommitted(_) => 2,
+        | SessionEvent::RevertCommitted(_) => Some(Feature::Controls),
     }
 }
 
 /// The cluster's feature level, as it was last read.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Features(Arc<Mutex<Option<(i32, Instant)>>>);
+pub(crate) struct Features(Arc<Mutex<Option<(FeatureLevel, Instant)>>>);
 
 /// How long a level that was read is believed.
 const BELIEVED: Duration = Duration::from_secs(60);
 
 impl Features {
-    fn known(&self, now: Instant) -> Option<i32> {
+    fn known(&self, now: Instant) -> Option<FeatureLevel> {
         let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.filter(|(_, read)| now.duration_since(*read) < BELIEVED).map(|(level, _)| level)
     }
 
-    fn last(&self) -> Option<i32> {
+    fn last(&self) -> Option<FeatureLevel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).map(|(level, _)| level)
     }
 
-    fn learn(&self, level: i32, now: Instant) {
+    fn learn(&self, level: FeatureLevel, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((level, now));
     }
 }
@@ -127,7 +137,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails or was never migrated.
-    pub async fn feature_level(&self) -> Result<i32, StoreError> {
+    pub async fn feature_level(&self) -> Result<FeatureLevel, StoreError> {
         if let Some(level) = self.features.known(Instant::now()) {
             return Ok(level);
         }
@@ -141,10 +151,10 @@ impl Store {
         Ok(level)
     }
 
-    /// Refuses what builds of a level below `wants` could not read, while there may be some.
-    pub(crate) async fn require(&self, wants: i32) -> Result<(), StoreError> {
+    /// Refuses what builds without this feature could not read, while there may be some.
+    pub(crate) async fn require(&self, feature: Feature) -> Result<(), StoreError> {
         let level = self.feature_level().await?;
-        if level < wants { Err(StoreError::Feature { wants, level }) } else { Ok(()) }
+        if level.has(feature) { Ok(()) } else { Err(StoreError::Feature { feature, level }) }
     }
 
     /// Reads the cluster's row.
@@ -193,23 +203,23 @@ impl Store {
         generation(raised)
     }
 
-    /// Raises the feature level to [`FEATURES`], for good: from then on this build's events are written, and no
-    /// older build is to run any more. What the level is then; a higher one stays. `migrate_url` logs in as
+    /// Raises the feature level to [`FeatureLevel::OF_THIS_BUILD`], for good: from then on this build's events are written, and no
+    /// older build is to run any more. Returns the level; a higher one stays. `migrate_url` logs in as
     /// `oc_migrate`.
     ///
     /// # Errors
     /// When the database cannot be reached or was never migrated.
-    pub async fn raise_feature_level(migrate_url: &str) -> Result<i32, StoreError> {
+    pub async fn raise_feature_level(migrate_url: &str) -> Result<FeatureLevel, StoreError> {
         let options: PgConnectOptions = migrate_url.parse()?;
         let mut connection = options.connect().await?;
         let raised = sqlx::query_scalar!(
             "UPDATE cluster SET feature_level = greatest(feature_level, $1) RETURNING feature_level",
-            FEATURES,
+            FeatureLevel::OF_THIS_BUILD.0,
         )
         .fetch_one(&mut connection)
         .await?;
         connection.close().await?;
-        Ok(raised)
+        Ok(FeatureLevel(raised))
     }
 
     /// The cluster's row, as whoever `url` logs in as may read it: for a command that is no service.
@@ -223,7 +233,10 @@ impl Store {
 
 async fn read(from: impl PgExecutor<'_>) -> Result<ClusterRow, StoreError> {
     let row = sqlx::query!("SELECT generation, feature_level FROM cluster").fetch_one(from).await?;
-    Ok(ClusterRow { generation: generation(row.generation)?, feature_level: row.feature_level })
+    Ok(ClusterRow {
+        generation: generation(row.generation)?,
+        feature_level: FeatureLevel(row.feature_level),
+    })
 }
 
 fn generation(stored: i32) -> Result<Generation, StoreError> {
@@ -241,20 +254,21 @@ mod tests {
         let reply = |part: &str| {
             let payload =
                 format!(r#"{{"turn":"trn_1","message":"msg_1","parts":[{part}],"finish":"stop"}}"#);
-            level(&SessionEvent::read("turn.replied", 1, &payload).expect("a reply"))
+            feature(&SessionEvent::read("turn.replied", 1, &payload).expect("a reply"))
         };
-        assert_eq!(reply(r#"{"type":"text","id":"prt_1","text":"a"}"#), 1);
-        assert_eq!(reply(r#"{"type":"text","id":"prt_1","text":"a","metadata":"{}"}"#), 3);
+        let state = Some(Feature::ProviderState);
+        assert_eq!(reply(r#"{"type":"text","id":"prt_1","text":"a"}"#), None);
+        assert_eq!(reply(r#"{"type":"text","id":"prt_1","text":"a","metadata":"{}"}"#), state);
         let hosted = r#""id":"prt_1","call":"c","name":"search""#;
-        assert_eq!(reply(&format!(r#"{{"type":"hosted-call",{hosted},"input":"{{}}"}}"#)), 3);
+        assert_eq!(reply(&format!(r#"{{"type":"hosted-call",{hosted},"input":"{{}}"}}"#)), state);
     }
 
     #[test]
     fn a_level_is_believed_for_a_minute() {
         let (features, now) = (Features::default(), Instant::now());
         assert_eq!(features.known(now), None);
-        features.learn(2, now);
-        assert_eq!(features.known(now + BELIEVED / 2), Some(2));
+        features.learn(FeatureLevel(2), now);
+        assert_eq!(features.known(now + BELIEVED / 2), Some(FeatureLevel(2)));
         assert_eq!(features.known(now + BELIEVED), None);
     }
 }

@@ -1,4 +1,6 @@
-use domain::{ControlAdmitted, EventId, IdMint, LocationId, OrgId, Seq, SessionId, TimestampMs};
+use domain::{
+    ControlAdmitted, EventId, Feature, IdMint, LocationId, OrgId, Seq, SessionId, TimestampMs,
+};
 
 use crate::inbox::control_kind;
 use crate::{Store, StoreError};
@@ -53,7 +55,7 @@ impl Store {
         org: OrgId,
         new: NewControl,
     ) -> Result<AdmittedControl, StoreError> {
-        self.require(crate::cluster::SINCE_2).await?;
+        self.require(Feature::Controls).await?;
         match self.admit_control_once(org, new.clone()).await {
             // The id was just used at another session, and is found there now.
             Err(error) if error.is_duplicate() => self.admit_control_once(org, new).await,

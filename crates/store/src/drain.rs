@@ -9,7 +9,7 @@ use domain::{
 
 use tracing::debug;
 
-use crate::cluster::level;
+use crate::cluster::feature;
 use crate::connections::{Limit, bounded};
 use crate::events::read_events;
 use crate::look::{Look, Seen, Sight};
@@ -272,9 +272,8 @@ impl DrainWrite {
         now: TimestampMs,
         append: Append<'_>,
     ) -> Result<Written, StoreError> {
-        let wants = append.events.iter().map(level).max().unwrap_or(1);
-        if wants > 1 {
-            self.store.require(wants).await?;
+        if let Some(newest) = append.events.iter().filter_map(feature).max() {
+            self.store.require(newest).await?;
         }
         let write = Arc::new(Write {
             session: self.session.clone(),

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::error::Error;
 
-use domain::{Claim, SessionId};
+use domain::{Claim, Feature, FeatureLevel, SessionId};
 use sqlx::error::{DatabaseError, ErrorKind};
 
 /// Why a store call did not do what was asked. A variant says what the caller can do about it.
@@ -24,13 +24,13 @@ pub enum StoreError {
     },
     /// Not every build that runs understands what this would write: finish the upgrade, then raise the level.
     #[error(
-        "this needs the cluster's feature level {wants}, and it is {level}: finish the upgrade"
+        "this needs the cluster's feature level {wants}, and it is {level}: finish the upgrade", wants = feature.level()
     )]
     Feature {
-        /// The level that it needs.
-        wants: i32,
-        /// The cluster's.
-        level: i32,
+        /// The feature of it that older builds do not read.
+        feature: Feature,
+        /// The cluster's level.
+        level: FeatureLevel,
     },
     /// The claim has passed to another drain: stop at once, nothing was written.
     #[error("session {session} is no longer claimed by {held:?}")]

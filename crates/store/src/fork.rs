@@ -1,8 +1,9 @@
 use domain::{
-    EventId, IdMint, OrgId, SessionCreated, SessionEvent, SessionForked, SessionId, Stamp,
+    EventId, Feature, IdMint, OrgId, SessionCreated, SessionEvent, SessionForked, SessionId, Stamp,
     TimestampMs,
 };
 
+use crate::cluster::created_with;
 use crate::connections::Limit;
 use crate::session::TRIES;
 use crate::{Creation, Store, StoreError};
@@ -33,7 +34,10 @@ impl Store {
     /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::NotFound`] without the Location;
     /// [`StoreError::Feature`].
     pub async fn fork(&self, org: OrgId, new: NewFork) -> Result<Creation, StoreError> {
-        self.require(crate::cluster::SINCE_2).await?;
+        self.require(Feature::Controls).await?;
+        if let Some(feature) = created_with(&new.created) {
+            self.require(feature).await?;
+        }
         self.lane()
             .run_within(Limit::Long, move |connection| {
                 Box::pin(async move {

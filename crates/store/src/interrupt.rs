@@ -1,4 +1,6 @@
-use domain::{EventId, IdMint, LocationId, OrgId, Seq, SessionId, Stamp, TimestampMs};
+use domain::{
+    Author, EventId, Feature, IdMint, LocationId, OrgId, Seq, SessionId, Stamp, TimestampMs,
+};
 
 use crate::{Store, StoreError};
 
@@ -37,9 +39,11 @@ impl Store {
         &self,
         org: OrgId,
         session: SessionId,
+        by: Option<Author>,
         now: TimestampMs,
     ) -> Result<Resumed, StoreError> {
-        self.require(crate::cluster::SINCE_2).await?;
+        self.require(Feature::Controls).await?;
+        let by = written(by)?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -47,13 +51,14 @@ impl Store {
                     let (event, wake) = (EventId::mint(&mut mint), EventId::mint(&mut mint));
                     let row = sqlx::query!(
                         r#"SELECT outcome AS "outcome!", seq, location, wake
-                           FROM interrupt_and_resume($1, $2, $3, $4, $5, $6)"#,
+                           FROM interrupt_and_resume($1, $2, $3, $4, $5, $6, $7)"#,
                         org.0,
                         session.as_str(),
                         event.as_str(),
                         wake.as_str(),
                         mint.last().0,
                         now,
+                        by,
                     )
                     .fetch_one(&mut *connection)
                     .await?;
@@ -79,8 +84,10 @@ impl Store {
         &self,
         org: OrgId,
         session: SessionId,
+        by: Option<Author>,
         now: TimestampMs,
     ) -> Result<Interrupted, StoreError> {
+        let by = written(by)?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {
@@ -88,12 +95,13 @@ impl Store {
                     let event = EventId::mint(&mut mint);
                     let row = sqlx::query!(
                         r#"SELECT outcome AS "outcome!", seq, location
-                   FROM interrupt_session($1, $2, $3, $4, $5)"#,
+                   FROM interrupt_session($1, $2, $3, $4, $5, $6)"#,
                         org.0,
                         session.as_str(),
                         event.as_str(),
                         mint.last().0,
                         now,
+                        by,
                     )
                     .fetch_one(&mut *connection)
                     .await?;
@@ -109,4 +117,10 @@ impl Store {
             })
             .await
     }
+}
+
+/// The JSON of an interrupt's author.
+fn written(by: Option<Author>) -> Result<Option<String>, StoreError> {
+    let json = by.map(|by| serde_json::to_string(&by)).transpose();
+    json.map_err(|error| StoreError::Unreadable(error.to_string()))
 }

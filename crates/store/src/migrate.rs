@@ -1,17 +1,18 @@
 //! Brings a database to this build's schema: migrations for tables, then the files of `sql/` for functions.
 
+use domain::FeatureLevel;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::provision::{PROVISION_LOCK, connect, missing_settings};
-use crate::{FEATURES, StoreError, functions, pooler};
+use crate::{StoreError, functions, pooler};
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
 /// The schema that this build reads and writes: the number of its newest migration.
-pub const SCHEMA_VERSION: i64 = 19;
+pub const SCHEMA_VERSION: i64 = 24;
 
 /// The oldest schema that this build can migrate from: the number of its first migration, the baseline.
 pub const FIRST_SCHEMA: i64 = 19;
@@ -144,7 +145,7 @@ async fn attempt(connection: &mut PgConnection) -> Result<(), MigrationError> {
         "UPDATE cluster SET feature_level = $1
          WHERE feature_level < $1 AND NOT EXISTS (SELECT FROM organisation)",
     )
-    .bind(FEATURES)
+    .bind(FeatureLevel::OF_THIS_BUILD.0)
     .execute(&mut *connection)
     .await?;
     Ok(())

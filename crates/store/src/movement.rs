@@ -20,8 +20,8 @@ fn moved(event: &SessionEvent) -> Option<&SessionMoved> {
     if let SessionEvent::SessionMoved(moved) = event { Some(moved) } else { None }
 }
 
-/// Writes what ends a drain here, with the session at its new Location: both Locations' locks, then the head. What is
-/// based on it afterwards is refused: the claim has passed on.
+/// Writes what ends a drain here, with the session at its new Location: both Locations' locks, then the head. A write
+/// that is based on it afterwards is refused: the claim has passed on.
 ///
 /// # Errors
 /// [`StoreError::NotFound`] when there is no Location to move to.

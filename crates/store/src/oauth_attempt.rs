@@ -1,4 +1,4 @@
-//! Sign-ins at providers that people have begun. What one must not see of it is sealed, and emptied at its end.
+//! Sign-ins at providers that people have begun. Its secrets are sealed, and emptied at its end.
 
 use std::str::FromStr;
 use std::time::Duration;

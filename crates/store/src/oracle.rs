@@ -7,6 +7,7 @@
 use domain::OrgId;
 
 use crate::connections::{Limit, bounded};
+use crate::pool::Tx;
 use crate::{Store, StoreError};
 
 /// Violations in one answer.
@@ -86,30 +87,34 @@ impl Store {
         let store = self.clone();
         bounded(Limit::Check, async move {
             let mut tx = store.tenant(org).await?;
-            // The planner knows nothing of the size of a common table expression, and loops over a whole log for each of
-            // its events.
-            sqlx::query!(
-                "SELECT set_config('enable_nestloop', 'off', true) AS plans,
-                     set_config('statement_timeout', $1, true) AS limits",
-                Limit::CHECK_STATEMENT,
-            )
-            .fetch_one(&mut *tx)
-            .await?;
-            let rows = sqlx::query_file!("src/oracle.sql", org.0, settled, &sessions)
-                .fetch_all(&mut *tx)
-                .await?;
+            let found = violations_in(&mut tx, org, settled, &sessions).await?;
             tx.commit().await?;
-            Ok(rows
-                .into_iter()
-                .map(|row| Violation {
-                    invariant: row.invariant,
-                    session: row.session,
-                    found: row.found,
-                })
-                .collect())
+            Ok(found)
         })
         .await
     }
+}
+
+/// The violations of some sessions, as this transaction sees their rows. It changes settings of the transaction.
+pub(crate) async fn violations_in(
+    tx: &mut Tx,
+    org: OrgId,
+    settled: bool,
+    sessions: &[String],
+) -> Result<Vec<Violation>, StoreError> {
+    // The planner knows nothing of the size of a common table expression, and loops over a whole log for each of its
+    // events.
+    sqlx::query!(
+        "SELECT set_config('enable_nestloop', 'off', true) AS plans,
+                     set_config('statement_timeout', $1, true) AS limits",
+        Limit::CHECK_STATEMENT,
+    )
+    .fetch_one(&mut **tx)
+    .await?;
+    let rows =
+        sqlx::query_file!("src/oracle.sql", org.0, settled, sessions).fetch_all(&mut **tx).await?;
+    let violation = |invariant, session, found| Violation { invariant, session, found };
+    Ok(rows.into_iter().map(|row| violation(row.invariant, row.session, row.found)).collect())
 }
 
 /// The sessions in pages that a statement can look at.

@@ -1,4 +1,4 @@
-use domain::{EventId, IdMint, OrgId, Seq, SessionId, Stamp, TimestampMs};
+use domain::{EventId, Feature, IdMint, OrgId, Seq, SessionId, Stamp, TimestampMs};
 
 use crate::{InboxChange, Store, StoreError};
 
@@ -22,7 +22,7 @@ impl Store {
         session: SessionId,
         now: TimestampMs,
     ) -> Result<InboxChange, StoreError> {
-        self.require(crate::cluster::SINCE_2).await?;
+        self.require(Feature::Controls).await?;
         self.lane()
             .run(move |connection| {
                 Box::pin(async move {

@@ -1,10 +1,9 @@
 use domain::{
     EventId, IdMint, ModelRef, OrgId, ProjectId, RevertStaged, Seq, SessionCreated, SessionEvent,
-    SessionId, SessionRef, SessionRenamed, Stamp, TimestampMs, TurnUsage,
+    SessionId, SessionRef, Stamp, TimestampMs, TurnUsage,
 };
 use serde::Deserialize;
 
-use crate::cluster::{SINCE_3, varies};
 use crate::connections::Limit;
 use crate::tenant::missing;
 use crate::tree::{MAX_CHILDREN, MAX_DEPTH};
@@ -56,7 +55,7 @@ pub struct SessionRow {
     pub model: Option<ModelRef>,
     /// When it was created.
     pub created_ms: TimestampMs,
-    /// When a turn or a rename last changed it.
+    /// When a turn, a name or metadata last changed it.
     pub updated_ms: TimestampMs,
     /// How its last drain ended.
     pub outcome: Option<String>,
@@ -68,6 +67,10 @@ pub struct SessionRow {
     pub revert: Option<RevertStaged>,
     /// When the compaction that runs began.
     pub compacting_ms: Option<TimestampMs>,
+    /// When its client archived it; lists leave it out.
+    pub archived_ms: Option<TimestampMs>,
+    /// What its client keeps with it: JSON text of an object, the client's bytes.
+    pub metadata: Option<String>,
     /// Notices of its models for its user, in the order in which the models were first used.
     pub notices: Vec<ModelNotice>,
     /// Its usage, without its children.
@@ -90,41 +93,6 @@ pub struct ModelNotice {
     /// When it was first used.
     #[serde(rename = "time")]
     pub time_ms: TimestampMs,
-}
-
-/// Whose sessions a list has.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum SessionsOf {
-    /// All of the organisation.
-    #[default]
-    Organisation,
-    /// Those of a project.
-    Project(ProjectId),
-    /// Those that work in a directory.
-    Directory(String),
-}
-
-/// Selects the sessions of a list. The default selects all of the organisation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionFilter {
-    /// Whose sessions.
-    pub of: SessionsOf,
-    /// Only sessions without a parent.
-    pub only_roots: bool,
-    /// Only sessions that changed at this time or later.
-    pub updated_from: Option<TimestampMs>,
-    /// Only sessions that changed before this time.
-    pub updated_before: Option<TimestampMs>,
-    /// Only sessions whose title contains this text, in upper or lower case.
-    pub title: Option<String>,
-    /// Only sessions that follow this one in the list: its time of creation and its id.
-    pub after: Option<(TimestampMs, SessionId)>,
-}
-
-impl From<SessionsOf> for SessionFilter {
-    fn from(of: SessionsOf) -> Self {
-        Self { of, ..Self::default() }
-    }
 }
 
 macro_rules! session_row {
@@ -158,6 +126,8 @@ macro_rules! session_row {
                 .map_err(|error| StoreError::Unreadable(format!("notices of models: {error}")))?
                 .unwrap_or_default(),
             compacting_ms: row.compacting_ms,
+            archived_ms: row.archived_ms,
+            metadata: row.metadata,
             usage: domain::TurnUsage {
                 input: row.input_tokens,
                 output: row.output_tokens,
@@ -179,15 +149,16 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] when the id is another session's; [`StoreError::NotFound`] without the Location;
-    /// [`StoreError::Feature`] for a variant of a model while
-    /// builds may run that know none.
+    /// [`StoreError::Feature`] for a rule or a variant of
+    /// a model while builds may run that know none.
     pub async fn create_session(
         &self,
         org: OrgId,
         new: NewSession,
     ) -> Result<Creation, StoreError> {
-        if varies(new.created.model.as_ref()) {
-            self.require(SINCE_3).await?;
+        let first = SessionEvent::from(new.created.clone());
+        if let Some(feature) = crate::cluster::feature(&first) {
+            self.require(feature).await?;
         }
         self.lane()
             .run(move |connection| {
@@ -230,36 +201,6 @@ impl Store {
             .await
     }
 
-    /// Gives a session a title; the place of that in its log.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`] without it.
-    pub async fn rename_session(
-        &self,
-        org: OrgId,
-        id: SessionId,
-        renamed: SessionRenamed,
-        now: TimestampMs,
-    ) -> Result<Seq, StoreError> {
-        self.log_one(now, move |connection, minted| {
-            Box::pin(async move {
-                let seq = sqlx::query_scalar!(
-                    "SELECT rename_session($1, $2, $3, $4, $5, $6)",
-                    org.0,
-                    id.as_str(),
-                    minted.event.as_str(),
-                    minted.stamp,
-                    now,
-                    SessionEvent::from(renamed).payload(),
-                )
-                .fetch_one(&mut *connection)
-                .await?;
-                seq.map(Seq).ok_or(StoreError::NotFound)
-            })
-        })
-        .await
-    }
-
     /// One session, in one round trip.
     ///
     /// # Errors
@@ -275,8 +216,8 @@ impl Store {
                        cache_read_tokens AS "cache_read_tokens!",
                        cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
                        next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms,
-                       fork_of, revert, variant, notices
-                   FROM read_session($1, $2)"#,
+                       fork_of, revert, variant, notices, archived_ms, metadata
+                   FROM show_session($1, $2)"#,
                 org.0,
                 id.as_str(),
             )
@@ -285,66 +226,6 @@ impl Store {
             .map_err(missing)?;
             session_row!(org, id, row)
         })).await
-    }
-
-    /// Lists sessions, newest first: at most `limit` of those that the filter selects.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn sessions(
-        &self,
-        org: OrgId,
-        filter: SessionFilter,
-        limit: i64,
-    ) -> Result<Vec<SessionRow>, StoreError> {
-        // A statement for each list: one whose main condition may be off has no index in the order of the list.
-        macro_rules! list {
-            ($connection:expr, $of:literal, $value:expr) => {{
-                let (after_ms, after) = filter.after.map(|(time, id)| (time, String::from(id))).unzip();
-                sqlx::query!(
-                    "SELECT s.*, h.ready, h.next_seq FROM session s
-                     JOIN session_head h ON h.org_id = s.org_id AND h.id = s.id
-                     WHERE s.org_id = $1 AND " + $of + "
-                       AND ($3::boolean IS FALSE OR s.parent_id IS NULL)
-                       AND ($4::bigint IS NULL OR s.updated_ms >= $4)
-                       AND ($5::bigint IS NULL OR s.updated_ms < $5)
-                       AND ($6::text IS NULL OR position(lower($6) IN lower(s.title)) > 0)
-                       AND ($7::bigint IS NULL OR s.created_ms <= $7)
-                       AND ($7::bigint IS NULL OR s.created_ms < $7 OR s.id > $8::text COLLATE \"C\")
-                     ORDER BY s.created_ms DESC, s.id LIMIT $9",
-                    org.0,
-                    $value,
-                    filter.only_roots,
-                    filter.updated_from,
-                    filter.updated_before,
-                    filter.title,
-                    after_ms,
-                    after,
-                    limit,
-                )
-                .fetch_all($connection)
-                .await?
-                .into_iter()
-                .map(|row| session_row!(org, row.id.parse()?, row))
-                .collect()
-            }};
-        }
-        self.read(org, move |connection| {
-            Box::pin(async move {
-                match filter.of {
-                    SessionsOf::Organisation => list!(connection, "$2::text IS NULL", None::<&str>),
-                    SessionsOf::Project(project) => {
-                        list!(connection, "s.project_id = $2", project.as_str())
-                    }
-                    SessionsOf::Directory(directory) => list!(
-                        connection,
-                        "left(s.directory, 512) = left($2, 512) AND s.directory = $2",
-                        directory
-                    ),
-                }
-            })
-        })
-        .await
     }
 
     /// Deletes a session and all below it, with logs and projections. A drain that has one of them is fenced

@@ -3,10 +3,9 @@
 
 use std::pin::Pin;
 
-use domain::{EventId, IdMint, OrgId, Stamp, TimestampMs};
+use domain::{EventId, Feature, IdMint, OrgId, Stamp, TimestampMs};
 use sqlx::PgConnection;
 
-use crate::cluster::SINCE_2;
 use crate::connections::{Limit, bounded};
 use crate::lane::OnConnection;
 use crate::pool::Tx;
@@ -68,7 +67,7 @@ impl Store {
         T: Send + 'static,
         W: for<'c> FnOnce(&'c mut PgConnection, Minted) -> OnConnection<'c, T> + Send + 'static,
     {
-        self.require(SINCE_2).await?;
+        self.require(Feature::Controls).await?;
         self.lane()
             .run(move |connection| {
                 let mut mint = IdMint::after(Stamp::default(), now);

@@ -19,7 +19,7 @@ pub(crate) struct Tx {
 }
 
 impl Tx {
-    /// Begins one with `begin`, in one round trip. What cannot begin since its connection was lost begins on another.
+    /// Begins one with `begin`, in one round trip. One that cannot begin since its connection was lost begins on another.
     ///
     /// # Errors
     /// [`StoreError::Database`] when there is no connection or no answer in time.

@@ -1,6 +1,6 @@
 use domain::{
-    CallId, IdError, MessageId, ModelRef, OrgId, PartId, Seq, SessionError, SessionId, TimestampMs,
-    TurnId, TurnUsage,
+    CallId, IdError, MessageId, MessageRole, ModelRef, OrgId, PartId, PartKind, Seq, SessionError,
+    SessionId, Stored, TimestampMs, ToolOutcomeKind, ToolState, TurnId, TurnUsage,
 };
 use serde::Deserialize;
 
@@ -15,8 +15,8 @@ pub struct MessageRow {
     pub id: MessageId,
     /// Its place in the log.
     pub seq: Seq,
-    /// `user`, `assistant`, `notice` or `checkpoint`.
-    pub role: String,
+    /// Whose it is.
+    pub role: Stored<MessageRole>,
     /// The user message that an assistant's answers.
     pub parent: Option<MessageId>,
     /// The turn that wrote it.
@@ -46,8 +46,8 @@ pub struct MessageRow {
 pub struct PartRow {
     /// Its id.
     pub id: PartId,
-    /// `text`, `reasoning` or `tool`.
-    pub kind: String,
+    /// Text, reasoning or a tool call.
+    pub kind: Stored<PartKind>,
     /// Its text.
     pub text: Option<String>,
     /// Its call, for a tool part.
@@ -63,14 +63,14 @@ pub struct CallRow {
     pub provider_call: String,
     /// The tool.
     pub tool: String,
-    /// `intended`, `started` or `settled`.
-    pub state: String,
+    /// How far it has come.
+    pub state: Stored<ToolState>,
     /// The model's argument bytes.
     pub arguments: String,
     /// When it was called.
     pub called_ms: TimestampMs,
     /// How it ended.
-    pub outcome: Option<String>,
+    pub outcome: Option<Stored<ToolOutcomeKind>>,
     /// One line for people.
     pub title: Option<String>,
     /// The text for the model.
@@ -90,7 +90,7 @@ pub struct CallRow {
 }
 
 impl CallRow {
-    /// A call that the provider ran, shown by `part` of a message that began at `began`. What came of it is not known.
+    /// A call that the provider ran, shown by `part` of a message that began at `began`. Its outcome is not known.
     ///
     /// # Errors
     /// Never for the id of a part.
@@ -106,7 +106,7 @@ impl CallRow {
             id: format!("{}{own}", CallId::PREFIX).parse()?,
             provider_call: call.to_owned(),
             tool: name.to_owned(),
-            state: "started".to_owned(),
+            state: ToolState::Started.into(),
             arguments: input.to_owned(),
             called_ms: began,
             outcome: None,
@@ -125,8 +125,10 @@ impl CallRow {
     pub fn told(&mut self, call: &str, output: &str, is_error: bool) -> bool {
         let is_it = self.hosted && self.provider_call == call && self.outcome.is_none();
         if is_it {
-            self.state = "settled".to_owned();
-            self.outcome = Some(if is_error { "failed" } else { "completed" }.to_owned());
+            let outcome =
+                if is_error { ToolOutcomeKind::Failed } else { ToolOutcomeKind::Completed };
+            self.state = ToolState::Settled.into();
+            self.outcome = Some(outcome.into());
             self.output = Some(output.to_owned());
         }
         is_it
@@ -176,7 +178,7 @@ macro_rules! message_row {
         MessageRow {
             id: $row.id.parse()?,
             seq: Seq($row.seq),
-            role: $row.role,
+            role: $row.role.into(),
             parent: $row.parent_id.map(|id| id.parse()).transpose()?,
             turn: $row.turn_id.map(|id| id.parse()).transpose()?,
             agent: $row.agent,
@@ -191,7 +193,7 @@ macro_rules! message_row {
             error: $row
                 .error_code
                 .zip($row.error_message)
-                .map(|(code, message)| SessionError { code, message }),
+                .map(|(code, message)| SessionError { code: code.into(), message }),
             usage: TurnUsage {
                 input: $row.input_tokens,
                 output: $row.output_tokens,
@@ -215,10 +217,10 @@ macro_rules! call_row {
                     id: id.parse()?,
                     provider_call,
                     tool,
-                    state,
+                    state: state.into(),
                     arguments,
                     called_ms: $row.called_ms.unwrap_or_default(),
-                    outcome: $row.outcome,
+                    outcome: $row.outcome.map(Stored::from),
                     title: $row.title,
                     output: $row.bounded_text,
                     structured: $row.structured,
@@ -238,15 +240,15 @@ macro_rules! call_row {
 fn add(message: &mut MessageRow, part: PartRow) -> Result<(), StoreError> {
     let text = part.text.as_deref().unwrap_or_default();
     let unreadable = |error| StoreError::Unreadable(format!("the part {}: {error}", part.id));
-    match part.kind.as_str() {
-        "hosted-call" => {
+    match part.kind.known() {
+        Some(PartKind::HostedCall) => {
             let HostedCall { call, name, input } =
                 serde_json::from_str(text).map_err(unreadable)?;
             let call = CallRow::hosted(&part.id, message.created_ms, &call, &name, &input)?;
-            let (kind, call) = ("tool".to_owned(), Some(call));
+            let (kind, call) = (PartKind::Tool.into(), Some(call));
             message.parts.push(PartRow { kind, text: None, call, ..part });
         }
-        "hosted-result" => {
+        Some(PartKind::HostedResult) => {
             let result: HostedResult = serde_json::from_str(text).map_err(unreadable)?;
             let calls = message.parts.iter_mut().filter_map(|part| part.call.as_mut());
             for call in calls {
@@ -255,7 +257,9 @@ fn add(message: &mut MessageRow, part: PartRow) -> Result<(), StoreError> {
                 }
             }
         }
-        _ => message.parts.push(part),
+        Some(PartKind::Text | PartKind::Reasoning | PartKind::Tool) | None => {
+            message.parts.push(part);
+        }
     }
     Ok(())
 }
@@ -307,7 +311,7 @@ impl Store {
                 bytes += texts.into_iter().flatten().map(String::len).sum::<usize>();
                 let part = match (row.part_id, row.kind) {
                     (Some(id), Some(kind)) => {
-                        Some(PartRow { id: id.parse()?, kind, text: row.text, call: call_row!(row) })
+                        Some(PartRow { id: id.parse()?, kind: kind.into(), text: row.text, call: call_row!(row) })
                     }
                     _ => None,
                 };

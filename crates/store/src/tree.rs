@@ -64,8 +64,8 @@ impl Store {
                        cache_read_tokens AS "cache_read_tokens!",
                        cache_write_tokens AS "cache_write_tokens!", ready AS "ready!",
                        next_seq AS "next_seq!", cost_nanos AS "cost_nanos!", parent_id, compacting_ms,
-                       fork_of, revert, variant, notices
-                   FROM read_children($1, $2)"#,
+                       fork_of, revert, variant, notices, archived_ms, metadata
+                   FROM list_children($1, $2)"#,
                 org.0,
                 session.as_str(),
             )

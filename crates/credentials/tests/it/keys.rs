@@ -4,7 +4,7 @@ use credentials::{
     ClientSecret, CredentialKind, CredentialsError, EnvelopeError, MasterKeys, Material, NewSecret,
     ProviderSettings, SecretChange,
 };
-use domain::OrgId;
+use domain::{ErrorCode, OrgId};
 use llm_client::{Auth, AwsAccess, Secret};
 
 use crate::world::World;
@@ -167,7 +167,7 @@ async fn an_organisation_whose_master_key_is_lost_goes_on_with_another_data_key(
     let newer = MasterKeys::generate("k2");
     let after = world.process_with(Some(&newer));
     let stuck = after.add(org, new("", "second", "sk-2")).await.expect_err("sealed");
-    assert_eq!(stuck.code(), Some("provider.secret-unreadable"));
+    assert_eq!(stuck.code(), Some(ErrorCode::ProviderSecretUnreadable));
     for part in ["`k1` is missing", &format!("credentials reset-key --org {org}")] {
         assert!(stuck.to_string().contains(part), "{stuck}");
     }

@@ -10,6 +10,7 @@
 
 mod accounts;
 mod browser;
+mod hidden;
 mod keys;
 mod oidc;
 mod quirks;

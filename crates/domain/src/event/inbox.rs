@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Delivery, LocationId, MessageId, ModelRef, ProjectId, PromptPart, SessionError, TimestampMs,
-    words,
+    Author, Delivery, LocationId, MessageId, ModelRef, ProjectId, PromptPart, SessionError,
+    TimestampMs, words,
 };
 
 use super::is_false;
@@ -29,6 +29,9 @@ pub struct PromptAdmitted {
     /// A description for people, set when no user wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<String>,
+    /// Its author; `None` before authors were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Author>,
 }
 
 /// Payload of `prompt.promoted`.

@@ -26,8 +26,8 @@ pub use inbox::{
 };
 pub use session::{
     DrainEnded, DrainOutcome, EntryRemoved, EntrySet, InterruptRequested, InterruptTarget,
-    NoticeKind, NoticeRecorded, SessionCreated, SessionError, SessionForked, SessionMoved,
-    SessionRenamed, TitledBy,
+    NoticeKind, NoticeRecorded, SessionArchived, SessionCreated, SessionDescribed, SessionError,
+    SessionForked, SessionMoved, SessionRenamed, TitledBy,
 };
 pub use turn::{
     AttemptEnded, AttemptOutcome, AttemptStarted, ComponentList, ReplyPart, RetryScheduled,
@@ -173,6 +173,10 @@ events! {
     DrainEnded(DrainEnded) = "drain.ended",
     /// The session has another title.
     SessionRenamed(SessionRenamed) = "session.renamed",
+    /// The session is archived, or no more.
+    SessionArchived(SessionArchived) = "session.archived",
+    /// The session has other metadata.
+    SessionDescribed(SessionDescribed) = "session.described",
     /// A context entry has a new value.
     EntrySet(EntrySet) = "entry.set",
     /// A context entry no longer applies.
@@ -312,6 +316,10 @@ mod tests {
             ("turn.replied", reply(&format!(r#"{{"type":"hosted-result",{hosted},"output":"o","is_error":true}}"#))),
             ("turn.replied", reply(&format!(r#"{{"type":"hosted-result",{hosted},"output":"o",{state}}}"#))),
             ("session.created", r#"{"project":"prj_1","location":"loc_1","directory":"/workspace","title":"t","agent":"build","model":{"provider":"p","model":"m"}}"#.into()),
+            ("session.created", r#"{"project":"prj_1","location":"loc_1","directory":"/workspace","title":"t","agent":"build","metadata":"{ \"a\": 1.0 }"}"#.into()),
+            ("session.archived", r#"{"archived":17}"#.into()),
+            ("session.archived", "{}".into()),
+            ("session.described", r#"{"metadata":"{}"}"#.into()),
             ("session.created", r#"{"project":"prj_1","location":"loc_1","directory":"/workspace","title":"t","agent":"build","model":{"provider":"p","model":"m","variant":"high"}}"#.into()),
         ];
         for (kind, payload) in all {

@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LocationId, MessageId, ModelRef, ProjectId, Seq, SessionId, SnapshotTree, TurnId, words,
+    Author, ErrorCode, LocationId, MessageId, ModelRef, ProjectId, Seq, SessionId, SnapshotTree,
+    Stored, TimestampMs, ToolRule, TurnId, words,
 };
 
 use super::is_false;
@@ -28,6 +29,15 @@ pub struct SessionCreated {
     /// Whether somebody chose its title, so that none is generated.
     #[serde(default, skip_serializing_if = "is_false")]
     pub named: bool,
+    /// Its client's rules about tool calls, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<ToolRule>,
+    /// Its metadata: the client's bytes, JSON text of an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<String>,
+    /// Its author; `None` before authors were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Author>,
 }
 
 words! {
@@ -47,6 +57,21 @@ pub struct SessionRenamed {
     pub title: String,
     /// Its origin.
     pub by: TitledBy,
+}
+
+/// Payload of `session.archived`: lists leave the session out, or show it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionArchived {
+    /// The time that its client named for it, in milliseconds since 1970; `None`: it is archived no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<TimestampMs>,
+}
+
+/// Payload of `session.described`: the session has other metadata. No model sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionDescribed {
+    /// All of it: the client's bytes, JSON text of an object.
+    pub metadata: String,
 }
 
 /// Payload of `session.moved`. The Context Epoch ends; the next one begins at the new Location.
@@ -146,6 +171,9 @@ pub enum InterruptTarget {
 pub struct InterruptRequested {
     /// The target.
     pub target: InterruptTarget,
+    /// Its author; `None` before authors were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Author>,
 }
 
 words! {
@@ -173,8 +201,8 @@ pub struct DrainEnded {
 /// An error that a user meets: a stable code and a sentence that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionError {
-    /// Stable, such as `provider.rate_limit`; `docs/errors/` has a page for it.
-    pub code: String,
+    /// Stable; `docs/errors/` has a page for each that this build knows.
+    pub code: Stored<ErrorCode>,
     /// The message, for people.
     pub message: String,
 }

@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptId, CallId, MessageId, ModelRef, PartId, Pricing, Seq, SessionError, TimestampMs,
-    TurnId, words,
+    AttemptId, CallId, Finish, MessageId, ModelRef, PartId, Pricing, Seq, SessionError, Stored,
+    TimestampMs, TurnId, words,
 };
 
 use super::{is_false, is_zero};
@@ -241,9 +241,8 @@ pub struct TurnReplied {
     pub message: MessageId,
     /// The model's output and requests.
     pub parts: Vec<ReplyPart>,
-    /// The provider's reason to stop, normalised: `stop`, `length`, `tool-calls`, `content-filter`; or ours:
-    /// `interrupted`, `cut`.
-    pub finish: String,
+    /// Why it ended: the provider's reason, normalised, or one of ours.
+    pub finish: Stored<Finish>,
 }
 
 words! {

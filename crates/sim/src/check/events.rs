@@ -3,7 +3,7 @@
 use domain::{
     AttemptEnded, AttemptStarted, CompactionStarted, ControlAdmitted, DrainEnded, ErrorCode,
     InterruptTarget, NoticeKind, PromptAdmitted, PromptPromoted, RecordedEvent, SessionEvent,
-    SideOutcome, TurnId, TurnOutcome, TurnStarted, Word,
+    SideOutcome, TurnId, TurnOutcome, TurnStarted,
 };
 
 use super::requests::Requests;
@@ -231,7 +231,7 @@ impl Checker {
         ensure!(self.sides.compacting().is_none(), "I4: a drain ended with an open Compaction");
         self.sides.no_title("a drain ended")?;
         self.sides.drain_ends(ended.error.as_ref())?;
-        let parks = match ended.error.as_ref().and_then(|error| ErrorCode::read(&error.code)) {
+        let parks = match ended.error.as_ref().and_then(|error| error.code.known()) {
             Some(ErrorCode::WorkspaceUnavailable | ErrorCode::SessionRecoveryExhausted) => true,
             // Behind an epoch it only means that no Compaction can begin.
             Some(ErrorCode::ContextUnavailable) => !self.told.is_active(),

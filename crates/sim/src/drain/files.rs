@@ -62,7 +62,7 @@ impl FileSlot {
 
 fn failed() -> SessionError {
     SessionError {
-        code: ErrorCode::WorkspaceSnapshotFailed.to_string(),
+        code: ErrorCode::WorkspaceSnapshotFailed.into(),
         message: "the files could not be captured or put back".into(),
     }
 }

@@ -63,7 +63,7 @@ impl TitleSlot {
 
 /// A failure of the provider's, as rows hold it.
 pub(super) fn provider_error(reason: &ErrorReason) -> SessionError {
-    SessionError { code: reason.code().into(), message: reason.user_message() }
+    SessionError { code: reason.code().to_owned().into(), message: reason.user_message() }
 }
 
 impl Drain {

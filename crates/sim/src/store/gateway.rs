@@ -3,7 +3,7 @@
 use domain::{
     ControlAdmitted, Delivery, DeliveryChanged, EntryRemoved, EntrySet, IdMint, InputCancelled,
     InputKind, InterruptRequested, InterruptTarget, MessageId, PromptAdmitted, SessionEvent,
-    SessionRenamed, TimestampMs, TitledBy, WakeRequested, WakeScope,
+    TimestampMs, WakeRequested, WakeScope,
 };
 
 use super::{Admission, Change, InputStatus, Interrupted, SimStore};
@@ -235,7 +235,7 @@ impl SimStore {
         };
         row.head.interrupt_seq = seq;
         row.head.parked_seq = seq;
-        self.log(session, InterruptRequested { target }.into(), mint, now);
+        self.log(session, InterruptRequested { by: None, target }.into(), mint, now);
         Interrupted::Applied(seq)
     }
 
@@ -261,10 +261,17 @@ impl SimStore {
         (interrupted, true)
     }
 
-    /// `rename_session`.
-    pub fn rename(&mut self, session: usize, title: &str, mint: &mut IdMint, now: TimestampMs) {
-        let renamed = SessionRenamed { title: title.to_owned(), by: TitledBy::User };
-        self.log(session, renamed.into(), mint, now);
+    /// `edit_session`.
+    pub fn edit_session(
+        &mut self,
+        session: usize,
+        said: impl IntoIterator<Item = SessionEvent>,
+        mint: &mut IdMint,
+        now: TimestampMs,
+    ) {
+        for event in said {
+            self.log(session, event, mint, now);
+        }
     }
 
     /// `set_entry`, with at most `most` others beside it. [`Change::Gone`]: it has this value;

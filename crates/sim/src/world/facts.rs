@@ -89,7 +89,7 @@ impl Facts {
             sessions,
             locations,
             missing: SessionError {
-                code: ErrorCode::WorkspaceUnavailable.to_string(),
+                code: ErrorCode::WorkspaceUnavailable.into(),
                 message: "the files are elsewhere".into(),
             },
         }
@@ -110,6 +110,7 @@ impl Facts {
         parent: Option<SessionId>,
     ) -> SessionCreated {
         SessionCreated {
+            by: None,
             project: self.project.clone(),
             location: self.locations[location].clone(),
             directory: "/workspace".into(),
@@ -118,6 +119,8 @@ impl Facts {
             model: None,
             parent,
             named,
+            rules: Vec::new(),
+            metadata: None,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use domain::{
     Control, ControlAdmitted, Delivery, EntrySet, IdMint, MessageId, ModelRef, PartId,
-    PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, SessionEvent, TimestampMs,
-    TurnStarted,
+    PromptAdmitted, PromptPart, PromptPromoted, RecordedEvent, SessionArchived, SessionDescribed,
+    SessionEvent, SessionRenamed, TimestampMs, TitledBy, TurnStarted,
 };
 use history::hash_hex;
 
@@ -88,10 +88,7 @@ impl World {
                     self.hint(|| Action::Wake { session });
                 }
             }
-            95 => {
-                let title = format!("Name {}", self.rng.below(100));
-                self.with_mint(|world, mint, now| world.store.rename(session, &title, mint, now));
-            }
+            95 => self.describe(session),
             96..=97 => self.change_entry(session),
             _ => {
                 self.with_mint(|world, mint, now| world.store.commit_revert(session, mint, now));
@@ -124,6 +121,7 @@ impl World {
         };
         let synthetic = self.rng.chance(10).then(|| "a job has ended".to_owned());
         Asked::Prompt(PromptAdmitted {
+            by: None,
             message: MessageId::mint(mint),
             delivery: self.delivery(),
             parts: vec![PromptPart::Text { id: PartId::mint(mint), text: text.clone() }],
@@ -312,6 +310,20 @@ impl World {
             world.store.change(session, &message, delivery, mint, now);
         });
         self.hint(|| Action::Wake { session });
+    }
+
+    /// A client says something of a session that no drain decides about.
+    fn describe(&mut self, session: usize) {
+        let number = self.rng.below(100);
+        self.with_mint(|world, mint, now| {
+            let archived = number.is_multiple_of(2).then_some(now);
+            let said: SessionEvent = match number % 4 {
+                0 | 1 => SessionArchived { archived }.into(),
+                2 => SessionDescribed { metadata: format!("{{\"n\":{number}}}") }.into(),
+                _ => SessionRenamed { title: format!("Name {number}"), by: TitledBy::User }.into(),
+            };
+            world.store.edit_session(session, [said], mint, now);
+        });
     }
 
     fn change_entry(&mut self, session: usize) {

@@ -4,4 +4,5 @@ mod capture;
 mod crash;
 mod property;
 mod restoring;
+mod travel;
 mod world;

@@ -23,7 +23,7 @@ async fn activity(world: &World) -> (i64, i64) {
     .expect("pg_stat_activity")
 }
 
-/// Waits until every call that outlives its caller has ended. What was just sent to a backend is not
+/// Waits until every call that outlives its caller has ended. A statement that was just sent to a backend is not
 /// seen at once: it must be quiet for some looks in a row.
 async fn until_quiet(world: &World) {
     let mut quiet = 0;
@@ -108,7 +108,7 @@ async fn dropped_callers_leave_no_transaction_and_no_half_admission() {
                 let done = match random.random_range(0..5) {
                     0 => {
                         let interrupt =
-                            world.store.interrupt(org, session.session.clone(), world.tick());
+                            world.store.interrupt(org, session.session.clone(), None, world.tick());
                         dropped_after(polls, interrupt).await.map(|done| done.map(drop))
                     }
                     1 => {

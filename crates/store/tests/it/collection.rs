@@ -424,6 +424,20 @@ async fn a_location_is_used_by_seeds_moves_and_sessions_that_left_it() {
     assert_eq!(collect_unused(&world).await, 2);
 }
 
+// An imported session's Location begins with its own first snapshot.
+#[tokio::test]
+async fn a_location_is_not_used_by_its_own_seed() {
+    let world = World::new().await;
+    let own = world.another_location().await;
+    let seed = Seed { location: own.clone(), tree: tree('a') };
+    world.store.seed_location(at(&world, &own), seed).await.expect("seeded");
+    let session = world.session_at(&own).await;
+    assert_eq!(collect_unused(&world).await, 1, "the other one");
+    delete(&world, &session).await;
+    assert_eq!(collect_unused(&world).await, 1);
+    assert!(!exists(&world, &own).await);
+}
+
 #[tokio::test]
 async fn packs_go_with_their_location_and_then_their_blobs() {
     let world = World::new().await;
@@ -517,6 +531,7 @@ async fn a_location_that_is_being_deleted_is_not_used() {
 
 async fn try_session(world: &World, location: &LocationId) -> Result<store::Creation, StoreError> {
     let created = domain::SessionCreated {
+        by: None,
         project: world.project.clone(),
         location: location.clone(),
         directory: "/workspace".into(),
@@ -525,6 +540,8 @@ async fn try_session(world: &World, location: &LocationId) -> Result<store::Crea
         model: None,
         parent: None,
         named: false,
+        rules: Vec::new(),
+        metadata: None,
     };
     let id = domain::SessionId::mint(&mut world.mint());
     let new = store::NewSession { id, created, now: world.tick() };

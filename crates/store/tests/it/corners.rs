@@ -127,7 +127,7 @@ async fn waiting_prompt(world: &World) {
     let note = PromptAdmitted { synthetic: Some("CI".into()), ..world.prompt("CI is red") };
     world.try_admit(&session, &note).await.expect("admitted");
     let id = || session.session.clone();
-    world.store.interrupt(world.org, id(), world.tick()).await.expect("applied");
+    world.store.interrupt(world.org, id(), None, world.tick()).await.expect("applied");
     let done = world.store.commit_revert(world.org, id(), world.tick()).await;
     assert!(matches!(done, Ok(InboxChange::Done { .. })), "{done:?}");
     let waits = world.store.inbox(world.org, id(), Seq(0), 10).await.expect("an inbox").items;

@@ -75,7 +75,7 @@ async fn what_is_anothers_or_not_there_is_not_found() {
             store.entries(org, id.clone()).await.map(drop),
             store.set_entry(org, id.clone(), entry, now).await.map(drop),
             store.remove_entry(org, id.clone(), "k".into(), now).await.map(drop),
-            store.rename_session(org, id.clone(), renamed, now).await.map(drop),
+            store.edit_session(org, id.clone(), renamed.into(), now).await.map(drop),
             store.children(org, id.clone()).await.map(drop),
             store.tree_usage(org, id.clone()).await.map(drop),
             store.inbox(org, id.clone(), Seq(0), 1).await.map(drop),
@@ -97,7 +97,7 @@ async fn a_rename_is_the_sessions_title_until_the_next() {
     for (title, seq) in [("One", 2), ("Two", 3)] {
         let renamed = SessionRenamed { title: title.into(), by: TitledBy::User };
         let (id, now) = (session.session.clone(), world.tick());
-        let at = world.store.rename_session(world.org, id.clone(), renamed, now).await;
+        let at = world.store.edit_session(world.org, id.clone(), renamed.into(), now).await;
         assert_eq!(at.expect("renamed"), Seq(seq));
         let row = world.store.session(world.org, id).await.expect("a session");
         assert_eq!((row.title.as_str(), row.updated_ms, row.busy), (title, now, false));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use domain::{
-    DrainOutcome, EpochStarted, IdMint, MessageId, PartId, PromptPart, PromptPromoted, ReplyPart,
-    Seq, SessionCreated, SessionEvent, SessionForked, SessionId, SessionRef, TurnId, TurnOutcome,
-    TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    DrainOutcome, EpochStarted, Finish, IdMint, MessageId, PartId, PromptPart, PromptPromoted,
+    ReplyPart, Seq, SessionCreated, SessionEvent, SessionForked, SessionId, SessionRef, TurnId,
+    TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
 };
 use store::{Creation, DrainEnd, NewFork, StoreError};
 use tokio::task::JoinSet;
@@ -19,6 +19,7 @@ pub(crate) fn new_fork(world: &World, parent: &SessionRef) -> NewFork {
     let id = SessionId::mint(&mut mint);
     let events = exchange(&mut mint);
     let created = SessionCreated {
+        by: None,
         project: world.project.clone(),
         location: parent.location.clone(),
         directory: "/workspace".into(),
@@ -27,6 +28,8 @@ pub(crate) fn new_fork(world: &World, parent: &SessionRef) -> NewFork {
         model: None,
         parent: None,
         named: true,
+        rules: Vec::new(),
+        metadata: None,
     };
     let forked = SessionForked {
         parent: parent.session.clone(),
@@ -68,8 +71,12 @@ fn exchange(mint: &mut IdMint) -> [SessionEvent; 5] {
         notice: None,
     };
     let parts = vec![ReplyPart::text(PartId::mint(mint), "a.rs")];
-    let replied =
-        TurnReplied { turn: turn.clone(), message: message.clone(), parts, finish: "stop".into() };
+    let replied = TurnReplied {
+        turn: turn.clone(),
+        message: message.clone(),
+        parts,
+        finish: Finish::Stop.into(),
+    };
     // It was interrupted there; the interrupt is not copied.
     let outcome = TurnOutcome::Interrupted;
     let settled = TurnSettled { turn, message, outcome, usage, error: None };

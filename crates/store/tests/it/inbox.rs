@@ -38,7 +38,7 @@ async fn wake(world: &World, session: &SessionRef) -> InboxChange {
 
 async fn interrupt(world: &World, session: &SessionRef) {
     let id = session.session.clone();
-    world.store.interrupt(world.org, id, world.tick()).await.expect("an answer");
+    world.store.interrupt(world.org, id, None, world.tick()).await.expect("an answer");
 }
 
 async fn inbox(world: &World, session: &SessionRef) -> Vec<InboxRow> {

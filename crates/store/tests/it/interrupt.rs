@@ -9,7 +9,7 @@ use crate::script::{TestTurn, ended, promoted};
 use crate::world::World;
 
 async fn interrupt(world: &World, session: &SessionRef) -> Interrupted {
-    let asked = world.store.interrupt(world.org, session.session.clone(), world.tick());
+    let asked = world.store.interrupt(world.org, session.session.clone(), None, world.tick());
     asked.await.expect("an answer")
 }
 
@@ -39,7 +39,7 @@ async fn an_interrupt_of_an_idle_session_changes_nothing() {
         assert_eq!(world.rows(session).await, before);
     }
     let nobody = "ses_nobody".parse().expect("an id");
-    let answer = world.store.interrupt(world.org, nobody, world.tick()).await;
+    let answer = world.store.interrupt(world.org, nobody, None, world.tick()).await;
     assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
 }
 

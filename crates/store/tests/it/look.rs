@@ -59,7 +59,11 @@ async fn what_comes_between_look_and_write_makes_it_stale_and_is_seen_under_the_
     };
     let claim = next.claim();
     let now = world.tick();
-    world.store.interrupt(world.org, session.session.clone(), now).await.expect("an interrupt");
+    world
+        .store
+        .interrupt(world.org, session.session.clone(), None, now)
+        .await
+        .expect("an interrupt");
     let known = Seq(next.head().next_seq.0 - 1);
     let end = [ended(DrainOutcome::Completed)];
     let before = world.rows(&session).await;

@@ -9,9 +9,11 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks at the kinds it is about")]
 
 mod admission;
+mod archive;
 mod batch;
 mod blobs;
 mod cancellation;
+mod changes;
 mod collection;
 mod corners;
 mod drain_end;
@@ -25,6 +27,7 @@ mod functions;
 mod inbox;
 mod incarnation;
 mod interrupt;
+mod lists;
 mod look;
 mod migrations;
 mod model;

@@ -1,6 +1,6 @@
 //! Mistakes put into the functions of a database, each a substitution in the text of one of them: the same
 //! sequences of operations that hold Postgres to the simulation's model of it must find every one, or they prove
-//! nothing about it. What they hardly ever come to is a corner's to find.
+//! nothing about it. A corner has to find what they hardly ever come to.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

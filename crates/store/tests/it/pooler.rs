@@ -39,7 +39,7 @@ async fn a_store_works_by_way_of_a_pooler_in_transaction_mode() {
             store.heads(&[(org, session.session.clone())]).await?;
             store.transcript(org, session.session.clone(), Messages::Newest, 9).await?;
             store.inbox(org, session.session.clone(), Seq(0), 9).await?;
-            store.interrupt(org, session.session.clone(), now).await.map(drop)
+            store.interrupt(org, session.session.clone(), None, now).await.map(drop)
         });
     }
     for done in all.join_all().await {

@@ -285,7 +285,7 @@ async fn client(run: &Run, mut random: StdRng) {
                 let id = session.session.clone();
                 run.world
                     .store
-                    .interrupt(run.world.org, id, run.world.tick())
+                    .interrupt(run.world.org, id, None, run.world.tick())
                     .await
                     .expect("an answer");
                 count(&run.counts.interrupts);
@@ -294,7 +294,7 @@ async fn client(run: &Run, mut random: StdRng) {
             6 => {
                 let (id, now) = (session.session.clone(), run.world.tick());
                 let store = &run.world.store;
-                let done = store.interrupt_and_resume(run.world.org, id, now).await;
+                let done = store.interrupt_and_resume(run.world.org, id, None, now).await;
                 if done.expect("an answer").wake.is_some() {
                     count(&run.counts.resumed);
                 }

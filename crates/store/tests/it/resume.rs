@@ -10,7 +10,8 @@ use crate::script::{TestTurn, ended, promoted};
 use crate::world::World;
 
 async fn resume(world: &World, session: &SessionRef) -> Resumed {
-    let asked = world.store.interrupt_and_resume(world.org, session.session.clone(), world.tick());
+    let asked =
+        world.store.interrupt_and_resume(world.org, session.session.clone(), None, world.tick());
     asked.await.expect("an answer")
 }
 
@@ -134,6 +135,7 @@ async fn an_idle_session_goes_on_with_what_steers_it() {
     let nobody = world.store.interrupt_and_resume(
         world.org,
         "ses_nobody".parse().expect("an id"),
+        None,
         world.tick(),
     );
     assert!(matches!(nobody.await, Err(StoreError::NotFound)));

@@ -245,7 +245,7 @@ async fn nothing_wakes_what_a_staged_revert_holds() {
     let before = world.rows(&session).await;
     let woken = world.store.wake_session(org, id(), world.tick()).await.expect("an answer");
     assert_eq!(woken, InboxChange::Unchanged);
-    let resumed = world.store.interrupt_and_resume(org, id(), world.tick()).await;
+    let resumed = world.store.interrupt_and_resume(org, id(), None, world.tick()).await;
     let resumed = resumed.expect("an answer");
     assert_eq!((resumed.interrupt, resumed.wake), (None, None));
     assert_eq!(world.rows(&session).await, before);

@@ -1,5 +1,6 @@
+use domain::FeatureLevel;
 use sqlx::{Connection, PgConnection};
-use store::{FEATURES, FIRST_SCHEMA, SCHEMA_VERSION, Store, StoreError};
+use store::{FIRST_SCHEMA, SCHEMA_VERSION, Store, StoreError};
 
 use crate::script::every_kind;
 use crate::world::World;
@@ -90,11 +91,14 @@ async fn only_an_empty_database_begins_at_the_newest_level() {
     let world = World::new().await;
     let migrate = world.database.url("oc_migrate");
     let level = || async { Store::read_cluster(&migrate).await.expect("a row").feature_level };
-    assert_eq!(level().await, FEATURES);
+    assert_eq!(level().await, FeatureLevel::OF_THIS_BUILD);
     sqlx::query("UPDATE cluster SET feature_level = 1").execute(&world.root).await.expect("set");
     store::migrate(&migrate).await.expect("nothing to do");
-    assert_eq!(level().await, 1);
-    assert_eq!(Store::raise_feature_level(&migrate).await.expect("raised"), FEATURES);
+    assert_eq!(level().await, FeatureLevel::FIRST);
+    assert_eq!(
+        Store::raise_feature_level(&migrate).await.expect("raised"),
+        FeatureLevel::OF_THIS_BUILD
+    );
 }
 
 // Finding store 17: a migration gives up a lock that it waits for, lets others pass, and tries again.

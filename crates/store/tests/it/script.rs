@@ -6,13 +6,14 @@ use domain::{
     AttemptEnded, AttemptId, AttemptOutcome, AttemptStarted, CallId, Claim, CompactionEnded,
     CompactionReason, CompactionReminded, CompactionStarted, ComponentList, ContextUpdated,
     ControlAdmitted, ControlDelivered, Delivery, DrainEnded, DrainOutcome, EntrySet, EpochStarted,
-    IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptAdmitted,
-    PromptPromoted, ReplyPart, RetryScheduled, Seq, SessionError, SessionEvent, SessionRef,
-    SessionRenamed, SideOutcome, Stamp, TextCheckpointed, TitleEnded, TitleStarted, TitledBy,
-    ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind, ToolSettled, ToolStarted, ToolState,
-    TurnId, TurnOutcome, TurnReplied, TurnSettled, TurnStarted, TurnUsage,
+    Finish, IdMint, MessageId, ModelRef, NoticeKind, NoticeRecorded, PartId, PromptAdmitted,
+    PromptPromoted, ReplyPart, RetryScheduled, Seq, SessionArchived, SessionDescribed,
+    SessionError, SessionEvent, SessionRef, SessionRenamed, SideOutcome, Stamp, TextCheckpointed,
+    TitleEnded, TitleStarted, TitledBy, ToolCalled, ToolClass, ToolIntent, ToolOutcomeKind,
+    ToolSettled, ToolStarted, ToolState, TurnId, TurnOutcome, TurnReplied, TurnSettled,
+    TurnStarted, TurnUsage,
 };
-use store::{DrainEnd, EntryChange};
+use store::{DrainEnd, EntryChange, SessionEdit};
 
 use crate::files::change_files;
 use crate::world::{NOW, World};
@@ -25,7 +26,10 @@ pub(crate) fn model() -> ModelRef {
 }
 
 pub(crate) fn error() -> SessionError {
-    SessionError { code: "provider.rate_limit".into(), message: "wait, then try again".into() }
+    SessionError {
+        code: "provider.rate_limit".to_owned().into(),
+        message: "wait, then try again".into(),
+    }
 }
 
 pub(crate) fn promoted(prompt: &PromptAdmitted) -> SessionEvent {
@@ -138,7 +142,7 @@ impl TestTurn {
             turn: self.turn.clone(),
             message: self.message.clone(),
             parts: vec![ReplyPart::text(PartId::mint(mint), "Done.")],
-            finish: "stop".into(),
+            finish: Finish::Stop.into(),
         };
         [
             self.attempt_ended(&self.attempt, AttemptOutcome::Completed),
@@ -224,7 +228,7 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
         ReplyPart::ToolCall { call: waits.clone() },
         ReplyPart::ToolCall { call: runs.clone() },
     ];
-    let (id, message, finish) = (turn.turn.clone(), turn.message.clone(), "tool-calls".to_owned());
+    let (id, message, finish) = (turn.turn.clone(), turn.message.clone(), Finish::ToolCalls.into());
     step(vec![
         turn.attempt_ended(&retry, AttemptOutcome::Completed),
         TurnReplied { turn: id, message, parts, finish }.into(),
@@ -250,7 +254,11 @@ pub(crate) async fn every_kind(world: &World) -> SessionRef {
     events.push(NoticeRecorded { message: notice, kind, text }.into());
     events.extend(last.start());
     step(events).await;
-    world.store.interrupt(world.org, session.session.clone(), world.tick()).await.expect("applied");
+    world
+        .store
+        .interrupt(world.org, session.session.clone(), None, world.tick())
+        .await
+        .expect("applied");
     let mut events = last.stop(TurnOutcome::Interrupted).to_vec();
     events.push(ended(DrainOutcome::Interrupted));
     world.resume(&session, claim, &events, DrainEnd::Close).await.expect("the last write");
@@ -270,7 +278,12 @@ async fn fill_inbox(world: &World, session: &SessionRef) -> (PromptAdmitted, Con
     }
     store.remove_entry(org, id(), "gone".into(), world.tick()).await.expect("removed");
     let renamed = SessionRenamed { title: "Files".into(), by: TitledBy::User };
-    store.rename_session(org, id(), renamed, world.tick()).await.expect("renamed");
+    let change = SessionEdit {
+        renamed: Some(renamed),
+        archived: Some(SessionArchived { archived: Some(world.tick()) }),
+        described: Some(SessionDescribed { metadata: "{ \"ticket\": 4.20 }".into() }),
+    };
+    store.edit_session(org, id(), change, world.tick()).await.expect("changed");
     let control = ControlAdmitted { wake: false, ..world.compaction() };
     world.try_control(session, &control).await.expect("admitted");
     let dropped = world.admit_only(session, "never mind").await;

@@ -30,13 +30,13 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
     let seed = Seed { location: world.location.clone(), tree: tree('a') };
     let answers = [
         store.admit_prompt(stranger, prompt).await.map(drop),
-        store.interrupt(stranger, id(), world.tick()).await.map(drop),
+        store.interrupt(stranger, id(), None, world.tick()).await.map(drop),
         store.session(stranger, id()).await.map(drop),
         store.events(stranger, id(), domain::Seq(0), 10).await.map(drop),
         store.rebuild(stranger, id(), false).await.map(drop),
         store.delete_session(stranger, id()).await,
         store.commit_revert(stranger, id(), world.tick()).await.map(drop),
-        store.interrupt_and_resume(stranger, id(), world.tick()).await.map(drop),
+        store.interrupt_and_resume(stranger, id(), None, world.tick()).await.map(drop),
         store.changes(stranger, id(), None, domain::Seq(0), 10).await.map(drop),
         store.seed_location(theirs.clone(), seed).await,
     ];
@@ -47,7 +47,8 @@ async fn another_tenants_session_is_not_found_whatever_is_asked() {
     assert_eq!(fork, store::Creation::Orphan);
     assert_eq!(store.workspace_packs(theirs).await.expect("a list"), []);
     assert_eq!(world.refused(&foreign, 1).await, "idle");
-    assert_eq!(store.sessions(stranger, SessionFilter::default(), 10).await.expect("a list"), []);
+    let all = SessionFilter { with_archived: true, ..SessionFilter::default() };
+    assert_eq!(store.sessions(stranger, all, 10).await.expect("a list").rows, []);
     assert_eq!(world.rows(&session).await, before);
 }
 

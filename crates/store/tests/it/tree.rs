@@ -40,6 +40,7 @@ async fn making_a_child_again_finds_it_and_another_parent_is_a_conflict() {
     assert_eq!(again, (child.clone(), Creation::Exists));
     for parent in [None, Some(other.session.clone())] {
         let created = domain::SessionCreated {
+            by: None,
             project: world.project.clone(),
             location: world.location.clone(),
             directory: "/workspace".into(),
@@ -48,6 +49,8 @@ async fn making_a_child_again_finds_it_and_another_parent_is_a_conflict() {
             model: None,
             parent,
             named: false,
+            rules: Vec::new(),
+            metadata: None,
         };
         let new = store::NewSession { id: child.session.clone(), created, now: world.tick() };
         let answer = world.store.create_session(world.org, new).await;

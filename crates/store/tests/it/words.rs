@@ -49,7 +49,7 @@ const ANSWERS: [&str; 35] = [
 ];
 
 /// Tables, settings, and members of JSON.
-const NAMES: [&str; 31] = [
+const NAMES: [&str; 34] = [
     "attempt",
     "back",
     "context_epoch",
@@ -57,9 +57,11 @@ const NAMES: [&str; 31] = [
     "enable_nestloop",
     "from",
     "hex",
+    "hour",
     "id",
     "left_location",
     "list",
+    "managed",
     "message",
     "metadata",
     "mid_conversation_system_message",
@@ -72,6 +74,7 @@ const NAMES: [&str; 31] = [
     "provider_turn",
     "prt",
     "session",
+    "session_change_",
     "session_component",
     "session_entry",
     "session_incarnation",

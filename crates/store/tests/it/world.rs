@@ -116,6 +116,7 @@ impl World {
         parent: Option<&SessionRef>,
     ) -> (SessionRef, Creation) {
         let created = SessionCreated {
+            by: None,
             project: self.project.clone(),
             location: location.clone(),
             directory: "/workspace".into(),
@@ -124,6 +125,8 @@ impl World {
             model: None,
             parent: parent.map(|parent| parent.session.clone()),
             named: false,
+            rules: Vec::new(),
+            metadata: None,
         };
         let new = NewSession { id: id.clone(), created, now: self.tick() };
         let made = self.store.create_session(self.org, new).await.expect("an answer");
@@ -169,6 +172,7 @@ impl World {
     pub(crate) fn prompt(&self, text: &str) -> PromptAdmitted {
         let mut mint = self.mint();
         PromptAdmitted {
+            by: None,
             message: MessageId::mint(&mut mint),
             delivery: Delivery::Steer,
             parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: text.to_owned() }],
@@ -372,6 +376,23 @@ impl World {
             let report = self.store.rebuild(self.org, id, true).await.expect("a rebuild");
             assert!(report.is_exact(), "{report:?}");
         }
+        assert_eq!(self.unannounced().await, Vec::<String>::new());
+    }
+
+    /// The events that no row of `session_change` tells of, and the rows that tell of events that are not there.
+    pub(crate) async fn unannounced(&self) -> Vec<String> {
+        sqlx::query_scalar(
+            "WITH told AS (
+                SELECT c.incarnation, n AS seq FROM session_change c, generate_series(c.first, c.last) AS n
+                WHERE NOT c.gone AND c.incarnation IN (SELECT h.incarnation FROM session_head h)
+            )
+            SELECT coalesce('untold ' || e.incarnation || ' ' || e.seq, 'unwritten ' || t.incarnation || ' ' || t.seq)
+            FROM session_event e FULL JOIN told t ON t.incarnation = e.incarnation AND t.seq = e.seq
+            WHERE (e.seq IS NULL) <> (t.seq IS NULL) LIMIT 5",
+        )
+        .fetch_all(&self.root)
+        .await
+        .expect("changes")
     }
 }
 

@@ -1,11 +1,12 @@
 //! Operations of gateways, on both sides.
 
 use domain::{
-    Control, ControlAdmitted, Delivery, EntrySet, MessageId, PromptAdmitted, SessionRef,
-    SessionRenamed, TitledBy,
+    Control, ControlAdmitted, Delivery, EntrySet, MessageId, PromptAdmitted, SessionArchived,
+    SessionDescribed, SessionRef, SessionRenamed, TitledBy,
 };
 use store::{
-    Admission, ControlAdmission, EntryChange, InboxChange, Interrupted, MAX_ENTRIES, StoreError,
+    Admission, ControlAdmission, EntryChange, InboxChange, Interrupted, MAX_ENTRIES, SessionEdit,
+    StoreError,
 };
 
 use super::{Pair, SESSIONS, Sent, created};
@@ -120,7 +121,7 @@ impl Pair<'_> {
 
     pub(super) async fn interrupt(&mut self, session: usize) {
         let id = self.sessions[session].session.clone();
-        let real = self.world.store.interrupt(self.world.org, id, self.world.tick()).await;
+        let real = self.world.store.interrupt(self.world.org, id, None, self.world.tick()).await;
         let real = match real.expect("an answer") {
             Interrupted::Applied { .. } => "applied",
             Interrupted::Idle => "idle",
@@ -135,7 +136,8 @@ impl Pair<'_> {
 
     pub(super) async fn interrupt_and_resume(&mut self, session: usize) {
         let id = self.sessions[session].session.clone();
-        let real = self.world.store.interrupt_and_resume(self.world.org, id, self.world.tick());
+        let real =
+            self.world.store.interrupt_and_resume(self.world.org, id, None, self.world.tick());
         let real = real.await.expect("an answer");
         let word = |applied: bool, goes_on: bool| match (applied, goes_on) {
             (true, true) => "applied, going on",
@@ -169,17 +171,24 @@ impl Pair<'_> {
         self.same("commit a revert", real, change(model));
     }
 
-    pub(super) async fn rename(&mut self, session: usize) {
+    pub(super) async fn describe(&mut self, session: usize) {
         let id = self.sessions[session].session.clone();
-        let title = format!("Name {}", self.rng.below(10));
-        let renamed = SessionRenamed { title: title.clone(), by: TitledBy::User };
+        let (number, now) = (self.rng.below(10), self.world.tick());
+        let renamed = SessionRenamed { title: format!("Name {number}"), by: TitledBy::User };
+        let described = SessionDescribed { metadata: format!("{{\"n\":{number}}}") };
+        // All kinds, alone and together.
+        let said = SessionEdit {
+            renamed: number.is_multiple_of(2).then_some(renamed),
+            archived: Some(SessionArchived { archived: (number > 5).then_some(now) }),
+            described: number.is_multiple_of(3).then_some(described),
+        };
         let store = &self.world.store;
-        let real = store.rename_session(self.world.org, id, renamed, self.world.tick()).await;
+        let real = store.edit_session(self.world.org, id, said.clone(), now).await;
         let mut mint = self.mint();
-        self.model.rename(session, &title, &mut mint, self.world.tick());
+        self.model.edit_session(session, said.events(), &mut mint, now);
         let head = self.model.sessions[session].head;
         assert_eq!(real.expect("an answer").0 + 1, head.next_seq);
-        self.same("rename", "done", "done");
+        self.same("describe", "done", "done");
     }
 
     /// Deletes a session and creates it again under its id. Writes and claims of the deleted one stay in hand.

@@ -1,5 +1,5 @@
 //! The simulation's model of the store against Postgres: the same operations on both, the same outcomes,
-//! heads and logs. What the simulation finds is evidence about the store as long as this holds.
+//! heads and logs. A finding of the simulation is evidence about the store as long as this holds.
 
 mod drain;
 mod gateway;
@@ -112,7 +112,7 @@ impl<'w> Pair<'w> {
             44..=47 => self.cancel(session).await,
             48..=49 => self.change(session).await,
             50..=54 => self.commit_revert(session).await,
-            55 => self.rename(session).await,
+            55 => self.describe(session).await,
             56..=57 => self.change_entry(session).await,
             58 => self.make_again(session).await,
             59..=63 => self.fence().await,
@@ -173,6 +173,7 @@ impl<'w> Pair<'w> {
 /// The first event of a session.
 fn created(world: &World, session: &SessionRef) -> SessionCreated {
     SessionCreated {
+        by: None,
         project: world.project.clone(),
         location: session.location.clone(),
         directory: "/workspace".into(),
@@ -181,6 +182,8 @@ fn created(world: &World, session: &SessionRef) -> SessionCreated {
         model: None,
         parent: None,
         named: false,
+        rules: Vec::new(),
+        metadata: None,
     }
 }
 
@@ -252,7 +255,7 @@ async fn the_model_of_the_simulation_answers_as_postgres_does() {
         "move: admitted",
         "prove: fenced",
         "prove: held",
-        "rename: done",
+        "describe: done",
         "revert: admitted",
         "revert: busy",
         "unrevert: admitted",

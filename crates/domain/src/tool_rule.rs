@@ -1,0 +1,43 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+words! {
+    /// The decision of a rule about the calls that it matches.
+    pub enum RuleAction {
+        /// They may run.
+        Allow = "allow",
+        /// They may not.
+        Deny = "deny",
+        /// Somebody is asked. As long as nobody can be, they may not run.
+        Ask = "ask",
+    }
+}
+
+/// A session's rule about tool calls, as its client gave it. Of the rules that match a call the last one decides; a call
+/// that none matches may run. A rule about a tool that there is not is kept, since a later build may have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolRule {
+    /// The tool, by any of its [`rule_names`]. `*` stands for any text, `?` for one character.
+    pub permission: String,
+    /// The calls: a path for files, the command for `shell`, otherwise what is looked for. `*` and `?` as above.
+    pub pattern: String,
+    /// The decision about them.
+    pub action: RuleAction,
+}
+
+/// The names that rules, settings and prompts of clients have for a tool: its own and those of released tools that do
+/// the same. Changing a file is one permission, whichever tool does it.
+#[must_use]
+pub fn rule_names(tool: &str) -> &[&str] {
+    match tool {
+        "shell" => &["shell", "bash"],
+        "edit" | "write" => &["edit", "write", "multiedit", "patch", "apply_patch"],
+        "glob" => &["glob", "list"],
+        "read" => &["read"],
+        "grep" => &["grep"],
+        "skill" => &["skill"],
+        _ => &[],
+    }
+}

@@ -1,0 +1,255 @@
+//! Judges a tool call by its session's rules.
+//!
+//! The rules are a person's wish about what the model does. They are no wall around a program: `shell` can read what
+//! `read` may not. The sandbox is the wall.
+
+use domain::{RuleAction, ToolRule, rule_names};
+use serde_json::Value;
+
+/// The longest text of a call that a pattern is compared with, in bytes. Nothing longer is allowed by a pattern.
+const MAX_TEXT: usize = 32 * 1024;
+/// Signs that a text is more than one simple command. A pattern with `*` says nothing about the commands behind them. A tab
+/// is among them, because a pattern has spaces between words.
+const OPERATORS: [&str; 11] = [";", "&", "|", "<", ">", "\n", "\r", "\t", "`", "(", ")"];
+/// Arguments that name what a call is about, by what tools and models call them.
+const SUBJECTS: [&str; 6] = ["command", "path", "filePath", "file_path", "pattern", "name"];
+/// The tools whose path is about where they look, and their pattern about what for.
+const SEARCHES: [&str; 2] = ["glob", "grep"];
+
+/// Returns whether the rules refuse every call of a tool, so that it need not be offered.
+pub(crate) fn is_shut(rules: &[ToolRule], tool: &str) -> bool {
+    let last = rules.iter().rev().find(|rule| is_about(rule, tool));
+    last.is_some_and(|rule| rule.pattern == "*" && rule.action != RuleAction::Allow)
+}
+
+/// Returns why the rules refuse a call, in words for the model. `directory` is the session's.
+pub(crate) fn refusal(
+    rules: &[ToolRule],
+    tool: &str,
+    arguments: &str,
+    directory: &str,
+) -> Option<String> {
+    let texts = subjects(tool, arguments, directory);
+    if tool == "shell" {
+        return texts.first().and_then(|command| of_command(rules, command));
+    }
+    let matches = |rule: &&ToolRule| {
+        is_about(rule, tool) && (rule.pattern == "*" || texts.iter().any(|text| has(rule, text)))
+    };
+    let rule = rules.iter().rev().find(matches)?;
+    told(rule, tool)
+}
+
+fn of_command(rules: &[ToolRule], command: &str) -> Option<String> {
+    let own: Vec<_> = rules.iter().filter(|rule| is_about(rule, "shell")).collect();
+    let last =
+        |matches: &dyn Fn(&ToolRule) -> bool| own.iter().rev().copied().find(|rule| matches(rule));
+    let is_whole = |rule: &ToolRule| rule.pattern == "*";
+    if own.iter().all(|rule| is_whole(rule)) {
+        return last(&is_whole).and_then(|rule| told(rule, "shell"));
+    }
+    let is_simple =
+        command.len() <= MAX_TEXT && !OPERATORS.iter().any(|operator| command.contains(operator));
+    if is_simple {
+        return last(&|rule| has(rule, command)).and_then(|rule| told(rule, "shell"));
+    }
+    match last(&|rule| rule.pattern == command) {
+        Some(rule) => told(rule, "shell"),
+        None => Some(
+            "the session's rules judge commands by patterns, and this one has several commands, a redirection or a \
+             substitution: run one simple command at a time"
+                .to_owned(),
+        ),
+    }
+}
+
+fn told(rule: &ToolRule, tool: &str) -> Option<String> {
+    let ToolRule { permission, pattern, action } = rule;
+    let why = match action {
+        RuleAction::Allow => return None,
+        RuleAction::Deny => "do without this call, or tell the user that it is needed",
+        RuleAction::Ask => {
+            "it wants a person to be asked, and nobody can be asked here: do without this call, or tell the user that it is needed"
+        }
+    };
+    Some(format!(
+        "a rule of the session refuses this call of {tool} (`{permission}` `{pattern}`: {action}); {why}"
+    ))
+}
+
+fn is_about(rule: &ToolRule, tool: &str) -> bool {
+    let own = std::iter::once(&tool);
+    own.chain(rule_names(tool)).any(|name| is_like(&rule.permission, name))
+}
+
+fn has(rule: &ToolRule, text: &str) -> bool {
+    if text.len() > MAX_TEXT {
+        return rule.action != RuleAction::Allow;
+    }
+    // `git *` means `git` too.
+    let bare = rule.pattern.strip_suffix(" *").is_some_and(|bare| is_like(bare, text));
+    bare || is_like(&rule.pattern, text)
+}
+
+/// Returns the texts that patterns are compared with: a path as it was given, in full, and from the directory.
+fn subjects(tool: &str, arguments: &str, directory: &str) -> Vec<String> {
+    let Ok(Value::Object(given)) = serde_json::from_str(arguments) else { return Vec::new() };
+    let is_search = SEARCHES.contains(&tool);
+    let named = SUBJECTS.iter().filter(|name| (**name == "pattern") == is_search);
+    let texts = named.filter_map(|name| given.get(*name)).filter_map(Value::as_str);
+    if is_search || tool == "shell" || tool == "skill" {
+        return texts.map(|text| text.trim().to_owned()).collect();
+    }
+    texts.flat_map(|path| forms(path.trim(), directory)).collect()
+}
+
+fn forms(path: &str, directory: &str) -> Vec<String> {
+    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{directory}/{path}") };
+    let mut steps: Vec<&str> = Vec::new();
+    for step in whole.split('/') {
+        match step {
+            "" | "." => {}
+            ".." => {
+                steps.pop();
+            }
+            step => steps.push(step),
+        }
+    }
+    let whole = format!("/{}", steps.join("/"));
+    let below = whole.strip_prefix(directory.trim_end_matches('/'));
+    let short = below.and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
+    [Some(path.to_owned()), short, Some(whole)].into_iter().flatten().collect()
+}
+
+/// Compares a text with a pattern in which `*` stands for any text and `?` for one character.
+fn is_like(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut at, mut seen) = (0, 0);
+    // Where the last star stands, and how much of the text it has taken.
+    let mut star: Option<(usize, usize)> = None;
+    while seen < text.len() {
+        match (pattern.get(at), star) {
+            (Some('*'), _) => {
+                star = Some((at, seen));
+                at += 1;
+            }
+            (Some(wanted), _) if *wanted == '?' || *wanted == text[seen] => {
+                at += 1;
+                seen += 1;
+            }
+            (_, Some((place, taken))) => {
+                star = Some((place, taken + 1));
+                at = place + 1;
+                seen = taken + 1;
+            }
+            (_, None) => return false,
+        }
+    }
+    pattern[at..].iter().all(|left| *left == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(permission: &str, pattern: &str, action: RuleAction) -> ToolRule {
+        ToolRule { permission: permission.into(), pattern: pattern.into(), action }
+    }
+
+    const ALLOW: RuleAction = RuleAction::Allow;
+    const DENY: RuleAction = RuleAction::Deny;
+
+    fn runs(rules: &[ToolRule], command: &str) -> bool {
+        let arguments = serde_json::json!({ "command": command }).to_string();
+        refusal(rules, "shell", &arguments, "/w").is_none()
+    }
+
+    fn changes(rules: &[ToolRule], tool: &str, path: &str) -> bool {
+        let arguments = serde_json::json!({ "path": path }).to_string();
+        refusal(rules, tool, &arguments, "/w").is_none()
+    }
+
+    #[test]
+    fn the_last_rule_that_matches_decides_and_none_allows() {
+        assert!(runs(&[], "ls"));
+        assert!(!runs(&[rule("*", "*", ALLOW), rule("bash", "*", DENY)], "ls"));
+        assert!(runs(&[rule("bash", "*", DENY), rule("*", "*", ALLOW)], "ls; rm x"));
+        assert!(!runs(&[rule("shell", "*", RuleAction::Ask)], "ls"), "nobody can be asked");
+        assert!(runs(&[rule("question", "*", DENY)], "ls"), "another tool");
+    }
+
+    #[test]
+    fn tools_are_meant_by_the_names_that_clients_have_for_them() {
+        for name in ["edit", "write", "apply_patch", "e*"] {
+            for tool in ["edit", "write"] {
+                assert!(is_shut(&[rule(name, "*", DENY)], tool), "{name} {tool}");
+            }
+        }
+        assert!(is_shut(&[rule("list", "*", DENY)], "glob"));
+        assert!(!is_shut(&[rule("bash", "rm *", DENY)], "shell"), "some of its calls may run");
+        assert!(!is_shut(&[rule("bash", "*", DENY), rule("bash", "git *", ALLOW)], "shell"));
+    }
+
+    #[test]
+    fn a_pattern_on_commands_judges_one_simple_command() {
+        let only_git = [rule("bash", "*", DENY), rule("bash", "git *", ALLOW)];
+        assert!(runs(&only_git, "git") && runs(&only_git, " git log -p "));
+        for evasion in [
+            "git log; rm -rf .",
+            "git log && curl x",
+            "git log | sh",
+            "git log > /etc/x",
+            "git `rm x`",
+            "git $(rm x)",
+            "git log\nrm x",
+            "git\tlog",
+            "gitx",
+        ] {
+            assert!(!runs(&only_git, evasion), "{evasion}");
+        }
+        let no_rm = [rule("bash", "rm *", DENY)];
+        assert!(runs(&no_rm, "ls") && !runs(&no_rm, "rm x") && !runs(&no_rm, "ls; rm x"));
+        assert!(!runs(&no_rm, "rm\tx"), "a tab is no way around a pattern");
+        let exact = [rule("bash", "*", DENY), rule("bash", "make a && make b", ALLOW)];
+        assert!(runs(&exact, "make a && make b") && !runs(&exact, "make a && make c"));
+        assert!(!runs(&only_git, &format!("git {}", "x".repeat(MAX_TEXT))), "too long to compare");
+    }
+
+    #[test]
+    fn a_path_is_meant_however_it_is_written() {
+        let rules = [rule("edit", "*.env", DENY), rule("edit", "secret/*", DENY)];
+        for path in
+            ["a/.env", ".env", "/w/.env", "x/../.env", "secret/a", "./secret/a", "/w//secret/a"]
+        {
+            assert!(!changes(&rules, "write", path) && !changes(&rules, "edit", path), "{path}");
+        }
+        assert!(changes(&rules, "write", "a.txt") && changes(&rules, "read", ".env"));
+        let named = r#"{"filePath":"secret/a"}"#;
+        assert!(refusal(&rules, "edit", named, "/w").is_some(), "as models name it too");
+        assert!(!changes(&[rule("edit", "/w/secret/*", DENY)], "edit", "secret/a"));
+    }
+
+    #[test]
+    fn a_refusal_names_its_rule_and_says_what_to_do() {
+        let text = refusal(&[rule("bash", "*", DENY)], "shell", r#"{"command":"ls"}"#, "/w");
+        let expected = "a rule of the session refuses this call of shell (`bash` `*`: deny); do without this call, or \
+                        tell the user that it is needed";
+        assert_eq!(text.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn stars_and_question_marks_match_as_in_a_shell() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyy", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("", "a", false),
+            ("**", "a/b", true),
+        ] {
+            assert_eq!(is_like(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}
