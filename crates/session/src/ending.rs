@@ -16,7 +16,7 @@ use crate::turn::{Turn, at};
 
 pub(crate) fn provider_error(error: &LlmError) -> SessionError {
     SessionError {
-        code: error.reason.code().to_owned(),
+        code: error.reason.code().to_owned().into(),
         message: storable(&error.to_string()).into_owned(),
     }
 }

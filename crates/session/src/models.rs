@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use domain::{ModelRef, SessionError};
+use domain::{ErrorCode, ModelRef, SessionError};
 use llm_client::{Auth, Client, Endpoint, Route};
 use llm_protocol::{Dialect, Protocol};
 use session_rules::{FixedModels, ModelFacts, ModelSource, Models, ResolvedModel, TurnPlan};
@@ -45,7 +45,7 @@ impl ModelSource for NamedLater {
         let Placeholder { model, name } = &self.placeholder;
         if (&choice.provider, &choice.model) == (&model.provider, &model.model) {
             let name = name.get().ok_or_else(|| SessionError {
-                code: "model.unknown".into(),
+                code: ErrorCode::ModelUnknown.into(),
                 message: format!(
                     "the model server of `{}` has not answered yet, so its model is not known; try again when it runs, \
                      or start the service with --model",

@@ -6,6 +6,7 @@
 //! settings of the organisation ┘        └────▶ ways, with the organisation's credential, or the process's
 //! ```
 
+mod opened;
 mod way;
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,9 +14,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use catalog::{Access, Catalog, Feed, OrgSettings, Resolved};
+use catalog::{Access, Catalog, Feed, OrgSettings, Overrides, Resolved};
 use credentials::{Credentials, Found};
-use domain::{ModelRef, OrgId, PriceTier, Prices, Rates, SessionError};
+use domain::{ErrorCode, ModelRef, OrgId, PriceTier, Prices, Rates, SessionError};
 use history::ModelEntry;
 use llm_client::{Auth, AwsAccess, Client, LlmError, Route, Secret};
 use llm_protocol::{ErrorReason, Generation};
@@ -24,6 +25,7 @@ use store::{ProviderSetting, RateLimit, Store, StoreError};
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::opened::Opened;
 pub(crate) use self::way::{Blocked, Way};
 use self::way::{Whose, keyless, whose};
 use crate::models::ConfiguredModels;
@@ -130,6 +132,8 @@ pub(crate) struct OrgModels {
     known: Arc<Known>,
     /// The organisation's credentials. They are looked up for each request, so that a removed one is not used again.
     kept: Option<(Credentials, OrgId)>,
+    /// The settings with sealed parts, by provider. They are opened for each request.
+    sealed: BTreeMap<String, ProviderSetting>,
 }
 
 #[derive(Debug)]
@@ -148,6 +152,8 @@ impl OrgModels {
         env: &Arc<BTreeMap<String, Secret>>,
         rows: &[ProviderSetting],
     ) -> Self {
+        let sealed = rows.iter().filter(|row| row.sealed.is_some());
+        let sealed = sealed.map(|row| (row.provider.clone(), row.clone())).collect();
         let rows = rows.iter().map(|row| (row.provider.as_str(), row.settings.as_str()));
         let (settings, unreadable) = OrgSettings::read(rows);
         for (provider, error) in unreadable {
@@ -155,7 +161,7 @@ impl OrgModels {
         }
         let default = configured.default_model().clone();
         let known = Arc::new(Known { configured, catalog, settings, env: env.clone() });
-        Self { rules: Models { default, source: known.clone() }, known, kept: None }
+        Self { rules: Models { default, source: known.clone() }, known, kept: None, sealed }
     }
 
     /// Returns the models for decisions.
@@ -173,12 +179,16 @@ impl OrgModels {
     }
 
     /// Returns the route of a planned request, whose body was written in this protocol and dialect. `kept` is the
-    /// organisation's credential, if it has one.
+    /// organisation's credential, and `opened` its settings with their hidden values, if it has them.
     ///
     /// # Errors
     /// An error that says what is missing, before anything is sent.
-    /// There is no way there, before anything is sent: what is missing is said.
-    fn route(&self, plan: &TurnPlan, kept: Option<&Found>) -> Result<(Route, Whose), LlmError> {
+    fn route(
+        &self,
+        plan: &TurnPlan,
+        kept: Option<&Found>,
+        opened: Option<&Opened>,
+    ) -> Result<(Route, Whose), LlmError> {
         let of_kept = |kept: &Found| Whose::Kept { id: kept.id.clone(), kind: kept.kind };
         if let Some(mut route) = self.known.configured.route(plan) {
             let whose = kept.map_or_else(|| whose(&route), of_kept);
@@ -188,7 +198,10 @@ impl OrgModels {
             return Ok((route, whose));
         }
         let unsent = |message: &str| LlmError::unsent(ErrorReason::InvalidRequest, message);
-        let found = self.known.find(&plan.model).map_err(|error| unsent(&error.message))?;
+        let overrides = opened.map(|opened| &opened.overrides);
+        let overrides = overrides.unwrap_or(&self.known.settings.overrides);
+        let found = self.known.find_in(overrides, &plan.model);
+        let found = found.map_err(|error| unsent(&error.message))?;
         let provider = &plan.model.provider;
         // The process's keys are for the catalog's addresses, not for one that an organisation has chosen. Its
         // accounts belong to its keys.
@@ -255,15 +268,21 @@ impl OrgModels {
 
 impl Known {
     fn find(&self, choice: &ModelRef) -> Result<Resolved, SessionError> {
+        self.find_in(&self.settings.overrides, choice)
+    }
+
+    fn find_in(&self, overrides: &Overrides, choice: &ModelRef) -> Result<Resolved, SessionError> {
         let Some(catalog) = &self.catalog else {
             return Err(SessionError {
-                code: "model.unknown".into(),
+                code: ErrorCode::ModelUnknown.into(),
                 message: format!("no provider `{}` is configured", choice.provider),
             });
         };
         let asked = (choice.provider.as_str(), choice.model.as_str(), choice.variant.as_deref());
-        catalog::resolve(catalog, &self.settings.overrides, asked)
-            .map_err(|error| SessionError { code: error.code().into(), message: error.to_string() })
+        catalog::resolve(catalog, overrides, asked).map_err(|error| SessionError {
+            code: error.code().to_owned().into(),
+            message: error.to_string(),
+        })
     }
 }
 
@@ -272,7 +291,7 @@ impl ModelSource for Known {
         let is_configured = self.configured.has(&choice.provider);
         if is_configured && !self.settings.overrides.allows(&choice.provider, &choice.model) {
             return Err(SessionError {
-                code: "model.not_allowed".into(),
+                code: ErrorCode::ModelNotAllowed.into(),
                 message: format!(
                     "the organisation does not allow `{}/{}`; choose another model, or ask an administrator",
                     choice.provider, choice.model,
@@ -363,7 +382,7 @@ mod tests {
         let prices = model.prices.expect("prices");
         assert!(prices.base.input > 0 && model.price_version.starts_with("models.dev:"));
         let unknown = models.rules().source.resolve(&ModelRef::new("nobody", "m"));
-        assert_eq!(unknown.expect_err("there is none").code, "model.unknown");
+        assert_eq!(unknown.expect_err("there is none").code, ErrorCode::ModelUnknown);
     }
 
     // Finding conformance FR-07: the input limit of the metadata reaches the rules.
@@ -404,7 +423,7 @@ mod tests {
         let route = |settings: &str| {
             let models = models(&[row("anthropic", settings)]);
             let plan = plan(&models, "anthropic", "claude-sonnet-4-5");
-            models.route(&plan, None).expect("a route").0
+            models.route(&plan, None, None).expect("a route").0
         };
         let ours = route(r#"{"limits":{"requestsPerMinute":1}}"#);
         assert!(matches!(&ours.auth, Auth::Key(key) if key.expose() == "sk-1"), "{ours:?}");
@@ -426,7 +445,7 @@ mod tests {
     fn a_provider_that_wants_a_key_is_not_asked_without_one() {
         let route = |provider: &str, model: &str, settings: &str| {
             let models = models(&[row(provider, settings)]);
-            models.route(&plan(&models, provider, model), None).map(|(_, whose)| whose)
+            models.route(&plan(&models, provider, model), None, None).map(|(_, whose)| whose)
         };
         let refused = |provider: &str, model: &str, settings: &str| {
             let error = route(provider, model, settings).expect_err("no key");
@@ -475,7 +494,7 @@ mod tests {
                 .map_err(|error| error.code)
         };
         assert!(resolve("own", "small").is_ok());
-        assert_eq!(resolve("own", "big").expect_err("denied"), "model.not_allowed");
-        assert_eq!(resolve("openai", "gpt-5").expect_err("unreadable"), "model.not_allowed");
+        assert_eq!(resolve("own", "big").expect_err("denied"), ErrorCode::ModelNotAllowed);
+        assert_eq!(resolve("openai", "gpt-5").expect_err("unreadable"), ErrorCode::ModelNotAllowed);
     }
 }

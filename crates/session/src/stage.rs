@@ -1,8 +1,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use domain::Seq;
 use domain::SessionRef;
+use domain::{Feature, FeatureLevel, Seq};
 use session_rules::{CompactionSettings, RuleSettings, Rules, ToolFacts, WorkspaceState};
 
 use crate::control::DrainControl;
@@ -24,8 +24,8 @@ pub(crate) struct Stage<'r> {
     pub(crate) models: Arc<OrgModels>,
     tools: &'r ToolFacts,
     settings: Cow<'r, RuleSettings>,
-    /// Whether every running build can read everything that this one writes.
-    is_current: bool,
+    /// The level that every running build can read.
+    level: FeatureLevel,
 }
 
 impl<'r> Stage<'r> {
@@ -34,23 +34,16 @@ impl<'r> Stage<'r> {
         session: &'r SessionRef,
         workspace: &'r Workspace,
         control: DrainControl,
-        level: i32,
+        level: FeatureLevel,
         models: Arc<OrgModels>,
     ) -> Self {
         let toolbox = Toolbox::new(runtime, session, workspace);
         let tools = workspace.tools(|| toolbox.facts());
-        let is_current = level >= store::FEATURES;
         let rules = &runtime.settings.rules;
-        let settings = if is_current {
+        let settings = if level.has_all() {
             Cow::Borrowed(rules)
         } else {
-            let compaction = CompactionSettings { auto: false, ..rules.compaction };
-            Cow::Owned(RuleSettings {
-                titles: false,
-                provider_state: false,
-                compaction,
-                ..rules.clone()
-            })
+            Cow::Owned(readable_at(level, rules))
         };
         let interrupts_before = Seq(0);
         Self {
@@ -63,7 +56,7 @@ impl<'r> Stage<'r> {
             models,
             tools,
             settings,
-            is_current,
+            level,
         }
     }
 
@@ -76,7 +69,7 @@ impl<'r> Stage<'r> {
             session: self.session,
             workspace: match (self.workspace.unavailable(), self.workspace.made_anew()) {
                 (Some(error), _) => WorkspaceState::Missing(error),
-                (None, Some((token, tree))) if self.is_current => {
+                (None, Some((token, tree))) if self.level.has(Feature::Controls) => {
                     WorkspaceState::Restored { token, tree }
                 }
                 (None, _) => WorkspaceState::Here,
@@ -85,5 +78,19 @@ impl<'r> Stage<'r> {
             crowded: self.control.is_crowded(),
             interrupts_before: self.interrupts_before,
         }
+    }
+}
+
+/// These settings without what writes events that a running build could not read.
+fn readable_at(level: FeatureLevel, rules: &RuleSettings) -> RuleSettings {
+    let (controls, state) = (level.has(Feature::Controls), level.has(Feature::ProviderState));
+    RuleSettings {
+        titles: rules.titles && controls,
+        provider_state: rules.provider_state && state,
+        compaction: CompactionSettings {
+            auto: rules.compaction.auto && controls,
+            ..rules.compaction
+        },
+        ..rules.clone()
     }
 }

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use domain::{IdMint, OrgId, SessionError, Stamp};
+use domain::{ErrorCode, IdMint, OrgId, SessionError, Stamp};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use session_rules::{Next, Said, Titled, TurnPlan};
@@ -79,7 +79,7 @@ async fn ask(runtime: &Runtime, models: Arc<OrgModels>, org: OrgId, plan: TurnPl
         Err(Blocked::Store(error)) => {
             warn!(%error, "a title's request could not be made");
             let error = SessionError {
-                code: "provider.transport".into(),
+                code: ErrorCode::ProviderTransport.into(),
                 message: "the request for a title could not be made".into(),
             };
             return Titled { attempt, said, error: Some(error) };

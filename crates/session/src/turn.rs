@@ -328,7 +328,7 @@ impl<'r> Drain<'r> {
         let rules = self.stage.rules();
         for intent in intents {
             let (id, cancel) = (turn.said.turn.clone(), turn.token());
-            let body = match rules.refusal(history, &intent.tool) {
+            let body = match rules.refusal(history, &intent) {
                 Some(why) => toolbox.refused(id, intent.call, &why),
                 None => toolbox.body(id, intent, rules.loadable_skills(history), cancel),
             };

@@ -2,7 +2,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use domain::{FencingToken, LocationRef, SessionError};
+use domain::{ErrorCode, FencingToken, LocationRef, SessionError};
 use sandbox::LocationLock;
 use sandbox::lock::LockError;
 use session::{Files, FilesOptions, Runtime, Workspace};
@@ -12,9 +12,6 @@ use tracing::{debug, warn};
 use crate::disk::{self, Anew, Directory, WorkspaceDisk};
 use crate::executor::chain;
 use crate::options::WorkerOptions;
-
-/// The error code of a workspace whose snapshot could not be restored.
-const RESTORE_FAILED: &str = "workspace.restore_failed";
 
 /// The path that models see instead of a managed workspace's real one.
 const SHOWN: &str = "/workspace";
@@ -93,7 +90,7 @@ pub(crate) async fn take_over(
         Ok(lock) => lock,
         Err(LockFailure::Superseded) => return Err(StoreError::Superseded.into()),
         Err(LockFailure::Held(message)) => {
-            let error = SessionError { code: "workspace.locked".into(), message };
+            let error = SessionError { code: ErrorCode::WorkspaceLocked.into(), message };
             return Err(TakeoverError::Away { shown, error });
         }
     };
@@ -130,7 +127,8 @@ pub(crate) async fn take_over(
             }
             Err(message) => {
                 warn!(location.id = %at.location, %message, "the workspace cannot be restored");
-                let error = SessionError { code: RESTORE_FAILED.into(), message };
+                let error =
+                    SessionError { code: ErrorCode::WorkspaceRestoreFailed.into(), message };
                 return Ok(Workspace::missing(shown, error));
             }
         }
@@ -263,7 +261,7 @@ fn unmade(options: &WorkerOptions, error: &io::Error) -> SessionError {
 }
 
 fn unavailable(message: String) -> SessionError {
-    SessionError { code: "workspace.unavailable".into(), message }
+    SessionError { code: ErrorCode::WorkspaceUnavailable.into(), message }
 }
 
 /// The reason why a Location's lock was not taken.

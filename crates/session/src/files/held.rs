@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use blobs::Blobs;
-use domain::{Clock, FencingToken, LocationRef, SnapshotTree};
+use domain::{Clock, Feature, FencingToken, LocationRef, SnapshotTree};
 use sandbox::LocationLock;
 use snapshots::{
     Captured, FileChanges, PackRef, Restored, Shadow, ShadowOptions, SnapshotError, SnapshotLimits,
     Touched, TreeId, Unsaved,
 };
-use store::{FEATURES, PackRow, Store, StoreError};
+use store::{PackRow, Store, StoreError};
 use tokio::sync::OnceCell;
 use tracing::warn;
 
@@ -261,7 +261,7 @@ impl Files {
     /// Returns whether every running build can read the events of captures.
     async fn may_be_read(&self) -> bool {
         let level = self.held.options.store.feature_level().await;
-        level.is_ok_and(|level| level >= FEATURES)
+        level.is_ok_and(|level| level.has(Feature::Controls))
     }
 
     async fn look(&self) -> Result<Option<Looked>, FilesError> {
@@ -383,7 +383,10 @@ impl Files {
         let mut seed = Vec::new();
         // The trees may name packs of the seed's own seed.
         for _ in 0..MAX_SEEDS {
-            let Some(next) = from else { break };
+            // An imported session's Location begins with its own first snapshot.
+            let Some(next) = from.filter(|next| next.location != options.at.location) else {
+                break;
+            };
             let at = LocationRef { org: options.at.org, location: next.location };
             seed.extend(refs(store.workspace_packs(at.clone()).await?)?);
             from = store.location(at.org, at.location).await?.seed;

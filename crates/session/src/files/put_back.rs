@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::{RevertPaths, SessionError, SnapshotTree};
+use domain::{ErrorCode, RevertPaths, SessionError, SnapshotTree};
 use history::Reverting;
 use session_rules::{FilesPlan, MovePlan, Next, PutBack, RestoredFiles, storable};
 use snapshots::Touched;
@@ -14,7 +14,7 @@ use crate::drain::{Drain, Stop};
 /// Returns the user's error for files that could not be captured or restored.
 fn failed(error: &FilesError) -> SessionError {
     SessionError {
-        code: "workspace.snapshot_failed".into(),
+        code: ErrorCode::WorkspaceSnapshotFailed.into(),
         message: format!(
             "the workspace's files could not be captured or put back: {error}; try again"
         ),

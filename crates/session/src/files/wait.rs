@@ -1,6 +1,6 @@
 //! The places where a drain waits for the capture of the earlier state.
 
-use domain::ToolClass;
+use domain::{ToolClass, ToolIntent};
 use futures::StreamExt;
 use session_rules::Verdict;
 use snapshots::Touched;
@@ -36,9 +36,9 @@ impl<'r> Drain<'r> {
 
     fn has_unintended(&self, turn: &Turn<'r>, is: impl Fn(ToolClass) -> bool) -> bool {
         let (rules, history) = (self.stage.rules(), self.log.history());
-        let runs = |tool: &str| rules.refusal(history, tool).is_none();
-        let intents = turn.said.unintended.iter();
-        intents.map(|intent| &intent.tool).any(|tool| is(rules.tools.class(tool)) && runs(tool))
+        let runs = |intent: &ToolIntent| rules.refusal(history, intent).is_none();
+        let mut intents = turn.said.unintended.iter();
+        intents.any(|intent| is(rules.tools.class(&intent.tool)) && runs(intent))
     }
 
     /// Captures the possible changes of calls that an earlier drain has settled and that no capture has.

@@ -47,7 +47,7 @@ pub(crate) enum Blocked {
 }
 
 impl OrgModels {
-    /// Returns the current way of a planned request. Takes one round trip.
+    /// Returns the current way of a planned request. Takes one or two round trips.
     ///
     /// # Errors
     /// When a setting is missing, or the organisation's credential cannot be used. Both say what to do.
@@ -58,8 +58,11 @@ impl OrgModels {
             Some((credentials, org)) => credentials.auth(*org, None, provider).await,
             None => Ok(None),
         };
-        let kept = kept.map_err(|error| unusable(provider, error))?;
-        let (route, whose) = self.route(plan, kept.as_ref()).map_err(Blocked::Refused)?;
+        let kept = kept.map_err(|error| unusable("credential", provider, error))?;
+        // Settings do not affect the requests to a provider that was configured by hand.
+        let opened = if self.is_configured(plan) { None } else { self.opened(provider).await? };
+        let route = self.route(plan, kept.as_ref(), opened.as_ref());
+        let (route, whose) = route.map_err(Blocked::Refused)?;
         let as_whom = AsWhom { provider: provider.clone(), whose };
         if self.is_configured(plan) {
             return Ok(Way { route, as_whom, client: self.configured_client() });
@@ -73,6 +76,9 @@ impl OrgModels {
         }
         if let Some(kept) = &kept {
             self.check_binding(provider, kept, &route).map_err(Blocked::Refused)?;
+        }
+        if let Some(opened) = &opened {
+            self.check_hidden(provider, opened, &route).map_err(Blocked::Refused)?;
         }
         Ok(Way { route, as_whom, client: None })
     }
@@ -134,20 +140,20 @@ impl AsWhom {
     }
 }
 
-/// Returns the error for a stored credential that cannot be used.
-fn unusable(provider: &str, error: CredentialsError) -> Blocked {
+/// Returns the error for a stored secret that cannot be used: a `credential`, or `hidden settings`.
+pub(super) fn unusable(secret: &str, provider: &str, error: CredentialsError) -> Blocked {
     if let CredentialsError::Store(error) = error {
         return Blocked::Store(error);
     }
-    warn!(provider, %error, "an organisation's credential cannot be used");
+    warn!(provider, %error, "an organisation's {secret} cannot be used");
     let message = if matches!(error, CredentialsError::Unreadable { .. }) {
         error.to_string() // names the credential, and says what to do
     } else if matches!(error, CredentialsError::NoSecretsKey) {
         format!(
-            "the organisation's credential for `{provider}` cannot be opened: this worker was started without the secrets key; start it with the --secrets-key of the gateways"
+            "the organisation's {secret} for `{provider}` cannot be opened: this worker was started without the secrets key; start it with the --secrets-key of the gateways"
         )
     } else {
-        format!("the organisation's credential for `{provider}` cannot be used: {error}")
+        format!("the organisation's {secret} for `{provider}` cannot be used: {error}")
     };
     Blocked::Refused(LlmError::unsent(ErrorReason::Authentication, &message))
 }

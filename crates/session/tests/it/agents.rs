@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use domain::DrainOutcome::{Completed, Failed};
 use domain::{
-    Clock as _, Delivery, IdMint, MessageId, PartId, Permitted, PromptAdmitted, PromptPart,
-    SessionEvent, Stamp, ToolClass, ToolOutcomeKind,
+    Clock as _, Delivery, ErrorCode, IdMint, MessageId, PartId, Permitted, PromptAdmitted,
+    PromptPart, SessionEvent, Stamp, ToolClass, ToolOutcomeKind,
 };
 use history::hash_hex;
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ pub(crate) async fn prompt_as(
     let now = world.clock.now_ms();
     let mut mint = IdMint::after(Stamp::default(), now);
     let prompt = PromptAdmitted {
+        by: None,
         message: MessageId::mint(&mut mint),
         delivery: Delivery::Steer,
         parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: text.to_owned() }],
@@ -50,7 +51,7 @@ pub(crate) fn changed(name: &str, change: impl FnOnce(&mut Agent)) -> Agents {
 }
 
 /// The names of the tools that each request offered.
-fn offered(world: &World) -> Result<Vec<Vec<String>>> {
+pub(crate) fn offered(world: &World) -> Result<Vec<Vec<String>>> {
     let names = |body: Option<String>| -> Result<Vec<String>> {
         let body: Value = serde_json::from_str(&body.context("a body that was kept")?)?;
         let tools = body["tools"].as_array().context("tools")?;
@@ -206,7 +207,7 @@ async fn an_agent_that_there_is_not_fails_before_any_request_and_another_goes_on
         let last = world.events(&session).await?.pop().context("an event")?.event;
         let SessionEvent::DrainEnded(ended) = last else { panic!("{last:?}") };
         let error = ended.error.context("why")?;
-        assert_eq!(error.code, "session.agent_unknown");
+        assert_eq!(error.code, ErrorCode::SessionAgentUnknown);
         ensure!(error.message.contains("no agent `review` (there is build, plan)"), "{error:?}");
         assert_eq!(world.model().counts().requests, 0);
         assert_eq!(world.messages(&session).await?.len(), prompts, "it was taken up");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use domain::DrainOutcome::Completed;
 use domain::{
-    CompactionEnded, CompactionReason, CompactionStarted, Delivery, SessionEvent, SideOutcome,
-    TurnOutcome,
+    CompactionEnded, CompactionReason, CompactionStarted, Delivery, ErrorCode, SessionEvent,
+    SideOutcome, TurnOutcome,
 };
 use serde_json::{Value, json};
 use session::{CompactionSettings, ModelFacts};
@@ -409,6 +409,6 @@ async fn an_overflow_is_compacted_once_and_the_turn_goes_on_without_new_input() 
     assert_eq!(steps, [1, 1, 1, 1], "the step is given back");
     let started = started(&world, &session).await?.pop().context("a compaction")?;
     assert_eq!(started.reason, CompactionReason::Overflow);
-    assert_eq!(started.cause.context("a cause")?.code, "provider.context-overflow");
+    assert_eq!(started.cause.context("a cause")?.code, ErrorCode::ProviderContextOverflow);
     world.check().await
 }

@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result};
 use domain::DrainOutcome::{Completed, Failed, Interrupted};
-use domain::{AttemptOutcome, Delivery, SessionError, SessionEvent, SideOutcome, TurnOutcome};
+use domain::{
+    AttemptOutcome, Delivery, ErrorCode, SessionError, SessionEvent, SideOutcome, TurnOutcome,
+};
 use history::History;
 use session::{DrainExit, ModelFacts, drain_control};
 use simulated_model::Script;
@@ -59,7 +61,7 @@ async fn without_history_it_says_so_asks_nobody_and_releases_what_is_behind_it()
     assert_eq!(world.settle(&session).await?, [Completed]);
     let failed = ended(&world, &session).await?.pop().context("an end")?;
     assert_eq!(failed.outcome, SideOutcome::Failed);
-    assert_eq!(failed.error.context("an error")?.code, "session.nothing_to_compact");
+    assert_eq!(failed.error.context("an error")?.code, ErrorCode::SessionNothingToCompact);
     assert_eq!(world.requests()?.len(), 1, "only the prompt's");
     world.check().await
 }
@@ -96,7 +98,7 @@ async fn a_second_answer_that_is_no_summary_fails_it_and_the_queue_goes_on() -> 
     world.admit(&session, Delivery::Queue, "say 3 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     let failed = ended(&world, &session).await?.pop().context("an end")?;
-    assert_eq!(failed.error.context("an error")?.code, "session.compaction_failed");
+    assert_eq!(failed.error.context("an error")?.code, ErrorCode::SessionCompactionFailed);
     assert!(failed.usage.input > 0, "what it used counts");
     assert_eq!(session.content("ran"), "");
     assert_eq!(last_gist(&world)?, ["user: say 2 words", "assistant: w0 w1", "user: say 3 words"]);
@@ -212,7 +214,7 @@ async fn one_whose_worker_died_is_settled_and_not_asked_for_again() -> Result<()
     assert_eq!(world.settle(&session).await?, [Completed]);
     let lost = ended(&world, &session).await?.pop().context("an end")?;
     assert_eq!(lost.outcome, SideOutcome::Lost);
-    assert_eq!(lost.error.context("an error")?.code, "session.compaction_interrupted");
+    assert_eq!(lost.error.context("an error")?.code, ErrorCode::SessionCompactionInterrupted);
     assert_eq!(last_gist(&world)?, ["user: say 2 words", "assistant: w0 w1", "user: say 3 words"]);
     // Another one is not in its way.
     world.compact(&session, Delivery::Steer).await?;
@@ -242,7 +244,7 @@ async fn without_one_that_is_needed_nothing_goes_on() -> Result<()> {
     world.script(Script { times: Some(2), ..says(SUMMARY, 0, "no") })?;
     world.prompt(&session, "say 5 words").await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
-    assert_eq!(error(&world, &session).await?.code, "session.compaction_failed");
+    assert_eq!(error(&world, &session).await?.code, ErrorCode::SessionCompactionFailed);
     assert_eq!(turns(&world, &session).await?, [TurnOutcome::Completed; 2], "no turn began");
     // The next prompt tries again.
     world.prompt(&session, "say 6 words").await?;
@@ -291,7 +293,7 @@ async fn what_does_not_fit_even_then_is_not_sent() -> Result<()> {
     let long = format!("say 2 words {}", "and so on ".repeat(900));
     world.prompt(&session, &long).await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
-    assert_eq!(error(&world, &session).await?.code, "context.too_large");
+    assert_eq!(error(&world, &session).await?.code, ErrorCode::ContextTooLarge);
     assert!(started(&world, &session).await?.is_empty(), "no summary would make it fit");
     assert_eq!(world.requests()?.len(), 1, "the first turn's");
     world.check().await
@@ -304,7 +306,7 @@ async fn a_first_prompt_that_cannot_fit_is_not_sent() -> Result<()> {
     let session = world.session().await?;
     world.prompt(&session, "say 2 words").await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
-    assert_eq!(error(&world, &session).await?.code, "context.too_large");
+    assert_eq!(error(&world, &session).await?.code, ErrorCode::ContextTooLarge);
     assert!(world.requests()?.is_empty() && started(&world, &session).await?.is_empty());
     world.check().await
 }
@@ -318,7 +320,7 @@ async fn an_overflow_is_the_turns_error_when_nothing_may_be_done_about_it() -> R
     world.script(overflows("say 3", 1))?;
     world.prompt(&session, "say 3 words").await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
-    assert_eq!(error(&world, &session).await?.code, "provider.context-overflow");
+    assert_eq!(error(&world, &session).await?.code, ErrorCode::ProviderContextOverflow);
     assert!(started(&world, &session).await?.is_empty());
     world.check().await
 }
@@ -329,7 +331,7 @@ async fn a_second_overflow_is_the_turns_error() -> Result<()> {
     world.script(overflows("say 3", 2))?;
     world.prompt(&session, "say 3 words").await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
-    assert_eq!(error(&world, &session).await?.code, "provider.context-overflow");
+    assert_eq!(error(&world, &session).await?.code, ErrorCode::ProviderContextOverflow);
     assert_eq!(
         turns(&world, &session).await?,
         [TurnOutcome::Completed, TurnOutcome::Overflowed, TurnOutcome::Failed]
@@ -348,7 +350,7 @@ async fn when_the_summary_fails_the_overflow_is_the_error() -> Result<()> {
     world.prompt(&session, "say 3 words").await?;
     assert_eq!(world.settle(&session).await?, [Failed]);
     let error = error(&world, &session).await?;
-    assert_eq!(error.code, "provider.context-overflow");
+    assert_eq!(error.code, ErrorCode::ProviderContextOverflow);
     assert!(error.message.contains("this is too long"), "{error:?}");
     assert_eq!(outcomes(&world, &session).await?, [SideOutcome::Failed]);
     world.check().await

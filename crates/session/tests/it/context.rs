@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use domain::DrainOutcome::{Completed, Failed};
-use domain::{FencingToken, SessionError, SessionEvent};
+use domain::{ErrorCode, FencingToken, SessionError, SessionEvent};
 use history::History;
 use session::{DrainExit, Workspace, drain, drain_control};
 use tokio_util::sync::CancellationToken;
@@ -81,7 +81,8 @@ async fn without_its_files_a_session_says_so_and_goes_on_once_they_are_back() ->
     let world = World::new().await?;
     let session = world.session().await?;
     world.prompt(&session, "say 2 words").await?;
-    let error = SessionError { code: "workspace.unavailable".into(), message: "gone".into() };
+    let error =
+        SessionError { code: ErrorCode::WorkspaceUnavailable.into(), message: "gone".into() };
     let gone = Workspace::missing("/workspace".into(), error.clone());
     let (_handle, control) = drain_control(CancellationToken::new());
     let exit = drain(&world.worker, &session.at, FencingToken(1), &gone, control, History::new());

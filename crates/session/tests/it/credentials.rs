@@ -15,7 +15,7 @@ use credentials::{
     SecretChange, Tokens,
 };
 use domain::DrainOutcome::{Completed, Failed};
-use domain::{AttemptOutcome, Clock, ModelRef, SessionError, SessionEvent};
+use domain::{AttemptOutcome, Clock, ErrorCode, ModelRef, SessionError, SessionEvent};
 use egress::{Egress, Rules};
 use futures::future::try_join_all;
 use history::{History, hash_hex};
@@ -23,6 +23,8 @@ use llm_client::{AwsAccess, Endpoint, Secret};
 use serde_json::{Value, json};
 use session::{ConfiguredModels, DrainExit, ProviderHub, Runtime, drain_control};
 use simulated_model::{RequestRecord, Script};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use testkit::TestDatabase;
 use tokio_util::sync::CancellationToken;
 
 use crate::scenarios::{With, send};
@@ -43,7 +45,10 @@ struct Keyed {
 
 impl Keyed {
     async fn new() -> Result<Self> {
-        let mut world = World::new().await?;
+        Self::on(World::new().await?)
+    }
+
+    fn on(mut world: World) -> Result<Self> {
         let keys = MasterKeys::generate("k1");
         let kept = process(&world, &world.worker, Some(&keys))?;
         world.worker.models = hub(&world, &kept);
@@ -197,7 +202,7 @@ async fn an_invented_provider_is_asked_with_its_own_key_and_without_one_it_is_sa
     keyed.world.script(refuses("with a key"))?;
     assert!(!keyed.ask(&session, ACME, "with a key").await?);
     let error = failure(&keyed.world, &session, &[key]).await?;
-    assert_eq!(error.code, "provider.authentication");
+    assert_eq!(error.code, ErrorCode::ProviderAuthentication);
     ensure!(error.message.contains("Incorrect API key: [redacted]"), "{}", error.message);
     let advice = format!("PATCH /platform/credential/{}", row.id);
     ensure!(error.message.contains(&advice), "{}", error.message);
@@ -209,7 +214,7 @@ async fn an_invented_provider_is_asked_with_its_own_key_and_without_one_it_is_sa
     assert!(!keyed.ask(&session, ACME, "without a key").await?);
     assert_eq!(keyed.asker()?, "");
     let error = failure(&keyed.world, &session, &[]).await?;
-    assert_eq!(error.code, "provider.authentication");
+    assert_eq!(error.code, ErrorCode::ProviderAuthentication);
     ensure!(error.message.contains("no credential is kept for `acme`"), "{}", error.message);
     ensure!(error.message.contains("POST /platform/credential"), "{}", error.message);
 
@@ -239,7 +244,7 @@ async fn a_credential_that_cannot_be_opened_is_an_error_and_no_other_is_taken() 
         assert!(!keyed.ask(&session, ("simulated", "simulated"), "say 1 words").await?);
         assert_eq!(keyed.world.model().counts().requests, before, "nothing is sent");
         let error = failure(&keyed.world, &session, &[key, FLAGS]).await?;
-        assert_eq!(error.code, "provider.authentication");
+        assert_eq!(error.code, ErrorCode::ProviderAuthentication);
         for part in ["credentials for the model provider cannot be used", "`simulated`", says] {
             ensure!(error.message.contains(part), "{}", error.message);
         }
@@ -325,6 +330,74 @@ async fn a_kept_key_is_not_sent_to_a_host_it_was_not_entered_for() -> Result<()>
     let error = failure(&keyed.world, &session, &[key]).await?;
     ensure!(error.message.contains("provider.credential-origin"), "{}", error.message);
     Ok(())
+}
+
+/// Returns every row of every table as text; bytes are hexadecimal.
+async fn dump(database: &TestDatabase) -> Result<String> {
+    let mut admin = PgConnection::connect(&database.superuser_url()).await?;
+    let tables = "SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace NOT IN \
+                  ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)";
+    let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut admin).await?;
+    let mut all = String::new();
+    for table in tables {
+        let rows = format!("SELECT coalesce(string_agg(t::text, ' '), '') FROM {table} t");
+        let rows: String = sqlx::query_scalar(AssertSqlSafe(rows)).fetch_one(&mut admin).await?;
+        all.push_str(&rows);
+    }
+    Ok(all)
+}
+
+// Finding security 17: values of headers stood in Postgres for everybody with a backup.
+#[tokio::test]
+async fn a_providers_headers_are_sealed_and_reach_the_model() -> Result<()> {
+    let database = testkit::database().await?;
+    let mut keyed = Keyed::on(World::on(database.store_url(), None, |_| ()).await?)?;
+    let session = keyed.world.session().await?;
+    let url = format!("{}/v1", keyed.world.model_root());
+    let secrets = ["value-of-the-provider", "value-of-the-model", "value-of-an-option"];
+    let overrides = json!({
+        "api": url,
+        "headers": { "x-team": secrets[0] },
+        "options": { "apiKey": secrets[2] },
+        "models": { ACME.1: { "headers": { "x-model": secrets[1] } } },
+    });
+    keyed.set(ACME.0, json!({ "overrides": overrides })).await?;
+    assert!(keyed.ask(&session, ACME, "say 2 words").await?);
+    let sent = keyed.last()?.headers;
+    assert_eq!([&sent["x-team"], &sent["x-model"]], [secrets[0], secrets[1]]);
+    let stored = dump(&database).await?;
+    assert!(stored.contains("x-team") && stored.contains("say 2 words"), "{stored}");
+    for secret in secrets {
+        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!stored.contains(secret) && !stored.contains(&hex), "{secret} is in {stored}");
+    }
+
+    // Without their key nothing is sent, and it is said what to do.
+    let other = MasterKeys::generate("k2");
+    let again = "set it again (PUT /platform/provider/acme)";
+    for (keys, says) in [(None, "--secrets-key"), (Some(other.as_str()), again)] {
+        let kept = process(&keyed.world, &keyed.world.worker, keys)?;
+        keyed.world = refreshed(keyed.world, &kept);
+        let before = keyed.world.model().counts().requests;
+        assert!(!keyed.ask(&session, ACME, "say 3 words").await?);
+        assert_eq!(keyed.world.model().counts().requests, before, "nothing is sent");
+        let error = failure(&keyed.world, &session, &secrets).await?;
+        ensure!(error.message.contains(says) && error.message.contains("`acme`"), "{error:?}");
+    }
+    // Somebody who can change rows cannot send them elsewhere: the same server by another name.
+    let elsewhere = url.replace("127.0.0.1", "localhost");
+    let moved =
+        format!("UPDATE provider_setting SET settings = replace(settings, '{url}', '{elsewhere}')");
+    database.run(moved).await?;
+    keyed.world = refreshed(keyed.world, &keyed.kept);
+    assert!(!keyed.ask(&session, ACME, "say 4 words").await?);
+    let error = failure(&keyed.world, &session, &secrets).await?;
+    for part in
+        ["provider.credential-origin", &elsewhere.replace("/v1", ""), "PUT /platform/provider/acme"]
+    {
+        ensure!(error.message.contains(part), "{part}: {}", error.message);
+    }
+    keyed.world.check().await
 }
 
 // Finding security 4: the check is on the route, as it is when a request is sent.
@@ -468,7 +541,7 @@ async fn a_sign_in_that_is_over_ends_the_turn_and_another_credential_helps() -> 
     for text in ["say 1 words", "say 2 words"] {
         assert!(!keyed.ask(&session, ACME, text).await?);
         let error = failure(world, &session, &["access-token-", "refresh-token-"]).await?;
-        assert_eq!(error.code, "provider.authentication");
+        assert_eq!(error.code, ErrorCode::ProviderAuthentication);
         for part in ["sign in again", "invalid_grant", "POST /platform/oauth/acme", &row.id] {
             ensure!(error.message.contains(part), "{part}: {}", error.message);
         }

@@ -33,7 +33,7 @@ async fn turns(world: &World, session: &Session) -> Result<Vec<TurnOutcome>> {
 
 async fn error_code(world: &World, session: &Session) -> Result<String> {
     let code = |event: &SessionEvent| match event {
-        SessionEvent::DrainEnded(ended) => ended.error.clone().map(|error| error.code),
+        SessionEvent::DrainEnded(ended) => ended.error.clone().map(|error| error.code.to_string()),
         _ => None,
     };
     let events = world.events(session).await?;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
 use context::{ContextSource, Loaded, Producer, SourceKey, SystemContext};
 use domain::DrainOutcome::{Completed, Failed};
-use domain::{Clock as _, EntrySet, SessionEvent};
+use domain::{Clock as _, EntrySet, ErrorCode, SessionEvent};
 use history::History;
 use serde_json::Value;
 use session::{DrainExit, ObservedAt, Workspace, drain, drain_control};
@@ -198,7 +198,7 @@ async fn a_first_baseline_waits_for_all_of_it_and_the_prompt_with_it() -> Result
     let last = world.events(&session).await?.pop().context("an event")?.event;
     let SessionEvent::DrainEnded(ended) = last else { panic!("{last:?}") };
     let error = ended.error.context("why")?;
-    assert_eq!(error.code, "context.unavailable");
+    assert_eq!(error.code, ErrorCode::ContextUnavailable);
     ensure!(error.message.contains("test/weather (fog)"), "{error:?}");
     let kinds = world.kinds(&session).await?;
     assert_eq!(kinds[1..], ["prompt.admitted", "drain.ended"], "nothing is promoted");

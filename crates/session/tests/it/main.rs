@@ -25,6 +25,7 @@ mod interrupts;
 mod levels;
 mod limits;
 mod moves;
+mod permission;
 mod protocols;
 mod rates;
 mod recovery;

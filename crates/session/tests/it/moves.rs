@@ -3,7 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use domain::Delivery::{Queue, Steer};
 use domain::DrainOutcome::Completed;
-use domain::{DrainOutcome, SessionEvent};
+use domain::{DrainOutcome, ErrorCode, SessionEvent};
 use history::History;
 use serde_json::json;
 use session::{DrainExit, Files};
@@ -145,7 +145,7 @@ async fn a_move_that_cannot_carry_says_so_and_the_session_stays() -> Result<()> 
         SessionEvent::ControlDelivered(delivered) => delivered.error,
         _ => None,
     });
-    assert_eq!(refused.map(|error| error.code).as_deref(), Some("workspace.snapshot_failed"));
+    assert_eq!(refused.map(|error| error.code), Some(ErrorCode::WorkspaceSnapshotFailed.into()));
     world.prompt(&here, "say 3 words").await?;
     assert_eq!(world.settle(&here).await?, [Completed]);
     world.check().await

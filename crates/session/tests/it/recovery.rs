@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use async_trait::async_trait;
 use context::{Producer, SourceKey, SystemContext};
 use domain::DrainOutcome::{Completed, Failed, Interrupted};
-use domain::{NoticeKind, RecordedEvent, SessionEvent, ToolOutcomeKind, TurnOutcome};
+use domain::{ErrorCode, NoticeKind, RecordedEvent, SessionEvent, ToolOutcomeKind, TurnOutcome};
 use history::History;
 use serde_json::json;
 use session::{DrainExit, DrainHandle, ObservedAt, drain_control};
@@ -328,7 +328,7 @@ async fn takeovers_without_progress_end_with_an_error_and_a_prompt_goes_on() -> 
     assert_eq!(world.settle(&session).await?, [Failed]);
     let last = world.events(&session).await?.pop().context("an event")?;
     let SessionEvent::DrainEnded(ended) = last.event else { panic!("{last:?}") };
-    assert_eq!(ended.error.context("an error")?.code, "session.recovery_exhausted");
+    assert_eq!(ended.error.context("an error")?.code, ErrorCode::SessionRecoveryExhausted);
     world.prompt(&session, "say 2 words").await?;
     assert_eq!(world.settle(&session).await?, [Completed]);
     world.check().await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use domain::Delivery::Steer;
 use domain::DrainOutcome::Completed;
-use domain::{Control, LeftReason, MessageId, SessionEvent};
+use domain::{Control, ErrorCode, LeftReason, MessageId, SessionEvent};
 use serde_json::json;
 
 use crate::files::contents;
@@ -126,7 +126,7 @@ async fn what_cannot_be_put_back_whole_leaves_the_files_as_they_were() -> Result
         SessionEvent::RevertCleared(cleared) => cleared.error,
         _ => None,
     });
-    assert_eq!(ended.context("it says why")?.code, "workspace.snapshot_failed");
+    assert_eq!(ended.context("it says why")?.code, ErrorCode::WorkspaceSnapshotFailed);
     assert_eq!(contents(&session.root)?, now);
     world.check().await
 }

@@ -13,8 +13,8 @@ use context::{ContextSource, Loaded, Producer, SourceKey, SystemContext};
 use domain::Delivery::{Queue, Steer};
 use domain::DrainOutcome::{Completed, Failed};
 use domain::{
-    Clock as _, Delivery, IdMint, MessageId, ModelRef, PartId, PromptAdmitted, PromptPart,
-    SessionEvent, SideOutcome, Stamp, TurnStarted,
+    Clock as _, Delivery, ErrorCode, IdMint, MessageId, ModelRef, PartId, PromptAdmitted,
+    PromptPart, SessionEvent, SideOutcome, Stamp, TurnStarted,
 };
 use history::{History, hash_hex};
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ pub(crate) async fn send(
     let message = MessageId::mint(&mut mint);
     let model = |(provider, model): (&str, &str)| ModelRef::new(provider, model);
     let prompt = PromptAdmitted {
+        by: None,
         message: message.clone(),
         delivery: with.delivery,
         parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: text.to_owned() }],
@@ -81,7 +82,7 @@ fn models_asked(world: &World) -> Result<Vec<String>> {
 /// The error that the newest drain ended with.
 pub(crate) async fn error_code(world: &World, session: &Session) -> Result<String> {
     let code = |event: &SessionEvent| match event {
-        SessionEvent::DrainEnded(ended) => ended.error.clone().map(|error| error.code),
+        SessionEvent::DrainEnded(ended) => ended.error.clone().map(|error| error.code.to_string()),
         _ => None,
     };
     let events = world.events(session).await?;
@@ -353,7 +354,7 @@ async fn a_model_that_nobody_has_fails_before_a_request_and_another_choice_goes_
     assert_eq!(world.settle(&session).await?, [Completed]);
     let failed = ended(&world, &session).await?.pop().context("an end")?;
     assert_eq!(failed.outcome, SideOutcome::Failed);
-    assert_eq!(failed.error.context("an error")?.code, "model.unknown");
+    assert_eq!(failed.error.context("an error")?.code, ErrorCode::ModelUnknown);
     assert_eq!(world.answer(&session).await?, "w0 w1 w2 w3 w4");
     assert_eq!(world.model().counts().requests, 2);
     world.check().await
@@ -379,7 +380,7 @@ async fn no_summary_is_asked_for_while_what_was_told_cannot_be_told_again() -> R
     let second = answered("say 3 words", true).await?;
     let failed = ended(&world, &session).await?.pop().context("an end")?;
     assert_eq!(failed.outcome, SideOutcome::Failed);
-    assert_eq!(failed.error.context("an error")?.code, "context.unavailable");
+    assert_eq!(failed.error.context("an error")?.code, ErrorCode::ContextUnavailable);
     assert_eq!(world.model().counts().requests, 2, "no summary was asked for");
     assert_eq!(second[..first.len()], first, "nothing is half applied");
     // It is told in the next epoch's baseline, once it can be.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use domain::DrainOutcome::Completed;
-use domain::{Delivery, SideOutcome};
+use domain::{Delivery, ErrorCode, SideOutcome};
 use history::History;
 use session::{ModelFacts, drain_control};
 use simulated_model::Script;
@@ -36,7 +36,7 @@ async fn what_a_provider_says_against_a_summary_is_told_as_it_is() -> Result<()>
     let failed = ended(&world, &session).await?.pop().context("an end")?;
     assert_eq!(failed.outcome, SideOutcome::Failed);
     let error = failed.error.context("an error")?;
-    assert_eq!(error.code, "provider.authentication");
+    assert_eq!(error.code, ErrorCode::ProviderAuthentication);
     assert!(error.message.contains("the key has expired"), "{error:?}");
     assert_eq!(world.answer(&session).await?, "w0 w1 w2");
     world.check().await

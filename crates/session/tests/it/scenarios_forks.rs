@@ -36,6 +36,7 @@ pub(crate) async fn fork(
     let new = NewFork {
         id: id.clone(),
         created: SessionCreated {
+            by: None,
             project: row.project,
             location: of.at.location.clone(),
             directory: row.directory,
@@ -44,6 +45,8 @@ pub(crate) async fn fork(
             model: row.model,
             parent: None,
             named: true,
+            rules: Vec::new(),
+            metadata: None,
         },
         forked: SessionForked {
             parent: of.at.session.clone(),

@@ -13,7 +13,7 @@ use crate::world::{ORG, Session, World};
 
 async fn resume(world: &World, session: &Session) -> Result<Resumed> {
     let (id, now) = (session.at.session.clone(), world.clock.now_ms());
-    Ok(world.store().interrupt_and_resume(ORG, id, now).await?)
+    Ok(world.store().interrupt_and_resume(ORG, id, None, now).await?)
 }
 
 async fn waiting(world: &World, session: &Session) -> Result<usize> {

@@ -144,6 +144,7 @@ async fn a_session_that_somebody_named_or_that_is_a_child_gets_none() -> Result<
     let now = world.clock.now_ms();
     let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
     let created = SessionCreated {
+        by: None,
         project: row.project,
         location: session.at.location.clone(),
         directory: row.directory,
@@ -152,6 +153,8 @@ async fn a_session_that_somebody_named_or_that_is_a_child_gets_none() -> Result<
         model: None,
         parent: Some(session.at.session.clone()),
         named: false,
+        rules: Vec::new(),
+        metadata: None,
     };
     world.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
     let child = session.another(SessionRef { session: id, ..session.at.clone() });
@@ -179,7 +182,7 @@ async fn a_name_that_somebody_gives_meanwhile_wins() -> Result<()> {
         world.until_requests(2).await?;
         let (id, now) = (session.at.session.clone(), world.clock.now_ms());
         let renamed = SessionRenamed { title: "mine".into(), by: TitledBy::User };
-        world.store().rename_session(ORG, id, renamed, now).await?;
+        world.store().edit_session(ORG, id, renamed.into(), now).await?;
         world.model().open_gate("door")?;
         anyhow::Ok(())
     };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use domain::{
-    Clock as _, Delivery, DrainOutcome, IdMint, MessageId, ModelRef, PartId, PromptAdmitted,
-    PromptPart, Rates, SessionEvent, Stamp,
+    Clock as _, Delivery, DrainOutcome, ErrorCode, IdMint, MessageId, ModelRef, PartId,
+    PromptAdmitted, PromptPart, Rates, SessionEvent, Stamp,
 };
 use history::hash_hex;
 use serde_json::{Value, json};
@@ -37,6 +37,7 @@ async fn says(world: &World, session: &Session, model: Option<ModelRef>) -> Resu
     let mut mint = IdMint::after(Stamp::default(), now);
     let text = "say 2 words".to_owned();
     let prompt = PromptAdmitted {
+        by: None,
         message: MessageId::mint(&mut mint),
         delivery: Delivery::Steer,
         digest: hash_hex(text.as_bytes()),
@@ -93,7 +94,7 @@ async fn a_variant_that_there_is_not_is_an_error_that_names_those_there_are() ->
         _ => None,
     });
     let error = ended.context("an error")?;
-    assert_eq!(error.code, "model.variant_unknown");
+    assert_eq!(error.code, ErrorCode::ModelVariantUnknown);
     let told = "`simulated/simulated` has no variant `wild`; it has: `high`, `low`";
     assert_eq!(error.message, told);
     assert!(efforts(&world)?.is_empty(), "nothing was sent");

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use domain::{
     AttemptOutcome, Clock, Control, ControlAdmitted, Delivery, DrainOutcome, FencingToken, IdMint,
     MessageId, ModelRef, OrgId, PartId, PromptAdmitted, PromptPart, RecordedEvent, Seq,
-    SessionCreated, SessionEvent, SessionId, SessionRef, Stamp, SystemClock, TimestampMs,
+    SessionCreated, SessionEvent, SessionId, SessionRef, Stamp, SystemClock, TimestampMs, ToolRule,
 };
 use history::{History, hash_hex, rebuild_body};
 use llm_client::retry::Schedule;
@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Nothing here takes as long on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a test may take. What is written when it is due is never due, and a title is waited for as long as it takes,
+/// Longer than a test may take. A row that is written when it is due is never due, and a title is waited for as long as it takes,
 /// so that the writes of a drain are the same on any machine.
 pub(crate) const NEVER: Duration = Duration::from_hours(1);
 /// How soon that is over where a test is about it.
@@ -180,6 +180,16 @@ impl World {
 
     /// The same; `named`: its title is somebody's word.
     pub(crate) async fn session_titled(&self, title: &str, named: bool) -> Result<Session> {
+        self.session_with(title, named, Vec::new()).await
+    }
+
+    /// The same; `rules`: what its client said of tool calls.
+    pub(crate) async fn session_with(
+        &self,
+        title: &str,
+        named: bool,
+        rules: Vec<ToolRule>,
+    ) -> Result<Session> {
         let now = self.clock.now_ms();
         let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
         let root = self.folder.path().join(id.as_str());
@@ -191,6 +201,7 @@ impl World {
         let location =
             location.ensure_location(ORG, project.clone(), kind, directory.clone(), now).await?;
         let created = SessionCreated {
+            by: None,
             project,
             location: location.id.clone(),
             directory,
@@ -199,6 +210,8 @@ impl World {
             model: None,
             parent: None,
             named,
+            rules,
+            metadata: None,
         };
         self.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
         let session = Session {
@@ -246,6 +259,7 @@ impl World {
         let id = SessionId::mint(&mut IdMint::after(Stamp::default(), now));
         let row = self.store().session(ORG, other.at.session.clone()).await?;
         let created = SessionCreated {
+            by: None,
             project: row.project,
             location: other.at.location.clone(),
             directory: row.directory,
@@ -254,6 +268,8 @@ impl World {
             model: None,
             parent: None,
             named: true,
+            rules: Vec::new(),
+            metadata: None,
         };
         self.store().create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
         Ok(other.another(SessionRef { session: id, ..other.at.clone() }))
@@ -297,6 +313,7 @@ impl World {
         let row = self.store().session(ORG, id.clone()).await?;
         self.store().delete_session(ORG, id.clone()).await?;
         let created = SessionCreated {
+            by: None,
             project: row.project,
             location: session.at.location.clone(),
             directory: row.directory,
@@ -305,6 +322,8 @@ impl World {
             model: None,
             parent: None,
             named: true,
+            rules: Vec::new(),
+            metadata: None,
         };
         let new = NewSession { id, created, now: self.clock.now_ms() };
         self.store().create_session(ORG, new).await?;
@@ -341,6 +360,7 @@ impl World {
         let mut mint = IdMint::after(Stamp::default(), now);
         let message = MessageId::mint(&mut mint);
         let prompt = PromptAdmitted {
+            by: None,
             message: message.clone(),
             delivery,
             parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: text.to_owned() }],
@@ -381,7 +401,7 @@ impl World {
 
     pub(crate) async fn interrupt(&self, session: &Session) -> Result<Interrupted> {
         let id = session.at.session.clone();
-        Ok(self.store().interrupt(ORG, id, self.clock.now_ms()).await?)
+        Ok(self.store().interrupt(ORG, id, None, self.clock.now_ms()).await?)
     }
 
     /// One drain under the newest token, told of interrupts and fences as a worker's sweep would.
@@ -512,11 +532,15 @@ impl World {
     /// The texts of all messages: role, then text or tool outcome of each part.
     pub(crate) async fn told(&self, session: &Session) -> Result<Vec<(String, Vec<String>)>> {
         let part = |part: store::PartRow| match part.call {
-            Some(call) => format!("{}: {}", call.tool, call.outcome.unwrap_or(call.state)),
+            Some(call) => {
+                let came =
+                    call.outcome.map_or(call.state.to_string(), |outcome| outcome.to_string());
+                format!("{}: {came}", call.tool)
+            }
             None => part.text.unwrap_or_default(),
         };
         let told = |message: MessageRow| {
-            (message.role, message.parts.into_iter().map(part).collect::<Vec<_>>())
+            (message.role.to_string(), message.parts.into_iter().map(part).collect::<Vec<_>>())
         };
         Ok(self.messages(session).await?.into_iter().map(told).collect())
     }
@@ -561,10 +585,12 @@ impl World {
         ensure!(violations.is_empty(), "{violations:#?}");
         let mut attempts: BTreeMap<String, u64> = BTreeMap::new();
         let mut answered: BTreeMap<String, u64> = BTreeMap::new();
-        for row in store.sessions(ORG, SessionFilter::default(), 1_000).await? {
+        for row in store.sessions(ORG, SessionFilter::default(), 1_000).await?.rows {
             let id = row.at.session;
             let report = store.rebuild(ORG, id.clone(), true).await?;
             ensure!(report.is_exact(), "{report:#?}");
+            let differing = api::differing_messages(store, ORG, &id).await?;
+            ensure!(differing.is_empty(), "{id}: a gateway folds {differing:?} differently");
             let events = store.events(ORG, id, Seq(0), i64::MAX).await?.items;
             let mut hashes = BTreeMap::new();
             for recorded in &events {

@@ -1,6 +1,7 @@
-//! Deletes what outlives sessions and nothing uses any more: rows, blobs and folders.
+//! Deletes what outlives sessions and nothing uses any more: rows, blobs and folders; and what is kept for hours only.
 //!
 //! ```text
+//! changes  any worker, each hour    which sessions were changed three hours ago
 //! rows     one worker, once a day   components of requests, Locations, and the packs of deleted Locations
 //! blobs    one worker, once a day   what no row has named for the retention
 //! folders  each worker, its own     what it has on disk of deleted Locations
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use session::Runtime;
 use tasks::{OnCancel, OnError, TaskKind};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::blobs::{BlobCollector, CollectError, CollectedBlobs};
@@ -33,6 +35,9 @@ const BLOBS: &str = "collect blobs";
 /// The time between two looks of all workers together, unless the retention is shorter.
 const EVERY: Duration = Duration::from_hours(24);
 
+/// Twice in each hour, so that the rows of the next one find an empty partition.
+const CHANGES_EVERY: Duration = Duration::from_mins(30);
+
 /// The collections of a worker.
 pub(crate) struct Collector {
     pub(crate) runtime: Runtime,
@@ -43,12 +48,25 @@ impl Collector {
     /// Looks from time to time, unless another worker does.
     pub(crate) async fn run(self) -> Result<(), Infallible> {
         let every = self.options.blob_retention.map_or(EVERY, |retention| EVERY.min(retention));
+        // The worker that began the last look of all may be gone.
+        let rest = every / 4;
+        let mut looked: Option<Instant> = None;
         loop {
-            self.rows(every).await;
-            self.blobs(every).await;
-            self.folders().await;
-            // The worker that began the last look may be gone.
-            tokio::time::sleep(every / 4).await;
+            self.changes().await;
+            if looked.is_none_or(|at| at.elapsed() >= rest) {
+                looked = Some(Instant::now());
+                self.rows(every).await;
+                self.blobs(every).await;
+                self.folders().await;
+            }
+            tokio::time::sleep(CHANGES_EVERY.min(rest)).await;
+        }
+    }
+
+    async fn changes(&self) {
+        // Several workers may do it: there is nothing left for the second.
+        if let Err(error) = self.runtime.store.forget_changes().await {
+            failed("changes", &error);
         }
     }
 

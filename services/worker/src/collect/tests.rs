@@ -1,4 +1,4 @@
-//! What is left of a deleted session, on a real Postgres, in storage and on two disks.
+//! The remains of a deleted session, on a real Postgres, in storage and on two disks.
 //
 // Finding store 21.
 

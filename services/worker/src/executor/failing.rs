@@ -1,6 +1,6 @@
 //! Sessions whose drains fail: they rest between their tries, and are given up in the end.
 
-use domain::{SessionError, SessionRef};
+use domain::{ErrorCode, SessionError, SessionRef};
 use session::DrainExit;
 use signals::{Hint, SessionHint, Topic};
 use store::{GivenUp, StoreError};
@@ -85,7 +85,7 @@ impl Executor {
 fn told(cause: Option<&StoreError>, failures: u32) -> SessionError {
     let cause = cause.map_or_else(|| "its worker broke off".to_owned(), StoreError::to_string);
     SessionError {
-        code: "session.drain_failed".into(),
+        code: ErrorCode::SessionDrainFailed.into(),
         message: format!(
             "its work failed {failures} times in a row ({cause}), so it is not tried again by itself; nothing is lost: \
              send a prompt or resume the session to try again, and if that fails too, ask whoever runs the service to \

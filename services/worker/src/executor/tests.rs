@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
-use domain::{Clock, Seq, SessionEvent, SystemClock, TimestampMs};
+use domain::{Clock, ErrorCode, Seq, SessionEvent, SystemClock, TimestampMs};
 use placement_api::{Heartbeat, HeartbeatReply, Placed, Placement, PlacementError};
 use signals::{Hint, Topic};
 use tokio::io::AsyncReadExt;
@@ -323,7 +323,7 @@ async fn a_session_that_always_fails_is_given_up_and_says_so() -> Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    assert_eq!(error.code, "session.drain_failed");
+    assert_eq!(error.code, ErrorCode::SessionDrainFailed);
     assert!(error.message.contains("8 times") && error.message.contains("resume"), "{error:?}");
     assert_eq!(store.violations(session.org, true).await?, [], "parked, and the prompt is kept");
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use domain::{
-    Clock, Delivery, DrainEnd, IdMint, LocationId, MessageId, ModelRef, OrgId, PartId,
+    Clock, Delivery, DrainEnd, ErrorCode, IdMint, LocationId, MessageId, ModelRef, OrgId, PartId,
     PromptAdmitted, PromptPart, SessionCreated, SessionId, SessionRef, Stamp, SystemClock,
     WorkspaceSnapshotted,
 };
@@ -106,6 +106,7 @@ impl World {
         let location =
             store.ensure_location(ORG, project.clone(), kind, directory.clone(), now).await?.id;
         let created = SessionCreated {
+            by: None,
             project,
             location: location.clone(),
             directory,
@@ -114,6 +115,8 @@ impl World {
             model: None,
             parent: None,
             named: true,
+            rules: Vec::new(),
+            metadata: None,
         };
         store.create_session(ORG, NewSession { id: id.clone(), created, now }).await?;
         Ok(SessionRef { org: ORG, location, session: id })
@@ -134,6 +137,7 @@ impl World {
         let now = self.runtime.clock.now_ms();
         let mut mint = IdMint::after(Stamp::default(), now);
         let prompt = PromptAdmitted {
+            by: None,
             message: MessageId::mint(&mut mint),
             delivery: Delivery::Steer,
             parts: vec![PromptPart::Text { id: PartId::mint(&mut mint), text: "go".into() }],
@@ -264,7 +268,7 @@ async fn what_cannot_be_restored_is_not_used_and_is_tried_again() -> Result<()> 
     std::fs::rename(&blobs, blobs.with_extension("aside"))?;
     let failed = world.take_over(&b, &session, 2).await?;
     let error = failed.unavailable().context("it cannot be had")?;
-    assert_eq!(error.code, RESTORE_FAILED);
+    assert_eq!(error.code, ErrorCode::WorkspaceRestoreFailed);
     std::fs::remove_dir_all(&blobs).ok();
     std::fs::rename(blobs.with_extension("aside"), &blobs)?;
     let restored = world.take_over(&b, &session, 3).await?;
@@ -302,14 +306,14 @@ async fn a_location_that_cannot_be_had_now_is_no_missing_workspace() -> Result<(
     std::fs::write(&worker.lock_dir, "")?;
     let away = take_over(&world.runtime, &worker, &at, token).await;
     let Err(TakeoverError::Away { error, .. }) = away else { bail!("{away:?}") };
-    assert_eq!(error.code, "workspace.locked");
+    assert_eq!(error.code, ErrorCode::WorkspaceLocked);
     std::fs::remove_file(&worker.lock_dir)?;
     assert_eq!(world.take_over(&worker, &session, 3).await?.unavailable(), None);
     // Its directory is on a disk that is not mounted here.
     let elsewhere = world.worker("elsewhere", WorkspaceDisk::Shared);
     let away = take_over(&world.runtime, &elsewhere, &at, FencingToken(4)).await;
     let Err(TakeoverError::Away { error, .. }) = away else { bail!("{away:?}") };
-    assert_eq!(error.code, "workspace.unavailable");
+    assert_eq!(error.code, ErrorCode::WorkspaceUnavailable);
     Ok(())
 }
 
@@ -328,7 +332,7 @@ async fn a_worker_without_local_paths_takes_no_local_location_over() -> Result<(
     let taken = take_over(&world.runtime, &closed, &at, FencingToken(1)).await?;
     ensure!(taken.root().is_none(), "its files are reached");
     let error = taken.unavailable().context("why")?;
-    ensure!(error.code == "workspace.unavailable", "{error:?}");
+    ensure!(error.code == ErrorCode::WorkspaceUnavailable, "{error:?}");
     ensure!(error.message.contains("--allow-local-paths"), "{error:?}");
     let open = WorkerOptions { allow_local_paths: true, ..closed };
     let taken = take_over(&world.runtime, &open, &at, FencingToken(2)).await?;
